@@ -1,0 +1,42 @@
+"""Which text, cut into which tokens, and how much of it is held out."""
+
+from typing import Annotated, Self
+
+from pydantic import Field, PositiveInt, model_validator
+
+from assay.config.base import Frozen
+
+KNOWN_VOCABULARIES = {"byte": 256, "gpt2": 50257}
+"""Sizes that are known before any text is read."""
+
+
+class DataConfig(Frozen):
+    """A corpus, a tokenizer and a split."""
+
+    corpus: str = "stdlib"
+    """`stdlib`, `shakespeare`, `wikitext-2`, or `files` for what `path` names."""
+    path: str | None = None
+    """A text file, folder, glob, .jsonl or .parquet; given alone it stands for `corpus: files`."""
+    text_field: str = "text"
+    """The field of JSON Lines and Parquet records that holds the text."""
+    tokenizer: str = "byte"
+    """`char`, `byte`, `bpe` (trained on the corpus), `gpt2`, or the path of a tokenizer.json."""
+    tokenizer_path: str | None = None
+    """A folder with GPT-2's vocab.json and merges.txt. None: the hub's, if reachable."""
+    bpe_vocab_size: Annotated[int, Field(ge=257)] = 1024
+    """Size of a byte-pair vocabulary trained on the corpus."""
+    validation_fraction: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.1
+    """The last part of the text is held out, unless the corpus has a split of its own."""
+    max_bytes: PositiveInt | None = None
+    """Read no more than this much text, from the start. None: all of it."""
+
+    @model_validator(mode="after")
+    def _path_and_corpus_agree(self) -> Self:
+        if self.corpus == "files" and self.path is None:
+            raise ValueError("data.corpus=files needs data.path=FILE, FOLDER or GLOB")
+        return self
+
+    @property
+    def source(self) -> str:
+        """The corpus that is read: `files` wherever a path is given."""
+        return "files" if self.path is not None else self.corpus

@@ -1,0 +1,108 @@
+"""From what a person writes to a `Run`: a preset or a file, then ``key=value`` overrides, then one clear sentence.
+
+OmegaConf merges and parses the values; pydantic checks them; this file turns its findings into a sentence that names
+the key, says what was wrong with it and which key was meant.
+"""
+
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from assay.config.run import Run
+from assay.errors import UsageError, meant
+
+
+def presets() -> list[str]:
+    """Names of the configurations that come with the package."""
+    folder = resources.files("assay.config") / "presets"
+    return sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml"))
+
+
+def load(source: str | Path | None = None, overrides: Sequence[str] = ()) -> Run:
+    """Read a preset's name or a YAML file, lay ``key=value`` overrides on top, and check the result.
+
+    Raises `UsageError` with one sentence for an unknown preset, key or value, or a file that cannot be read.
+    """
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    for override in overrides:
+        if "=" not in override or override.startswith("="):
+            raise UsageError(f"{override!r} is not an override: write key=value, for instance training.steps=100")
+    try:
+        merged = OmegaConf.merge(OmegaConf.create(_text(source)), OmegaConf.from_dotlist(list(overrides)))
+        values = OmegaConf.to_container(merged, resolve=True)
+    except (OmegaConfBaseException, ValueError, TypeError, AttributeError) as error:
+        raise UsageError(f"the configuration cannot be read: {_first_line(error)}") from error
+    except Exception as error:  # yaml raises its own family, which OmegaConf passes through
+        if type(error).__module__.startswith("yaml"):
+            raise UsageError(f"{source} is not valid YAML: {_first_line(error)}") from error
+        raise
+    return validate(values)
+
+
+def validate(values: Any) -> Run:
+    """A `Run` from plain nested values. Raises `UsageError` with one sentence for the first thing that is wrong."""
+    if not isinstance(values, dict):
+        raise UsageError("a configuration is a mapping with the keys model, data, training, seed, device, optimizations")
+    try:
+        return Run.model_validate(values)
+    except ValidationError as error:
+        raise UsageError(_sentence(error)) from error
+
+
+def _text(source: str | Path | None) -> str:
+    if source is None:
+        return "{}"
+    name = str(source)
+    if name in presets():
+        return (resources.files("assay.config") / "presets" / f"{name}.yaml").read_text(encoding="utf-8")
+    path = Path(name)
+    if path.is_dir():
+        raise UsageError(f"{name} is a folder; name a YAML file or a preset ({', '.join(presets())})")
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        hint = meant(name, presets()) or f"; the presets are {', '.join(presets())}"
+        raise UsageError(f"there is no preset or file named {name!r}{hint}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{name} cannot be read: {_first_line(error)}") from error
+
+
+def _sentence(error: ValidationError) -> str:
+    finding = error.errors()[0]
+    place = [str(part) for part in finding["loc"]]
+    key = ".".join(place)
+    if finding["type"] == "extra_forbidden":
+        return f"unknown key {key!r}{_meant_key(place)}"
+    if finding["type"] == "value_error":
+        return str(finding["ctx"]["error"]) if "ctx" in finding else finding["msg"]
+    message = finding["msg"].removeprefix("Input ").removeprefix("Value error, ")
+    return f"{key}={finding['input']!r} is not possible: it {message}"
+
+
+def _meant_key(place: list[str]) -> str:
+    """A hint for a wrong key: first among its siblings, then anywhere."""
+    siblings: type[BaseModel] = Run
+    for part in place[:-1]:
+        annotation = siblings.model_fields[part].annotation if part in siblings.model_fields else None
+        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+            return ""
+        siblings = annotation
+    near = meant(place[-1], list(siblings.model_fields))
+    everywhere = {
+        name: f"{group}.{name}"
+        for group, field in Run.model_fields.items()
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+        for name in field.annotation.model_fields
+    }
+    if not near and (place[-1] in everywhere):
+        near = f"; did you mean {everywhere[place[-1]]!r}?"
+    return near or f"; the keys here are {', '.join(siblings.model_fields)}"
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().split("\n")[0] or type(error).__name__

@@ -1,0 +1,111 @@
+"""A run is data: everything that decides what is trained, and the hash that names it."""
+
+import hashlib
+import json
+from typing import Any, Literal, Self
+
+from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
+
+from assay.config.base import Frozen
+from assay.config.data import KNOWN_VOCABULARIES, DataConfig
+from assay.config.model import ModelConfig
+from assay.config.training import TrainingConfig
+
+Scalar = bool | int | float | str | None
+
+
+class Spec(Frozen):
+    """An optimization by name, with its fields as plain values; the registry gives it meaning."""
+
+    name: str
+    fields: dict[str, Scalar] = Field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read ``name`` or ``name:field=value,field=value``; values are read as YAML reads them."""
+        import yaml
+
+        name, _, tail = text.strip().partition(":")
+        fields: dict[str, Scalar] = {}
+        for assignment in filter(None, tail.split(",")):
+            key, equals, value = assignment.partition("=")
+            key = key.strip()
+            if not equals or not key or not value.strip():
+                raise ValueError(f"{assignment!r} in {text!r} is not of the form field=value")
+            if key in fields:
+                raise ValueError(f"the field {key!r} is given twice in {text!r}")
+            fields[key] = yaml.safe_load(value)
+        if not name or (":" in text and not fields):
+            raise ValueError(f"{text!r} is not an optimization: write NAME or NAME:field=value,field=value")
+        return cls(name=name, fields=fields)
+
+    def __str__(self) -> str:
+        fields = ",".join(f"{key}={_plain(value)}" for key, value in sorted(self.fields.items()))
+        return f"{self.name}:{fields}" if fields else self.name
+
+
+def _plain(value: Scalar) -> str:
+    return json.dumps(value) if isinstance(value, bool | None) else str(value)
+
+
+class Run(Frozen):
+    """One training run."""
+
+    model: ModelConfig = Field(default_factory=ModelConfig)
+    data: DataConfig = Field(default_factory=DataConfig)
+    training: TrainingConfig = Field(default_factory=TrainingConfig)
+    seed: NonNegativeInt = 0
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: PositiveInt | None = None
+    """Threads for CPU kernels. None: torch's choice."""
+    optimizations: tuple[Spec, ...] = ()
+
+    @field_validator("optimizations", mode="before")
+    @classmethod
+    def _read_specs(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            value = [part for part in value.split("+") if part]
+        if not isinstance(value, list | tuple):
+            return value
+        return tuple(_read_spec(item) for item in value)
+
+    @model_validator(mode="after")
+    def _each_optimization_once(self) -> Self:
+        names = [spec.name for spec in self.optimizations]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"the optimization {name!r} is listed twice")
+        return self
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens that one optimizer step trains on."""
+        return self.training.batch_size * self.model.context_length
+
+    def with_vocabulary(self, size: int | None = None) -> Self:
+        """The run with `model.vocab_size` filled in: from `size`, or where the tokenizer's is known without text."""
+        if size is None:
+            known = {**KNOWN_VOCABULARIES, "bpe": self.data.bpe_vocab_size}
+            size = known.get(self.data.tokenizer)
+        if self.model.vocab_size is not None or size is None:
+            return self
+        return self.model_copy(update={"model": self.model.model_copy(update={"vocab_size": size})})
+
+
+def _read_spec(item: Any) -> Any:
+    if isinstance(item, str):
+        return Spec.parse(item)
+    if isinstance(item, dict) and len(item) == 1 and "name" not in item:
+        ((name, fields),) = item.items()
+        return {"name": name, "fields": fields or {}}
+    return item
+
+
+def identity(run: Run) -> str:
+    """Twelve hexadecimal digits of the SHA-256 of the run's canonical JSON.
+
+    Defaults are written out and keys sorted, so neither key order nor the spelling of a default changes it. The
+    order of `optimizations` is part of it: the registry puts them in the order in which they are applied.
+    """
+    canonical = json.dumps(run.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:12]

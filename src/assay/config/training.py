@@ -1,0 +1,53 @@
+"""How the model is trained: batch, schedule, budget, evaluation and checkpoints."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+
+from assay.config.base import Frozen
+
+Momentum = Annotated[float, Field(ge=0.0, lt=1.0)]
+
+
+class TrainingConfig(Frozen):
+    """One optimizer step sees `batch_size` sequences, however they are cut into micro-batches or over ranks."""
+
+    batch_size: PositiveInt = 12
+    """Sequences per optimizer step."""
+    steps: PositiveInt = 2000
+    tokens: PositiveInt | None = None
+    """Stop, resumably, once this many tokens were trained on."""
+    seconds: PositiveFloat | None = None
+    """Stop, resumably, once training has taken this long."""
+    target_loss: PositiveFloat | None = None
+    """Stop once an evaluation's loss is at or below this."""
+
+    learning_rate: PositiveFloat = 1e-3
+    min_learning_rate: NonNegativeFloat = 1e-4
+    warmup_steps: NonNegativeInt = 100
+    decay_steps: PositiveInt | None = None
+    """The step at which the cosine reaches `min_learning_rate`. None: the last one."""
+    schedule: Literal["cosine", "constant"] = "cosine"
+    weight_decay: NonNegativeFloat = 0.1
+    beta1: Momentum = 0.9
+    beta2: Momentum = 0.99
+    epsilon: PositiveFloat = 1e-8
+    gradient_clip: NonNegativeFloat = 1.0
+    """Largest global gradient norm; 0 turns clipping off."""
+
+    eval_interval: NonNegativeInt = 250
+    """Steps between evaluations; 0 evaluates only at the end."""
+    eval_batches: PositiveInt | None = None
+    """Validation batches per evaluation, always the same ones. None: the whole split."""
+    checkpoint_interval: NonNegativeInt = 0
+    """Steps between checkpoints; 0 saves only at the end and on an interrupt."""
+    measure_memory: bool = True
+    """Spend one untimed, discarded step on the memory pass at the end."""
+
+    @model_validator(mode="after")
+    def _schedule_is_possible(self) -> Self:
+        if self.min_learning_rate > self.learning_rate:
+            raise ValueError(
+                f"min_learning_rate={self.min_learning_rate} is above learning_rate={self.learning_rate}"
+            )
+        return self

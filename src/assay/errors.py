@@ -1,0 +1,17 @@
+"""What a person can mend: each error is one sentence that says what is wrong and what to do."""
+
+
+class UsageError(Exception):
+    """Bad input. The command line prints its text and exits 2; nothing was written."""
+
+
+class StorageError(Exception):
+    """The disk refused: full, gone or not writable. The run ends as failed with this reason."""
+
+
+def meant(word: str, known: list[str]) -> str:
+    """Return ``"; did you mean 'x'?"`` for the closest known word, or ``""`` when none is close."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(word, known, n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else ""

@@ -1,0 +1,79 @@
+"""Quantities as people write them: bytes (GB is 10^9, GiB is 2^30), FLOPs, seconds, counts.
+
+Every figure in the package is a plain number in a base unit, with the unit in its name (``peak_bytes``,
+``step_seconds``); this file is the only place that turns one into text or back.
+"""
+
+import math
+import re
+
+from assay.errors import UsageError
+
+_BINARY = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+_DECIMAL = {"kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_SI = ("", "k", "M", "G", "T", "P", "E", "Z")
+
+
+def parse_bytes(text: str) -> int:
+    """Bytes in ``"40GiB"``, ``"16 GB"`` or ``"1024"``. Raises `UsageError` for anything else."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
+    unit = (match[2] or "B") if match else ""
+    scale = {**_BINARY, **_DECIMAL}.get(unit)
+    if match is None or scale is None:
+        raise UsageError(f"{text!r} is not an amount of memory: write a number and one of B, kB, MB, GB, KiB, MiB, GiB")
+    return round(float(match[1]) * scale)
+
+
+def format_bytes(count: float) -> str:
+    """``"1.50 GiB"``: binary units, three significant figures; negative counts keep their sign."""
+    size = abs(count)
+    unit = "B"
+    for name, scale in _BINARY.items():
+        if size >= scale:
+            unit = name
+    value = count / _BINARY[unit]
+    return f"{value:.0f} B" if unit == "B" else f"{_three(value)} {unit}"
+
+
+def format_flops(count: float) -> str:
+    """``"875 GFLOP"``, with SI prefixes and three significant figures."""
+    return f"{format_count(count, space=True)}FLOP" if abs(count) >= 1000 else f"{count:.0f} FLOP"
+
+
+def format_count(count: float, *, space: bool = False) -> str:
+    """``"124M"``: a count with an SI prefix and three significant figures."""
+    power = min(int(math.log10(abs(count)) // 3), len(_SI) - 1) if abs(count) >= 1 else 0
+    value = count / 1000**power
+    if abs(value) >= 999.5 and power < len(_SI) - 1:
+        value, power = value / 1000, power + 1
+    number = _three(value) if power else f"{value:.0f}" if value == int(value) else _three(value)
+    return f"{number}{' ' if space else ''}{_SI[power]}"
+
+
+def format_seconds(seconds: float) -> str:
+    """``"35.2 ms"``, ``"1.20 s"``, ``"3 min 05 s"`` or ``"2 h 10 min"``."""
+    if seconds < 1e-3:
+        return f"{_three(seconds * 1e6)} µs"
+    if seconds < 1:
+        return f"{_three(seconds * 1e3)} ms"
+    if seconds < 60:
+        return f"{_three(seconds)} s"
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def format_percent(fraction: float) -> str:
+    """``"−12.3 %"`` of ``-0.123``: always signed, with a true minus."""
+    if abs(fraction) < 5e-5:
+        return "0.0 %"
+    return f"{'+' if fraction > 0 else '−'}{abs(fraction) * 100:.1f} %"
+
+
+def _three(value: float) -> str:
+    """Three significant figures without an exponent."""
+    if value == 0:
+        return "0"
+    digits = max(0, 2 - math.floor(math.log10(abs(value))))
+    return f"{value:.{digits}f}"
