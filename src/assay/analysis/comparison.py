@@ -1,0 +1,210 @@
+"""A comparison, read: one row per treatment, the noise floor, and everything that should make a reader careful."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from assay.analysis.flags import Losses, evidence_flags, loss_flags, losses, numerics, peak_flags
+from assay.analysis.noise import Noise, Verdict
+from assay.analysis.row import EXACT, METRICS, Row, effects, metrics, usable
+from assay.config.base import Frozen
+from assay.runs.record import Environment, Predicted, RunResult, Status
+from assay.studies.design import AGAIN, BASELINE
+from assay.studies.record import CellResult, ComparisonRecord, Ending
+from assay.units import format_percent
+
+if TYPE_CHECKING:
+    import pandas
+
+PREDICTED = ("tensors_peak_bytes", "reserved_peak_bytes", "process_peak_bytes", "step_seconds")
+FAILURES = frozenset({Status.NO_EFFECT, Status.KILLED, Status.FAILED, Status.TIMED_OUT})
+
+
+class Comparison(Frozen):
+    """What a comparison found."""
+
+    record: ComparisonRecord
+    baseline: Row
+    again: Row
+    """The baseline a second time."""
+    noise: Noise
+    rows: tuple[Row, ...]
+    """One per treatment, in the order of listing."""
+    environment: Environment | None
+    """The baseline's."""
+    caveats: tuple[str, ...]
+    """Sentences on the comparison as a whole."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether a cell failed; running out of memory and diverging are results."""
+        return any(one.result.status in FAILURES for one in self.record.cells)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether it was stopped before its end."""
+        return self.record.ending is Ending.INTERRUPTED
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """A row per treatment, the two baselines first.
+
+        Columns: `treatment`, `status`, `reason`; each metric in its base unit (losses as their mean over seeds); and
+        for each metric `…_change`, `…_low`, `…_high` (fractions, NaN where there is none), `…_verdict`; then
+        `predicted_…` and `predicted_…_change`, `evidence` and `flags` as text.
+        """
+        import pandas
+
+        return pandas.DataFrame([_flat(row) for row in (self.baseline, self.again, *self.rows)])
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for ``--json``."""
+        return {
+            "id": self.record.id,
+            "rows": [row_json(row) for row in self.rows],
+            "baseline": row_json(self.baseline),
+            "noise": {**row_json(self.again), "floor": {name: self.noise.floor(name) for name in METRICS}},
+            "seeds": list(self.record.seeds),
+            "blocks": self.record.protocol.blocks,
+            "caveats": list(self.caveats),
+            "environment": self.environment.model_dump(mode="json") if self.environment else None,
+        }
+
+
+def analyse(record: ComparisonRecord) -> Comparison:
+    """Read a record. Pure: the same record gives the same comparison."""
+    first = record.of(BASELINE)
+    environment = next((one.result.environment for one in usable(first) if one.result.environment), None)
+    again = _row(record, AGAIN, environment)
+    noise = Noise(effects=again.effects)
+    baselines = losses(usable(first))
+    repeated = losses(usable(record.of(AGAIN)))
+    repeats = bool(repeated) and all(baselines.get(seed) == value for seed, value in repeated.items())
+    return Comparison(
+        record=record,
+        baseline=_row(record, BASELINE, environment),
+        again=_judged(again, noise),
+        noise=noise,
+        rows=tuple(
+            _flagged(_judged(_row(record, name, environment), noise), record.of(name), baselines, repeats)
+            for name in record.treatments
+        ),
+        environment=environment,
+        caveats=tuple(_caveats(record, again, repeated, repeats)),
+    )
+
+
+def row_json(row: Row) -> dict[str, Any]:
+    """A row as plain values; `change` and `interval` are fractions, `predicted` has the keys of `metrics`."""
+    predicted = row.predicted.model_dump(mode="json") if row.predicted else {}
+    return {
+        "treatment": row.treatment,
+        "status": row.status.value,
+        "reason": row.reason,
+        "runs": list(row.runs),
+        "metrics": {name: list(value) if isinstance(value, tuple) else value for name, value in row.metrics.items()},
+        "change": {name: row.effects[name].change if name in row.effects else None for name in METRICS},
+        "interval": {
+            name: list(effect.interval) if (effect := row.effects.get(name)) and effect.interval else None
+            for name in METRICS
+        },
+        "predicted": {**predicted, "change": dict(row.predicted_change)},
+        "evidence": [item.model_dump(mode="json") for item in row.evidence],
+        "distinguishable": {
+            name: row.verdicts[name].distinguishable if name in row.verdicts else None for name in METRICS
+        },
+        "verdict": {name: verdict.value for name, verdict in row.verdicts.items()},
+        "flags": list(row.flags),
+    }
+
+
+def _row(record: ComparisonRecord, treatment: str, environment: Environment | None) -> Row:
+    cells = record.of(treatment)
+    alike = [one for one in cells if not _unlike(one.result, environment)]
+    results = [one.result for one in cells]
+    worst = next((result for result in results if result.status is not Status.DONE), None)
+    good = [one.result for one in usable(cells)]
+    baseline = record.of(BASELINE)
+    predicted = next((result.predicted for result in results if result.predicted), None)
+    reference = next((one.result.predicted for one in baseline if one.result.predicted), None)
+    treated = treatment != BASELINE
+    return Row(
+        treatment=treatment,
+        status=worst.status if worst else Status.DONE if results else Status.UNAVAILABLE,
+        reason=worst.reason if worst else None if results else "it was not reached",
+        runs=tuple(result.run for result in results),
+        metrics=metrics(cells),
+        effects=effects(baseline, alike) if treated else {},
+        predicted=predicted,
+        predicted_change=_predicted_change(reference, predicted) if treated else {},
+        evidence=(good or results)[0].evidence if results else (),
+        flags=tuple(dict.fromkeys(flag for result in results for flag in _unlike(result, environment))),
+    )
+
+
+def _judged(row: Row, noise: Noise) -> Row:
+    verdicts = {
+        name: (noise.judge_exact if name in EXACT else noise.judge_sampled)(name, effect)
+        for name, effect in row.effects.items()
+    }
+    return row.model_copy(update={"verdicts": verdicts})
+
+
+def _flagged(row: Row, cells: Sequence[CellResult], baselines: Mapping[int, Losses], repeats: bool) -> Row:
+    good = usable(cells)
+    if not good:
+        return row
+    results = [one.result for one in good]
+    found = loss_flags(numerics(good[0].cell.run), baselines, losses(good), repeats)
+    return row.model_copy(update={"flags": (*row.flags, *found, *evidence_flags(results), *peak_flags(results))})
+
+
+def _unlike(result: RunResult, environment: Environment | None) -> list[str]:
+    if environment is None or result.environment is None:
+        return []
+    names = result.environment.differs(environment)
+    return [f"not compared: it ran with another {', '.join(names)} than the baseline"] if names else []
+
+
+def _predicted_change(before: Predicted | None, after: Predicted | None) -> dict[str, float]:
+    if before is None or after is None:
+        return {}
+    pairs = {name: (getattr(before, name), getattr(after, name)) for name in PREDICTED}
+    found = {name: new / old - 1 for name, (old, new) in pairs.items() if old and new is not None}
+    if "step_seconds" in found:
+        found["tokens_per_second"] = 1 / (1 + found["step_seconds"]) - 1
+    return found
+
+
+def _caveats(record: ComparisonRecord, again: Row, repeated: Mapping[int, Losses], repeats: bool) -> list[str]:
+    found = list(record.protocol.notes)
+    if record.ending is Ending.INTERRUPTED:
+        found.append("the comparison was interrupted; what had finished by then is shown")
+    if not again.effects:
+        found.append("the A/A pair is missing, so the noise floor is not known")
+    elif repeated and not repeats:
+        found.append("two identical baselines ended at different losses, so bit-equality is not checked")
+    step = again.effects.get("step_seconds")
+    if step and step.interval and not step.interval[0] <= 0 <= step.interval[1]:
+        found.append(
+            f"two identical baselines differed in step time by {format_percent(step.change)}, more than their "
+            "interval explains; smaller changes are called noise"
+        )
+    if len(record.seeds) < 3:
+        found.append("fewer than three seeds: losses are printed as their values, without an interval")
+    return found
+
+
+def _flat(row: Row) -> dict[str, Any]:
+    flat: dict[str, Any] = {"treatment": row.treatment, "status": row.status.value, "reason": row.reason}
+    for name, value in row.metrics.items():
+        flat[name] = (sum(value) / len(value) if value else None) if isinstance(value, tuple) else value
+    for name in METRICS:
+        effect = row.effects.get(name)
+        low, high = effect.interval if effect and effect.interval else (None, None)
+        flat |= {f"{name}_change": effect.change if effect else None, f"{name}_low": low, f"{name}_high": high}
+        flat[f"{name}_verdict"] = row.verdicts[name].value if name in row.verdicts else None
+    for name in PREDICTED:
+        flat[f"predicted_{name}"] = getattr(row.predicted, name) if row.predicted else None
+        flat[f"predicted_{name}_change"] = row.predicted_change.get(name)
+    flat["evidence"] = "; ".join(item.observed for item in row.evidence)
+    flat["flags"] = "; ".join(row.flags)
+    return flat

@@ -1,0 +1,25 @@
+"""Bytes held and FLOPs done by one device in one step, as plain arithmetic; no torch."""
+
+from assay.cost.ledger import Moment
+from assay.cost.parameters import parameter_count, parameters
+from assay.cost.replay import Timeline, replay
+from assay.cost.step import Cost, Instant, baseline
+from assay.cost.tape import Gradient, Operation, Tape, Writer
+from assay.cost.tensors import DTYPE_BYTES, Tensor
+
+__all__ = [
+    "DTYPE_BYTES",
+    "Cost",
+    "Gradient",
+    "Instant",
+    "Moment",
+    "Operation",
+    "Tape",
+    "Tensor",
+    "Timeline",
+    "Writer",
+    "baseline",
+    "parameter_count",
+    "parameters",
+    "replay",
+]

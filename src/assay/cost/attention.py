@@ -1,0 +1,75 @@
+"""The two attention cores on a tape, from the queries, keys and values to the merged heads.
+
+Shapes: B sequences, H query heads, T positions, d channels a head. Inputs are `[B, H, T, d]` views or tensors, the
+result is `[B, T, H·d]`.
+"""
+
+from assay.cost import layers
+from assay.cost.layers import FRESH, NONE
+from assay.cost.tape import Writer
+from assay.cost.tensors import Tensor
+
+
+def hand_coded(tape: Writer, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, p: float, noise: str | None) -> Tensor:
+    """Scores written out: keeps the copies of q, k and v that `bmm` needs, the mask, and the probabilities."""
+    rows, heads, length, depth = q.shape
+    merged = rows * heads
+    q_rows = layers.copy(tape, q, "q", (merged, length, depth))
+    k_columns = layers.copy(tape, k, "k", (merged, depth, length))
+    scores = bmm(tape, "scores", q_rows, k_columns)
+    scores = layers.scaled(tape, scores)
+    masked = tape.made("masked", scores.shape, scores.dtype)
+    tape.write("aten.masked_fill", "elementwise", (scores, mask), (masked,), (FRESH, NONE), saves=(mask,))
+    weights = tape.made("probabilities", masked.shape, masked.dtype)
+    tape.write(
+        "aten._softmax",
+        "normalization",
+        (masked,),
+        (weights,),
+        (FRESH,),
+        saves=(weights,),
+        backward="aten._softmax_backward_data",
+    )
+    weights = layers.dropout(tape, weights, p, noise)
+    mixed = bmm(tape, "mixed", weights, layers.copy(tape, v, "v", (merged, length, depth)))
+    return layers.copy(tape, mixed, "merged", (rows, length, heads * depth))
+
+
+def flash(tape: Writer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """The fused kernel: keeps q, k, v, its output, and one number a row and head; its heads lie merged already."""
+    rows, heads, length, depth = q.shape
+    out = tape.made("mixed", (rows * heads, length, depth), q.dtype)
+    row_sums = tape.made("logsumexp", (rows * heads, length), "float32")
+    # Scores and mixture, each 2·T²·d multiply-adds a head; backward recomputes the scores: five products for two.
+    flops = 4 * rows * heads * length * length * depth
+    tape.write(
+        "aten._scaled_dot_product_flash_attention",
+        "contraction",
+        (q, k, v),
+        (out,),
+        (FRESH, FRESH, FRESH),
+        saves=(q, k, v, out, row_sums),
+        extras=(row_sums,),
+        flops=flops,
+        backward_flops=flops * 5 // 2,
+        backward="aten._scaled_dot_product_flash_attention_backward",
+    )
+    return layers.view(tape, out, "merged", (rows, length, heads * depth))
+
+
+def bmm(tape: Writer, label: str, left: Tensor, right: Tensor) -> Tensor:
+    """`[N, a, b] × [N, b, c]`: keeps both."""
+    count, rows, inner = left.shape
+    out = tape.made(label, (count, rows, right.shape[-1]), left.dtype)
+    flops = 2 * count * rows * inner * right.shape[-1]
+    tape.write(
+        "aten.bmm",
+        "contraction",
+        (left, right),
+        (out,),
+        (FRESH, FRESH),
+        saves=(left, right),
+        flops=flops,
+        backward_flops=2 * flops,
+    )
+    return out

@@ -1,0 +1,122 @@
+"""Mixed precision on a tape: what torch's autocast inserts and where dtypes change because of it.
+
+Contractions get their inputs in the low dtype. An activation is cast at each use; a parameter once per forward, and that
+copy lives until the forward's context exits. The loss is lifted back to float32; a CUDA device lifts softmax and norms,
+too. Everything else computes in the widest dtype that reaches it.
+"""
+
+from dataclasses import replace
+
+from assay.cost.step import Cost
+from assay.cost.tape import Gradient, Operation
+from assay.cost.tensors import Tensor
+
+_LIFTED = {"aten._log_softmax", "aten.nll_loss_forward"}
+_LIFTED_ON_CUDA = {"aten._softmax", "aten.native_layer_norm", "aten._fused_rms_norm"}
+
+
+def autocast(cost: Cost, dtype: str) -> Cost:
+    """The ledger of the step under autocast to `dtype`."""
+    caster = _Caster(cost, dtype)
+    for operation in cost.tape:
+        caster.add(operation)
+    tables = tuple(caster.values[table.name] for table in cost.tables)
+    return replace(cost, tape=tuple(caster.tape), tables=tables)
+
+
+class _Caster:
+    """Walks the tape, following dtypes."""
+
+    def __init__(self, cost: Cost, dtype: str) -> None:
+        self.cost, self.dtype = cost, dtype
+        self.lifted = _LIFTED | (_LIFTED_ON_CUDA if cost.kernels.softmax_autocast else set())
+        self.values = dict(cost.values)
+        self.copies: dict[str, str] = {}
+        """Parameter → its copy in the low dtype."""
+        self.tape: list[Operation] = []
+
+    def add(self, operation: Operation) -> None:
+        """Append the operation with its inputs cast and its results in the dtype that follows."""
+        if operation.kind == "contraction":
+            self._finish(self._with_inputs(operation, self.dtype), self.dtype)
+        elif operation.name in self.lifted:
+            self._finish(self._with_inputs(operation, "float32"), "float32")
+        else:
+            dtype = self._widest(operation)
+            self._follow_tables(operation, dtype)
+            self._finish(operation, dtype)
+
+    def _with_inputs(self, operation: Operation, dtype: str) -> Operation:
+        renamed: dict[str, str] = {}
+        gradients = list(operation.gradients)
+        for position, name in enumerate(operation.inputs):
+            value = self.values[name]
+            if not value.dtype.startswith(("float", "bfloat")) or value.dtype == dtype:
+                continue
+            if name in self.cost.parameters:
+                if operation.kind == "contraction":
+                    renamed[name] = self._copy_of_parameter(operation, value, dtype)
+                    gradients[position] = Gradient.FRESH
+            else:
+                renamed[name] = self._cast(operation, value, dtype, held=False, how=Gradient.FRESH)
+        return replace(
+            operation,
+            inputs=tuple(renamed.get(name, name) for name in operation.inputs),
+            saves=tuple(renamed.get(name, name) for name in operation.saves),
+            gradients=tuple(gradients),
+        )
+
+    def _copy_of_parameter(self, operation: Operation, parameter: Tensor, dtype: str) -> str:
+        if parameter.name not in self.copies:
+            name = self._cast(operation, parameter, dtype, held=True, how=Gradient.INPLACE)
+            self.copies[parameter.name] = name
+        return self.copies[parameter.name]
+
+    def _cast(self, operation: Operation, value: Tensor, dtype: str, *, held: bool, how: Gradient) -> str:
+        name = f"{operation.site}:{dtype} of {value.name}"
+        while name in self.values:
+            name += "'"
+        cast = replace(value, name=name, dtype=dtype, view_of=None, held=held)
+        self.values[name] = cast
+        self.tape.append(
+            Operation(
+                name="aten._to_copy",
+                site=operation.site,
+                kind="movement",
+                inputs=(value.name,),
+                outputs=(cast,),
+                gradients=(how,),
+            )
+        )
+        return name
+
+    def _widest(self, operation: Operation) -> str:
+        """The dtype that reaches the results: of the activations read, or of what is read where there are none."""
+        read = [self.values[name] for name in operation.inputs if name not in self.cost.parameters] or [
+            self.values[name] for name in operation.inputs
+        ]
+        activations = [value for value in read if value.batched and value.dtype != "int64"]
+        dtypes = {value.dtype for value in activations} or {"float32"}
+        return "float32" if "float32" in dtypes else self.dtype
+
+    def _follow_tables(self, operation: Operation, dtype: str) -> None:
+        """Rotary tables are made in the dtype of what they turn."""
+        for name in operation.inputs:
+            value = self.values[name]
+            if value in self.cost.tables and value.dtype == "float32":
+                self.values[name] = value.cast(dtype)
+
+    def _finish(self, operation: Operation, dtype: str) -> None:
+        extras, saves = operation.extras, operation.saves
+        if operation.name == "aten._fused_rms_norm" and dtype != "float32":
+            # Composed in float32: what it keeps of its input is the lifted copy.
+            lifted = replace(self.values[operation.inputs[0]], name=f"{operation.site}:lifted", dtype="float32", view_of=None)
+            extras, saves = (*extras, lifted), (lifted.name, *saves[1:])
+        elif operation.kind == "elementwise":
+            extras = tuple(extra if extra.dtype == "bool" else extra.cast(dtype) for extra in extras)
+        outputs = tuple(self._result(output, dtype) for output in operation.outputs)
+        self.values.update({tensor.name: tensor for tensor in (*outputs, *extras)})
+        self.tape.append(replace(operation, outputs=outputs, extras=extras, saves=saves))
+
+    def _result(self, output: Tensor, dtype: str) -> Tensor:
+        return output if output.dtype in ("bool", "int64") else output.cast(dtype)

@@ -1,0 +1,193 @@
+"""The baseline's forward pass as a tape: the GPT of `assay.model`, operation by operation, without torch.
+
+Reads like the model, because it must stay like it: the tests hold the bytes that it keeps for backward against what
+the module really keeps, to the byte, over configurations drawn at random.
+"""
+
+from dataclasses import dataclass
+
+from assay.config import ModelConfig
+from assay.cost import attention, layers
+from assay.cost.layers import ALIAS, FRESH, INPLACE, NONE
+from assay.cost.parameters import parameters
+from assay.cost.tape import Tape, Writer
+from assay.cost.tensors import Tensor
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """Where the kernels of one kind of device keep something else than another's."""
+
+    dropout_noise: str | None
+    """dtype of what dropout keeps; None: the input's."""
+    softmax_autocast: str | None
+    """dtype to which autocast lifts softmax and norms; None: it leaves them."""
+
+
+CPU = Kernels(dropout_noise=None, softmax_autocast=None)
+CUDA = Kernels(dropout_noise="bool", softmax_autocast="float32")
+
+
+class Forward:
+    """Writes one forward pass over `rows` sequences of `config.context_length` tokens."""
+
+    def __init__(self, config: ModelConfig, rows: int, kernels: Kernels) -> None:
+        self.config, self.rows, self.kernels = config, rows, kernels
+        self.parameters = parameters(config)
+        length, depth = config.context_length, config.head_dim
+        # The whole batch lies on the device once; micro-batches are views of it, so it is never cut.
+        self.batch = {name: Tensor(name, (rows, length), "int64", batched=False) for name in ("ids", "targets")}
+        self.tables = {"mask": Tensor("mask", (length, length), "bool", batched=False)}
+        if config.position == "rotary":
+            for name in ("cosine", "sine"):
+                self.tables[name] = Tensor(name, (length, depth), "float32", batched=False)
+        self.writer = Writer("", {**self.parameters, **self.batch, **self.tables})
+
+    def tape(self) -> Tape:
+        """The operations from token ids to the summed loss."""
+        x = self._embedding(self.writer.at("embedding"))
+        for index in range(self.config.n_layer):
+            x = self._block(self.writer.at(f"blocks.{index}"), x)
+        self._head(self.writer.at("head"), x)
+        return tuple(self.writer.operations)
+
+    def _parameter(self, site: Writer, name: str) -> Tensor:
+        return self.parameters[f"{site.site}.{name}"]
+
+    def _linear(self, site: Writer, x: Tensor) -> Tensor:
+        return layers.linear(site, x, self._parameter(site, "weight"), self.parameters.get(f"{site.site}.bias"))
+
+    def _norm(self, site: Writer, x: Tensor) -> Tensor:
+        weight = self._parameter(site, "weight")
+        if self.config.norm == "rms":
+            return layers.rms_norm(site, x, weight)
+        return layers.norm(site, x, weight, self.parameters.get(f"{site.site}.bias"))
+
+    def _dropout(self, site: Writer, x: Tensor) -> Tensor:
+        return layers.dropout(site.at("dropout"), x, self.config.dropout, self.kernels.dropout_noise)
+
+    def _embedding(self, site: Writer) -> Tensor:
+        config, ids = self.config, self.batch["ids"]
+        table = self._parameter(site, "token.weight")
+        x = site.made("tokens", (self.rows, config.context_length, config.n_embd), "float32")
+        site.write(
+            "aten.embedding",
+            "movement",
+            (table, ids),
+            (x,),
+            (INPLACE, NONE),
+            saves=(ids,),
+            backward="aten.embedding_dense_backward",
+        )
+        if config.position == "learned":
+            positions = self._parameter(site, "position.weight")
+            placed = site.made("placed", x.shape, "float32")
+            site.write("aten.add", "elementwise", (x, positions), (placed,), (ALIAS, INPLACE))
+            x = placed
+        return self._dropout(site, x)
+
+    def _block(self, site: Writer, x: Tensor) -> Tensor:
+        for branch, run in (("attention", self._attention), ("mlp", self._mlp)):
+            norm = site.at(f"{branch}_norm")
+            if self.config.norm_position == "post":
+                x = self._norm(norm, layers.add(site, x, run(site.at(branch), x)))
+            else:
+                x = layers.add(site, x, run(site.at(branch), self._norm(norm, x)))
+        return x
+
+    def _attention(self, site: Writer, x: Tensor) -> Tensor:
+        q, k, v = self._heads(site, x)
+        mask, noise = self.tables["mask"], self.kernels.dropout_noise
+        merged = attention.hand_coded(site.at("core"), q, k, v, mask, self.config.dropout, noise)
+        return self._dropout(site, self._linear(site.at("projection"), merged))
+
+    def _heads(self, site: Writer, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, one per query head: `[B, n_head, T, head_dim]`."""
+        config = self.config
+        group = config.n_head // config.kv_heads
+        fused = self._linear(site.at("qkv"), x)
+        length, depth = config.context_length, config.head_dim
+        counts = {"q": config.n_head, "k": config.kv_heads, "v": config.kv_heads}
+        parts = [
+            site.made(name, (self.rows, heads, length, depth), fused.dtype, of=fused.name)
+            for name, heads in counts.items()
+        ]
+        site.write("aten.split", "movement", (fused,), parts, (FRESH,), backward="aten.cat")
+        q, k, v = parts
+        if group > 1:
+            q = layers.copy(site, q, "grouped", q.shape)
+        if config.qk_norm:
+            q, k = (
+                layers.rms_norm(site.at(f"{name}_norm"), part, self._parameter(site, f"{name}_norm.weight"))
+                for name, part in (("q", q), ("k", k))
+            )
+        if config.position == "rotary":
+            q, k = self._rotate(site, q), self._rotate(site, k)
+        if group > 1:
+            k, v = (self._repeat(site, part, q.shape) for part in (k, v))
+        return q, k, v
+
+    def _repeat(self, site: Writer, x: Tensor, shape: tuple[int, ...]) -> Tensor:
+        """One copy of a key or value head per query head of its group; the gradient is summed over the group."""
+        out = site.made("repeated", shape, x.dtype)
+        site.write("aten.repeat_interleave", "movement", (x,), (out,), (FRESH,), backward="aten.sum")
+        return out
+
+    def _rotate(self, site: Writer, x: Tensor) -> Tensor:
+        half = (*x.shape[:-1], x.shape[-1] // 2)
+        left, right = (site.made(side, half, x.dtype, of=x.view_of or x.name) for side in ("left", "right"))
+        site.write("aten.split", "movement", (x,), (left, right), (FRESH,), backward="aten.cat")
+        turned = site.made("turned", half, x.dtype)
+        site.write("aten.neg", "elementwise", (right,), (turned,), (FRESH,))
+        swapped = site.made("swapped", x.shape, x.dtype)
+        site.write("aten.cat", "movement", (turned, left), (swapped,), (ALIAS, ALIAS))
+        straight = layers.table_product(site, x, self.tables["cosine"])
+        return layers.add(site, straight, layers.table_product(site, swapped, self.tables["sine"]))
+
+    def _mlp(self, site: Writer, x: Tensor) -> Tensor:
+        if self.config.activation == "swiglu":
+            gate = layers.elementwise(
+                site, "aten.silu", self._linear(site.at("gate"), x), backward="aten.silu_backward"
+            )
+            inner = layers.product(site, gate, self._linear(site.at("up"), x))
+        else:
+            up = self._linear(site.at("up"), x)
+            inner = layers.elementwise(site.at("activation"), "aten.gelu", up, backward="aten.gelu_backward")
+        return self._dropout(site, self._linear(site.at("down"), inner))
+
+    def _head(self, site: Writer, x: Tensor) -> None:
+        config, targets = self.config, self.batch["targets"]
+        if config.norm_position == "pre":
+            x = self._norm(site.at("norm"), x)
+        owner = "embedding.token.weight" if config.tie_embeddings else "head.projection.weight"
+        logits = layers.linear(site.at("projection"), x, self.parameters[owner], None)
+        rows = self.rows * config.context_length
+        logits = layers.view(site, logits, "rows", (rows, config.vocabulary))
+        cross_entropy(site, logits, targets)
+
+
+def cross_entropy(site: Writer, logits: Tensor, targets: Tensor) -> Tensor:
+    """Log-softmax and negative log-likelihood, both over all rows: keeps the log-probabilities and the targets."""
+    logs = site.made("log_probabilities", logits.shape, "float32")
+    site.write(
+        "aten._log_softmax",
+        "normalization",
+        (logits,),
+        (logs,),
+        (FRESH,),
+        saves=(logs,),
+        backward="aten._log_softmax_backward_data",
+    )
+    loss = site.made("loss", (), "float32", batched=False)
+    weight = site.made("total_weight", (), "float32", batched=False)
+    site.write(
+        "aten.nll_loss_forward",
+        "normalization",
+        (logs, targets),
+        (loss,),
+        (FRESH, NONE),
+        saves=(logs, targets, weight),
+        extras=(weight,),
+        backward="aten.nll_loss_backward",
+    )
+    return loss

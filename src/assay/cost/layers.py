@@ -1,0 +1,128 @@
+"""How torch's layers look on a tape: what each saves, and what its backward allocates (eager, CPU kernels).
+
+Read off torch's derivative formulas and held to the byte by the tests against saved-tensor hooks. Where a CUDA kernel
+keeps something else (dropout's mask is one byte an element there) the caller says so through `dropout_dtype`.
+"""
+
+from math import prod
+
+from assay.cost.tape import Gradient, Writer
+from assay.cost.tensors import Tensor
+
+FRESH, ALIAS, INPLACE, NONE = Gradient.FRESH, Gradient.ALIAS, Gradient.INPLACE, Gradient.NONE
+
+
+def linear(tape: Writer, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """`[…, in] → […, out]`; keeps its input and (where it is a copy) its weight."""
+    wide, narrow = weight.shape
+    out = tape.made("out", (*x.shape[:-1], wide), x.dtype)
+    flops = 2 * prod(x.shape[:-1]) * wide * narrow
+    inputs = (x, weight) if bias is None else (x, weight, bias)
+    tape.write(
+        "aten.mm" if bias is None else "aten.addmm",
+        "contraction",
+        inputs,
+        (out,),
+        (FRESH, INPLACE, INPLACE)[: len(inputs)],
+        saves=(x, weight),
+        flops=flops,
+        backward_flops=2 * flops,
+        backward="aten.mm",
+    )
+    return out
+
+
+def norm(tape: Writer, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """LayerNorm (`bias` or none) over the last dimension: keeps its input, mean and reciprocal deviation."""
+    out = tape.made("out", x.shape, x.dtype)
+    statistics = tuple(tape.made(label, (*x.shape[:-1], 1), "float32") for label in ("mean", "rstd"))
+    inputs = (x, weight) if bias is None else (x, weight, bias)
+    tape.write(
+        "aten.native_layer_norm",
+        "normalization",
+        inputs,
+        (out,),
+        (FRESH, INPLACE, INPLACE)[: len(inputs)],
+        saves=(x, *statistics),
+        extras=statistics,
+        backward="aten.native_layer_norm_backward",
+    )
+    return out
+
+
+def rms_norm(tape: Writer, x: Tensor, weight: Tensor) -> Tensor:
+    """RMSNorm, which torch's CPU composes: keeps its input, the reciprocal deviation and the normalized input."""
+    out = tape.made("out", x.shape, x.dtype)
+    deviation = tape.made("rstd", (*x.shape[:-1], 1), "float32")
+    normalized = tape.made("normalized", x.shape, "float32")
+    tape.write(
+        "aten._fused_rms_norm",
+        "normalization",
+        (x, weight),
+        (out,),
+        (FRESH, INPLACE),
+        saves=(x, deviation, normalized),
+        extras=(deviation, normalized),
+        backward="aten.mul",
+        backward_scratch=(x, x),
+    )
+    return out
+
+
+def elementwise(tape: Writer, name: str, x: Tensor, *, backward: str) -> Tensor:
+    """An activation function: keeps its input."""
+    out = tape.made(name.rpartition(".")[2], x.shape, x.dtype)
+    tape.write(name, "elementwise", (x,), (out,), (FRESH,), saves=(x,), backward=backward)
+    return out
+
+
+def scaled(tape: Writer, x: Tensor) -> Tensor:
+    """A product with a number: keeps nothing."""
+    out = tape.made("scaled", x.shape, x.dtype)
+    tape.write("aten.mul", "elementwise", (x,), (out,), (FRESH,))
+    return out
+
+
+def product(tape: Writer, x: Tensor, y: Tensor) -> Tensor:
+    """`x · y`, both with gradients: keeps both."""
+    out = tape.made("product", x.shape, x.dtype)
+    tape.write("aten.mul", "elementwise", (x, y), (out,), (FRESH, FRESH), saves=(x, y))
+    return out
+
+
+def table_product(tape: Writer, x: Tensor, table: Tensor) -> Tensor:
+    """`x` times a constant table: keeps the table."""
+    out = tape.made("turned", x.shape, x.dtype)
+    tape.write("aten.mul", "elementwise", (x, table), (out,), (FRESH, NONE), saves=(table,))
+    return out
+
+
+def add(tape: Writer, x: Tensor, y: Tensor) -> Tensor:
+    """A residual sum: keeps nothing, and passes its gradient on twice."""
+    out = tape.made("sum", x.shape, "float32" if "float32" in (x.dtype, y.dtype) else x.dtype)
+    tape.write("aten.add", "elementwise", (x, y), (out,), (ALIAS, ALIAS))
+    return out
+
+
+def dropout(tape: Writer, x: Tensor, probability: float, noise_dtype: str | None) -> Tensor:
+    """Keeps its noise: as wide as the input on a CPU, `noise_dtype` where a fused kernel keeps a mask instead."""
+    if probability == 0.0:
+        return x
+    out = tape.made("dropped", x.shape, x.dtype)
+    noise = tape.made("noise", x.shape, noise_dtype or x.dtype)
+    tape.write("aten.mul", "elementwise", (x,), (out,), (FRESH,), saves=(noise,), extras=(noise,))
+    return out
+
+
+def view(tape: Writer, x: Tensor, label: str, shape: tuple[int, ...]) -> Tensor:
+    """The same storage under another shape."""
+    out = tape.made(label, shape, x.dtype, batched=x.batched, of=x.name)
+    tape.write("aten.view", "movement", (x,), (out,), (ALIAS,))
+    return out
+
+
+def copy(tape: Writer, x: Tensor, label: str, shape: tuple[int, ...]) -> Tensor:
+    """A contiguous copy under another shape, whose gradient flows back as a view."""
+    out = tape.made(label, shape, x.dtype)
+    tape.write("aten.clone", "movement", (x,), (out,), (ALIAS,))
+    return out

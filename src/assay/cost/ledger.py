@@ -1,0 +1,65 @@
+"""Live bytes while a step is played, and the highest moment of each of its parts."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A point of the step: what runs, where, and the bytes alive."""
+
+    phase: str
+    """forward, recompute, backward or update."""
+    operation: str
+    site: str
+    nbytes: int
+
+    def __str__(self) -> str:
+        return f"{self.phase}: {self.operation}" + (f" ({self.site})" if self.site else "")
+
+
+@dataclass(eq=False)
+class Storage:
+    """Bytes with a count of those who hold them."""
+
+    nbytes: int
+    holders: int = 1
+
+
+@dataclass
+class Ledger:
+    """What is alive, what was asked for, and when it was most."""
+
+    live: int
+    allocations: int = 0
+    allocated_bytes: int = 0
+    highest: dict[tuple[str, str], Moment] = field(default_factory=dict)
+
+    def take(self, nbytes: int) -> Storage:
+        """Allocate, with one holder."""
+        self.live += nbytes
+        self.allocations += 1
+        self.allocated_bytes += nbytes
+        return Storage(nbytes)
+
+    def drop(self, storage: Storage) -> None:
+        """Take one holder away; the last one frees."""
+        storage.holders -= 1
+        if storage.holders == 0:
+            self.live -= storage.nbytes
+
+    def mark(self, phase: str, operation: str, site: str) -> None:
+        """Remember this moment if it is the highest of its part of the step."""
+        part = (phase, _module(site))
+        if part not in self.highest or self.live > self.highest[part].nbytes:
+            self.highest[part] = Moment(phase, operation, site, self.live)
+
+    def repeat(self, since: tuple[int, int], times: int) -> None:
+        """Count the requests made since `since` so many times more."""
+        self.allocations += (self.allocations - since[0]) * times
+        self.allocated_bytes += (self.allocated_bytes - since[1]) * times
+
+
+def _module(site: str) -> str:
+    """`blocks.3.attention` → `blocks.3`; `head.norm` → `head`."""
+    parts = site.split(".")
+    return ".".join(parts[:2]) if parts[0] == "blocks" else parts[0]

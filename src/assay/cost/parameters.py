@@ -1,0 +1,56 @@
+"""Every parameter of a GPT by name and shape, from its configuration alone; the module of the same names must agree."""
+
+from collections.abc import Iterator
+
+from assay.config import ModelConfig
+from assay.cost.tensors import Tensor
+
+
+def parameters(config: ModelConfig) -> dict[str, Tensor]:
+    """Distinct parameters in the order of the module's `named_parameters()`; a tied projection is left out."""
+    shapes = dict(_shapes(config))
+    return {name: Tensor(name, shape, "float32", batched=False) for name, shape in shapes.items()}
+
+
+def parameter_count(config: ModelConfig) -> int:
+    """How many numbers a GPT learns."""
+    return sum(tensor.elements for tensor in parameters(config).values())
+
+
+def _shapes(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
+    yield "embedding.token.weight", (config.vocabulary, config.n_embd)
+    if config.position == "learned":
+        yield "embedding.position.weight", (config.context_length, config.n_embd)
+    for index in range(config.n_layer):
+        yield from _block(config, f"blocks.{index}")
+    if config.norm_position == "pre":
+        yield from _norm(config, "head.norm", config.n_embd)
+    if not config.tie_embeddings:
+        yield "head.projection.weight", (config.vocabulary, config.n_embd)
+
+
+def _block(config: ModelConfig, name: str) -> Iterator[tuple[str, tuple[int, ...]]]:
+    width, group = config.n_embd, config.n_head // config.kv_heads
+    yield from _norm(config, f"{name}.attention_norm", width)
+    yield from _linear(config, f"{name}.attention.qkv", config.kv_heads * (group + 2) * config.head_dim, width)
+    if config.qk_norm:
+        yield f"{name}.attention.q_norm.weight", (config.head_dim,)
+        yield f"{name}.attention.k_norm.weight", (config.head_dim,)
+    yield from _linear(config, f"{name}.attention.projection", width, width)
+    yield from _norm(config, f"{name}.mlp_norm", width)
+    if config.activation == "swiglu":
+        yield from _linear(config, f"{name}.mlp.gate", config.hidden, width)
+    yield from _linear(config, f"{name}.mlp.up", config.hidden, width)
+    yield from _linear(config, f"{name}.mlp.down", width, config.hidden)
+
+
+def _norm(config: ModelConfig, name: str, width: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    yield f"{name}.weight", (width,)
+    if config.norm == "layer" and config.bias:
+        yield f"{name}.bias", (width,)
+
+
+def _linear(config: ModelConfig, name: str, wide: int, narrow: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    yield f"{name}.weight", (wide, narrow)
+    if config.bias:
+        yield f"{name}.bias", (wide,)

@@ -1,0 +1,210 @@
+"""Play a `Cost` forwards, backwards and through the update, counting live bytes as torch's allocator would.
+
+The rules are autograd's: a result lives while a later operation reads it or backward needs it; what a node kept is
+freed when the node has run; a gradient that reaches a value twice is added into the first if nothing else holds it; a
+parameter's gradient is handed over once all its uses have reported; a checkpointed module keeps its inputs, runs again
+up to the last operation that keeps something, and then behaves like any other. Peak memory is the largest of the
+instants so found, never a sum of maxima.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from assay.cost.ledger import Ledger, Moment, Storage
+from assay.cost.segments import Segment, plan
+from assay.cost.step import Cost
+from assay.cost.tape import Gradient, Operation
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """What a replayed step holds."""
+
+    peak: Moment
+    instants: tuple[Moment, ...]
+    """The highest moment of each part of the step, in order: forward, backward by module, update."""
+    saved_bytes: int
+    """Distinct storages kept for backward at the end of one micro-batch's forward, parameters left out."""
+    allocations: int
+    """Requests to the allocator in one optimizer step."""
+    allocated_bytes: int
+    """Their sum."""
+
+
+def replay(cost: Cost) -> Timeline:
+    """Play the step. From the third on, micro-batches repeat the second, so two are played and the counts scaled."""
+    player = _Player(cost)
+    ledger = player.ledger
+    for index in range(min(cost.micro_batches, 2)):
+        since = (ledger.allocations, ledger.allocated_bytes)
+        player.forward()
+        saved = player.saved_bytes()
+        player.backward()
+        if index == 1:
+            ledger.repeat(since, cost.micro_batches - 2)
+    player.update()
+    instants = tuple(ledger.highest.values())
+    peak = max(instants, key=lambda moment: moment.nbytes)
+    return Timeline(peak, instants, saved, ledger.allocations, ledger.allocated_bytes)
+
+
+class _Player:
+    """One step being played."""
+
+    def __init__(self, cost: Cost) -> None:
+        self.cost = cost
+        self.values = cost.values
+        self.plan = plan(cost)
+        self.ledger = Ledger(live=cost.held_bytes)
+        self.lasting = set(cost.parameters) | {tensor.name for tensor in (*cost.tables, *cost.batch)}
+        self.storages: dict[str, Storage] = {}
+        """Of values alive in forward, by the name of their storage."""
+        self.kept: dict[int, list[str]] = {}
+        """By position on the tape: the storages that the operation's backward waits for."""
+        self.gradients: dict[str, Storage] = {}
+        """On their way to a value."""
+        self.reported: Counter[str] = Counter()
+        self.finished: set[str] = set()
+        """Parameters whose gradient is there, perhaps from an earlier micro-batch."""
+
+    def forward(self) -> None:
+        """Run the tape; modules that are recomputed keep their inputs only."""
+        inside = {index: one for one in self.plan.segments for index in range(one.first, one.last + 1)}
+        for index, operation in enumerate(self.cost.tape):
+            segment = inside.get(index)
+            self._run(index, operation, "forward")
+            if segment is None:
+                self._keep(index, operation.saves)
+            elif index == segment.first:
+                self._keep(index, segment.inputs)
+            self._forget(index, operation)
+        self._leave_contexts(range(len(self.cost.tape)))
+
+    def saved_bytes(self) -> int:
+        """Distinct storages kept for backward now, parameters left out, the batch and tables counted."""
+        return sum(self.values[name].nbytes for name in {name for names in self.kept.values() for name in names})
+
+    def backward(self) -> None:
+        """Run the tape's nodes in reverse; a recomputed module first runs its forward again."""
+        segments = {segment.last: segment for segment in self.plan.segments}
+        self.reported.clear()
+        for index in reversed(range(len(self.cost.tape))):
+            if index in segments:
+                self._recompute(segments[index])
+            self._node(index, self.cost.tape[index])
+
+    def update(self) -> None:
+        """The moments of the update, on top of weights, state and gradients."""
+        for instant in self.cost.update:
+            scratch = self.ledger.take(instant.nbytes)
+            self.ledger.mark("update", instant.name, "")
+            self.ledger.drop(scratch)
+
+    def _run(self, index: int, operation: Operation, phase: str) -> None:
+        for tensor in (*operation.outputs, *operation.extras):
+            if tensor.view_of is None:
+                self.storages[tensor.name] = self.ledger.take(tensor.nbytes)
+        scratch = [self.ledger.take(tensor.nbytes) for tensor in operation.forward_scratch]
+        self.ledger.mark(phase, operation.name, operation.site)
+        for storage in scratch:
+            self.ledger.drop(storage)
+
+    def _keep(self, index: int, names: tuple[str, ...]) -> None:
+        """Keep the storages of `names` until the node at `index` has run; parameters live anyway."""
+        bases = [self.plan.base[name] for name in names]
+        self.kept.setdefault(index, []).extend(base for base in bases if base not in self.cost.parameters)
+        for base in bases:
+            if base not in self.lasting:
+                self.storages[base].holders += 1
+
+    def _forget(self, index: int, operation: Operation) -> None:
+        """Let go of what no later operation reads."""
+        made = (tensor.name for tensor in (*operation.outputs, *operation.extras))
+        for base in {self.plan.base[name] for name in (*operation.inputs, *made)}:
+            if self.plan.last_use[base] == index and not self.values[base].held:
+                self._release(base)
+
+    def _leave_contexts(self, indices: range) -> None:
+        """The forward's contexts exit: what they held goes, unless backward needs it."""
+        for index in indices:
+            for tensor in self.cost.tape[index].outputs:
+                if tensor.held:
+                    self._release(tensor.name)
+
+    def _recompute(self, segment: Segment) -> None:
+        again = range(segment.first, segment.stop + 1)
+        inputs = self.kept.pop(segment.first)
+        for index in again:
+            operation = self.cost.tape[index]
+            self._run(index, operation, "recompute")
+            self._keep(index, operation.saves)
+            self._forget(index, operation)
+        for index in again:
+            for tensor in self.cost.tape[index].outputs:
+                # What only operations beyond the stop would have read is let go when the recomputation ends.
+                if tensor.view_of is None and not tensor.held and self.plan.last_use[tensor.name] > segment.stop:
+                    self._release(tensor.name)
+        self._leave_contexts(again)
+        self.kept[segment.first] = inputs + self.kept.get(segment.first, [])
+
+    def _node(self, index: int, operation: Operation) -> None:
+        """One node of the backward graph: take the outputs' gradients, make the inputs', free what was kept."""
+        incoming = [self.gradients.pop(one.name) for one in operation.outputs if one.name in self.gradients]
+        given = [
+            (name, self._gradient(name, how, operation, incoming))
+            for name, how in zip(operation.inputs, operation.gradients, strict=True)
+            if how is not Gradient.NONE
+        ]
+        scratch = [self.ledger.take(tensor.nbytes) for tensor in operation.backward_scratch]
+        self.ledger.mark("backward", operation.backward, operation.site)
+        for storage in scratch:
+            self.ledger.drop(storage)
+        for name in self.kept.pop(index, ()):
+            self._release(name)
+        for storage in incoming:
+            self.ledger.drop(storage)
+        for name, storage in given:
+            self._deliver(name, storage, operation)
+
+    def _gradient(self, name: str, how: Gradient, operation: Operation, incoming: list[Storage]) -> Storage:
+        value = self.values[name]
+        if how is Gradient.ALIAS and incoming and value.dtype == operation.outputs[0].dtype:
+            incoming[0].holders += 1
+            return incoming[0]
+        return self.ledger.take(value.nbytes)
+
+    def _deliver(self, name: str, storage: Storage, operation: Operation) -> None:
+        """Add a gradient to what has reached the value before; hand a parameter's over when it is complete."""
+        earlier = self.gradients.get(name)
+        if earlier is not None:
+            storage = self._sum(earlier, storage, operation)
+        self.gradients[name] = storage
+        if name in self.cost.parameters:
+            self.reported[name] += 1
+            if self.reported[name] == self.plan.readers[name]:
+                self._accumulate(name)
+
+    def _sum(self, earlier: Storage, later: Storage, operation: Operation) -> Storage:
+        """The engine adds into the earlier gradient if nothing else holds it, otherwise into a new tensor."""
+        total = earlier
+        if earlier.holders > 1:
+            total = self.ledger.take(earlier.nbytes)
+            self.ledger.mark("backward", "aten.add", operation.site)
+            self.ledger.drop(earlier)
+        self.ledger.drop(later)
+        return total
+
+    def _accumulate(self, name: str) -> None:
+        """Make it the parameter's gradient, or add it to the one of an earlier micro-batch."""
+        storage = self.gradients.pop(name)
+        if name in self.finished:
+            self.ledger.drop(storage)
+        self.finished.add(name)
+
+    def _release(self, base: str) -> None:
+        storage = self.storages.get(base)
+        if storage is None or base in self.lasting:
+            return
+        self.ledger.drop(storage)
+        if storage.holders == 0:
+            del self.storages[base]

@@ -1,0 +1,63 @@
+"""What must be known of a tape before it is played: when each storage is last touched, and which parts run twice."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from assay.cost.step import Cost
+from assay.cost.tape import Gradient
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Consecutive operations that run again in backward, as positions on the tape."""
+
+    first: int
+    last: int
+    stop: int
+    """The last one that keeps something: recomputation ends there (pytorch/pytorch#96866)."""
+    inputs: tuple[str, ...]
+    """What they read from before, parameters left out: all that the first forward keeps."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A tape's bookkeeping."""
+
+    base: dict[str, str]
+    """The storage behind each value: itself, unless it is a view."""
+    last_use: dict[str, int]
+    """By storage: the last operation that reads or makes it."""
+    readers: dict[str, int]
+    """By parameter: how many operations hand it a gradient."""
+    segments: tuple[Segment, ...]
+
+
+def plan(cost: Cost) -> Plan:
+    """Read a tape once."""
+    values = cost.values
+    base: dict[str, str] = {}
+    for name, tensor in values.items():
+        base[name] = name if tensor.view_of is None else base[tensor.view_of]
+    last_use: dict[str, int] = {}
+    readers: Counter[str] = Counter()
+    for index, operation in enumerate(cost.tape):
+        touched = (*operation.inputs, *(tensor.name for tensor in (*operation.outputs, *operation.extras)))
+        last_use.update({base[name]: index for name in touched})
+        readers.update(
+            name
+            for name, how in zip(operation.inputs, operation.gradients, strict=True)
+            if name in cost.parameters and how is not Gradient.NONE
+        )
+    segments = tuple(_segment(cost, site, base) for site in cost.recomputed)
+    return Plan(base, last_use, dict(readers), tuple(sorted(segments, key=lambda segment: segment.first)))
+
+
+def _segment(cost: Cost, site: str, base: dict[str, str]) -> Segment:
+    inside = [index for index, operation in enumerate(cost.tape) if operation.within(site)]
+    operations = [cost.tape[index] for index in inside]
+    made = {tensor.name for operation in operations for tensor in (*operation.outputs, *operation.extras)}
+    lasting = set(cost.parameters) | {tensor.name for tensor in cost.tables}
+    read = dict.fromkeys(base[name] for operation in operations for name in operation.inputs)
+    stop = max(index for index in inside if cost.tape[index].saves)
+    outside = tuple(name for name in read if name not in made and name not in lasting)
+    return Segment(first=inside[0], last=inside[-1], stop=stop, inputs=outside)

@@ -1,0 +1,126 @@
+"""`Cost`: one optimizer step as a ledger, which the `predict` of each optimization rewrites.
+
+It mirrors the training step's seams: the forward's operations, what is held throughout, how often the forward runs, which
+modules run twice, and what the update needs. `cost.replay` turns it into bytes by instant.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Self
+
+from assay.config import Run
+from assay.cost.gpt import CPU, CUDA, Forward, Kernels
+from assay.cost.tape import Operation, Tape, replace_site
+from assay.cost.tensors import Tensor
+
+
+@dataclass(frozen=True)
+class Instant:
+    """Something held for a moment of the update: its name, and the bytes beside what is always held."""
+
+    name: str
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The ledger of one device's share of one optimizer step."""
+
+    tape: Tape
+    """One micro-batch's forward pass."""
+    parameters: dict[str, Tensor]
+    gradients: dict[str, Tensor]
+    """By parameter name; held from backward to the update."""
+    optimizer_state: tuple[Tensor, ...]
+    tables: tuple[Tensor, ...]
+    """Constants on the device that are neither learned nor part of a batch."""
+    batch: tuple[Tensor, ...]
+    update: tuple[Instant, ...]
+    kernels: Kernels = CPU
+    micro_batches: int = 1
+    recomputed: tuple[str, ...] = ()
+    """Modules that keep only their input and run again in backward."""
+
+    def rewrite(self, inside: Callable[[str], bool], change: Callable[[Tape], Iterable[Operation]]) -> Self:
+        """The ledger with each run of operations at a site that satisfies `inside` exchanged."""
+        return replace(self, tape=replace_site(self.tape, inside, lambda run: tuple(change(run))))
+
+    def cut(self, micro_batches: int) -> Self:
+        """The ledger when the same batch goes through in equal parts, one after the other."""
+        tape = tuple(operation.cut(micro_batches) for operation in self.tape)
+        return replace(self, tape=tape, micro_batches=self.micro_batches * micro_batches)
+
+    @property
+    def values(self) -> dict[str, Tensor]:
+        """Every tensor by name: held ones and those that operations make."""
+        held = {**self.parameters, **{tensor.name: tensor for tensor in (*self.tables, *self.batch)}}
+        made = (tensor for operation in self.tape for tensor in (*operation.outputs, *operation.extras))
+        return held | {tensor.name: tensor for tensor in made}
+
+    @property
+    def parameter_bytes(self) -> int:
+        """Bytes of all weights."""
+        return sum(tensor.nbytes for tensor in self.parameters.values())
+
+    @property
+    def optimizer_state_bytes(self) -> int:
+        """Bytes that the optimizer keeps between steps."""
+        return sum(tensor.nbytes for tensor in self.optimizer_state)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that are there before a step begins: weights, optimizer state and tables; gradients are cleared."""
+        return self.parameter_bytes + self.optimizer_state_bytes + sum(tensor.nbytes for tensor in self.tables)
+
+    def flops(self) -> dict[str, int]:
+        """FLOPs of one optimizer step by the dtype that computes them, recomputation included."""
+        total: dict[str, int] = {}
+        values = self.values
+        for operation in self.tape:
+            dtype = values[operation.inputs[0]].dtype
+            again = operation.flops if any(map(operation.within, self.recomputed)) else 0
+            work = self.micro_batches * (operation.flops + operation.backward_flops + again)
+            if work:
+                total[dtype] = total.get(dtype, 0) + work
+        return total
+
+
+def baseline(run: Run, device: str = "cpu") -> Cost:
+    """The ledger with every optimization off: hand-coded attention, plain AdamW, one micro-batch."""
+    kernels = CUDA if device == "cuda" else CPU
+    forward = Forward(run.model, run.training.batch_size, kernels)
+    tape = forward.tape()
+    learned = forward.parameters
+    return Cost(
+        tape=tape,
+        parameters=learned,
+        gradients=learned,
+        optimizer_state=_adamw_state(learned),
+        tables=tuple(forward.tables.values()),
+        batch=tuple(forward.batch.values()),
+        update=_adamw_update(learned),
+        kernels=kernels,
+    )
+
+
+def _adamw_state(learned: dict[str, Tensor]) -> tuple[Tensor, ...]:
+    """Two moments a parameter, and its step count."""
+    moments = tuple(
+        replace(tensor, name=f"{label}.{tensor.name}")
+        for tensor in learned.values()
+        for label in ("exp_avg", "exp_avg_sq")
+    )
+    counts = tuple(Tensor(f"step.{name}", (), "float32", batched=False) for name in learned)
+    return moments + counts
+
+
+def _adamw_update(learned: dict[str, Tensor]) -> tuple[Instant, ...]:
+    """Scratch of torch's single-tensor AdamW: √v and √v/√(1−β₂ᵗ), beside the previous parameter's denominator,
+    which the loop variable still holds. Decayed parameters (two and more dimensions) come first."""
+    order = [tensor for tensor in learned.values() if len(tensor.shape) > 1]
+    order += [tensor for tensor in learned.values() if len(tensor.shape) < 2]
+    previous = [0, *(tensor.nbytes for tensor in order)]
+    return tuple(
+        Instant(f"update of {tensor.name}", before + 2 * tensor.nbytes)
+        for before, tensor in zip(previous, order, strict=False)
+    )

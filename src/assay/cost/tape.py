@@ -1,0 +1,153 @@
+"""The forward pass as data: every operation with what it reads, makes, keeps for backward, and how gradients return.
+
+A tape is written by `cost.gpt` for the baseline and rewritten by the `predict` of optimizations; `cost.replay` plays it
+forwards and backwards and watches memory. It holds shapes and names only, so rewriting one is list editing.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from assay.cost.tensors import Tensor
+
+
+class Gradient(Enum):
+    """How an operation's backward hands a gradient to one of its inputs."""
+
+    NONE = "the input has no gradient"
+    FRESH = "a new tensor of the input's shape"
+    ALIAS = "the output's gradient itself, or a view of it"
+    INPLACE = "a new tensor that the engine adds into the input's other gradients (a parameter's)"
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation of the forward pass, and what its backward does."""
+
+    name: str
+    """torch's operator."""
+    site: str
+    """The module path, for instance `blocks.0.attention.core`."""
+    kind: str
+    """contraction, normalization, elementwise or movement."""
+    inputs: tuple[str, ...]
+    outputs: tuple[Tensor, ...]
+    gradients: tuple[Gradient, ...]
+    """One per input."""
+    saves: tuple[str, ...] = ()
+    """Names of inputs, outputs or extras kept for backward."""
+    extras: tuple[Tensor, ...] = ()
+    """Results that no other operation reads: statistics, dropout noise."""
+    flops: int = 0
+    """Of the forward; a multiply-add counts two."""
+    backward_flops: int = 0
+    backward: str = ""
+    """torch's operator in backward that holds the most, for naming the instant of a peak."""
+    forward_scratch: tuple[Tensor, ...] = ()
+    """Held only while the forward operation runs."""
+    backward_scratch: tuple[Tensor, ...] = ()
+    """Held only while the backward operation runs."""
+    parameters: tuple[str, ...] = ()
+    """Parameters among the inputs or behind their casts."""
+    tokens_batched: bool = True
+    """FLOPs grow with the batch."""
+
+    def within(self, site: str) -> bool:
+        """Whether it belongs to the module `site` or to one inside it."""
+        return self.site == site or self.site.startswith(f"{site}.")
+
+    def cut(self, parts: int) -> "Operation":
+        """The operation on one of `parts` equal parts of the batch."""
+        share = parts if self.tokens_batched else 1
+        return replace(
+            self,
+            outputs=tuple(tensor.cut(parts) for tensor in self.outputs),
+            extras=tuple(tensor.cut(parts) for tensor in self.extras),
+            forward_scratch=tuple(tensor.cut(parts) for tensor in self.forward_scratch),
+            backward_scratch=tuple(tensor.cut(parts) for tensor in self.backward_scratch),
+            flops=self.flops // share,
+            backward_flops=self.backward_flops // share,
+        )
+
+
+Tape = tuple[Operation, ...]
+
+
+class Writer:
+    """Writes operations one after the other, giving each result a name that no other has."""
+
+    def __init__(self, site: str, values: dict[str, Tensor]) -> None:
+        self.site = site
+        self.values = values
+        """Every tensor that may be read, by name: parameters, the batch, and what was made so far."""
+        self.operations: list[Operation] = []
+
+    def at(self, site: str) -> "Writer":
+        """A writer for a module inside this one, writing to the same tape."""
+        inner = Writer(f"{self.site}.{site}" if self.site else site, self.values)
+        inner.operations = self.operations
+        return inner
+
+    def made(self, label: str, shape: Sequence[int], dtype: str, *, batched: bool = True, of: str | None = None) -> Tensor:
+        """Name a new tensor after its site; `of` makes it a view."""
+        name = f"{self.site}:{label}"
+        while name in self.values:
+            name += "'"
+        tensor = Tensor(name, tuple(shape), dtype, batched, of)
+        self.values[name] = tensor
+        return tensor
+
+    def write(
+        self,
+        name: str,
+        kind: str,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+        gradients: Sequence[Gradient],
+        *,
+        saves: Sequence[Tensor] = (),
+        extras: Sequence[Tensor] = (),
+        flops: int = 0,
+        backward_flops: int = 0,
+        backward: str = "",
+        forward_scratch: Sequence[Tensor] = (),
+        backward_scratch: Sequence[Tensor] = (),
+    ) -> None:
+        """Append an operation."""
+        self.operations.append(
+            Operation(
+                name=name,
+                site=self.site,
+                kind=kind,
+                inputs=tuple(tensor.name for tensor in inputs),
+                outputs=tuple(outputs),
+                gradients=tuple(gradients),
+                saves=tuple(tensor.name for tensor in saves),
+                extras=tuple(extras),
+                flops=flops,
+                backward_flops=backward_flops,
+                backward=backward or name,
+                forward_scratch=tuple(forward_scratch),
+                backward_scratch=tuple(backward_scratch),
+            )
+        )
+
+
+def replace_site(tape: Tape, inside: Callable[[str], bool], rewrite: Callable[[Tape], Tape]) -> Tape:
+    """Exchange each maximal run of operations whose site satisfies `inside` for what `rewrite` makes of it."""
+    result: list[Operation] = []
+    run: list[Operation] = []
+    for operation in tape:
+        if inside(operation.site) and (not run or run[-1].site == operation.site):
+            run.append(operation)
+            continue
+        if run:
+            result.extend(rewrite(tuple(run)))
+            run = []
+        if inside(operation.site):
+            run.append(operation)
+        else:
+            result.append(operation)
+    if run:
+        result.extend(rewrite(tuple(run)))
+    return tuple(result)

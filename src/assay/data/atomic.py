@@ -1,0 +1,93 @@
+"""Whole or not at all: files and folders are made under another name and renamed into place.
+
+A crash leaves at worst a hidden folder that nothing reads; leftovers older than a day are swept when the next one is
+made. Two processes that make the same thing at once each make their own, and one of the two equal results stays.
+Where a folder replaces another, the old one is renamed away first: for that instant the name is missing, and whoever
+already has the old files mapped keeps them.
+"""
+
+import errno
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from assay.errors import StorageError
+
+DISK_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+"""What an `OSError` of a library that both reads and writes carries when it was the disk that refused."""
+
+_MAKING = ".making-"
+_ASIDE = ".aside-"
+_STALE_SECONDS = 24 * 3600
+
+
+@contextmanager
+def refused(place: Path) -> Iterator[None]:
+    """Turn every `OSError` of the block, which only writes, into a `StorageError` that names `place`."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"{place} could not be written: {error.strerror or error}") from error
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a small file whole, creating its folder. Raises `StorageError`."""
+    made = path.with_name(f"{_MAKING}{path.name}-{uuid.uuid4().hex}")
+    try:
+        with refused(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with made.open("wb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+            made.replace(path)
+    finally:
+        made.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_folder(folder: Path, same: Callable[[Path], bool]) -> Iterator[Path]:
+    """Yield an empty folder that takes the name `folder` when the block ends well, and vanishes when it does not.
+
+    Where another process was first, its folder stays if `same(folder)` says that it holds the same thing.
+    Raises `StorageError` when the disk refuses.
+    """
+    made = folder.with_name(f"{_MAKING}{folder.name}-{uuid.uuid4().hex}")
+    try:
+        with refused(folder):
+            _sweep(folder.parent)
+            made.mkdir(parents=True)
+            yield made
+            _install(made, folder, same)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _install(made: Path, folder: Path, same: Callable[[Path], bool]) -> None:
+    for _ in range(100):
+        try:
+            made.rename(folder)
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise
+        if same(folder):
+            return
+        aside = folder.with_name(f"{_ASIDE}{folder.name}-{uuid.uuid4().hex}")
+        with suppress(FileNotFoundError):
+            folder.rename(aside)
+        shutil.rmtree(aside, ignore_errors=True)
+    raise OSError(errno.EBUSY, "other processes keep replacing it")
+
+
+def _sweep(parent: Path) -> None:
+    """Remove what a crash left behind long ago; younger ones may be at work."""
+    for prefix in (_MAKING, _ASIDE):
+        for left in parent.glob(f"{prefix}*"):
+            with suppress(OSError):
+                if time.time() - left.stat().st_mtime > _STALE_SECONDS:
+                    shutil.rmtree(left, ignore_errors=True)

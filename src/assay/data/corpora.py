@@ -1,0 +1,142 @@
+"""From a `DataConfig` to two texts: one to train on, one held out.
+
+A corpus is first listed (which files, cheaply stamped by size and time), then read. The held-out part is the last
+`validation_fraction` of the characters, cut before anything is tokenized, as nanoGPT cuts it; it is a split of the
+corpus's own for WikiText-2 and for a folder that holds `train.txt` and `valid.txt`. `max_bytes` is a limit on each
+text that is read: on the whole before it is cut in two, or on either of the splits that a corpus brings.
+
+`stdlib` is the source text of the running Python's standard library. It needs no download, and it is not the same text
+under another version of Python: the corpus digest tells. Caveat: files stand in the order of their names, so the part
+that is held out (`t` to `z`) is other code than the part that is trained on, as with any text cut at its end.
+
+A corpus is held in memory whole, as text, while it is prepared.
+"""
+
+import hashlib
+import os
+import platform
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay.config import DataConfig, Home
+from assay.data import published
+from assay.data.progress import Progress, silent
+from assay.data.sources import documents, files_at, folder_files, join_documents
+from assay.errors import UsageError, meant
+
+CORPORA = ("stdlib", "files", *published.PUBLISHED)
+
+_NOT_LIBRARY = {"test", "tests", "idle_test", "site-packages", "dist-packages", "lib2to3", "__pycache__"}
+_OF_THIS_MACHINE = {"sitecustomize.py", "usercustomize.py"}
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The files of a corpus, in order; `validation` is None where the held-out part is cut off the text."""
+
+    title: str
+    train: tuple[Path, ...]
+    validation: tuple[Path, ...] | None = None
+    skip_binary: bool = False
+    published: published.Published | None = None
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """All of them."""
+        return self.train + (self.validation or ())
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Two texts; `sha256` is of both."""
+
+    title: str
+    train: str
+    validation: str
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the UTF-8 of the training text, a byte 0xFF, and the validation text."""
+        digest = hashlib.sha256(self.train.encode())
+        digest.update(b"\xff")  # stands in no UTF-8, so the place of the cut is part of the name
+        digest.update(self.validation.encode())
+        return digest.hexdigest()
+
+
+def list_corpus(config: DataConfig, home: Home, progress: Progress = silent) -> Listing:
+    """Which files a configuration means; downloads a published corpus that is not in the cache.
+
+    Raises `UsageError` for an unknown corpus, a missing file, a glob without matches, or a failed download.
+    """
+    if config.source == "stdlib":
+        title = f"standard library of Python {platform.python_version()}"
+        return Listing(title, tuple(_library_files(Path(os.__file__).parent)), skip_binary=True)
+    if config.source == "files" and config.path is not None:
+        return _list_path(config.path)
+    if config.source not in published.PUBLISHED:
+        hint = meant(config.source, list(CORPORA)) or f"; the corpora are {', '.join(CORPORA)}"
+        raise UsageError(f"unknown corpus {config.source!r}{hint}")
+    corpus = published.PUBLISHED[config.source]
+    published.ensure(corpus, home, progress)
+    folder = published.folder_of(corpus, home)
+    held_out = None if corpus.validation is None else (folder / corpus.validation.name,)
+    return Listing(corpus.name, (folder / corpus.train.name,), held_out, published=corpus)
+
+
+def read_corpus(listing: Listing, config: DataConfig, home: Home) -> Corpus:
+    """Read the listed files and cut off what is held out. Raises `UsageError` for text that is unfit or too short."""
+    if listing.published is not None:
+        published.check(listing.published, home)
+    text = _read(listing.train, listing, config)
+    if not text:
+        raise UsageError(f"{listing.title} holds no text; name another corpus in data.corpus or data.path")
+    if listing.validation is not None:
+        train, held_out = text, _read(listing.validation, listing, config)
+    else:
+        cut = int((1 - config.validation_fraction) * len(text))
+        train, held_out = text[:cut], text[cut:]
+    for name, part in (("training", train), ("validation", held_out)):
+        if not part:
+            raise UsageError(
+                f"the {name} split of {listing.title} has no text;"
+                " use more text or another data.validation_fraction"
+            )
+    return Corpus(listing.title, train, held_out)
+
+
+def stamp(files: Iterable[Path]) -> str:
+    """SHA-256 of the paths, sizes and modification times of files: equal when nothing was touched since."""
+    digest = hashlib.sha256()
+    for path in files:
+        try:
+            status = path.stat()
+        except OSError as error:
+            raise UsageError(f"{path} cannot be read ({error.strerror or error}); put it back or leave it out") from error
+        digest.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\n".encode(errors="surrogateescape"))
+    return digest.hexdigest()
+
+
+def _read(files: tuple[Path, ...], listing: Listing, config: DataConfig) -> str:
+    limit = config.max_bytes
+    found = documents(files, config.text_field, skip_binary=listing.skip_binary, limit_bytes=limit)
+    return join_documents(found, limit)
+
+
+def _list_path(path: str) -> Listing:
+    folder = Path(path).expanduser().absolute()
+    train, held_out = folder / "train.txt", folder / "valid.txt"
+    if train.is_file() and held_out.is_file():
+        return Listing(path, (train,), (held_out,))
+    return Listing(path, tuple(files_at(path)), skip_binary=folder.is_dir())
+
+
+def _library_files(root: Path) -> list[Path]:
+    """Python files of the standard library: no tests, nothing that was installed or generated for this machine."""
+    return [path for path in folder_files(root, _NOT_LIBRARY) if path.suffix == ".py" and _is_library(path, root)]
+
+
+def _is_library(path: Path, root: Path) -> bool:
+    parts = path.relative_to(root).parts
+    generated = parts[0].startswith(("config-", "_sysconfigdata"))
+    return not generated and path.name not in _OF_THIS_MACHINE

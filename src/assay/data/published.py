@@ -1,0 +1,156 @@
+"""Corpora that are downloaded once, by URL, into the cache: tinyshakespeare and WikiText-2.
+
+A download is checked against what its publisher holds before it gets its name: by SHA-256, or, where only the id of
+the publisher's git blob is known, by that. A file that was put into the cache by hand serves as well. Tinyshakespeare
+must then be the very file. WikiText-2 circulates with its articles in more than one order, so there a file that was
+put in place is trusted on first use: its SHA-256 is recorded beside it, and must stay the same from then on.
+
+WikiText-2 is the word-level text with `<unk>` that `pytorch/examples` carries. Its `test.txt` is not fetched: nothing
+here reads a third split.
+"""
+
+import hashlib
+import json
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from assay.config import Home
+from assay.data.atomic import DISK_ERRNOS, write_file
+from assay.data.progress import Progress
+from assay.errors import StorageError, UsageError
+
+_PINS = "sha256.json"
+_KARPATHY = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/"
+_PYTORCH = (
+    "https://raw.githubusercontent.com/pytorch/examples/d5678bc8ac0cdd79dbd5e44d4130271018bcec4e/"
+    "word_language_model/data/wikitext-2/"
+)
+
+
+@dataclass(frozen=True)
+class Download:
+    """One file: its name in the cache, where it comes from, and what proves that it is the one."""
+
+    name: str
+    url: str
+    sha256: str | None = None
+    git_blob: str | None = None
+
+    def proves(self, content: bytes) -> bool:
+        """Whether these bytes are the published ones."""
+        if self.sha256 is not None:
+            return hashlib.sha256(content).hexdigest() == self.sha256
+        return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest() == self.git_blob
+
+
+@dataclass(frozen=True)
+class Published:
+    """A corpus of one file, or of a training and a validation file; `one_form` where no other content will do."""
+
+    name: str
+    train: Download
+    validation: Download | None
+    one_form: bool
+
+    @property
+    def downloads(self) -> tuple[Download, ...]:
+        """All its files."""
+        return (self.train,) if self.validation is None else (self.train, self.validation)
+
+
+SHAKESPEARE = Published(
+    "shakespeare",
+    Download(
+        "input.txt",
+        _KARPATHY + "input.txt",
+        sha256="86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
+    ),
+    None,
+    one_form=True,
+)
+WIKITEXT_2 = Published(
+    "wikitext-2",
+    Download("train.txt", _PYTORCH + "train.txt", git_blob="2d84b35af79e411d73ea7cae83c73964c6ac83b4"),
+    Download(
+        "valid.txt",
+        _PYTORCH + "valid.txt",
+        sha256="f0737ed31fc1329026e95cb8b98e19c2a182c39c240ab909dc31abf2f8af58e8",
+    ),
+    one_form=False,
+)
+PUBLISHED = {corpus.name: corpus for corpus in (SHAKESPEARE, WIKITEXT_2)}
+
+
+def folder_of(corpus: Published, home: Home) -> Path:
+    """Where its files lie, or are to be put by hand."""
+    return home.cache / corpus.name
+
+
+def ensure(corpus: Published, home: Home, progress: Progress) -> None:
+    """Have all its files in the cache, downloading those that are missing.
+
+    Raises `UsageError`, which names the place for a copy by hand, when one cannot be downloaded.
+    """
+    folder = folder_of(corpus, home)
+    for download in corpus.downloads:
+        if not (folder / download.name).is_file():
+            progress(f"downloading {download.url}", None)
+            _fetch(download, folder)
+
+
+def check(corpus: Published, home: Home) -> None:
+    """Check the cached files against the published or the recorded SHA-256. Raises `UsageError` for another content."""
+    folder = folder_of(corpus, home)
+    recorded = _recorded(folder)
+    seen = dict(recorded)
+    for download in corpus.downloads:
+        content = (folder / download.name).read_bytes()
+        if corpus.one_form and not download.proves(content):
+            raise UsageError(f"{folder / download.name} is not the published {corpus.name}; delete it or put it right")
+        sha256 = hashlib.sha256(content).hexdigest()
+        if seen.setdefault(download.name, sha256) != sha256:
+            raise UsageError(
+                f"{folder / download.name} is no longer the file that was first used;"
+                f" restore it, or delete {folder / _PINS} to accept it"
+            )
+    if seen != recorded:
+        write_file(folder / _PINS, json.dumps(seen, indent=1, sort_keys=True).encode())
+
+
+def _recorded(folder: Path) -> dict[str, str]:
+    try:
+        pins = json.loads((folder / _PINS).read_bytes())
+    except FileNotFoundError:
+        return {}
+    except ValueError:
+        pins = None
+    if not isinstance(pins, dict) or not all(isinstance(value, str) for value in pins.values()):
+        raise UsageError(f"{folder / _PINS} is damaged; delete it to accept the files beside it")
+    return pins
+
+
+def _fetch(download: Download, folder: Path) -> None:
+    place = folder / download.name
+    try:
+        content = _retrieve(download, folder)
+    except Exception as error:  # every library of the download stack has its own family
+        if isinstance(error, OSError) and error.errno in DISK_ERRNOS:
+            raise StorageError(f"{place} could not be written: {error.strerror}") from error
+        reason = (str(error).strip().split("\n")[0] or type(error).__name__)[:120]
+        raise UsageError(f"{download.url} could not be downloaded ({reason}); put the file by hand at {place}") from error
+    if not download.proves(content):
+        raise UsageError(f"{download.url} no longer holds the published file; put a copy of it by hand at {place}")
+    write_file(place, content)
+
+
+def _retrieve(download: Download, folder: Path) -> bytes:
+    import pooch
+
+    # pooch announces hashes that it was not given through its logger; here they are checked afterwards.
+    pooch.get_logger().setLevel(logging.ERROR)
+    folder.mkdir(parents=True, exist_ok=True)
+    known = None if download.sha256 is None else f"sha256:{download.sha256}"
+    with TemporaryDirectory(prefix=".download-", dir=folder) as temporary:
+        return Path(pooch.retrieve(download.url, known_hash=known, fname=download.name, path=temporary)).read_bytes()

@@ -1,0 +1,60 @@
+"""Find out what can be known of this host without torch, in milliseconds."""
+
+import os
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+
+import psutil
+
+from assay.hardware.machine import Accelerator, Machine
+
+_TELLING = ("avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_fp16", "bf16", "sve")
+
+
+def detect() -> Machine:
+    """This host, with the cores that this process may use and the smaller of its memory and its control group's."""
+    flags = _processor_field("flags") or _processor_field("Features")
+    return Machine(
+        processor=_processor_field("model name") or platform.processor() or platform.machine(),
+        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        memory_bytes=min(psutil.virtual_memory().total, _group_limit()),
+        instructions=tuple(flag for flag in _TELLING if flag in flags.split()),
+        accelerators=_nvidia(),
+    )
+
+
+def _processor_field(name: str) -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), "")
+
+
+def _group_limit() -> int:
+    try:
+        text = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+    except OSError:
+        return 2**63
+    return int(text) if text.isdigit() else 2**63
+
+
+def _nvidia() -> tuple[Accelerator, ...]:
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return ()
+    query = [tool, "--query-gpu=name,memory.total,compute_cap", "--format=csv,noheader,nounits"]
+    try:
+        answer = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ()
+    found = []
+    for line in filter(None, answer.splitlines()):
+        name, mebibytes, capability = (part.strip() for part in line.rsplit(",", 2))
+        major, _, minor = capability.partition(".")
+        found.append(
+            Accelerator(name=name, memory_bytes=int(mebibytes) * 2**20, compute_capability=(int(major), int(minor or 0)))
+        )
+    return tuple(found)

@@ -1,0 +1,57 @@
+"""What a machine is, as plain data: processors, memory, accelerators, and the rates that were measured on it."""
+
+from collections.abc import Mapping
+
+from pydantic import Field
+
+from assay.config.base import Frozen
+
+
+class Accelerator(Frozen):
+    """One device."""
+
+    name: str
+    memory_bytes: int
+    compute_capability: tuple[int, int] | None = None
+    """CUDA's; None for other kinds."""
+
+
+class Rates(Frozen):
+    """What was measured with torch on one device: the roof that achieved figures are held against."""
+
+    device: str
+    matmul_flops: Mapping[str, float]
+    """Sustained FLOP/s of a large square matrix product, by dtype; a multiply-add counts two."""
+    bandwidth_bytes: float
+    """Bytes per second read and written by a large copy."""
+    threads: int
+    torch: str
+
+
+class Machine(Frozen):
+    """A host. `detect()` fills in what can be known without torch; `rates` come from a measurement of its own."""
+
+    processor: str
+    cores: int
+    memory_bytes: int
+    instructions: tuple[str, ...] = ()
+    """The vector and matrix extensions that decide which dtypes are native."""
+    accelerators: tuple[Accelerator, ...] = ()
+    rates: Mapping[str, Rates] = Field(default_factory=dict)
+    """By device: `cpu`, `cuda`."""
+
+    @property
+    def native_dtypes(self) -> tuple[str, ...]:
+        """Dtypes in which the CPU multiplies matrices in hardware; others run, slower, through conversion."""
+        native = ["float32", "float64"]
+        if {"avx512_bf16", "amx_bf16", "bf16"} & set(self.instructions):
+            native.append("bfloat16")
+        if {"avx512_fp16", "amx_fp16"} & set(self.instructions):
+            native.append("float16")
+        return tuple(native)
+
+    def device(self, wanted: str) -> str:
+        """`cpu` or `cuda` for a run's `device`, `auto` being an accelerator where there is one."""
+        if wanted != "auto":
+            return wanted
+        return "cuda" if self.accelerators else "cpu"

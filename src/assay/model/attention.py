@@ -1,0 +1,90 @@
+"""Causal self-attention (arXiv:1706.03762): projections around a core that can be exchanged.
+
+The core is where implementations differ. The hand-coded one writes the `[B, heads, T, T]` scores out, as the seeds'
+baselines do; the other calls torch's fused kernel. Queries, keys and values come from one matrix product, which is
+faster than three; its rows are grouped by key/value head — `[kv_heads, queries per group + 2, head_dim]` — so that a
+tensor-parallel rank owns whole groups by owning consecutive rows.
+"""
+
+import math
+from functools import lru_cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from assay.config import ModelConfig
+from assay.model.norms import EPSILON
+from assay.model.rotary import rotate
+
+
+class HandCodedAttention(nn.Module):
+    """Softmax(q·kᵀ/√d)·v with every intermediate written out."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.context_length = config.context_length
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """`q [B, heads, T, d]`, `k` and `v [B, kv_heads, T, d]` → `[B, heads, T, d]`."""
+        if k.size(1) != q.size(1):
+            k, v = (x.repeat_interleave(q.size(1) // k.size(1), dim=1) for x in (k, v))
+        length = q.size(-2)
+        scores = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(q.size(-1)))
+        scores = scores.masked_fill(_future(self.context_length, q.device)[:length, :length], float("-inf"))
+        return self.dropout(scores.softmax(dim=-1)) @ v
+
+
+class SdpaAttention(nn.Module):
+    """The same through `scaled_dot_product_attention`, which need not write the scores out."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.dropout = config.dropout
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """`q [B, heads, T, d]`, `k` and `v [B, kv_heads, T, d]` → `[B, heads, T, d]`."""
+        if k.size(1) != q.size(1):
+            k, v = (x.repeat_interleave(q.size(1) // k.size(1), dim=1) for x in (k, v))
+        dropout = self.dropout if self.training else 0.0
+        return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
+
+
+@lru_cache(maxsize=4)
+def _future(length: int, device: torch.device) -> Tensor:
+    """True where a key lies after the query, `[length, length]`; one tensor for all layers."""
+    with torch.inference_mode(False):
+        return torch.ones(length, length, dtype=torch.bool, device=device).triu(1)
+
+
+class Attention(nn.Module):
+    """`[B, T, n_embd] → [B, T, n_embd]`."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.group = config.n_head // config.kv_heads
+        self.qkv = nn.Linear(config.n_embd, config.kv_heads * (self.group + 2) * config.head_dim, bias=config.bias)
+        self.q_norm = nn.RMSNorm(config.head_dim, eps=EPSILON) if config.qk_norm else nn.Identity()
+        self.k_norm = nn.RMSNorm(config.head_dim, eps=EPSILON) if config.qk_norm else nn.Identity()
+        self.core: nn.Module = HandCodedAttention(config)
+        self.projection = nn.Linear(config.n_embd, config.n_embd, bias=config.bias)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows, length, _ = x.shape
+        q, k, v = self._heads(x)
+        y = self.core(q, k, v).transpose(1, 2).reshape(rows, length, -1)
+        return self.dropout(self.projection(y))
+
+    def _heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries `[B, heads, T, d]`, keys and values `[B, kv_heads, T, d]`, normalized and turned if configured."""
+        grouped = self.qkv(x).unflatten(-1, (-1, self.group + 2, self.config.head_dim))
+        q, k, v = grouped.split((self.group, 1, 1), dim=3)
+        q, k, v = (heads.flatten(2, 3).transpose(1, 2) for heads in (q, k, v))
+        q, k = self.q_norm(q), self.k_norm(k)
+        if self.config.position == "rotary":
+            base, length = self.config.rotary_base, self.config.context_length
+            q, k = rotate(q, length, base), rotate(k, length, base)
+        return q, k, v

@@ -1,0 +1,82 @@
+"""Text from a model, one token at a time: softmax(logits / temperature) over the `top_k` likeliest, drawn by seed.
+
+The last `context_length` tokens are read anew for every token; no keys and values are kept, which costs little at the
+sizes that are trained here. Temperature 0 takes the likeliest token. Draws are made in float64 on the CPU, so that a
+seed means the same wherever the logits were computed.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from assay.errors import UsageError
+from assay.model.gpt import GPT
+
+_UNFINISHED = "\N{REPLACEMENT CHARACTER}"
+"""What decoders give for bytes that are not yet a whole character."""
+
+
+def generate(
+    model: GPT, ids: Sequence[int], tokens: int, temperature: float = 1.0, top_k: int | None = None, seed: int = 0
+) -> Iterator[int]:
+    """Continue `ids` by `tokens` ids, each yielded when it is drawn; dropout is off, the model's mode is put back.
+
+    Raises `UsageError`, before anything is drawn, for an empty prompt, a negative temperature and a `top_k` below 1.
+    """
+    if not ids:
+        raise UsageError("the prompt is empty; give at least one character to go on from")
+    if not temperature >= 0:
+        raise UsageError(f"a temperature of {temperature} is not possible; use 0 for the likeliest token, or more")
+    if top_k is not None and top_k < 1:
+        raise UsageError(f"top_k={top_k} is not possible; use 1 or more, or leave it out")
+    return _continue(model, list(ids), tokens, lambda logits, draw: _choose(logits, temperature, top_k, draw), seed)
+
+
+def pieces(decode: Callable[[Sequence[int]], str], prompt: Sequence[int], ids: Iterable[int]) -> Iterator[str]:
+    """The text that each id adds, held back while a character is incomplete.
+
+    A few earlier ids are decoded along, since what an id means may depend on its neighbours.
+    """
+    known = list(prompt)
+    start, shown = max(0, len(known) - 4), len(known)
+    for one in ids:
+        known.append(one)
+        before, text = decode(known[start:shown]), decode(known[start:])
+        if len(text) > len(before) and not text.endswith(_UNFINISHED):
+            yield text[len(before) :]
+            start, shown = max(start, shown - 4), len(known)
+    if shown < len(known):
+        yield decode(known[start:])[len(decode(known[start:shown])) :]
+
+
+def _continue(
+    model: GPT, ids: list[int], tokens: int, choose: Callable[[Tensor, torch.Generator], int], seed: int
+) -> Iterator[int]:
+    draw = torch.Generator().manual_seed(seed)
+    for _ in range(tokens):
+        ids.append(choose(_last_logits(model, ids), draw))
+        yield ids[-1]
+
+
+@torch.inference_mode()
+def _last_logits(model: GPT, ids: Sequence[int]) -> Tensor:
+    """Logits `[vocab_size]` of the token after `ids`, float64 on the CPU, without dropout."""
+    window = torch.tensor([ids[-model.config.context_length :]], device=next(model.parameters()).device)
+    was_training = model.training
+    model.eval()
+    try:
+        logits = model.head.logits(model.hidden(window)[:, -1])[0].double().cpu()
+    finally:
+        model.train(was_training)
+    if not logits.isfinite().all():
+        raise UsageError("the outputs of the model are not finite, so nothing can be drawn; use an earlier checkpoint")
+    return logits
+
+
+def _choose(logits: Tensor, temperature: float, top_k: int | None, draw: torch.Generator) -> int:
+    if temperature == 0:
+        return int(logits.argmax())
+    likeliest = logits.topk(min(top_k or logits.numel(), logits.numel()))
+    chances = ((likeliest.values - likeliest.values[0]) / temperature).softmax(dim=-1)
+    return int(likeliest.indices[torch.multinomial(chances, 1, generator=draw)])

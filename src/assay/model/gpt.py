@@ -1,0 +1,131 @@
+"""A GPT decoder: embedding, blocks, head. The head takes the targets and returns the summed loss.
+
+Summed, because a step may be cut into micro-batches and ranks of unlike size: whoever knows the number of tokens
+divides, once. Inside the head, because an implementation may never hold all logits at a time. Parameter names are the
+contract of checkpoints: no optimization renames one.
+"""
+
+import hashlib
+import math
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from assay.config import ModelConfig
+from assay.model.attention import Attention
+from assay.model.mlp import build_mlp
+from assay.model.norms import build_norm
+
+TIED = (("head.projection.weight", "embedding.token.weight"),)
+"""(alias, owner): the weights that are one where embeddings are tied."""
+
+
+class Embedding(nn.Module):
+    """Token ids `[B, T]` → `[B, T, n_embd]`, with learned positions unless they are rotary."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.token = nn.Embedding(config.vocabulary, config.n_embd)
+        learned = config.position == "learned"
+        self.position = nn.Embedding(config.context_length, config.n_embd) if learned else None
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.token(ids)
+        if self.position is not None:
+            x = x + self.position.weight[: ids.size(1)]
+        return self.dropout(x)
+
+
+class Block(nn.Module):
+    """Attention and MLP, each on a residual branch, normalized before (`pre`) or after the sum (`post`)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.post = config.norm_position == "post"
+        self.attention_norm = build_norm(config)
+        self.attention = Attention(config)
+        self.mlp_norm = build_norm(config)
+        self.mlp = build_mlp(config)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.post:
+            x = self.attention_norm(x + self.attention(x))
+            return self.mlp_norm(x + self.mlp(x))
+        x = x + self.attention(self.attention_norm(x))
+        return x + self.mlp(self.mlp_norm(x))
+
+
+class Head(nn.Module):
+    """The decoder's final norm (pre-norm form only), the projection to the vocabulary, and the loss."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.norm = build_norm(config) if config.norm_position == "pre" else nn.Identity()
+        self.projection = nn.Linear(config.n_embd, config.vocabulary, bias=False)
+
+    def logits(self, x: Tensor) -> Tensor:
+        """`[B, T, n_embd]` → `[B, T, vocab_size]`."""
+        return self.projection(self.norm(x))
+
+    def forward(self, x: Tensor, targets: Tensor) -> Tensor:
+        """Cross-entropy in nats, summed over all targets `[B, T]`: a scalar."""
+        return F.cross_entropy(self.logits(x).flatten(0, 1), targets.flatten(), reduction="sum")
+
+
+class GPT(nn.Module):
+    """The whole decoder, or one stage of it: a stage may lack the embedding or the head."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = Embedding(config)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layer))
+        self.head = Head(config)
+        if config.tie_embeddings:
+            tie(self, TIED)
+
+    def forward(self, ids: Tensor, targets: Tensor) -> Tensor:
+        """Token ids and targets, each `[B, T]` → the summed loss, a scalar."""
+        return self.head(self.hidden(ids), targets)
+
+    def logits(self, ids: Tensor) -> Tensor:
+        """Token ids `[B, T]` → `[B, T, vocab_size]`."""
+        return self.head.logits(self.hidden(ids))
+
+    def hidden(self, ids: Tensor) -> Tensor:
+        """Token ids `[B, T]` → what enters the head, `[B, T, n_embd]`."""
+        x = self.embedding(ids)
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+def tie(module: nn.Module, pairs: tuple[tuple[str, str], ...]) -> None:
+    """Make each alias the very parameter of its owner."""
+    for alias, owner in pairs:
+        parent, _, name = alias.rpartition(".")
+        setattr(module.get_submodule(parent), name, module.get_parameter(owner))
+
+
+def initializer(config: ModelConfig, seed: int) -> Callable[[str, torch.Size], Tensor]:
+    """GPT-2's initialization as a pure function of (seed, parameter name): every sharding starts equal.
+
+    Matrices and embeddings are normal with `init_std`; those that write to the residual stream are scaled by
+    1/√(2·n_layer) (Radford et al. 2019); biases are zero and norms one.
+    """
+
+    def initialize(name: str, shape: torch.Size) -> Tensor:
+        if name.endswith(".bias"):
+            return torch.zeros(shape)
+        if len(shape) == 1:
+            return torch.ones(shape)
+        residual = name.endswith(("attention.projection.weight", "mlp.down.weight"))
+        std = config.init_std / math.sqrt(2 * config.n_layer) if residual else config.init_std
+        digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
+        generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
+        return torch.empty(shape).normal_(0.0, std, generator=generator)
+
+    return initialize

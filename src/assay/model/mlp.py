@@ -1,0 +1,39 @@
+"""The position-wise half of a block: GELU as in GPT-2, or the gated SwiGLU (arXiv:2002.05202)."""
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from assay.config import ModelConfig
+
+
+class MLP(nn.Module):
+    """`[B, T, n_embd] → [B, T, n_embd]` through `hidden` units."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.up = nn.Linear(config.n_embd, config.hidden, bias=config.bias)
+        self.activation = nn.GELU(approximate="tanh" if config.activation == "gelu_tanh" else "none")
+        self.down = nn.Linear(config.hidden, config.n_embd, bias=config.bias)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.dropout(self.down(self.activation(self.up(x))))
+
+
+class GatedMLP(nn.Module):
+    """`down(silu(gate(x)) · up(x))`; three matrices, so `hidden` is two thirds as wide for equal parameters."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.gate = nn.Linear(config.n_embd, config.hidden, bias=config.bias)
+        self.up = nn.Linear(config.n_embd, config.hidden, bias=config.bias)
+        self.down = nn.Linear(config.hidden, config.n_embd, bias=config.bias)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.dropout(self.down(F.silu(self.gate(x)) * self.up(x)))
+
+
+def build_mlp(config: ModelConfig) -> nn.Module:
+    """The configured MLP."""
+    return GatedMLP(config) if config.activation == "swiglu" else MLP(config)

@@ -1,0 +1,127 @@
+"""Weights at rest: a folder with `model.safetensors`, by our parameter names, and the model made from it.
+
+A tied weight is stored once, under its owner's name. Nothing is ever unpickled. What is written appears whole or not
+at all: the folder is made under a hidden name, flushed to the disk and renamed.
+"""
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from assay.config import ModelConfig
+from assay.errors import StorageError, UsageError
+from assay.model.gpt import GPT, TIED, tie
+
+WEIGHTS = "model.safetensors"
+CONFIG = "config.json"
+
+
+def parameter_shapes(config: ModelConfig) -> dict[str, torch.Size]:
+    """Shape of every distinct parameter by name, in the model's order; no memory is taken."""
+    with torch.device("meta"):
+        model = GPT(config)
+    return {name: parameter.shape for name, parameter in model.named_parameters()}
+
+
+def read_safetensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of one file, on the CPU. Raises `UsageError` when it is missing or not a safetensors file."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except FileNotFoundError:
+        raise UsageError(f"{path} is missing; name a folder that holds {path.name}") from None
+    except (SafetensorError, OSError) as error:
+        raise UsageError(f"{path} is not a readable safetensors file ({error}); write or download it again") from error
+
+
+def checked(state: Mapping[str, Tensor], config: ModelConfig, source: object) -> dict[str, Tensor]:
+    """`state` in the model's order and without tied aliases.
+
+    Raises `UsageError` naming the first tensor that `config` lacks, wants or has in another shape; `source` is where
+    the state came from.
+    """
+    shapes = parameter_shapes(config)
+    aliases = {alias for alias, _ in TIED} if config.tie_embeddings else set()
+    for name in [*shapes, *state]:
+        if name not in state:
+            raise UsageError(f"{source} has no tensor {name!r}; use the checkpoint's own configuration")
+        if name not in shapes and name not in aliases:
+            raise UsageError(f"{source} has a tensor {name!r} that the configuration lacks; use the checkpoint's own")
+        if name in shapes and state[name].shape != shapes[name]:
+            raise UsageError(
+                f"{source} has {name!r} of shape {list(state[name].shape)}, and the configuration wants "
+                f"{list(shapes[name])}; use the checkpoint's own configuration"
+            )
+    return {name: state[name] for name in shapes}
+
+
+def read_weights(folder: Path | str, config: ModelConfig) -> dict[str, Tensor]:
+    """Parameters by our names from a checkpoint's or an export's `model.safetensors`. Raises `UsageError`."""
+    path = Path(folder) / WEIGHTS
+    return checked(read_safetensors(path), config, path)
+
+
+def load_model(folder: Path | str, config: ModelConfig) -> GPT:
+    """The model whose weights lie in `folder`, on the CPU, in evaluation mode. Raises `UsageError`."""
+    state = read_weights(folder, config)
+    with torch.device("meta"):
+        model = GPT(config)
+    model.load_state_dict(state, strict=False, assign=True)
+    if config.tie_embeddings:
+        tie(model, TIED)
+    return model.eval()
+
+
+def save_weights(state: Mapping[str, Tensor], config: ModelConfig, folder: Path | str) -> None:
+    """Write `model.safetensors` by our names and `config.json`, a `ModelConfig`, into a new or empty folder.
+
+    Raises `UsageError` when `state` and `config` disagree or the folder is not empty, and `StorageError` when the disk
+    refuses.
+    """
+    weights = checked(state, config, "the model")
+    with new_folder(Path(folder)) as made:
+        write_safetensors(weights, made / WEIGHTS)
+        write_json(config.model_dump(mode="json"), made / CONFIG)
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """Yield a hidden sibling that takes the name `folder` when the block ends well, and vanishes when it does not."""
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise UsageError(f"{folder} already exists and is not an empty folder; name a new one")
+    made = folder.with_name(f".making-{folder.name}-{uuid.uuid4().hex}")
+    try:
+        made.mkdir(parents=True)
+        yield made
+        made.replace(folder)
+    except OSError as error:
+        raise StorageError(f"{folder} could not be written: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def write_safetensors(tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Write tensors, made contiguous, and flush them to the disk."""
+    from safetensors.torch import save_file
+
+    save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, path, {"format": "pt"})
+    with path.open("rb+") as stream:
+        os.fsync(stream.fileno())
+
+
+def write_json(values: Mapping[str, object], path: Path) -> None:
+    """Write indented JSON and flush it to the disk."""
+    with path.open("w", encoding="utf-8") as stream:
+        json.dump(values, stream, indent=2)
+        stream.write("\n")
+        stream.flush()
+        os.fsync(stream.fileno())

@@ -1,0 +1,19 @@
+"""One file per optimization; `base` is the interface, `registry` finds them."""
+
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
+from assay.optimizations.registry import catalogue, check, forget, normalize, optimizations_of, resolve, search
+
+__all__ = [
+    "Conflict",
+    "Numerics",
+    "Optimization",
+    "Stage",
+    "Unavailable",
+    "catalogue",
+    "check",
+    "forget",
+    "normalize",
+    "optimizations_of",
+    "resolve",
+    "search",
+]

@@ -1,0 +1,67 @@
+"""Keep only the input of a block, and run the block again in backward.
+
+A block that is not checkpointed keeps all that its layers need for backward; a checkpointed one keeps its input, and the
+rest exists for one block at a time (arXiv:1604.06174). Torch's non-reentrant checkpoint stops recomputing at the last
+tensor that backward needs, so without dropout the MLP's down projection never runs twice.
+"""
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import PositiveInt
+
+from assay.config import Run
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.step import Evidence, Trace
+
+if TYPE_CHECKING:
+    from assay.cost import Cost
+    from assay.hardware import Machine
+    from assay.step.program import Program
+
+
+class ActivationCheckpointing(Optimization):
+    """Recompute one block out of `every`."""
+
+    every: PositiveInt = 1
+    """Checkpoint the first of each `every` consecutive blocks."""
+
+    title: ClassVar = "activation checkpointing"
+    stage: ClassVar = Stage.RECOMPUTE
+    numerics: ClassVar = Numerics.EXACT
+    saves: ClassVar = "what blocks keep for backward: from all layers to one layer at a time"
+    pays: ClassVar = "most of the blocks' forward again: step FLOPs × 11/9 (weight matmuls, no dropout)"
+    sources: ClassVar = ("arXiv:1604.06174", "pytorch/pytorch#81448", "pytorch/pytorch#96866")
+    claims: ClassVar = frozenset({"recomputation"})
+
+    def check(self, run: Run, machine: "Machine") -> None:
+        if self.every > run.model.n_layer:
+            raise Conflict(
+                f"activation_checkpointing:every={self.every} is more than the model's {run.model.n_layer} blocks; "
+                f"choose every between 1 and {run.model.n_layer}"
+            )
+
+    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+        sites = tuple(f"blocks.{index}" for index in range(0, run.model.n_layer, self.every))
+        return replace(cost, recomputed=(*cost.recomputed, *sites))
+
+    def apply(self, program: "Program", run: Run) -> "Program":
+        from torch.utils.checkpoint import checkpoint
+
+        from assay.model import Block
+
+        blocks = [module for part in program.parts for module in part.modules() if isinstance(module, Block)]
+        for block in blocks[:: self.every]:
+            # Dropout must draw the same noise again; without it, saving the generator's state would be waste.
+            block.forward = partial(
+                checkpoint, block.forward, use_reentrant=False, preserve_rng_state=run.model.dropout > 0
+            )
+        return program
+
+    def verify(self, trace: Trace, run: Run) -> Evidence:
+        blocks = len(range(0, run.model.n_layer, self.every)) * trace.forwards
+        again = trace.contractions(phase="recompute")
+        per_block, rest = divmod(again, blocks)
+        observed = f"{again} matmuls of {blocks} blocks ran again in backward"
+        return self.evidence(observed, per_block > 0 and rest == 0)

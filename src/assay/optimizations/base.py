@@ -1,0 +1,100 @@
+"""The interface of an optimization: one object with three readings.
+
+`predict` says what it should save and cost, `apply` makes the change, `verify` proves from a trace that the change took
+effect. The estimator folds the first over a run's optimizations, the trainer the second, the checker the third; nothing
+else in the package knows the name of a single one.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from enum import Enum, IntEnum, auto
+from typing import TYPE_CHECKING, ClassVar
+
+from assay.config.base import Frozen
+from assay.config.run import Run, Spec
+from assay.errors import UsageError
+from assay.step.evidence import Evidence
+from assay.step.trace import Trace
+
+if TYPE_CHECKING:
+    from assay.cost import Cost
+    from assay.hardware import Machine
+    from assay.step.program import Program
+
+
+class Stage(IntEnum):
+    """When an optimization is applied: order is correctness, so it lives here and never with the user."""
+
+    MODEL = auto()
+    KERNEL = auto()
+    PIPELINE = auto()
+    TENSOR = auto()
+    SEQUENCE = auto()
+    EXPERT = auto()
+    PRECISION = auto()
+    RECOMPUTE = auto()
+    COMPILE = auto()
+    SHARD = auto()
+    OPTIMIZER = auto()
+    BATCH = auto()
+    STEP = auto()
+    DATA = auto()
+
+
+class Numerics(Enum):
+    """What the same seed and data do to the loss, read in both directions: too equal is flagged like too far."""
+
+    EXACT = "bit-equal to the baseline"
+    REASSOCIATED = "equal up to the order of summation"
+    LOSSY = "near the baseline, never equal to it"
+    DIFFERENT_TRAINING = "a different training run"
+
+
+class Unavailable(UsageError):
+    """This machine cannot do it; the reason says what could."""
+
+
+class Conflict(UsageError):
+    """The run, or another optimization in it, excludes it."""
+
+
+class Optimization(Frozen):
+    """A technique. Its pydantic fields are its parameters; its class constants are its card."""
+
+    title: ClassVar[str]
+    stage: ClassVar[Stage]
+    numerics: ClassVar[Numerics]
+    saves: ClassVar[str]
+    pays: ClassVar[str]
+    sources: ClassVar[tuple[str, ...]]
+    claims: ClassVar[frozenset[str]] = frozenset()
+    """Seams of `Program` that it owns alone: two claimants of one seam conflict."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The file's name, which is what users write."""
+        return cls.__module__.rpartition(".")[2]
+
+    def spec(self) -> Spec:
+        """The optimization as configuration, every default written out."""
+        return Spec(name=self.name(), fields=self.model_dump(mode="json"))
+
+    def check(self, run: Run, machine: Machine) -> None:
+        """Raise `Unavailable` or `Conflict`, in one sentence, before anything is built."""
+
+    @abstractmethod
+    def predict(self, cost: Cost, run: Run, machine: Machine) -> Cost:
+        """The cost of the step with the change. Arithmetic only; never imports torch."""
+
+    @abstractmethod
+    def apply(self, program: Program, run: Run) -> Program:
+        """The program with the change. Describes only: touches no storage and renames no parameter."""
+
+    @abstractmethod
+    def verify(self, trace: Trace, run: Run) -> Evidence:
+        """What the trace shows of the change, and whether that is what was promised."""
+
+    def evidence(self, observed: str, verdict: bool) -> Evidence:
+        """An `Evidence` under this optimization's name."""
+        return Evidence(optimization=self.name(), observed=observed, verdict=verdict)

@@ -1,0 +1,58 @@
+"""Run matrix products in bfloat16; keep weights, gradients, optimizer state and the loss in float32.
+
+bfloat16 has float32's range, so no gradient scaler is needed (arXiv:1905.12322). Autocast casts each weight once per
+forward and keeps that copy until the forward ends, or until backward is through with it. Without hardware support
+(AVX512-BF16, AMX, or an Ampere GPU) the products run through conversion, and the step gets slower, not faster.
+"""
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+from assay.config import Run
+from assay.optimizations.base import Numerics, Optimization, Stage, Unavailable
+from assay.step import Evidence, Trace
+
+if TYPE_CHECKING:
+    from assay.cost import Cost
+    from assay.hardware import Machine
+    from assay.step.program import Program
+
+_AMPERE = (8, 0)
+
+
+class Bf16Mixed(Optimization):
+    """Automatic mixed precision in bfloat16."""
+
+    title: ClassVar = "mixed precision (bfloat16)"
+    stage: ClassVar = Stage.PRECISION
+    numerics: ClassVar = Numerics.LOSSY
+    saves: ClassVar = "half of the activations that matrix products keep; time where bfloat16 is native"
+    pays: ClassVar = "a bfloat16 copy of every weight during the step; 8 bits of mantissa in products"
+    sources: ClassVar = ("arXiv:1710.03740", "arXiv:1905.12322")
+    claims: ClassVar = frozenset({"forward precision"})
+
+    def check(self, run: Run, machine: "Machine") -> None:
+        if machine.device(run.device) != "cuda":
+            return
+        for accelerator in machine.accelerators:
+            if accelerator.compute_capability is not None and accelerator.compute_capability < _AMPERE:
+                raise Unavailable(
+                    f"bf16_mixed needs a GPU of compute capability 8.0 or newer (Ampere), and {accelerator.name} is older"
+                )
+
+    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+        from assay.cost.autocast import autocast
+
+        return autocast(cost, "bfloat16")
+
+    def apply(self, program: "Program", run: Run) -> "Program":
+        import torch
+
+        context = partial(torch.autocast, program.device.type, dtype=torch.bfloat16)
+        return replace(program, forward_contexts=(*program.forward_contexts, context))
+
+    def verify(self, trace: Trace, run: Run) -> Evidence:
+        low = trace.contractions(dtype="bfloat16")
+        total = trace.contractions()
+        return self.evidence(f"{low} of {total} matmuls in bfloat16", total > 0 and low == total)

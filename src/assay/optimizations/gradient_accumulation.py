@@ -1,0 +1,52 @@
+"""Send the batch through in equal parts, one after the other, and update once.
+
+The tokens of an optimizer step stay what they were: `batch_size` sequences are cut into `micro_batches`, each part's
+loss is divided by the tokens of the whole batch, and gradients add up. Activations shrink with the part; gradients now
+live throughout, since a part's backward adds to what earlier parts left.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from pydantic import Field
+
+from assay.config import Run
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.step import Evidence, Trace
+
+if TYPE_CHECKING:
+    from assay.cost import Cost
+    from assay.hardware import Machine
+    from assay.step.program import Program
+
+
+class GradientAccumulation(Optimization):
+    """One optimizer step over several micro-batches."""
+
+    micro_batches: Annotated[int, Field(ge=2)] = 4
+    """Equal parts of the batch."""
+
+    title: ClassVar = "gradient accumulation"
+    stage: ClassVar = Stage.BATCH
+    numerics: ClassVar = Numerics.REASSOCIATED
+    saves: ClassVar = "activations: those of one micro-batch at a time"
+    pays: ClassVar = "smaller, less efficient kernels; gradients live through every forward but the first"
+    sources: ClassVar = ("arXiv:1806.00187", "huggingface/transformers#35203")
+    claims: ClassVar = frozenset({"micro_batches"})
+
+    def check(self, run: Run, machine: "Machine") -> None:
+        if run.training.batch_size % self.micro_batches:
+            raise Conflict(
+                f"training.batch_size={run.training.batch_size} cannot be cut into "
+                f"gradient_accumulation:micro_batches={self.micro_batches} equal parts"
+            )
+
+    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+        return cost.cut(self.micro_batches)
+
+    def apply(self, program: "Program", run: Run) -> "Program":
+        return replace(program, micro_batches=program.micro_batches * self.micro_batches)
+
+    def verify(self, trace: Trace, run: Run) -> Evidence:
+        observed = f"{trace.forwards} forward passes over {trace.targets} tokens before one update"
+        return self.evidence(observed, trace.forwards == self.micro_batches and trace.targets == run.tokens_per_step)

@@ -1,0 +1,118 @@
+"""The folder is the registry: every module here that is not part of the frame defines one `Optimization`.
+
+Dropping a file into the folder (or into one named by `search`) is all that it takes to add one.
+"""
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from assay.config.run import Run, Spec
+from assay.errors import UsageError, meant
+from assay.optimizations.base import Conflict, Optimization
+
+if TYPE_CHECKING:
+    from assay.hardware import Machine
+
+_FRAME = {"__init__", "base", "registry"}
+
+
+@cache
+def _folder() -> dict[str, type[Optimization]]:
+    here = Path(__file__).parent
+    modules = (importlib.import_module(f"{__package__}.{name}") for name in _names(here))
+    return {kind.name(): kind for kind in map(_only_optimization, modules)}
+
+
+_added: dict[str, type[Optimization]] = {}
+
+
+def catalogue() -> dict[str, type[Optimization]]:
+    """Every optimization by name, in the order in which they are applied: by stage, then by name."""
+    known = {**_folder(), **_added}
+    return dict(sorted(known.items(), key=lambda item: (item[1].stage, item[0])))
+
+
+def search(folder: Path) -> list[str]:
+    """Add the optimizations in the files of another folder; returns their names."""
+    names = _names(folder)
+    for name in names:
+        spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
+        if spec is None or spec.loader is None:
+            raise UsageError(f"{folder / name}.py cannot be imported")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+        _added[name] = _only_optimization(module)
+    return names
+
+
+def forget(names: Iterable[str]) -> None:
+    """Take back what `search` added."""
+    for name in names:
+        _added.pop(name, None)
+        sys.modules.pop(name, None)
+
+
+def resolve(spec: Spec) -> Optimization:
+    """The optimization that a spec names, its fields checked. Raises `UsageError` with one sentence."""
+    known = catalogue()
+    kind = known.get(spec.name)
+    if kind is None:
+        hint = meant(spec.name, list(known)) or f"; there are {', '.join(known)}"
+        raise UsageError(f"unknown optimization {spec.name!r}{hint}")
+    for field in spec.fields:
+        if field not in kind.model_fields:
+            has = f"its fields are {', '.join(kind.model_fields)}" if kind.model_fields else "it has no fields"
+            raise UsageError(f"{spec.name} has no field {field!r}{meant(field, list(kind.model_fields)) or '; ' + has}")
+    try:
+        return kind(**spec.fields)
+    except ValidationError as error:
+        finding = error.errors()[0]
+        message = finding["msg"].removeprefix("Input ").removeprefix("Value error, ")
+        raise UsageError(f"{spec.name}:{finding['loc'][0]}={finding['input']!r} is not possible: it {message}") from None
+
+
+def optimizations_of(run: Run) -> tuple[Optimization, ...]:
+    """The run's optimizations in the order in which they are applied, whatever the order of listing."""
+    order = list(catalogue())
+    return tuple(sorted(map(resolve, run.optimizations), key=lambda one: order.index(one.name())))
+
+
+def normalize(run: Run) -> Run:
+    """The run with its optimizations in order and their defaults written out, so that equal runs have equal hashes."""
+    return run.model_copy(update={"optimizations": tuple(one.spec() for one in optimizations_of(run))})
+
+
+def check(run: Run, machine: "Machine") -> None:
+    """Ask every optimization whether it can be had here and together. Raises `Unavailable` or `Conflict`."""
+    owners: dict[str, str] = {}
+    for one in optimizations_of(run):
+        for seam in one.claims:
+            if seam in owners:
+                raise Conflict(f"{one.name()} and {owners[seam]} both replace the step's {seam}; choose one of them")
+            owners[seam] = one.name()
+        one.check(run, machine)
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(path.stem for path in folder.glob("*.py") if path.stem not in _FRAME)
+
+
+def _only_optimization(module: ModuleType) -> type[Optimization]:
+    found = [
+        kind
+        for _, kind in inspect.getmembers(module, inspect.isclass)
+        if issubclass(kind, Optimization) and kind.__module__ == module.__name__
+    ]
+    if len(found) != 1:
+        raise UsageError(f"{module.__file__} must define exactly one Optimization, and defines {len(found)}")
+    return found[0]

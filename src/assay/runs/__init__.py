@@ -1,0 +1,1 @@
+"""One run: an isolated process, its folder, its record in the store."""

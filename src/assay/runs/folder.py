@@ -1,0 +1,191 @@
+"""The folder of one run: what was asked for, what happened, what came of it.
+
+    run.json        written once by the parent, before the child starts: the whole configuration
+    process.json    which process measures it: what decides whether it is still running
+    events.jsonl    appended by the child, a line an event, flushed at every line
+    result.json     written whole at the end; a folder without one is running, or was killed
+    checkpoints/    step-00000100/…, renamed into place when complete
+    worker.log      the child's standard error
+
+A folder is the truth about its run; the store only indexes it. Files that are written once are written whole or not at
+all, so a reader never sees half of one. The last line of `events.jsonl` may be torn by a kill: readers drop it.
+"""
+
+import json
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ConfigDict, ValidationError
+
+from assay.config.base import Frozen
+from assay.config.home import Home
+from assay.config.run import Run
+from assay.data.atomic import refused, write_file
+from assay.errors import UsageError
+from assay.runs.record import Predicted, RunResult
+
+Event = dict[str, Any]
+"""One line of `events.jsonl`; its kind is under the key "event"."""
+
+Record = TypeVar("Record", bound=Frozen)
+
+_CHECKPOINT = re.compile(r"step-\d{8,}")
+
+
+class RunSpec(Frozen):
+    """`run.json`: what the child needs to know."""
+
+    model_config = ConfigDict(strict=False)
+
+    id: str
+    created: str
+    """UTC, ISO 8601."""
+    identity: str
+    config: Run
+    """Optimizations normalized, vocabulary size filled in."""
+    data_folder: str
+    predicted: Predicted | None = None
+
+
+class Process(Frozen):
+    """`process.json`: one process of one host, told apart from a later one with the same number by its start."""
+
+    model_config = ConfigDict(strict=False)
+
+    host: str
+    pid: int
+    started: float
+    """Seconds since the epoch, as psutil's `create_time`."""
+
+
+def new_id(identity: str) -> str:
+    """``20261121-081500-3fa9c1-7b2e``: sorts by time, shows the configuration, and does not repeat."""
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{identity[:6]}-{secrets.token_hex(2)}"
+
+
+def run_folders(home: Home) -> Iterator["RunFolder"]:
+    """Every run's folder in a home, oldest first."""
+    if home.runs.is_dir():
+        for path in sorted(home.runs.iterdir()):
+            if path.is_dir() and not path.name.startswith("."):
+                yield RunFolder(path)
+
+
+class RunFolder:
+    """The paths of one run, and how its files are read and written. Making one touches nothing."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path).absolute()
+        self.spec_file = self.path / "run.json"
+        self.process_file = self.path / "process.json"
+        self.events_file = self.path / "events.jsonl"
+        self.result_file = self.path / "result.json"
+        self.log_file = self.path / "worker.log"
+        self.checkpoints = self.path / "checkpoints"
+
+    @property
+    def id(self) -> str:
+        """The run's id is the folder's name."""
+        return self.path.name
+
+    def prepare(self, spec: RunSpec) -> None:
+        """Write `run.json`, and take away what an earlier process said of itself. Raises `StorageError`."""
+        with refused(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            self.process_file.unlink(missing_ok=True)
+            self.result_file.unlink(missing_ok=True)
+        self._write(self.spec_file, spec)
+
+    def spec(self) -> RunSpec:
+        """What was asked for. Raises `UsageError` when `run.json` is missing or cannot be read."""
+        return _read(self.spec_file, RunSpec)
+
+    def write_process(self, process: Process) -> None:
+        """Say which process measures the run. Raises `StorageError`."""
+        self._write(self.process_file, process)
+
+    def process(self) -> Process | None:
+        """The process that measures the run; None before there is one."""
+        return _read(self.process_file, Process) if self.process_file.exists() else None
+
+    def write_result(self, result: RunResult) -> None:
+        """Write `result.json`, whole or not at all. Raises `StorageError`."""
+        self._write(self.result_file, result)
+
+    def result(self) -> RunResult | None:
+        """How the run ended; None while it has not. Raises `UsageError` when the file cannot be read."""
+        return _read(self.result_file, RunResult) if self.result_file.exists() else None
+
+    def events(self) -> list[Event]:
+        """Every whole event, oldest first; a line torn by a kill is left out."""
+        try:
+            lines = self.events_file.read_bytes().split(b"\n")
+        except FileNotFoundError:
+            return []
+        return [event for line in lines if (event := parse_event(line)) is not None]
+
+    def newest_checkpoint(self) -> Path | None:
+        """The complete checkpoint with the most steps behind it."""
+        if not self.checkpoints.is_dir():
+            return None
+        complete = [path for path in self.checkpoints.iterdir() if _CHECKPOINT.fullmatch(path.name)]
+        return max(complete, key=lambda path: int(path.name.partition("-")[2]), default=None)
+
+    def stamp(self) -> int:
+        """Changes whenever `result.json` does; 0 while there is none."""
+        try:
+            return self.result_file.stat().st_mtime_ns
+        except FileNotFoundError:
+            return 0
+
+    def age_seconds(self) -> float:
+        """Time since the run was last asked for."""
+        try:
+            return time.time() - self.spec_file.stat().st_mtime
+        except FileNotFoundError:
+            return float("inf")
+
+    def last_words(self) -> str:
+        """The last line that the child wrote to its standard error, or ``""``."""
+        try:
+            with self.log_file.open("rb") as stream:
+                stream.seek(max(0, self.log_file.stat().st_size - 8192))
+                lines = stream.read().decode(errors="replace").splitlines()
+        except FileNotFoundError:
+            return ""
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+    def remove(self) -> None:
+        """Delete the folder; its name is free at once, even if the deletion is cut short. Raises `StorageError`."""
+        doomed = self.path.with_name(f".removed-{self.id}-{os.getpid()}")
+        with refused(self.path):
+            self.path.rename(doomed)
+            shutil.rmtree(doomed)
+
+    def _write(self, path: Path, record: Frozen) -> None:
+        # pydantic writes a loss that is not finite as null, where json would write what no other reader accepts
+        write_file(path, (record.model_dump_json(indent=1) + "\n").encode())
+
+
+def parse_event(line: bytes) -> Event | None:
+    """One line as an event; None where it is not one."""
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) and "event" in event else None
+
+
+def _read(path: Path, kind: type[Record]) -> Record:
+    try:
+        return kind.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        reason = f"{error.error_count()} findings" if isinstance(error, ValidationError) else error.strerror
+        raise UsageError(f"{path} cannot be read ({reason}); remove the run, or put the file right") from error

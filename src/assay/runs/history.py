@@ -1,0 +1,43 @@
+"""What the events of a run say, once a resume has taken back what it trains again.
+
+A run that was stopped goes on in the same file from its newest checkpoint. The steps that the earlier process did
+beyond that checkpoint are trained again, so they no longer count, even where the later process has not come as far.
+Timed blocks and evidence belong to one process, and only the last one's stand.
+"""
+
+from collections.abc import Iterable
+
+from assay.runs.folder import Event
+
+
+def steps(events: Iterable[Event]) -> list[Event]:
+    """The step events that stand, in order, one for each step index."""
+    standing: dict[int, Event] = {}
+    for event in events:
+        if event["event"] == "start":
+            standing = {index: step for index, step in standing.items() if index < event.get("resumed_at", 0)}
+        elif event["event"] == "step":
+            standing[event["step"]] = event
+    return [standing[index] for index in sorted(standing)]
+
+
+def evaluations(events: Iterable[Event]) -> list[Event]:
+    """The evaluations that stand, in order, one for each number of completed steps."""
+    standing: dict[int, Event] = {}
+    for event in events:
+        if event["event"] == "start":
+            standing = {done: seen for done, seen in standing.items() if done <= event.get("resumed_at", 0)}
+        elif event["event"] == "evaluation":
+            standing[event["step"]] = event
+    return [standing[done] for done in sorted(standing)]
+
+
+def of_last_process(events: Iterable[Event], kind: str) -> list[Event]:
+    """Events of one kind since the last start."""
+    since: list[Event] = []
+    for event in events:
+        if event["event"] == "start":
+            since = []
+        elif event["event"] == kind:
+            since.append(event)
+    return since

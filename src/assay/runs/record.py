@@ -1,0 +1,184 @@
+"""What is known of one run: the schema of `result.json`, of the store's rows and of ``--json``.
+
+Every figure is in a base unit that its name states. `None` means that the figure could not be had, never zero.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from pydantic import ConfigDict, Field
+
+from assay.config.base import Frozen
+from assay.config.run import Run
+from assay.step.evidence import Evidence
+
+
+class Status(StrEnum):
+    """How a run ended, decided from its process where it could not say so itself."""
+
+    RUNNING = "running"
+    DONE = "done"
+    DIVERGED = "diverged"
+    OUT_OF_MEMORY = "out_of_memory"
+    KILLED = "killed"
+    TIMED_OUT = "timed_out"
+    NO_EFFECT = "no_effect"
+    INTERRUPTED = "interrupted"
+    BUDGET_REACHED = "budget_reached"
+    FAILED = "failed"
+    UNAVAILABLE = "unavailable"
+
+    @property
+    def resumable(self) -> bool:
+        """Whether going on from the last checkpoint makes sense."""
+        return self in {Status.KILLED, Status.TIMED_OUT, Status.INTERRUPTED, Status.BUDGET_REACHED, Status.FAILED}
+
+    @property
+    def exit_code(self) -> int:
+        """The command line's exit code for a single run that ended so."""
+        return {
+            Status.DONE: 0,
+            Status.RUNNING: 0,
+            Status.FAILED: 1,
+            Status.UNAVAILABLE: 2,
+            Status.BUDGET_REACHED: 4,
+            Status.INTERRUPTED: 130,
+        }.get(self, 3)
+
+
+class _Record(Frozen):
+    """Read back from JSON, where tuples are lists and enumerations are text."""
+
+    model_config = ConfigDict(strict=False)
+
+
+class Quartiles(_Record):
+    """Of a sample: median and quartiles, and how many values."""
+
+    median: float
+    lower: float
+    upper: float
+    count: int
+
+
+class Block(_Record):
+    """One timed block: consecutive steady steps, between which other cells of a comparison had their turn."""
+
+    steps: int
+    seconds: float
+    """Of the steps alone, summed."""
+    median_step_seconds: float
+    tokens: int
+    process_peak_bytes: int | None
+    """High-water mark of the process's resident anonymous memory in this block."""
+
+
+class PhaseMemory(_Record):
+    """Peaks within one phase of the run; the process's mark is reset between phases."""
+
+    process_peak_bytes: int | None = None
+    """Resident set at its highest (VmHWM), file pages included."""
+    anonymous_bytes: int | None = None
+    """Resident anonymous memory at the end of the phase."""
+    file_bytes: int | None = None
+    """Resident file pages at the end of the phase, for instance of memory-mapped tokens."""
+    tensors_peak_bytes: int | None = None
+
+
+class Memory(_Record):
+    """The four numbers, and where they were taken."""
+
+    tensors_peak_bytes: int | None = None
+    """Most bytes requested from torch's allocator in one optimizer step after the first, live tensors included."""
+    reserved_peak_bytes: int | None = None
+    """Most bytes that torch's caching allocator held; a CPU has none."""
+    process_peak_bytes: int | None = None
+    """Most anonymous resident memory in the steady phase."""
+    heap_peak_bytes: int | None = None
+    """Most bytes live on the heap in the memory pass, by memray, memory maps left out."""
+    device_peak_bytes: int | None = None
+    """Taken on the device by everyone, as the driver reports it."""
+    allocations: int | None = None
+    """Heap allocations in one optimizer step, by memray (the first seed's column, per step)."""
+    allocated_bytes: int | None = None
+    """Bytes those allocations asked for, summed."""
+    tensors_peak_instant: str | None = None
+    """The operation during which the tensors' peak was reached."""
+    saved_bytes: Mapping[str, int] = Field(default_factory=dict)
+    """Kept for backward, by category (from the trace)."""
+    phases: Mapping[str, PhaseMemory] = Field(default_factory=dict)
+
+
+class Predicted(_Record):
+    """What the estimator said before the run: the same keys, and FLOPs."""
+
+    tensors_peak_bytes: int | None = None
+    tensors_peak_instant: str | None = None
+    reserved_peak_bytes: int | None = None
+    process_peak_bytes: int | None = None
+    heap_peak_bytes: int | None = None
+    allocations: int | None = None
+    saved_bytes: int | None = None
+    step_flops: int | None = None
+    """Executed by one optimizer step, recomputation included."""
+    step_seconds: float | None = None
+    """From measured rates of this machine, where they are known."""
+
+
+class Environment(_Record):
+    """What else decides a figure: results of unlike environments are never compared silently."""
+
+    assay: str
+    torch: str
+    python: str
+    device: str
+    processor: str
+    cores: int
+    threads: int
+    memory_bytes: int
+    accelerator: str | None = None
+    driver: str | None = None
+    corpus_digest: str | None = None
+    packages: Mapping[str, str] = Field(default_factory=dict)
+
+    def differs(self, other: "Environment") -> list[str]:
+        """Names of the fields in which two environments are unlike."""
+        return [name for name in type(self).model_fields if getattr(self, name) != getattr(other, name)]
+
+
+class RunResult(_Record):
+    """One run, whole."""
+
+    run: str
+    """The run's id: its folder's name."""
+    status: Status
+    reason: str | None = None
+    """One sentence, for every status but `done`."""
+    created: str
+    """UTC, ISO 8601."""
+    identity: str
+    """Hash of the canonical configuration."""
+    config: Run
+    steps: int = 0
+    tokens: int = 0
+    parameters: int | None = None
+    train_loss: float | None = None
+    """Loss of the last step, averaged over its tokens."""
+    val_loss: float | None = None
+    val_perplexity: float | None = None
+    val_bits_per_byte: float | None = None
+    tokens_per_second: float | None = None
+    """Tokens per step over the median steady step."""
+    step_seconds: Quartiles | None = None
+    phase_seconds: Mapping[str, float] = Field(default_factory=dict)
+    """Named parts that sum to the wall clock of the last process."""
+    memory: Memory = Field(default_factory=Memory)
+    predicted: Predicted | None = None
+    evidence: tuple[Evidence, ...] = ()
+    environment: Environment | None = None
+    blocks: tuple[Block, ...] = ()
+    first_step_seconds: float | None = None
+    skipped_steps: int = 0
+    """Updates left out because a gradient was not finite (fp16)."""
+    extra: Mapping[str, Any] = Field(default_factory=dict)

@@ -1,0 +1,12 @@
+"""A proof, or its absence: what was observed in the trace, and whether it is what the optimization promises."""
+
+from assay.config.base import Frozen
+
+
+class Evidence(Frozen):
+    """What `verify` found."""
+
+    optimization: str
+    observed: str
+    """A fact with its counts, for instance "49 of 49 matmuls in bfloat16"."""
+    verdict: bool

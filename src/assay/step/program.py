@@ -1,0 +1,121 @@
+"""The seams of a training step: what an optimization may exchange, and nothing else.
+
+A `Program` only describes. Optimizations fold over it, each returning a changed copy; then `training.build` makes it
+real, once: materialise the parts, initialise them by name, tie, build the optimizer. The cut follows what turned out
+to hold on one, two and four ranks: forward and backward of a whole step are one seam (`gradients`), because a pipeline
+schedule replaces both; the loss scale is a value, not a wrapper; the optimizer is a recipe, because it must be built
+from the live parameters; a context around each part's forward differs from one around forward and backward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+
+MicroBatch = tuple[Tensor, Tensor]
+"""Token ids and targets, each `[rows, T]`, int64, on the program's device."""
+
+Context = Callable[[], AbstractContextManager[Any]]
+NamedParameters = Sequence[tuple[str, nn.Parameter]]
+
+
+class OptimizerLike(Protocol):
+    """The part of `torch.optim.Optimizer` that a step uses."""
+
+    param_groups: list[dict[str, Any]]
+    state: Mapping[Any, Any]
+
+    def step(self) -> Any: ...
+    def zero_grad(self, set_to_none: bool = True) -> None: ...
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+class Stateful(Protocol):
+    """Something beside weights and optimizer that a checkpoint must carry."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+class LossScale:
+    """The factor between the loss and what is differentiated. This one is 1; fp16's lives with its optimization."""
+
+    def scale(self, loss: Tensor) -> Tensor:
+        """Return what to call `backward` on."""
+        return loss
+
+    def unscale(self, step: Step) -> None:
+        """Divide the gradients by the factor, before they are measured and clipped."""
+
+    def skip(self, step: Step) -> bool:
+        """Whether this update must be left out because a gradient is not finite."""
+        return False
+
+
+@dataclass(frozen=True)
+class Program:
+    """A training step, described. Functions take the built `Step`, so that they see live parameters."""
+
+    device: torch.device
+    parts: tuple[nn.Module, ...]
+    """The modules that this rank owns, on the meta device until they are built; the last returns the summed loss."""
+    initialize: Callable[[str, torch.Size], Tensor]
+    """A parameter's first value from its name and full shape: pure, so that every sharding starts equal."""
+    tied: tuple[tuple[str, str], ...]
+    """(alias, owner) parameter names, tied again after the parts are materialised."""
+    optimizer: Callable[[NamedParameters], OptimizerLike]
+    gradients: Callable[[Step, Sequence[MicroBatch], int], Tensor]
+    """(step, micro-batches, tokens in the global batch) → this rank's summed loss; leaves gradients behind."""
+    gradient_norm: Callable[[Step], Tensor]
+    update: Callable[[Step], Tensor]
+    """Unscale, measure, clip, step, clear; returns the global gradient norm before clipping."""
+    schedule: Callable[[int], float]
+    """Learning rate of a step, set before the step's gradients."""
+    batches: Callable[[int, tuple[int, int]], Sequence[MicroBatch]]
+    """(step index, share) → this rank's rows as one micro-batch; `micro_batches` cuts them."""
+    evaluate: Callable[[Step, Iterable[MicroBatch]], tuple[float, int]]
+    """(step, batches) → (summed loss, number of targets), without gradients and without dropout."""
+    reduce_loss: Callable[[Tensor], Tensor]
+    """This rank's loss → the global one."""
+    synchronize: Callable[[Step, bool], AbstractContextManager[Any]]
+    """(step, is this the last micro-batch) → the context in which its backward runs."""
+    mesh: DeviceMesh | None = None
+    share: tuple[int, int] = (0, 1)
+    """(index, count) of this rank among those that split the batch."""
+    micro_batches: int = 1
+    loss_scale: LossScale = field(default_factory=LossScale)
+    forward_contexts: tuple[Context, ...] = ()
+    """Entered inside each part's forward (autocast)."""
+    step_contexts: tuple[Context, ...] = ()
+    """Entered around forward and backward together."""
+    finish_gradients: tuple[Callable[[Step], None], ...] = ()
+    """Run between the last backward and the update (a tied weight's all-reduce under a pipeline)."""
+    stateful: Mapping[str, Stateful] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A program made real: materialised parts and the optimizer over their parameters."""
+
+    program: Program
+    optimizer: OptimizerLike
+
+    @property
+    def parts(self) -> tuple[nn.Module, ...]:
+        """The live modules, in the order in which data flows through them."""
+        return self.program.parts
+
+    def named_parameters(self) -> list[tuple[str, nn.Parameter]]:
+        """Every distinct parameter of this rank, by its name in the whole model; a tied one under its owner's."""
+        return [item for part in self.parts for item in part.named_parameters()]
+
+    def modules_of(self, kind: type[nn.Module]) -> list[nn.Module]:
+        """Every module of one class, in the order of the forward pass."""
+        return [module for part in self.parts for module in part.modules() if isinstance(module, kind)]

@@ -1,0 +1,79 @@
+"""What one instrumented step really did, as plain data: no tensor, no torch, so that proofs are cheap to read and keep.
+
+A trace is taken of the very program that is timed, in a step of its own that is never timed. It is what `verify` reads:
+a claim about the step has to be visible here, or it is not proven.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from assay.config.base import Frozen
+
+Phase = Literal["forward", "backward", "recompute", "update"]
+"""`recompute`: operations run with gradients enabled during backward, which is how checkpointing repeats a forward."""
+
+OperationClass = Literal["contraction", "normalization", "elementwise", "movement", "communication"]
+"""The three classes of arXiv:2007.00072 (tensor contractions, statistical normalizations, element-wise operators), and
+data movement and communication beside them."""
+
+
+class Operation(Frozen):
+    """All executions of one operator that agree in phase and dtype."""
+
+    name: str
+    """torch's name without the namespace's default overload, for instance `aten.mm`."""
+    phase: Phase
+    operation_class: OperationClass
+    dtype: str
+    """The dtype it computes in: that of its first floating-point tensor argument, or of its result."""
+    count: int
+    flops: int
+    """Multiply-adds count two; only contractions have them."""
+    bytes: int
+    """Sum of the sizes of tensor arguments and results: what it must at least move."""
+
+
+class Trace(Frozen):
+    """One optimizer step."""
+
+    operations: tuple[Operation, ...]
+    loss: float
+    saved_bytes: Mapping[str, int]
+    """Bytes of distinct storages saved for backward, by category; parameters and their aliases left out.
+    Summed over micro-batches as the largest one: they do not live together."""
+    forwards: int
+    """How often the loss was computed: the number of micro-batches."""
+    targets: int
+    """Targets in the whole step."""
+    parameter_bytes: int
+    gradient_bytes: int
+    optimizer_state_bytes: int
+    shared_parameters: tuple[tuple[str, ...], ...]
+    """Names that are one storage."""
+    synchronizations: Mapping[str, int]
+    """Times by phase that the host read a value off the device (`item`, `nonzero`, …)."""
+
+    @property
+    def saved_total_bytes(self) -> int:
+        """Everything kept for backward at the end of the largest micro-batch's forward."""
+        return sum(self.saved_bytes.values())
+
+    def count(self, *fragments: str, phase: Phase | None = None, dtype: str | None = None) -> int:
+        """Executions whose name contains any of `fragments`, in one phase and dtype or in all."""
+        return sum(
+            operation.count
+            for operation in self.operations
+            if any(fragment in operation.name for fragment in fragments)
+            and phase in (None, operation.phase)
+            and dtype in (None, operation.dtype)
+        )
+
+    def contractions(self, phase: Phase | None = None, dtype: str | None = None) -> int:
+        """Tensor contractions (matrix products and fused attention), in one phase and dtype or in all."""
+        return sum(
+            operation.count
+            for operation in self.operations
+            if operation.operation_class == "contraction"
+            and phase in (None, operation.phase)
+            and dtype in (None, operation.dtype)
+        )
