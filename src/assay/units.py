@@ -66,7 +66,7 @@ def format_seconds(seconds: float) -> str:
 
 def format_percent(fraction: float) -> str:
     """``"−12.3 %"`` of ``-0.123``: always signed, with a true minus."""
-    if abs(fraction) < 5e-5:
+    if abs(fraction) < 5e-4:
         return "0.0 %"
     return f"{'+' if fraction > 0 else '−'}{abs(fraction) * 100:.1f} %"
 

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from assay.analysis.flags import Losses, evidence_flags, loss_flags, losses, numerics, peak_flags
-from assay.analysis.noise import Noise, Verdict
-from assay.analysis.row import EXACT, METRICS, Row, effects, metrics, usable
+from assay.analysis.noise import Noise
+from assay.analysis.plain import row_columns, row_json
+from assay.analysis.row import EXACT, METRICS, PREDICTED, Row, effects, metrics, usable
 from assay.config.base import Frozen
 from assay.runs.record import Environment, Predicted, RunResult, Status
 from assay.studies.design import AGAIN, BASELINE
@@ -15,7 +16,6 @@ from assay.units import format_percent
 if TYPE_CHECKING:
     import pandas
 
-PREDICTED = ("tensors_peak_bytes", "reserved_peak_bytes", "process_peak_bytes", "step_seconds")
 FAILURES = frozenset({Status.NO_EFFECT, Status.KILLED, Status.FAILED, Status.TIMED_OUT})
 
 
@@ -53,7 +53,7 @@ class Comparison(Frozen):
         """
         import pandas
 
-        return pandas.DataFrame([_flat(row) for row in (self.baseline, self.again, *self.rows)])
+        return pandas.DataFrame([row_columns(row) for row in (self.baseline, self.again, *self.rows)])
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for ``--json``."""
@@ -92,52 +92,36 @@ def analyse(record: ComparisonRecord) -> Comparison:
     )
 
 
-def row_json(row: Row) -> dict[str, Any]:
-    """A row as plain values; `change` and `interval` are fractions, `predicted` has the keys of `metrics`."""
-    predicted = row.predicted.model_dump(mode="json") if row.predicted else {}
-    return {
-        "treatment": row.treatment,
-        "status": row.status.value,
-        "reason": row.reason,
-        "runs": list(row.runs),
-        "metrics": {name: list(value) if isinstance(value, tuple) else value for name, value in row.metrics.items()},
-        "change": {name: row.effects[name].change if name in row.effects else None for name in METRICS},
-        "interval": {
-            name: list(effect.interval) if (effect := row.effects.get(name)) and effect.interval else None
-            for name in METRICS
-        },
-        "predicted": {**predicted, "change": dict(row.predicted_change)},
-        "evidence": [item.model_dump(mode="json") for item in row.evidence],
-        "distinguishable": {
-            name: row.verdicts[name].distinguishable if name in row.verdicts else None for name in METRICS
-        },
-        "verdict": {name: verdict.value for name, verdict in row.verdicts.items()},
-        "flags": list(row.flags),
-    }
-
-
 def _row(record: ComparisonRecord, treatment: str, environment: Environment | None) -> Row:
     cells = record.of(treatment)
     alike = [one for one in cells if not _unlike(one.result, environment)]
     results = [one.result for one in cells]
-    worst = next((result for result in results if result.status is not Status.DONE), None)
+    status, reason = _ending(results, len(record.seeds))
     good = [one.result for one in usable(cells)]
-    baseline = record.of(BASELINE)
     predicted = next((result.predicted for result in results if result.predicted), None)
-    reference = next((one.result.predicted for one in baseline if one.result.predicted), None)
-    treated = treatment != BASELINE
+    reference = next((one.result.predicted for one in record.of(BASELINE) if one.result.predicted), None)
     return Row(
         treatment=treatment,
-        status=worst.status if worst else Status.DONE if results else Status.UNAVAILABLE,
-        reason=worst.reason if worst else None if results else "it was not reached",
+        status=status,
+        reason=reason,
         runs=tuple(result.run for result in results),
+        planned=len(record.seeds),
+        finished=len(good),
         metrics=metrics(cells),
-        effects=effects(baseline, alike) if treated else {},
+        effects={} if treatment == BASELINE else effects(record.references, alike),
         predicted=predicted,
-        predicted_change=_predicted_change(reference, predicted) if treated else {},
+        predicted_change=_predicted_change(reference, predicted) if treatment in record.treatments else {},
         evidence=(good or results)[0].evidence if results else (),
         flags=tuple(dict.fromkeys(flag for result in results for flag in _unlike(result, environment))),
     )
+
+
+def _ending(results: Sequence[RunResult], planned: int) -> tuple[Status, str | None]:
+    """The first ending that is not `done`, if there is one."""
+    worst = next((result for result in results if result.status is not Status.DONE), None)
+    if worst is not None:
+        return worst.status, worst.reason
+    return (Status.DONE, None) if len(results) == planned else (Status.INTERRUPTED, "not every seed was reached")
 
 
 def _judged(row: Row, noise: Noise) -> Row:
@@ -177,34 +161,17 @@ def _predicted_change(before: Predicted | None, after: Predicted | None) -> dict
 def _caveats(record: ComparisonRecord, again: Row, repeated: Mapping[int, Losses], repeats: bool) -> list[str]:
     found = list(record.protocol.notes)
     if record.ending is Ending.INTERRUPTED:
-        found.append("the comparison was interrupted; what had finished by then is shown")
+        found.append("The comparison was interrupted; what had finished by then is shown.")
     if not again.effects:
-        found.append("the A/A pair is missing, so the noise floor is not known")
+        found.append("The A/A pair is missing, so a difference between two identical runs is not known.")
     elif repeated and not repeats:
-        found.append("two identical baselines ended at different losses, so bit-equality is not checked")
+        found.append("Two identical baselines ended at different losses, so bit-equality is not checked.")
     step = again.effects.get("step_seconds")
     if step and step.interval and not step.interval[0] <= 0 <= step.interval[1]:
         found.append(
-            f"two identical baselines differed in step time by {format_percent(step.change)}, more than their "
-            "interval explains; smaller changes are called noise"
+            f"Two identical baselines differed in step time by {format_percent(step.change)}, more than their "
+            "interval explains; smaller changes are called noise."
         )
     if len(record.seeds) < 3:
-        found.append("fewer than three seeds: losses are printed as their values, without an interval")
+        found.append("Fewer than three seeds: losses are printed as their values, without an interval.")
     return found
-
-
-def _flat(row: Row) -> dict[str, Any]:
-    flat: dict[str, Any] = {"treatment": row.treatment, "status": row.status.value, "reason": row.reason}
-    for name, value in row.metrics.items():
-        flat[name] = (sum(value) / len(value) if value else None) if isinstance(value, tuple) else value
-    for name in METRICS:
-        effect = row.effects.get(name)
-        low, high = effect.interval if effect and effect.interval else (None, None)
-        flat |= {f"{name}_change": effect.change if effect else None, f"{name}_low": low, f"{name}_high": high}
-        flat[f"{name}_verdict"] = row.verdicts[name].value if name in row.verdicts else None
-    for name in PREDICTED:
-        flat[f"predicted_{name}"] = getattr(row.predicted, name) if row.predicted else None
-        flat[f"predicted_{name}_change"] = row.predicted_change.get(name)
-    flat["evidence"] = "; ".join(item.observed for item in row.evidence)
-    flat["flags"] = "; ".join(row.flags)
-    return flat

@@ -14,7 +14,7 @@ from assay.optimizations.registry import resolve
 from assay.runs.record import RunResult
 from assay.studies.record import CellResult
 
-Losses = tuple[tuple[float, ...], float | None, float | None]
+Losses = tuple[tuple[float | None, ...], float | None, float | None]
 """By step, of the last step, and of the validation split."""
 
 _SEVERITY = list(Numerics)
@@ -36,7 +36,9 @@ def losses(cells: Sequence[CellResult]) -> dict[int, Losses]:
     }
 
 
-def loss_flags(promise: Numerics, baseline: Mapping[int, Losses], row: Mapping[int, Losses], repeats: bool) -> list[str]:
+def loss_flags(
+    promise: Numerics, baseline: Mapping[int, Losses], row: Mapping[int, Losses], repeats: bool
+) -> list[str]:
     """Sentences on losses that are too equal or too far; `repeats` says whether identical runs were bit-equal."""
     shared = sorted(baseline.keys() & row.keys())
     equal = [seed for seed in shared if baseline[seed] == row[seed]]

@@ -20,8 +20,10 @@ TIMED = ("process_peak_bytes", "step_seconds", "tokens_per_second")
 EXACT = ("tensors_peak_bytes", "reserved_peak_bytes")
 LOSSES = ("val_loss", "train_loss")
 METRICS = (*EXACT, *TIMED, *LOSSES)
+PREDICTED = ("tensors_peak_bytes", "reserved_peak_bytes", "process_peak_bytes", "step_seconds")
+"""Those that an estimator speaks of before the run."""
 
-Figure = float | tuple[float, ...] | None
+Figure = int | float | tuple[float, ...] | None
 
 
 class Row(Frozen):
@@ -33,6 +35,10 @@ class Row(Frozen):
     reason: str | None
     runs: tuple[str, ...]
     """Ids of the runs, seed by seed."""
+    planned: int
+    """Seeds that were asked for."""
+    finished: int
+    """Seeds that the figures are from."""
     metrics: Mapping[str, Figure]
     """By metric; losses as one value a seed. None where it was not measured."""
     effects: Mapping[str, Effect] = Field(default_factory=dict)
@@ -73,9 +79,7 @@ def effects(baseline: Sequence[CellResult], treated: Sequence[CellResult]) -> di
     before, after = usable(baseline), usable(treated)
     places = {(one.cell.seed, one.wave): one.result for one in before}
     seeds = {one.cell.seed: one.result for one in reversed(before)}
-    together = [
-        (places[one.cell.seed, one.wave], one.result) for one in after if (one.cell.seed, one.wave) in places
-    ]
+    together = [(places[one.cell.seed, one.wave], one.result) for one in after if (one.cell.seed, one.wave) in places]
     by_seed = [(seeds[one.cell.seed], one.result) for one in after if one.cell.seed in seeds]
     found = {
         **{name: timed(_block_pairs(name, together) or _run_pairs(name, by_seed)) for name in TIMED},

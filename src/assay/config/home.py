@@ -7,7 +7,7 @@ from assay.errors import UsageError
 
 
 class Home:
-    """The folders under `ASSAY_HOME`. Making one touches nothing; `ready()` creates it and checks that it can be written."""
+    """The folders under `ASSAY_HOME`. Making one touches nothing; `ready()` creates them and tries to write."""
 
     def __init__(self, root: Path | str | None = None) -> None:
         self.root = Path(root or os.environ.get("ASSAY_HOME") or ".assay").absolute()

@@ -21,8 +21,8 @@ def presets() -> list[str]:
     return sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml"))
 
 
-def load(source: str | Path | None = None, overrides: Sequence[str] = ()) -> Run:
-    """Read a preset's name or a YAML file, lay ``key=value`` overrides on top, and check the result.
+def load(source: Run | str | Path | None = None, overrides: Sequence[str] = ()) -> Run:
+    """Read a preset's name or a YAML file, or take a run; lay ``key=value`` overrides on top, and check the result.
 
     Raises `UsageError` with one sentence for an unknown preset, key or value, or a file that cannot be read.
     """
@@ -33,7 +33,7 @@ def load(source: str | Path | None = None, overrides: Sequence[str] = ()) -> Run
         if "=" not in override or override.startswith("="):
             raise UsageError(f"{override!r} is not an override: write key=value, for instance training.steps=100")
     try:
-        merged = OmegaConf.merge(OmegaConf.create(_text(source)), OmegaConf.from_dotlist(list(overrides)))
+        merged = OmegaConf.merge(OmegaConf.create(_base(source)), OmegaConf.from_dotlist(list(overrides)))
         values = OmegaConf.to_container(merged, resolve=True)
     except (OmegaConfBaseException, ValueError, TypeError, AttributeError) as error:
         raise UsageError(f"the configuration cannot be read: {_first_line(error)}") from error
@@ -47,11 +47,17 @@ def load(source: str | Path | None = None, overrides: Sequence[str] = ()) -> Run
 def validate(values: Any) -> Run:
     """A `Run` from plain nested values. Raises `UsageError` with one sentence for the first thing that is wrong."""
     if not isinstance(values, dict):
-        raise UsageError("a configuration is a mapping with the keys model, data, training, seed, device, optimizations")
+        raise UsageError(
+            "a configuration is a mapping with the keys model, data, training, seed, device, optimizations"
+        )
     try:
         return Run.model_validate(values)
     except ValidationError as error:
         raise UsageError(_sentence(error)) from error
+
+
+def _base(source: Run | str | Path | None) -> str | dict[str, Any]:
+    return source.model_dump(mode="json") if isinstance(source, Run) else _text(source)
 
 
 def _text(source: str | Path | None) -> str:
@@ -85,22 +91,22 @@ def _sentence(error: ValidationError) -> str:
 
 
 def _meant_key(place: list[str]) -> str:
-    """A hint for a wrong key: first among its siblings, then anywhere."""
+    """A hint for a wrong key: the very name in another group, or else the closest one here."""
     siblings: type[BaseModel] = Run
     for part in place[:-1]:
         annotation = siblings.model_fields[part].annotation if part in siblings.model_fields else None
         if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
             return ""
         siblings = annotation
-    near = meant(place[-1], list(siblings.model_fields))
     everywhere = {
         name: f"{group}.{name}"
         for group, field in Run.model_fields.items()
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
         for name in field.annotation.model_fields
     }
-    if not near and (place[-1] in everywhere):
-        near = f"; did you mean {everywhere[place[-1]]!r}?"
+    if place[-1] in everywhere:
+        return f"; did you mean {everywhere[place[-1]]!r}?"
+    near = meant(place[-1], list(siblings.model_fields))
     return near or f"; the keys here are {', '.join(siblings.model_fields)}"
 
 

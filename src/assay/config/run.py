@@ -34,7 +34,10 @@ class Spec(Frozen):
                 raise ValueError(f"{assignment!r} in {text!r} is not of the form field=value")
             if key in fields:
                 raise ValueError(f"the field {key!r} is given twice in {text!r}")
-            fields[key] = yaml.safe_load(value)
+            try:
+                fields[key] = yaml.safe_load(value)
+            except yaml.YAMLError:
+                raise ValueError(f"{value!r} in {text!r} is not a value") from None
         if not name or (":" in text and not fields):
             raise ValueError(f"{text!r} is not an optimization: write NAME or NAME:field=value,field=value")
         return cls(name=name, fields=fields)

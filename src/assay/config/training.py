@@ -47,7 +47,5 @@ class TrainingConfig(Frozen):
     @model_validator(mode="after")
     def _schedule_is_possible(self) -> Self:
         if self.min_learning_rate > self.learning_rate:
-            raise ValueError(
-                f"min_learning_rate={self.min_learning_rate} is above learning_rate={self.learning_rate}"
-            )
+            raise ValueError(f"min_learning_rate={self.min_learning_rate} is above learning_rate={self.learning_rate}")
         return self

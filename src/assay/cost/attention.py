@@ -14,12 +14,21 @@ def hand_coded(tape: Writer, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, p: f
     """Scores written out: keeps the copies of q, k and v that `bmm` needs, the mask, and the probabilities."""
     rows, heads, length, depth = q.shape
     merged = rows * heads
-    q_rows = layers.copy(tape, q, "q", (merged, length, depth))
-    k_columns = layers.copy(tape, k, "k", (merged, depth, length))
-    scores = bmm(tape, "scores", q_rows, k_columns)
+    q, k, v = (
+        contiguous(tape, x, label, (merged, length, depth)) for label, x in {"q": q, "k": k, "v": v}.items()
+    )
+    scores = bmm(tape, "scores", q, layers.view(tape, k, "k_columns", (merged, depth, length)))
     scores = layers.scaled(tape, scores)
     masked = tape.made("masked", scores.shape, scores.dtype)
-    tape.write("aten.masked_fill", "elementwise", (scores, mask), (masked,), (FRESH, NONE), saves=(mask,))
+    tape.write(
+        "aten.masked_fill",
+        "elementwise",
+        (scores, mask),
+        (masked,),
+        (FRESH, NONE),
+        saves=(mask,),
+        backward="MaskedFillBackward",
+    )
     weights = tape.made("probabilities", masked.shape, masked.dtype)
     tape.write(
         "aten._softmax",
@@ -28,11 +37,12 @@ def hand_coded(tape: Writer, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, p: f
         (weights,),
         (FRESH,),
         saves=(weights,),
-        backward="aten._softmax_backward_data",
+        backward="SoftmaxBackward",
     )
     weights = layers.dropout(tape, weights, p, noise)
-    mixed = bmm(tape, "mixed", weights, layers.copy(tape, v, "v", (merged, length, depth)))
-    return layers.copy(tape, mixed, "merged", (rows, length, heads * depth))
+    mixed = bmm(tape, "mixed", weights, v)
+    merge = layers.copy if heads > 1 and length > 1 else layers.view
+    return merge(tape, mixed, "merged", (rows, length, heads * depth))
 
 
 def flash(tape: Writer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -52,9 +62,16 @@ def flash(tape: Writer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         extras=(row_sums,),
         flops=flops,
         backward_flops=flops * 5 // 2,
-        backward="aten._scaled_dot_product_flash_attention_backward",
+        backward="ScaledDotProductFlashAttentionBackward",
     )
     return layers.view(tape, out, "merged", (rows, length, heads * depth))
+
+
+def contiguous(tape: Writer, x: Tensor, label: str, shape: tuple[int, ...]) -> Tensor:
+    """`[B, H, T, d]` with the positions of a head side by side: a copy, unless they lie so already."""
+    _, heads, length, _ = x.shape
+    lies_so = x.view_of is None and (x.name.endswith(":repeated") or heads == 1 or length == 1)
+    return (layers.view if lies_so else layers.copy)(tape, x, label, shape)
 
 
 def bmm(tape: Writer, label: str, left: Tensor, right: Tensor) -> Tensor:
@@ -71,5 +88,6 @@ def bmm(tape: Writer, label: str, left: Tensor, right: Tensor) -> Tensor:
         saves=(left, right),
         flops=flops,
         backward_flops=2 * flops,
+        backward="BmmBackward",
     )
     return out

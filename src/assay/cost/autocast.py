@@ -1,8 +1,8 @@
 """Mixed precision on a tape: what torch's autocast inserts and where dtypes change because of it.
 
-Contractions get their inputs in the low dtype. An activation is cast at each use; a parameter once per forward, and that
-copy lives until the forward's context exits. The loss is lifted back to float32; a CUDA device lifts softmax and norms,
-too. Everything else computes in the widest dtype that reaches it.
+Contractions get their inputs in the low dtype. An activation is cast at each use; a parameter once per forward, and
+that copy lives until the forward's context exits. The loss is lifted back to float32; a CUDA device lifts softmax and
+norms, too. Everything else computes in the widest dtype that reaches it.
 """
 
 from dataclasses import replace
@@ -86,6 +86,7 @@ class _Caster:
                 inputs=(value.name,),
                 outputs=(cast,),
                 gradients=(how,),
+                backward="ToCopyBackward",
             )
         )
         return name
@@ -110,7 +111,9 @@ class _Caster:
         extras, saves = operation.extras, operation.saves
         if operation.name == "aten._fused_rms_norm" and dtype != "float32":
             # Composed in float32: what it keeps of its input is the lifted copy.
-            lifted = replace(self.values[operation.inputs[0]], name=f"{operation.site}:lifted", dtype="float32", view_of=None)
+            lifted = replace(
+                self.values[operation.inputs[0]], name=f"{operation.site}:lifted", dtype="float32", view_of=None
+            )
             extras, saves = (*extras, lifted), (lifted.name, *saves[1:])
         elif operation.kind == "elementwise":
             extras = tuple(extra if extra.dtype == "bool" else extra.cast(dtype) for extra in extras)

@@ -77,12 +77,12 @@ class Forward:
             (x,),
             (INPLACE, NONE),
             saves=(ids,),
-            backward="aten.embedding_dense_backward",
+            backward="EmbeddingBackward",
         )
         if config.position == "learned":
             positions = self._parameter(site, "position.weight")
             placed = site.made("placed", x.shape, "float32")
-            site.write("aten.add", "elementwise", (x, positions), (placed,), (ALIAS, INPLACE))
+            site.write("aten.add", "elementwise", (x, positions), (placed,), (ALIAS, INPLACE), backward="AddBackward")
             x = placed
         return self._dropout(site, x)
 
@@ -112,9 +112,9 @@ class Forward:
             site.made(name, (self.rows, heads, length, depth), fused.dtype, of=fused.name)
             for name, heads in counts.items()
         ]
-        site.write("aten.split", "movement", (fused,), parts, (FRESH,), backward="aten.cat")
+        site.write("aten.split", "movement", (fused,), parts, (FRESH,), backward="SplitBackward")
         q, k, v = parts
-        if group > 1:
+        if group > 1 and config.kv_heads > 1:
             q = layers.copy(site, q, "grouped", q.shape)
         if config.qk_norm:
             q, k = (
@@ -130,29 +130,27 @@ class Forward:
     def _repeat(self, site: Writer, x: Tensor, shape: tuple[int, ...]) -> Tensor:
         """One copy of a key or value head per query head of its group; the gradient is summed over the group."""
         out = site.made("repeated", shape, x.dtype)
-        site.write("aten.repeat_interleave", "movement", (x,), (out,), (FRESH,), backward="aten.sum")
+        site.write("aten.repeat_interleave", "movement", (x,), (out,), (FRESH,), backward="RepeatBackward")
         return out
 
     def _rotate(self, site: Writer, x: Tensor) -> Tensor:
         half = (*x.shape[:-1], x.shape[-1] // 2)
         left, right = (site.made(side, half, x.dtype, of=x.view_of or x.name) for side in ("left", "right"))
-        site.write("aten.split", "movement", (x,), (left, right), (FRESH,), backward="aten.cat")
+        site.write("aten.split", "movement", (x,), (left, right), (FRESH,), backward="SplitBackward")
         turned = site.made("turned", half, x.dtype)
-        site.write("aten.neg", "elementwise", (right,), (turned,), (FRESH,))
+        site.write("aten.neg", "elementwise", (right,), (turned,), (FRESH,), backward="NegBackward")
         swapped = site.made("swapped", x.shape, x.dtype)
-        site.write("aten.cat", "movement", (turned, left), (swapped,), (ALIAS, ALIAS))
+        site.write("aten.cat", "movement", (turned, left), (swapped,), (ALIAS, ALIAS), backward="CatBackward")
         straight = layers.table_product(site, x, self.tables["cosine"])
         return layers.add(site, straight, layers.table_product(site, swapped, self.tables["sine"]))
 
     def _mlp(self, site: Writer, x: Tensor) -> Tensor:
         if self.config.activation == "swiglu":
-            gate = layers.elementwise(
-                site, "aten.silu", self._linear(site.at("gate"), x), backward="aten.silu_backward"
-            )
+            gate = layers.elementwise(site, "aten.silu", self._linear(site.at("gate"), x), backward="SiluBackward")
             inner = layers.product(site, gate, self._linear(site.at("up"), x))
         else:
             up = self._linear(site.at("up"), x)
-            inner = layers.elementwise(site.at("activation"), "aten.gelu", up, backward="aten.gelu_backward")
+            inner = layers.elementwise(site.at("activation"), "aten.gelu", up, backward="GeluBackward")
         return self._dropout(site, self._linear(site.at("down"), inner))
 
     def _head(self, site: Writer, x: Tensor) -> None:
@@ -176,7 +174,7 @@ def cross_entropy(site: Writer, logits: Tensor, targets: Tensor) -> Tensor:
         (logs,),
         (FRESH,),
         saves=(logs,),
-        backward="aten._log_softmax_backward_data",
+        backward="LogSoftmaxBackward",
     )
     loss = site.made("loss", (), "float32", batched=False)
     weight = site.made("total_weight", (), "float32", batched=False)
@@ -188,6 +186,6 @@ def cross_entropy(site: Writer, logits: Tensor, targets: Tensor) -> Tensor:
         (FRESH, NONE),
         saves=(logs, targets, weight),
         extras=(weight,),
-        backward="aten.nll_loss_backward",
+        backward="NllLossBackward",
     )
     return loss

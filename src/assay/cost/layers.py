@@ -27,7 +27,7 @@ def linear(tape: Writer, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tens
         saves=(x, weight),
         flops=flops,
         backward_flops=2 * flops,
-        backward="aten.mm",
+        backward="MmBackward" if bias is None else "AddmmBackward",
     )
     return out
 
@@ -45,7 +45,7 @@ def norm(tape: Writer, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor
         (FRESH, INPLACE, INPLACE)[: len(inputs)],
         saves=(x, *statistics),
         extras=statistics,
-        backward="aten.native_layer_norm_backward",
+        backward="NativeLayerNormBackward",
     )
     return out
 
@@ -63,7 +63,7 @@ def rms_norm(tape: Writer, x: Tensor, weight: Tensor) -> Tensor:
         (FRESH, INPLACE),
         saves=(x, deviation, normalized),
         extras=(deviation, normalized),
-        backward="aten.mul",
+        backward="MulBackward",
         backward_scratch=(x, x),
     )
     return out
@@ -79,28 +79,28 @@ def elementwise(tape: Writer, name: str, x: Tensor, *, backward: str) -> Tensor:
 def scaled(tape: Writer, x: Tensor) -> Tensor:
     """A product with a number: keeps nothing."""
     out = tape.made("scaled", x.shape, x.dtype)
-    tape.write("aten.mul", "elementwise", (x,), (out,), (FRESH,))
+    tape.write("aten.mul", "elementwise", (x,), (out,), (FRESH,), backward="MulBackward")
     return out
 
 
 def product(tape: Writer, x: Tensor, y: Tensor) -> Tensor:
     """`x · y`, both with gradients: keeps both."""
     out = tape.made("product", x.shape, x.dtype)
-    tape.write("aten.mul", "elementwise", (x, y), (out,), (FRESH, FRESH), saves=(x, y))
+    tape.write("aten.mul", "elementwise", (x, y), (out,), (FRESH, FRESH), saves=(x, y), backward="MulBackward")
     return out
 
 
 def table_product(tape: Writer, x: Tensor, table: Tensor) -> Tensor:
     """`x` times a constant table: keeps the table."""
     out = tape.made("turned", x.shape, x.dtype)
-    tape.write("aten.mul", "elementwise", (x, table), (out,), (FRESH, NONE), saves=(table,))
+    tape.write("aten.mul", "elementwise", (x, table), (out,), (FRESH, NONE), saves=(table,), backward="MulBackward")
     return out
 
 
 def add(tape: Writer, x: Tensor, y: Tensor) -> Tensor:
     """A residual sum: keeps nothing, and passes its gradient on twice."""
     out = tape.made("sum", x.shape, "float32" if "float32" in (x.dtype, y.dtype) else x.dtype)
-    tape.write("aten.add", "elementwise", (x, y), (out,), (ALIAS, ALIAS))
+    tape.write("aten.add", "elementwise", (x, y), (out,), (ALIAS, ALIAS), backward="AddBackward")
     return out
 
 
@@ -110,19 +110,21 @@ def dropout(tape: Writer, x: Tensor, probability: float, noise_dtype: str | None
         return x
     out = tape.made("dropped", x.shape, x.dtype)
     noise = tape.made("noise", x.shape, noise_dtype or x.dtype)
-    tape.write("aten.mul", "elementwise", (x,), (out,), (FRESH,), saves=(noise,), extras=(noise,))
+    tape.write(
+        "aten.mul", "elementwise", (x,), (out,), (FRESH,), saves=(noise,), extras=(noise,), backward="MulBackward"
+    )
     return out
 
 
 def view(tape: Writer, x: Tensor, label: str, shape: tuple[int, ...]) -> Tensor:
     """The same storage under another shape."""
     out = tape.made(label, shape, x.dtype, batched=x.batched, of=x.name)
-    tape.write("aten.view", "movement", (x,), (out,), (ALIAS,))
+    tape.write("aten.view", "movement", (x,), (out,), (ALIAS,), backward="ViewBackward")
     return out
 
 
 def copy(tape: Writer, x: Tensor, label: str, shape: tuple[int, ...]) -> Tensor:
     """A contiguous copy under another shape, whose gradient flows back as a view."""
     out = tape.made(label, shape, x.dtype)
-    tape.write("aten.clone", "movement", (x,), (out,), (ALIAS,))
+    tape.write("aten.clone", "movement", (x,), (out,), (ALIAS,), backward="CloneBackward")
     return out

@@ -13,8 +13,13 @@ class Moment:
     site: str
     nbytes: int
 
+    @property
+    def label(self) -> str:
+        """Phase and operation: what an instrument can name, too."""
+        return f"{self.phase}: {self.operation}"
+
     def __str__(self) -> str:
-        return f"{self.phase}: {self.operation}" + (f" ({self.site})" if self.site else "")
+        return self.label + (f" ({self.site})" if self.site else "")
 
 
 @dataclass(eq=False)
@@ -49,7 +54,7 @@ class Ledger:
 
     def mark(self, phase: str, operation: str, site: str) -> None:
         """Remember this moment if it is the highest of its part of the step."""
-        part = (phase, _module(site))
+        part = (phase, "" if phase == "update" else _module(site))
         if part not in self.highest or self.live > self.highest[part].nbytes:
             self.highest[part] = Moment(phase, operation, site, self.live)
 

@@ -97,7 +97,7 @@ class _Player:
         """The moments of the update, on top of weights, state and gradients."""
         for instant in self.cost.update:
             scratch = self.ledger.take(instant.nbytes)
-            self.ledger.mark("update", instant.name, "")
+            self.ledger.mark("update", instant.operation, instant.site)
             self.ledger.drop(scratch)
 
     def _run(self, index: int, operation: Operation, phase: str) -> None:
@@ -189,7 +189,7 @@ class _Player:
         total = earlier
         if earlier.holders > 1:
             total = self.ledger.take(earlier.nbytes)
-            self.ledger.mark("backward", "aten.add", operation.site)
+            self.ledger.mark("backward", "gradient sum", operation.site)
             self.ledger.drop(earlier)
         self.ledger.drop(later)
         return total

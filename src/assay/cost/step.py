@@ -1,7 +1,7 @@
 """`Cost`: one optimizer step as a ledger, which the `predict` of each optimization rewrites.
 
-It mirrors the training step's seams: the forward's operations, what is held throughout, how often the forward runs, which
-modules run twice, and what the update needs. `cost.replay` turns it into bytes by instant.
+It mirrors the training step's seams: the forward's operations, what is held throughout, how often the forward runs,
+which modules run twice, and what the update needs. `cost.replay` turns it into bytes by instant.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,9 +16,10 @@ from assay.cost.tensors import Tensor
 
 @dataclass(frozen=True)
 class Instant:
-    """Something held for a moment of the update: its name, and the bytes beside what is always held."""
+    """A moment of the update: what runs, on which parameter, and its bytes beside what is held anyway."""
 
-    name: str
+    operation: str
+    site: str
     nbytes: int
 
 
@@ -121,6 +122,6 @@ def _adamw_update(learned: dict[str, Tensor]) -> tuple[Instant, ...]:
     order += [tensor for tensor in learned.values() if len(tensor.shape) < 2]
     previous = [0, *(tensor.nbytes for tensor in order)]
     return tuple(
-        Instant(f"update of {tensor.name}", before + 2 * tensor.nbytes)
+        Instant("AdamW", tensor.name, before + 2 * tensor.nbytes)
         for before, tensor in zip(previous, order, strict=False)
     )

@@ -42,7 +42,7 @@ class Operation:
     """Of the forward; a multiply-add counts two."""
     backward_flops: int = 0
     backward: str = ""
-    """torch's operator in backward that holds the most, for naming the instant of a peak."""
+    """The autograd node, without its trailing number, for naming the instant of a peak."""
     forward_scratch: tuple[Tensor, ...] = ()
     """Held only while the forward operation runs."""
     backward_scratch: tuple[Tensor, ...] = ()
@@ -88,7 +88,9 @@ class Writer:
         inner.operations = self.operations
         return inner
 
-    def made(self, label: str, shape: Sequence[int], dtype: str, *, batched: bool = True, of: str | None = None) -> Tensor:
+    def made(
+        self, label: str, shape: Sequence[int], dtype: str, *, batched: bool = True, of: str | None = None
+    ) -> Tensor:
         """Name a new tensor after its site; `of` makes it a view."""
         name = f"{self.site}:{label}"
         while name in self.values:
@@ -126,7 +128,7 @@ class Writer:
                 extras=tuple(extras),
                 flops=flops,
                 backward_flops=backward_flops,
-                backward=backward or name,
+                backward=backward,
                 forward_scratch=tuple(forward_scratch),
                 backward_scratch=tuple(backward_scratch),
             )

@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay.config import DataConfig, Home
-from assay.data import published
 from assay.data.progress import Progress, silent
+from assay.data.published import PUBLISHED, Published, check, ensure, folder_of
 from assay.data.sources import documents, files_at, folder_files, join_documents
 from assay.errors import UsageError, meant
 
-CORPORA = ("stdlib", "files", *published.PUBLISHED)
+CORPORA = ("stdlib", "files", *PUBLISHED)
 
 _NOT_LIBRARY = {"test", "tests", "idle_test", "site-packages", "dist-packages", "lib2to3", "__pycache__"}
 _OF_THIS_MACHINE = {"sitecustomize.py", "usercustomize.py"}
@@ -39,7 +39,7 @@ class Listing:
     train: tuple[Path, ...]
     validation: tuple[Path, ...] | None = None
     skip_binary: bool = False
-    published: published.Published | None = None
+    published: Published | None = None
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -74,12 +74,12 @@ def list_corpus(config: DataConfig, home: Home, progress: Progress = silent) -> 
         return Listing(title, tuple(_library_files(Path(os.__file__).parent)), skip_binary=True)
     if config.source == "files" and config.path is not None:
         return _list_path(config.path)
-    if config.source not in published.PUBLISHED:
+    if config.source not in PUBLISHED:
         hint = meant(config.source, list(CORPORA)) or f"; the corpora are {', '.join(CORPORA)}"
         raise UsageError(f"unknown corpus {config.source!r}{hint}")
-    corpus = published.PUBLISHED[config.source]
-    published.ensure(corpus, home, progress)
-    folder = published.folder_of(corpus, home)
+    corpus = PUBLISHED[config.source]
+    ensure(corpus, home, progress)
+    folder = folder_of(corpus, home)
     held_out = None if corpus.validation is None else (folder / corpus.validation.name,)
     return Listing(corpus.name, (folder / corpus.train.name,), held_out, published=corpus)
 
@@ -87,7 +87,7 @@ def list_corpus(config: DataConfig, home: Home, progress: Progress = silent) -> 
 def read_corpus(listing: Listing, config: DataConfig, home: Home) -> Corpus:
     """Read the listed files and cut off what is held out. Raises `UsageError` for text that is unfit or too short."""
     if listing.published is not None:
-        published.check(listing.published, home)
+        check(listing.published, home)
     text = _read(listing.train, listing, config)
     if not text:
         raise UsageError(f"{listing.title} holds no text; name another corpus in data.corpus or data.path")
@@ -99,8 +99,7 @@ def read_corpus(listing: Listing, config: DataConfig, home: Home) -> Corpus:
     for name, part in (("training", train), ("validation", held_out)):
         if not part:
             raise UsageError(
-                f"the {name} split of {listing.title} has no text;"
-                " use more text or another data.validation_fraction"
+                f"the {name} split of {listing.title} has no text; use more text or another data.validation_fraction"
             )
     return Corpus(listing.title, train, held_out)
 
@@ -112,7 +111,9 @@ def stamp(files: Iterable[Path]) -> str:
         try:
             status = path.stat()
         except OSError as error:
-            raise UsageError(f"{path} cannot be read ({error.strerror or error}); put it back or leave it out") from error
+            raise UsageError(
+                f"{path} cannot be read ({error.strerror or error}); put it back or leave it out"
+            ) from error
         digest.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\n".encode(errors="surrogateescape"))
     return digest.hexdigest()
 

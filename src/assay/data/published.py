@@ -106,7 +106,7 @@ def check(corpus: Published, home: Home) -> None:
     recorded = _recorded(folder)
     seen = dict(recorded)
     for download in corpus.downloads:
-        content = (folder / download.name).read_bytes()
+        content = _content(folder / download.name)
         if corpus.one_form and not download.proves(content):
             raise UsageError(f"{folder / download.name} is not the published {corpus.name}; delete it or put it right")
         sha256 = hashlib.sha256(content).hexdigest()
@@ -117,6 +117,13 @@ def check(corpus: Published, home: Home) -> None:
             )
     if seen != recorded:
         write_file(folder / _PINS, json.dumps(seen, indent=1, sort_keys=True).encode())
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror or error}); mend or delete it") from error
 
 
 def _recorded(folder: Path) -> dict[str, str]:
@@ -139,7 +146,9 @@ def _fetch(download: Download, folder: Path) -> None:
         if isinstance(error, OSError) and error.errno in DISK_ERRNOS:
             raise StorageError(f"{place} could not be written: {error.strerror}") from error
         reason = (str(error).strip().split("\n")[0] or type(error).__name__)[:120]
-        raise UsageError(f"{download.url} could not be downloaded ({reason}); put the file by hand at {place}") from error
+        raise UsageError(
+            f"{download.url} could not be downloaded ({reason}); put the file by hand at {place}"
+        ) from error
     if not download.proves(content):
         raise UsageError(f"{download.url} no longer holds the published file; put a copy of it by hand at {place}")
     write_file(place, content)

@@ -117,7 +117,9 @@ def _field(line: bytes, text_field: str, place: str) -> str:
         raise UsageError(f"{place} is not a JSON object; each line is one object with the field {text_field!r}")
     if text_field not in record:
         there = ", ".join(record) or "none"
-        raise UsageError(f"{place} lacks the field {text_field!r} (it has {there}); name the right one in data.text_field")
+        raise UsageError(
+            f"{place} lacks the field {text_field!r} (it has {there}); name the right one in data.text_field"
+        )
     text = record[text_field]
     if not isinstance(text, str) or _half_a_character(text):
         raise UsageError(f"{place}: the field {text_field!r} is not text; name one that is in data.text_field")

@@ -55,6 +55,8 @@ def _nvidia() -> tuple[Accelerator, ...]:
         name, mebibytes, capability = (part.strip() for part in line.rsplit(",", 2))
         major, _, minor = capability.partition(".")
         found.append(
-            Accelerator(name=name, memory_bytes=int(mebibytes) * 2**20, compute_capability=(int(major), int(minor or 0)))
+            Accelerator(
+                name=name, memory_bytes=int(mebibytes) * 2**20, compute_capability=(int(major), int(minor or 0))
+            )
         )
     return tuple(found)

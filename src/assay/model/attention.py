@@ -30,6 +30,7 @@ class HandCodedAttention(nn.Module):
         """`q [B, heads, T, d]`, `k` and `v [B, kv_heads, T, d]` → `[B, heads, T, d]`."""
         if k.size(1) != q.size(1):
             k, v = (x.repeat_interleave(q.size(1) // k.size(1), dim=1) for x in (k, v))
+        q, k, v = (x.contiguous() for x in (q, k, v))
         length = q.size(-2)
         scores = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(q.size(-1)))
         scores = scores.masked_fill(_future(self.context_length, q.device)[:length, :length], float("-inf"))
@@ -82,8 +83,9 @@ class Attention(nn.Module):
         """Queries `[B, heads, T, d]`, keys and values `[B, kv_heads, T, d]`, normalized and turned if configured."""
         grouped = self.qkv(x).unflatten(-1, (-1, self.group + 2, self.config.head_dim))
         q, k, v = grouped.split((self.group, 1, 1), dim=3)
-        q, k, v = (heads.flatten(2, 3).transpose(1, 2) for heads in (q, k, v))
-        q, k = self.q_norm(q), self.k_norm(k)
+        q, k, v = (heads.flatten(2, 3) for heads in (q, k, v))
+        # Normalized while heads of one token lie together, so that the merge after the core need not copy.
+        q, k, v = (heads.transpose(1, 2) for heads in (self.q_norm(q), self.k_norm(k), v))
         if self.config.position == "rotary":
             base, length = self.config.rotary_base, self.config.context_length
             q, k = rotate(q, length, base), rotate(k, length, base)

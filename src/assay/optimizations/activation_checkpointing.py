@@ -1,8 +1,8 @@
 """Keep only the input of a block, and run the block again in backward.
 
-A block that is not checkpointed keeps all that its layers need for backward; a checkpointed one keeps its input, and the
-rest exists for one block at a time (arXiv:1604.06174). Torch's non-reentrant checkpoint stops recomputing at the last
-tensor that backward needs, so without dropout the MLP's down projection never runs twice.
+A block that is not checkpointed keeps all that its layers need for backward; a checkpointed one keeps its input, and
+the rest exists for one block at a time (arXiv:1604.06174). Torch's non-reentrant checkpoint stops recomputing at the
+last tensor that backward needs, so without dropout the MLP's down projection never runs twice.
 """
 
 from dataclasses import replace
@@ -54,9 +54,8 @@ class ActivationCheckpointing(Optimization):
         blocks = [module for part in program.parts for module in part.modules() if isinstance(module, Block)]
         for block in blocks[:: self.every]:
             # Dropout must draw the same noise again; without it, saving the generator's state would be waste.
-            block.forward = partial(
-                checkpoint, block.forward, use_reentrant=False, preserve_rng_state=run.model.dropout > 0
-            )
+            again = partial(checkpoint, block.forward, use_reentrant=False, preserve_rng_state=run.model.dropout > 0)
+            block.forward = again  # type: ignore[method-assign]
         return program
 
     def verify(self, trace: Trace, run: Run) -> Evidence:

@@ -38,7 +38,7 @@ class Bf16Mixed(Optimization):
         for accelerator in machine.accelerators:
             if accelerator.compute_capability is not None and accelerator.compute_capability < _AMPERE:
                 raise Unavailable(
-                    f"bf16_mixed needs a GPU of compute capability 8.0 or newer (Ampere), and {accelerator.name} is older"
+                    f"bf16_mixed needs a GPU of compute capability 8.0 (Ampere) or newer; {accelerator.name} is older"
                 )
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":

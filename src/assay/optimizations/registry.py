@@ -78,7 +78,9 @@ def resolve(spec: Spec) -> Optimization:
     except ValidationError as error:
         finding = error.errors()[0]
         message = finding["msg"].removeprefix("Input ").removeprefix("Value error, ")
-        raise UsageError(f"{spec.name}:{finding['loc'][0]}={finding['input']!r} is not possible: it {message}") from None
+        raise UsageError(
+            f"{spec.name}:{finding['loc'][0]}={finding['input']!r} is not possible: it {message}"
+        ) from None
 
 
 def optimizations_of(run: Run) -> tuple[Optimization, ...]:

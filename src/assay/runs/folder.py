@@ -17,7 +17,6 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,7 +24,6 @@ from typing import Any, TypeVar
 from pydantic import ConfigDict, ValidationError
 
 from assay.config.base import Frozen
-from assay.config.home import Home
 from assay.config.run import Run
 from assay.data.atomic import refused, write_file
 from assay.errors import UsageError
@@ -51,6 +49,8 @@ class RunSpec(Frozen):
     config: Run
     """Optimizations normalized, vocabulary size filled in."""
     data_folder: str
+    corpus_digest: str | None = None
+    """Of the prepared tokens: a resumed run must find the same."""
     predicted: Predicted | None = None
 
 
@@ -68,14 +68,6 @@ class Process(Frozen):
 def new_id(identity: str) -> str:
     """``20261121-081500-3fa9c1-7b2e``: sorts by time, shows the configuration, and does not repeat."""
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{identity[:6]}-{secrets.token_hex(2)}"
-
-
-def run_folders(home: Home) -> Iterator["RunFolder"]:
-    """Every run's folder in a home, oldest first."""
-    if home.runs.is_dir():
-        for path in sorted(home.runs.iterdir()):
-            if path.is_dir() and not path.name.startswith("."):
-                yield RunFolder(path)
 
 
 class RunFolder:
@@ -97,11 +89,10 @@ class RunFolder:
 
     def prepare(self, spec: RunSpec) -> None:
         """Write `run.json`, and take away what an earlier process said of itself. Raises `StorageError`."""
+        self._write(self.spec_file, spec)
         with refused(self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
             self.process_file.unlink(missing_ok=True)
             self.result_file.unlink(missing_ok=True)
-        self._write(self.spec_file, spec)
 
     def spec(self) -> RunSpec:
         """What was asked for. Raises `UsageError` when `run.json` is missing or cannot be read."""

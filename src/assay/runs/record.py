@@ -3,9 +3,10 @@
 Every figure is in a base unit that its name states. `None` means that the figure could not be had, never zero.
 """
 
-from collections.abc import Mapping
+import statistics
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 from pydantic import ConfigDict, Field
 
@@ -60,6 +61,14 @@ class Quartiles(_Record):
     lower: float
     upper: float
     count: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Self | None:
+        """Of these values, with linear interpolation; None of nothing."""
+        if len(values) < 2:
+            return cls(median=values[0], lower=values[0], upper=values[0], count=1) if values else None
+        lower, median, upper = statistics.quantiles(values, n=4, method="inclusive")
+        return cls(median=median, lower=lower, upper=upper, count=len(values))
 
 
 class Block(_Record):

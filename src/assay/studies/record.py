@@ -5,7 +5,6 @@ another machine, even when the run folders are gone.
 """
 
 import secrets
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -18,15 +17,15 @@ from assay.config.run import Run
 from assay.data.atomic import write_file
 from assay.errors import UsageError
 from assay.runs.record import RunResult
-from assay.studies.design import Cell
+from assay.studies.design import BASELINE, Cell
 
 
 class Curve(Frozen):
     """How the loss went: one value a step, and the evaluations."""
 
-    train_loss: tuple[float, ...] = ()
-    """By step, from step 0."""
-    evaluations: tuple[tuple[int, float], ...] = ()
+    train_loss: tuple[float | None, ...] = ()
+    """By step, from step 0; None where it was not finite."""
+    evaluations: tuple[tuple[int, float | None], ...] = ()
     """(steps completed, validation loss)."""
 
 
@@ -90,17 +89,14 @@ class ComparisonRecord(Frozen):
     cells: tuple[CellResult, ...]
     rounds: tuple[Round, ...]
 
-    def of(self, treatment: str, replicate: int | None = None) -> tuple[CellResult, ...]:
-        """The cells of one treatment, all replicates or one."""
-        return tuple(
-            one
-            for one in self.cells
-            if one.cell.treatment == treatment and replicate in (None, one.cell.replicate)
-        )
+    def of(self, treatment: str) -> tuple[CellResult, ...]:
+        """The cells of one treatment; further runs of the baseline, made only to be paired with, are left out."""
+        return tuple(one for one in self.cells if one.cell.treatment == treatment and one.cell.replicate <= 1)
 
-    def by_place(self, treatment: str) -> Mapping[tuple[int, int], RunResult]:
-        """The results of one treatment by (seed, wave)."""
-        return {(one.cell.seed, one.wave): one.result for one in self.of(treatment)}
+    @property
+    def references(self) -> tuple[CellResult, ...]:
+        """Every run of the baseline that a treatment can be paired with, the first ones first."""
+        return tuple(one for one in self.cells if one.cell.treatment == BASELINE)
 
 
 def new_id() -> str:

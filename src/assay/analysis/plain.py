@@ -1,0 +1,56 @@
+"""A row as plain values: for ``--json``, and for a data frame."""
+
+from math import nan
+from statistics import fmean
+from typing import Any
+
+from assay.analysis.row import METRICS, PREDICTED, Row
+
+
+def row_json(row: Row) -> dict[str, Any]:
+    """A row as plain values; `change` and `interval` are fractions, `predicted` has the keys of `metrics`."""
+    predicted = row.predicted.model_dump(mode="json") if row.predicted else {}
+    return {
+        "treatment": row.treatment,
+        "status": row.status.value,
+        "reason": row.reason,
+        "runs": list(row.runs),
+        "finished": row.finished,
+        "metrics": {name: list(value) if isinstance(value, tuple) else value for name, value in row.metrics.items()},
+        "change": {name: row.effects[name].change if name in row.effects else None for name in METRICS},
+        "interval": {
+            name: list(effect.interval) if (effect := row.effects.get(name)) and effect.interval else None
+            for name in METRICS
+        },
+        "predicted": {**predicted, "change": dict(row.predicted_change)},
+        "evidence": [item.model_dump(mode="json") for item in row.evidence],
+        "distinguishable": {
+            name: row.verdicts[name].distinguishable if name in row.verdicts else None for name in METRICS
+        },
+        "verdict": {name: verdict.value for name, verdict in row.verdicts.items()},
+        "flags": list(row.flags),
+    }
+
+
+def row_columns(row: Row) -> dict[str, Any]:
+    """A row of a data frame: one value a column, losses as their mean over seeds."""
+    flat: dict[str, Any] = {"treatment": row.treatment, "status": row.status.value, "reason": row.reason}
+    for name, value in row.metrics.items():
+        single = (fmean(value) if value else None) if isinstance(value, tuple) else value
+        flat[name] = _number(single)
+    for name in METRICS:
+        effect = row.effects.get(name)
+        low, high = effect.interval if effect and effect.interval else (nan, nan)
+        flat |= {f"{name}_change": effect.change if effect else nan, f"{name}_low": low, f"{name}_high": high}
+        flat[f"{name}_verdict"] = row.verdicts[name].value if name in row.verdicts else None
+    for name in PREDICTED:
+        flat[f"predicted_{name}"] = _number(getattr(row.predicted, name) if row.predicted else None)
+        flat[f"predicted_{name}_change"] = row.predicted_change.get(name, nan)
+    flat["evidence"] = "; ".join(item.observed for item in row.evidence)
+    flat["flags"] = "; ".join(row.flags)
+    return flat
+
+
+def _number(value: float | None) -> float:
+    """Missing figures as NaN, so that a column of numbers stays one."""
+    return nan if value is None else float(value)

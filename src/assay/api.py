@@ -1,0 +1,134 @@
+"""What a program calls, and the command line with it: configure, train, estimate.
+
+import assay
+
+result = assay.train("shakespeare-char-cpu", "training.steps=200", optimizations="sdpa_attention+bf16_mixed")
+print(result.val_loss, result.memory.tensors_peak_bytes, result.evidence)
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assay.config.home import Home
+from assay.config.load import load, validate
+from assay.config.run import Run, Spec
+from assay.errors import UsageError
+
+if TYPE_CHECKING:
+    from assay.estimate import Estimate
+    from assay.hardware import Machine
+    from assay.runs.child import Child
+    from assay.runs.record import RunResult
+
+DEFAULT = "demo"
+"""The preset that stands in where none is named."""
+
+Source = Run | str | Path | None
+Stack = str | Spec | Sequence[str | Spec]
+"""``"sdpa_attention+bf16_mixed"``, or a list of such texts and of specs, which add up."""
+
+Listener = Callable[[dict[str, Any]], None]
+"""Called with each event of a run as it happens: the lines of `events.jsonl`, and before them `prepare` (message,
+fraction), `run` (run, folder, steps, tokens_per_step) and, after a Ctrl-C, `interrupting`."""
+
+
+def configure(source: Source = None, overrides: Sequence[str] = (), optimizations: Stack = ()) -> Run:
+    """A run from a preset, a YAML file or another run, with ``key=value`` overrides and more optimizations.
+
+    A source that is an override itself stands on the preset `demo`. Raises `UsageError` with one sentence.
+    """
+    if isinstance(source, str) and "=" in source and not Path(source).is_file():
+        return configure(None, [source, *overrides], optimizations)
+    run = load(DEFAULT if source is None else source, overrides)
+    stack = [optimizations] if isinstance(optimizations, str | Spec) else optimizations
+    if not stack:
+        return run
+    added = [part for one in stack for part in (one.split("+") if isinstance(one, str) else [one])]
+    listed: list[Any] = [*run.optimizations, *added]
+    return validate({**run.model_dump(), "optimizations": listed})
+
+
+def train(
+    source: Source = None,
+    *overrides: str,
+    optimizations: Stack = (),
+    resume: str | None = None,
+    home: Home | Path | str | None = None,
+    timeout: float | None = None,
+    on_event: Listener | None = None,
+) -> "RunResult":
+    """Train and measure one run in a process of its own, and wait for it.
+
+    `resume` names a run (id, start of one, or ``last``) to go on with; then only its budget can be overridden.
+    `timeout` is in seconds of the child. A Ctrl-C stops the run in an orderly way, and a second one at once; the result
+    then has the status `interrupted`. An out-of-memory, a divergence or a time-out is a result too, not an exception.
+    Raises `UsageError` for what is wrong before anything is written, `StorageError` when the disk refuses.
+    """
+    from assay.runs.launcher import start
+    from assay.runs.prepare import ready
+    from assay.runs.resume import continued, same_corpus
+
+    place = home if isinstance(home, Home) else Home(home)
+    tell: Listener = on_event or (lambda event: None)
+    if timeout is not None and timeout <= 0:
+        raise UsageError(f"a timeout of {timeout:g} s is not possible; give a positive number of seconds")
+    folder = None
+    if resume is None:
+        run = configure(source, overrides, optimizations)
+    else:
+        folder, run = continued(place, resume, _only_overrides(source, overrides, optimizations))
+    prepared = ready(run, place, lambda message, fraction: tell(_event("prepare", message=message, fraction=fraction)))
+    if folder is not None:
+        same_corpus(folder, prepared)
+    with start(prepared, place, resume=folder, timeout=timeout) as child:
+        tell(
+            _event(
+                "run",
+                run=child.folder.id,
+                folder=str(child.folder.path),
+                steps=prepared.run.training.steps,
+                tokens_per_step=prepared.run.tokens_per_step,
+            )
+        )
+        return _follow(child, tell)
+
+
+def estimate(
+    source: Source = None, *overrides: str, optimizations: Stack = (), machine: "Machine | None" = None
+) -> "Estimate":
+    """Predict memory, work and time of one optimizer step, without torch and without training anything.
+
+    Raises `UsageError`, also where only the corpus could say how large the vocabulary is.
+    """
+    from assay.estimate import estimate as predict
+    from assay.hardware import detect
+
+    return predict(configure(source, overrides, optimizations), machine or detect())
+
+
+def _follow(child: "Child", tell: Listener) -> "RunResult":
+    try:
+        try:
+            for event in child.events():
+                tell(event)
+        except KeyboardInterrupt:
+            tell(_event("interrupting"))
+            child.interrupt()
+            for event in child.events():
+                tell(event)
+    except KeyboardInterrupt:
+        child.kill()
+    return child.result()
+
+
+def _only_overrides(source: Source, overrides: Sequence[str], optimizations: Stack) -> list[str]:
+    """What may stand beside a run to resume."""
+    first = [] if source is None else [source]
+    if optimizations or not all(isinstance(one, str) and "=" in one for one in first):
+        raise UsageError("a resumed run keeps its configuration; leave out the preset and --with, or start a new run")
+    return [str(one) for one in (*first, *overrides)]
+
+
+def _event(kind: str, **facts: Any) -> dict[str, Any]:
+    return {"event": kind, **facts}

@@ -1,0 +1,114 @@
+"""`assay data`: prepare a corpus once, and list what is prepared."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from assay.data.manifest import Manifest
+
+app = typer.Typer(help="Prepare corpora, and list those that are.", no_args_is_help=True)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]
+
+
+@app.command("ls")
+def list_prepared(as_json: Json = False) -> None:
+    """List the prepared corpora of this home."""
+    from assay.config import Home
+    from assay.data.manifest import read_manifest
+    from assay.errors import UsageError
+
+    home = Home()
+    if not home.data.is_dir():
+        home.ready()
+    rows: list[dict[str, Any]] = []
+    for folder in sorted(path for path in home.data.iterdir() if path.is_dir() and not path.name.startswith(".")):
+        try:
+            rows.append({"name": folder.name, "folder": str(folder), **_facts(read_manifest(folder))})
+        except UsageError as error:
+            rows.append({"name": folder.name, "folder": str(folder), "error": str(error)})
+    _print(rows, rows, as_json)
+
+
+@app.command("prepare")
+def prepare_corpus(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PRESET|FILE] [KEY=VALUE]...", help="A configuration; only its data part counts."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Read, tokenize and store a corpus, or check and mend the one that is there."""
+    from assay.config import Home, load
+    from assay.data import prepare
+
+    named = list(words or [])
+    source = named.pop(0) if named and "=" not in named[0] else None
+    config = load(source, named).data
+    prepared = prepare(config, Home(), _show, thorough=True)
+    row = {
+        "name": prepared.folder.name,
+        "folder": str(prepared.folder),
+        **_facts(prepared.manifest),
+        "notes": list(prepared.notes),
+    }
+    _print(row, [row], as_json)
+
+
+def _facts(manifest: "Manifest") -> dict[str, Any]:
+    return {
+        "source": manifest.source.title,
+        "tokenizer": manifest.tokenizer,
+        "vocab_size": manifest.vocab_size,
+        "train_tokens": manifest.train.tokens,
+        "validation_tokens": manifest.validation.tokens,
+        "train_text_bytes": manifest.train.text_bytes,
+        "validation_text_bytes": manifest.validation.text_bytes,
+        "dtype": manifest.dtype,
+        "digest": manifest.digest,
+    }
+
+
+def _show(message: str, fraction: float | None) -> None:
+    """Progress on standard error: a line per note, and one line that is written over while a fraction grows."""
+    import sys
+
+    if fraction is None:
+        print(message, file=sys.stderr)
+    elif sys.stderr.isatty():
+        print(f"\r{message} {fraction:4.0%}", end="\n" if fraction >= 1 else "", file=sys.stderr, flush=True)
+
+
+def _print(value: Any, rows: list[dict[str, Any]], as_json: bool) -> None:
+    import json
+    import sys
+
+    if as_json:
+        print(json.dumps(value, indent=1))
+        return
+    columns = ["name", "source", "vocab_size", "train_tokens", "validation_tokens"]
+    if not sys.stdout.isatty():
+        columns += ["tokenizer", "digest"]
+    cells = [[_cell(row, column) for column in columns] for row in rows]
+    if not sys.stdout.isatty():
+        for line in (columns, *cells):
+            print("\t".join(line))
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table()
+    for column in columns:
+        # The name is what a person copies, so it is never shortened.
+        table.add_column(column.replace("_", " "), no_wrap=column == "name", overflow="fold")
+    for line in cells:
+        table.add_row(*(escape(cell) for cell in line))
+    Console().print(table if rows else "nothing is prepared here yet; run assay data prepare")
+
+
+def _cell(row: dict[str, Any], column: str) -> str:
+    if "error" in row:
+        return row["name"] if column == "name" else f"damaged: {row['error']}" if column == "source" else ""
+    return str(row[column])[:12] if column == "digest" else str(row[column])

@@ -1,0 +1,75 @@
+"""`assay estimate`: what a step will hold and do, before anything runs and without torch."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from assay.estimate import Estimate
+
+
+def estimate(
+    source: Annotated[
+        str | None, typer.Argument(metavar="[PRESET|FILE]", help="A preset's name or a YAML file.", show_default=False)
+    ] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="For instance training.batch_size=32.")
+    ] = None,
+    with_: Annotated[
+        list[str] | None,
+        typer.Option("--with", metavar="NAME[:FIELD=VALUE,...][+NAME...]", help="Optimizations; several add up."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")] = False,
+) -> None:
+    """Predict memory by instant, and the work of one optimizer step, in milliseconds.
+
+    \b
+    assay estimate demo
+    assay estimate gpt2-124m --with sdpa_attention+bf16_mixed training.batch_size=16
+    """
+    from assay import api
+    from assay.cli.console import print_json
+
+    answer = api.estimate(source, *(overrides or ()), optimizations=with_ or ())
+    if as_json:
+        print_json(answer.to_dict())
+        return
+    _print_held(answer)
+    _print_instants(answer)
+
+
+def _print_held(answer: "Estimate") -> None:
+    from assay.cli.console import print_table
+    from assay.units import format_bytes, format_count, format_flops, format_seconds
+
+    rows = {
+        "optimizations": " + ".join(map(str, answer.run.optimizations)) or "none",
+        "parameters": format_count(answer.parameters),
+        "tokens per step": format_count(answer.run.tokens_per_step),
+        "weights": format_bytes(answer.cost.parameter_bytes),
+        "gradients": format_bytes(answer.gradient_bytes),
+        "optimizer state": format_bytes(answer.cost.optimizer_state_bytes),
+        "kept for backward": format_bytes(answer.timeline.saved_bytes),
+        "peak of tensors": format_bytes(answer.timeline.peak.nbytes),
+        "work": " + ".join(f"{format_flops(count)} in {dtype}" for dtype, count in answer.cost.flops().items()),
+    }
+    if answer.step_seconds is not None:
+        rows["step time, at the rates measured here"] = format_seconds(answer.step_seconds)
+    print_table(("one optimizer step", ""), rows.items())
+
+
+def _print_instants(answer: "Estimate") -> None:
+    from assay.cli.console import print_table
+    from assay.units import format_bytes
+
+    peak = answer.timeline.peak
+    rows = [
+        (
+            str(moment),
+            format_bytes(moment.nbytes),
+            f"{moment.nbytes / peak.nbytes:.0%}",
+            "← peak" if moment is peak else "",
+        )
+        for moment in answer.timeline.instants
+    ]
+    print_table(("highest instant of each part", "alive", "of the peak", ""), rows, right=("alive", "of the peak"))

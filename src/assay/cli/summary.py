@@ -1,0 +1,141 @@
+"""One run as a person reads it: how it ended, what it reached, what it took and was predicted to take, the proofs."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import typer
+
+from assay.cli.console import print_table
+from assay.units import format_bytes, format_count, format_flops, format_seconds
+
+if TYPE_CHECKING:
+    from assay.config import Home, Run
+    from assay.runs.record import RunResult
+
+UNKNOWN = "–"
+"""A figure that could not be had."""
+
+_MEMORY = {
+    "tensors_peak_bytes": "tensors, asked of torch's allocator in one step",
+    "reserved_peak_bytes": "reserved by torch's caching allocator",
+    "process_peak_bytes": "process, anonymous resident in the steady phase",
+    "heap_peak_bytes": "heap, memory maps left out",
+    "device_peak_bytes": "device, taken by everyone",
+}
+
+
+def print_run(result: "RunResult", home: "Home", *, whole: bool = False) -> None:
+    """Print a run's summary, or with `whole` everything that is known of it."""
+    for label, text in _lines(result):
+        typer.echo(f"{label:<12}{text}")
+    typer.echo()
+    print_table(("memory", "measured", "predicted"), _memory_rows(result), right=("measured", "predicted"))
+    if whole:
+        _print_the_rest(result)
+    typer.echo(f"{'folder':<12}{home.runs / result.run}")
+    for hint in _hints(result):
+        typer.echo(f"{'next':<12}{hint}")
+
+
+def model_summary(run: "Run") -> str:
+    """``"4 layers, 4 heads, 128 wide, context 128"``."""
+    model = run.model
+    return f"{model.n_layer} layers, {model.n_head} heads, {model.n_embd} wide, context {model.context_length}"
+
+
+def stack_summary(run: "Run") -> str:
+    """The optimizations as they are written after ``--with``; ``"none"`` for the baseline."""
+    return "+".join(map(str, run.optimizations)) or "none"
+
+
+def figure(value: float | None, digits: int = 4) -> str:
+    """A plain figure, or a dash."""
+    return UNKNOWN if value is None else f"{value:.{digits}f}"
+
+
+def amount(count: float | None) -> str:
+    """Bytes, or a dash."""
+    return UNKNOWN if count is None else format_bytes(count)
+
+
+def _lines(result: "RunResult") -> Iterator[tuple[str, str]]:
+    parameters = "" if result.parameters is None else f", {format_count(result.parameters)} parameters"
+    corpus = f"{result.config.data.source} as {result.config.data.tokenizer}"
+    yield "run", result.run
+    yield "status", result.status + (f": {result.reason}" if result.reason else "")
+    yield "model", f"{model_summary(result.config)}{parameters}; {corpus}"
+    yield "with", stack_summary(result.config)
+    yield "trained", f"{result.steps} steps, {format_count(result.tokens)} tokens, loss {figure(result.train_loss)}"
+    if result.val_loss is not None:
+        more = f"perplexity {figure(result.val_perplexity, 2)}, {figure(result.val_bits_per_byte)} bits per byte"
+        yield "validation", f"loss {figure(result.val_loss)} ({more})"
+    yield from _speed(result)
+    for evidence in result.evidence:
+        proof = "proven" if evidence.verdict else "NO EFFECT"
+        yield "evidence", f"{evidence.optimization}: {proof}, {evidence.observed}"
+
+
+def _speed(result: "RunResult") -> Iterator[tuple[str, str]]:
+    step = result.step_seconds
+    if step is not None:
+        spread = f"quartiles {format_seconds(step.lower)} and {format_seconds(step.upper)} of {step.count} steady steps"
+        speed = "" if result.tokens_per_second is None else f", {format_count(result.tokens_per_second)} tokens/s"
+        yield "step", f"{format_seconds(step.median)} ({spread}){speed}"
+    predicted = result.predicted
+    if predicted is not None and (predicted.step_seconds is not None or predicted.step_flops is not None):
+        seconds = UNKNOWN if predicted.step_seconds is None else format_seconds(predicted.step_seconds)
+        flops = UNKNOWN if predicted.step_flops is None else format_flops(predicted.step_flops)
+        yield "predicted", f"{seconds} and {flops} a step"
+    if result.phase_seconds:
+        parts = " · ".join(f"{name} {format_seconds(spent)}" for name, spent in result.phase_seconds.items() if spent)
+        yield "time", f"{format_seconds(sum(result.phase_seconds.values()))} = {parts}"
+
+
+def _memory_rows(result: "RunResult") -> Iterator[tuple[str, str, str]]:
+    for name, meaning in _MEMORY.items():
+        measured, predicted = getattr(result.memory, name), getattr(result.predicted, name, None)
+        if measured is not None or predicted is not None:
+            yield meaning, amount(measured), amount(predicted)
+    instants = result.memory.tensors_peak_instant, getattr(result.predicted, "tensors_peak_instant", None)
+    if any(instants):
+        yield "instant of the tensors' peak", instants[0] or UNKNOWN, instants[1] or UNKNOWN
+    if result.memory.saved_bytes or getattr(result.predicted, "saved_bytes", None):
+        saved = sum(result.memory.saved_bytes.values()) if result.memory.saved_bytes else None
+        yield "saved for backward", amount(saved), amount(getattr(result.predicted, "saved_bytes", None))
+    if result.memory.allocations is not None:
+        yield "allocations in one step", format_count(result.memory.allocations), UNKNOWN
+
+
+def _print_the_rest(result: "RunResult") -> None:
+    phases = [
+        (name, amount(one.process_peak_bytes), amount(one.anonymous_bytes), amount(one.file_bytes))
+        for name, one in result.memory.phases.items()
+    ]
+    if phases:
+        columns = ("by phase", "process peak", "anonymous", "files")
+        print_table(columns, phases, right=columns[1:])
+    print_table(("configuration", "value"), flat(result.config.model_dump(mode="json")).items())
+    if result.environment is not None:
+        print_table(("environment", "value"), flat(result.environment.model_dump(mode="json")).items())
+
+
+def flat(values: object, prefix: str = "") -> dict[str, str]:
+    """Nested values as ``key.key`` → text."""
+    if isinstance(values, dict) and values:
+        return {key: text for name, value in values.items() for key, text in flat(value, f"{prefix}{name}.").items()}
+    if isinstance(values, list):
+        values = " + ".join(one if isinstance(one, str) else _spec(one) for one in values) or "none"
+    return {prefix.removesuffix("."): UNKNOWN if values is None else str(values)}
+
+
+def _spec(value: object) -> str:
+    from assay.config import Spec
+
+    return str(Spec.model_validate(value))
+
+
+def _hints(result: "RunResult") -> Iterator[str]:
+    if result.status.resumable:
+        yield f"assay train --resume {result.run}    goes on from the newest checkpoint"
+    elif result.status == "done":
+        yield f"assay sample {result.run} --prompt TEXT"

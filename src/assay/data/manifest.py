@@ -1,0 +1,153 @@
+"""What a prepared folder says about itself, and how its files are held against it.
+
+The digest names the content: ids and bytes of both splits, and how the ids are stored. Where the text came from is no
+part of it, nor is the text of tokenizer.json, which another version of the tokenizers library may write in another
+way: equal digests mean that training sees the same numbers.
+
+A shard is hashed whole when it is opened, up to `WHOLE_BYTES`; of a larger one the size and the first and last
+mebibyte are checked, which catches a torn file and not every flipped bit. A thorough check always hashes it whole.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import ValidationError
+
+from assay.config.base import Frozen
+from assay.errors import UsageError
+
+FORMAT: Literal[1] = 1
+MANIFEST = "manifest.json"
+TOKENIZER = "tokenizer.json"
+WHOLE_BYTES = 256 * 2**20
+EDGE_BYTES = 2**20
+
+_SMALL_VOCABULARY = 2**16
+
+
+class SplitRecord(Frozen):
+    """One shard: ids in `file`, and the text that they stand for."""
+
+    file: str
+    tokens: int
+    text_bytes: int
+    """UTF-8 bytes of the split's text."""
+    size_bytes: int
+    sha256: str
+    edges_sha256: str
+    """SHA-256 of the first and the last mebibyte."""
+
+
+class Source(Frozen):
+    """Where the text came from."""
+
+    title: str
+    files: int
+    stamp: str
+    """Digest of the files' paths, sizes and times, of the tokenizer's too: while it stays, nothing is read again."""
+    text_sha256: str
+    config: dict[str, Any]
+    """The `DataConfig` as plain values."""
+
+
+class Manifest(Frozen):
+    """The contents of manifest.json."""
+
+    format: Literal[1] = FORMAT
+    source: Source
+    tokenizer: str
+    vocab_size: int
+    tokenizer_sha256: str
+    """SHA-256 of tokenizer.json."""
+    dtype: Literal["uint16", "uint32"]
+    train: SplitRecord
+    validation: SplitRecord
+    digest: str
+
+    @property
+    def numpy_dtype(self) -> npt.DTypeLike:
+        """The type of an id on disk: little-endian, whatever the machine."""
+        return np.dtype(self.dtype).newbyteorder("<")
+
+    @property
+    def splits(self) -> tuple[SplitRecord, SplitRecord]:
+        """Training, validation."""
+        return self.train, self.validation
+
+
+def dtype_for(vocab_size: int) -> Literal["uint16", "uint32"]:
+    """The smaller type that holds every id."""
+    return "uint16" if vocab_size <= _SMALL_VOCABULARY else "uint32"
+
+
+def content_digest(vocab_size: int, dtype: str, splits: tuple[SplitRecord, SplitRecord]) -> str:
+    """SHA-256, 64 hexadecimal digits, of everything that training sees."""
+    content = [vocab_size, dtype, *([s.tokens, s.text_bytes, s.size_bytes, s.sha256, s.edges_sha256] for s in splits)]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a prepared folder. Raises `UsageError` when there is none, or it contradicts itself."""
+    try:
+        manifest = Manifest.model_validate_json((folder / MANIFEST).read_bytes())
+    except FileNotFoundError:
+        raise UsageError(f"{folder} is not a prepared corpus; run assay data prepare") from None
+    except OSError as error:
+        raise UsageError(f"{folder / MANIFEST} cannot be read ({error.strerror or error}); {_again(folder)}") from error
+    except ValidationError as error:
+        raise UsageError(f"{folder / MANIFEST} is damaged or of another format; {_again(folder)}") from error
+    width = np.dtype(manifest.dtype).itemsize
+    agrees = all(split.tokens * width == split.size_bytes and split.tokens > 0 for split in manifest.splits)
+    if not agrees or manifest.digest != content_digest(manifest.vocab_size, manifest.dtype, manifest.splits):
+        raise UsageError(f"{folder / MANIFEST} contradicts itself; {_again(folder)}")
+    return manifest
+
+
+def check_files(folder: Path, manifest: Manifest, *, thorough: bool = False) -> None:
+    """Hold the shards and the tokenizer against the manifest. Raises `UsageError` for one that does not match."""
+    for split in manifest.splits:
+        path = folder / split.file
+        if not _matches(path, split, whole=thorough or split.size_bytes <= WHOLE_BYTES):
+            raise UsageError(f"{path} does not match its manifest; {_again(folder)}")
+    read_tokenizer(folder, manifest)
+
+
+def read_tokenizer(folder: Path, manifest: Manifest) -> str:
+    """The text of tokenizer.json. Raises `UsageError` when it is not the one that the manifest names."""
+    path = folder / TOKENIZER
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror or error}); {_again(folder)}") from error
+    if hashlib.sha256(content).hexdigest() != manifest.tokenizer_sha256:
+        raise UsageError(f"{path} does not match its manifest; {_again(folder)}")
+    return content.decode()
+
+
+def edges_sha256(path: Path) -> str:
+    """SHA-256 of a file's first and last mebibyte, which overlap in a small one."""
+    with path.open("rb") as stream:
+        digest = hashlib.sha256(stream.read(EDGE_BYTES))
+        stream.seek(max(0, path.stat().st_size - EDGE_BYTES))
+        digest.update(stream.read(EDGE_BYTES))
+    return digest.hexdigest()
+
+
+def _matches(path: Path, split: SplitRecord, *, whole: bool) -> bool:
+    try:
+        if path.stat().st_size != split.size_bytes:
+            return False
+        if not whole:
+            return edges_sha256(path) == split.edges_sha256
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest() == split.sha256
+    except OSError:
+        return False
+
+
+def _again(folder: Path) -> str:
+    return f"delete {folder} or run assay data prepare again"

@@ -1,0 +1,170 @@
+"""From a configuration to a prepared folder: read, tokenize, write once, reuse while the source stays the same.
+
+The folder's name ends in a hash of the configuration. What is found there is reused when its files match its manifest
+and the source was not touched; where the source's sizes or times differ, it is read again and compared by hash, and a
+changed one is prepared anew. A damaged folder is an error for a run, which must not train on something else than it
+was asked to unnoticed; a thorough preparation (`assay data prepare`) mends it.
+"""
+
+import hashlib
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from assay.config import DataConfig, Home
+from assay.data.atomic import new_folder, write_file
+from assay.data.corpora import Corpus, list_corpus, read_corpus, stamp
+from assay.data.manifest import (
+    FORMAT,
+    MANIFEST,
+    TOKENIZER,
+    Manifest,
+    Source,
+    SplitRecord,
+    content_digest,
+    dtype_for,
+    edges_sha256,
+    read_manifest,
+)
+from assay.data.progress import Progress, silent
+from assay.data.shards import Prepared, open_prepared
+from assay.data.tokenizers import Tokenizer
+from assay.data.vocabularies import NAMES, make_tokenizer, tokenizer_files
+from assay.errors import UsageError
+
+
+def prepare(config: DataConfig, home: Home, progress: Progress | None = None, *, thorough: bool = False) -> Prepared:
+    """Have the corpus of a configuration as shards in the home, and open it.
+
+    `thorough` hashes shards of any size whole, and mends a damaged folder instead of refusing it. Raises `UsageError`
+    for a source or tokenizer that is unfit, `StorageError` when the disk refuses.
+    """
+    home.ready()
+    tell = progress or silent
+    notes: list[str] = []
+    folder = folder_for(config, home)
+    listing = list_corpus(config, home, tell)
+    # Taken before the text is read, so that a change in between shows at the next opening.
+    now = stamp((*listing.files, *tokenizer_files(config, home, tell)))
+    found = _found(folder, notes, thorough=thorough)
+    if found is not None and found.manifest.source.stamp == now:
+        return found
+    tell(f"reading {listing.title}", None)
+    corpus = read_corpus(listing, config, home)
+    tokenizer = make_tokenizer(config, corpus, home, tell)
+    source = Source(
+        title=listing.title,
+        files=len(listing.files),
+        stamp=now,
+        text_sha256=corpus.sha256,
+        config=_canonical(config),
+    )
+    if found is not None:
+        if _holds(found.manifest, source, tokenizer):
+            renewed = found.manifest.model_copy(update={"source": source})
+            write_file(folder / MANIFEST, _dump(renewed))
+            return replace(found, manifest=renewed)
+        notes.append(f"{listing.title}, or its tokenizer, has changed since it was prepared; it is prepared again")
+    for note in notes:
+        tell(note, None)
+    _write(folder, source, corpus, tokenizer, tell)
+    return replace(open_prepared(folder), notes=tuple(notes))
+
+
+def folder_for(config: DataConfig, home: Home) -> Path:
+    """Where a configuration's shards lie: the name tells the corpus, the tokenizer and a hash of all settings."""
+    canonical = json.dumps([FORMAT, _canonical(config)], sort_keys=True, separators=(",", ":"))
+    tokenizer = config.tokenizer if config.tokenizer in NAMES else "custom"
+    return home.data / f"{config.source}-{tokenizer}-{hashlib.sha256(canonical.encode()).hexdigest()[:12]}"
+
+
+def _canonical(config: DataConfig) -> dict[str, Any]:
+    """Plain values, with paths made absolute: the same word means another file in another folder."""
+    values = config.model_dump(mode="json")
+    if config.tokenizer not in NAMES:
+        values["tokenizer"] = _absolute(config.tokenizer)
+    for key in ("path", "tokenizer_path"):
+        values[key] = None if values[key] is None else _absolute(values[key])
+    return values
+
+
+def _absolute(path: str) -> str:
+    return os.path.abspath(os.path.expanduser(path))
+
+
+def _found(folder: Path, notes: list[str], *, thorough: bool) -> Prepared | None:
+    if not (folder / MANIFEST).exists():
+        return None
+    try:
+        return open_prepared(folder, thorough=thorough)
+    except UsageError as error:
+        if not thorough:
+            raise
+        notes.append(f"{str(error).partition(';')[0]}; it is prepared again")
+        return None
+
+
+def _holds(manifest: Manifest, source: Source, tokenizer: Tokenizer) -> bool:
+    same_tokenizer = manifest.tokenizer_sha256 == hashlib.sha256(tokenizer.to_json().encode()).hexdigest()
+    return manifest.source.text_sha256 == source.text_sha256 and same_tokenizer
+
+
+def _write(folder: Path, source: Source, corpus: Corpus, tokenizer: Tokenizer, tell: Progress) -> None:
+    def same(other: Path) -> bool:
+        """Whether another process has just put the same thing there, whole."""
+        try:
+            return _holds(read_manifest(other), source, tokenizer) and bool(open_prepared(other, thorough=True))
+        except UsageError:
+            return False
+
+    dtype = dtype_for(tokenizer.vocab_size)
+    written = tokenizer.to_json().encode()
+    with new_folder(folder, same) as made:
+        train = _write_shard(made / "train.bin", corpus.train, tokenizer, dtype, tell)
+        validation = _write_shard(made / "validation.bin", corpus.validation, tokenizer, dtype, tell)
+        (made / TOKENIZER).write_bytes(written)
+        manifest = Manifest(
+            source=source,
+            tokenizer=tokenizer.name,
+            vocab_size=tokenizer.vocab_size,
+            tokenizer_sha256=hashlib.sha256(written).hexdigest(),
+            dtype=dtype,
+            train=train,
+            validation=validation,
+            digest=content_digest(tokenizer.vocab_size, dtype, (train, validation)),
+        )
+        write_file(made / MANIFEST, _dump(manifest))
+
+
+def _write_shard(path: Path, text: str, tokenizer: Tokenizer, dtype: str, tell: Progress) -> SplitRecord:
+    digest = hashlib.sha256()
+    tokens = done = 0
+    little_endian = np.dtype(dtype).newbyteorder("<")
+    with path.open("wb") as stream:
+        for ids, characters in tokenizer.encode_long(text):
+            raw = ids.astype(little_endian).tobytes()
+            stream.write(raw)
+            digest.update(raw)
+            tokens += len(ids)
+            done += characters
+            tell(f"tokenizing {path.stem}", done / len(text))
+        stream.flush()
+        os.fsync(stream.fileno())
+    if not tokens:
+        raise UsageError(f"the {path.stem} split has no tokens under the tokenizer {tokenizer.name}; use more text")
+    return SplitRecord(
+        file=path.name,
+        tokens=tokens,
+        text_bytes=len(text.encode()),
+        size_bytes=path.stat().st_size,
+        sha256=digest.hexdigest(),
+        edges_sha256=edges_sha256(path),
+    )
+
+
+def _dump(manifest: Manifest) -> bytes:
+    return (json.dumps(manifest.model_dump(mode="json"), indent=1) + "\n").encode()

@@ -1,0 +1,110 @@
+"""Prepared ids, ready to be mapped into memory: `train.bin`, `validation.bin`, `tokenizer.json`, `manifest.json`.
+
+A prepared folder stands on its own: a run opens it, checks it against its manifest, and can decode samples from it,
+without the corpus, the network or the rest of the home.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from assay.data.manifest import Manifest, SplitRecord, check_files, read_manifest, read_tokenizer
+from assay.data.tokenizers import Tokenizer, from_json
+from assay.errors import UsageError
+
+
+class Shard:
+    """The ids of one split, memory-mapped and read-only; its length is in tokens."""
+
+    def __init__(self, path: Path, name: str, dtype: npt.DTypeLike) -> None:
+        self.path = path
+        self.name = name
+        self.ids: npt.NDArray[np.unsignedinteger[Any]] = np.memmap(path, dtype=dtype, mode="r")
+        """[tokens], uint16 or uint32."""
+
+    def __len__(self) -> int:
+        return int(self.ids.shape[0])
+
+    def __repr__(self) -> str:
+        return f"Shard({self.name!r}, {len(self)} tokens, {self.path})"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A prepared corpus, checked and open."""
+
+    folder: Path
+    manifest: Manifest
+    train: Shard
+    validation: Shard
+    notes: tuple[str, ...] = ()
+    """What happened on the way here that a person should know: the source had changed, a shard was mended."""
+
+    @property
+    def vocab_size(self) -> int:
+        """Every id lies below it."""
+        return self.manifest.vocab_size
+
+    @property
+    def digest(self) -> str:
+        """Names the content: 64 hexadecimal digits."""
+        return self.manifest.digest
+
+    @property
+    def bytes_per_token(self) -> float:
+        """UTF-8 bytes of the validation text per token of it: bits per byte = loss in nats / ln 2 / this."""
+        return self.manifest.validation.text_bytes / self.manifest.validation.tokens
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """Loaded when first asked for. Raises `UsageError` when tokenizer.json was altered."""
+        return load_tokenizer(self.folder)
+
+
+def open_prepared(folder: Path | str, *, thorough: bool = False) -> Prepared:
+    """Open a prepared folder and hold it against its manifest; `thorough` hashes large shards whole, too.
+
+    Raises `UsageError` when the folder is not a prepared corpus, or a file is missing, torn or altered.
+    """
+    folder = Path(folder).absolute()
+    manifest = read_manifest(folder)
+    check_files(folder, manifest, thorough=thorough)
+    train, validation = (_shard(folder, name, manifest) for name in ("train", "validation"))
+    return Prepared(folder, manifest, train, validation)
+
+
+def load_tokenizer(folder: Path | str) -> Tokenizer:
+    """The tokenizer of a prepared folder. Raises `UsageError` when it is missing or was altered."""
+    folder = Path(folder).absolute()
+    manifest = read_manifest(folder)
+    text = read_tokenizer(folder, manifest)
+    try:
+        return from_json(text, manifest.tokenizer, manifest.vocab_size)
+    except (ValueError, KeyError) as error:
+        raise UsageError(
+            f"the tokenizer in {folder} cannot be loaded: {error}; run assay data prepare again"
+        ) from error
+
+
+def check_lengths(prepared: Prepared, context_length: int) -> None:
+    """Raises `UsageError` naming the split that is too short for one sequence and its targets."""
+    for shard in (prepared.train, prepared.validation):
+        check_length(shard, context_length)
+
+
+def check_length(shard: Shard, context_length: int) -> None:
+    """The same for one split."""
+    if len(shard) < context_length + 1:
+        raise UsageError(
+            f"the {shard.name} split has {len(shard)} tokens, and one sequence with its targets takes"
+            f" {context_length + 1}; use more text or a smaller model.context_length"
+        )
+
+
+def _shard(folder: Path, name: str, manifest: Manifest) -> Shard:
+    split: SplitRecord = getattr(manifest, name)
+    return Shard(folder / split.file, name, manifest.numpy_dtype)

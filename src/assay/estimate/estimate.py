@@ -1,0 +1,98 @@
+"""Fold `predict` over a run's optimizations and play the result: what a step will hold and do, before it runs.
+
+Nothing here imports torch, so an estimate takes milliseconds for a model of any size.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from assay.config import Run
+from assay.cost import Cost, Timeline, baseline, parameter_count, replay
+from assay.errors import UsageError
+from assay.estimate.time import step_seconds
+from assay.hardware import Machine
+from assay.optimizations import check, normalize, optimizations_of
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What one optimizer step of a run costs on one device."""
+
+    run: Run
+    machine: Machine
+    cost: Cost
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """Live bytes through the step."""
+        return replay(self.cost)
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers the model learns."""
+        return parameter_count(self.run.model)
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Bytes of all gradients before the update."""
+        return sum(tensor.nbytes for tensor in self.cost.gradients.values())
+
+    @property
+    def step_flops(self) -> int:
+        """FLOPs executed by one optimizer step, recomputation included."""
+        return sum(self.cost.flops().values())
+
+    @property
+    def model_flops(self) -> int:
+        """FLOPs that the model needs, whatever is recomputed: the numerator of MFU."""
+        return self.cost.micro_batches * sum(one.flops + one.backward_flops for one in self.cost.tape)
+
+    @property
+    def step_seconds(self) -> float | None:
+        """From the rates measured on the run's device; None where they were not."""
+        rates = self.machine.rates.get(self.machine.device(self.run.device))
+        return None if rates is None else step_seconds(self.cost, rates)
+
+    def predicted(self) -> dict[str, Any]:
+        """The keys of a run's `predicted`. None where nothing is predicted."""
+        return {
+            "tensors_peak_bytes": self.timeline.peak.nbytes,
+            "tensors_peak_instant": self.timeline.peak.label,
+            "saved_bytes": self.timeline.saved_bytes,
+            "step_flops": self.step_flops,
+            "step_seconds": self.step_seconds,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain values for JSON."""
+        return {
+            **self.predicted(),
+            "parameters": self.parameters,
+            "tokens_per_step": self.run.tokens_per_step,
+            "parameter_bytes": self.cost.parameter_bytes,
+            "gradient_bytes": self.gradient_bytes,
+            "optimizer_state_bytes": self.cost.optimizer_state_bytes,
+            "model_flops": self.model_flops,
+            "flops_by_dtype": self.cost.flops(),
+            "instants": [{"instant": str(moment), "bytes": moment.nbytes} for moment in self.timeline.instants],
+        }
+
+
+def estimate(run: Run, machine: Machine) -> Estimate:
+    """Predict one step of `run` on one device of `machine`.
+
+    Raises `UsageError` where the vocabulary is not known yet, and `Unavailable` or `Conflict` where an optimization
+    cannot be had.
+    """
+    run = normalize(run.with_vocabulary())
+    if run.model.vocab_size is None:
+        raise UsageError(
+            f"the size of the {run.data.tokenizer!r} vocabulary is known once the corpus is prepared; "
+            "set model.vocab_size, or run `assay data prepare` first"
+        )
+    check(run, machine)
+    cost = baseline(run, machine.device(run.device))
+    for optimization in optimizations_of(run):
+        cost = optimization.predict(cost, run, machine)
+    return Estimate(run, machine, cost)

@@ -1,0 +1,1 @@
+"""What a person reads: the table, the figures and the page."""

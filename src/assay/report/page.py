@@ -1,0 +1,149 @@
+"""One self-contained page: the table, the figures, the proofs, and how each number was made. It needs no network.
+
+Everything that came from outside (names, reasons, what a processor calls itself) is escaped by the template engine;
+only the figures, which are made here, are let through as they are.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup, escape
+
+from assay.analysis.comparison import Comparison
+from assay.analysis.row import Row
+from assay.config.home import Home
+from assay.data.atomic import write_file
+from assay.report import figures
+from assay.report.theme import DARK, LIGHT, variable, variables
+from assay.report.wording import COLUMNS, fine_percent, footnotes, prediction_error, status, texts
+from assay.studies.record import CellResult, folder
+from assay.units import format_bytes, format_count, format_seconds
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+def write_page(comparison: Comparison, home: Home, path: Path | None = None) -> Path:
+    """Write the page to `path`, or to `index.html` beside the comparison's record; whole or not at all.
+
+    Returns where it is. Raises `StorageError`.
+    """
+    path = path or folder(comparison.record.id, home) / "index.html"
+    write_file(path, render(comparison).encode())
+    return path.absolute()
+
+
+def render(comparison: Comparison) -> str:
+    """The page as text."""
+    return _templates().get_template("page.html").render(_content(comparison))
+
+
+def _templates() -> "Environment":
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    templates = Environment(
+        loader=PackageLoader("assay.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.filters["breakable"] = _breakable
+    return templates
+
+
+def _breakable(name: str) -> Markup:
+    """A name that may be broken where its parts meet."""
+    text = str(escape(name))
+    for joint in "+:":
+        text = text.replace(joint, f"{joint}<wbr>")
+    return Markup(text)
+
+
+def _content(comparison: Comparison) -> dict[str, Any]:
+    record = comparison.record
+    rows = (comparison.baseline, comparison.again, *comparison.rows)
+    return {
+        "record": record,
+        "columns": COLUMNS,
+        "rows": [_row(row, max(0, number - 1)) for number, row in enumerate(rows)],
+        "legend": [
+            (name, variable(number)) for number, name in enumerate((comparison.baseline.treatment, *record.treatments))
+        ],
+        "footnotes": footnotes(comparison),
+        "flagged": [(row.treatment, flag) for row in rows for flag in row.flags],
+        "changes": Markup(figures.changes(comparison)),
+        "losses": Markup(figures.losses(comparison)),
+        "predictions": Markup(figures.predictions(comparison)),
+        "machine": _machine(comparison),
+        "configuration": _configuration(comparison),
+        "cells": [_cell(one) for one in record.cells],
+        "light": variables(LIGHT),
+        "dark": variables(DARK),
+    }
+
+
+def _row(row: Row, number: int) -> dict[str, Any]:
+    error = prediction_error(row)
+    predicted = row.predicted.tensors_peak_bytes if row.predicted else None
+    return {
+        "name": row.treatment,
+        "colour": variable(number),
+        "status": status(row),
+        "figures": [texts(row, column) for column in COLUMNS],
+        "evidence": row.evidence,
+        "flags": row.flags,
+        "predicted_peak": "" if predicted is None else format_bytes(predicted),
+        "predicted_instant": (row.predicted and row.predicted.tensors_peak_instant) or "",
+        "error": "" if error is None else fine_percent(error),
+    }
+
+
+def _machine(comparison: Comparison) -> list[tuple[str, str]]:
+    here = comparison.environment
+    if here is None:
+        return []
+    facts = [
+        ("processor", f"{here.processor}, {here.cores} cores"),
+        ("memory", format_bytes(here.memory_bytes)),
+        ("accelerator", here.accelerator or ""),
+        ("driver", here.driver or ""),
+        ("device used", here.device),
+        ("threads", str(here.threads)),
+        ("assay", here.assay),
+        ("torch", here.torch),
+        ("Python", here.python),
+        *sorted(here.packages.items()),
+        ("corpus digest", (here.corpus_digest or "")[:16]),
+    ]
+    return [(name, value) for name, value in facts if value]
+
+
+def _configuration(comparison: Comparison) -> dict[str, list[tuple[str, str]]]:
+    """The baseline's configuration by group, values that were left open omitted."""
+    base = comparison.record.cells[0].cell.run if comparison.record.cells else comparison.record.base
+    groups = base.model_dump(mode="json", exclude={"optimizations", "seed"})
+    found: dict[str, list[tuple[str, str]]] = {"run": [("seeds", ", ".join(map(str, comparison.record.seeds)))]}
+    for name, value in groups.items():
+        if isinstance(value, dict):
+            found[name] = [(key, str(item)) for key, item in value.items() if item is not None]
+        elif value is not None:
+            found["run"].append((name, str(value)))
+    return found
+
+
+def _cell(one: CellResult) -> dict[str, str]:
+    result = one.result
+    spread = result.step_seconds
+    return {
+        "name": one.cell.name,
+        "run": result.run,
+        "status": result.status.value.replace("_", " "),
+        "parameters": format_count(result.parameters) if result.parameters else "",
+        "step": f"{format_seconds(spread.median)} ({format_seconds(spread.lower)} – {format_seconds(spread.upper)})"
+        if spread
+        else "",
+        "peak": format_bytes(result.memory.tensors_peak_bytes) if result.memory.tensors_peak_bytes else "",
+        "instant": result.memory.tensors_peak_instant or "",
+        "wall": format_seconds(sum(result.phase_seconds.values())) if result.phase_seconds else "",
+    }

@@ -1,0 +1,176 @@
+"""One way to say a figure, for the terminal and for the page.
+
+Each metric of a row becomes a few short texts: the value, its change, the interval or the words that stand for it, and
+what was predicted. A change in the noise says so.
+"""
+
+from statistics import fmean
+from typing import Literal, NamedTuple
+
+from assay.analysis.comparison import Comparison
+from assay.analysis.effects import LEAST_SEEDS, Effect
+from assay.analysis.noise import Verdict
+from assay.analysis.row import EXACT, LOSSES, Figure, Row
+from assay.runs.record import Status
+from assay.units import format_bytes, format_count, format_percent, format_seconds
+
+Tone = Literal["better", "worse", "neutral"]
+
+
+class Column(NamedTuple):
+    """A metric as a column of the table."""
+
+    metric: str
+    title: str
+    better: Literal["less", "more"]
+    meaning: str
+
+
+COLUMNS = (
+    Column(
+        "tensors_peak_bytes",
+        "tensors, peak",
+        "less",
+        "The most bytes requested from torch's allocator at any instant of one optimizer step after the first, live "
+        "tensors included. Counted, not sampled: it repeats exactly, so its change needs no interval.",
+    ),
+    Column(
+        "process_peak_bytes",
+        "process, peak",
+        "less",
+        "The most anonymous memory that the process held resident during the timed steps, from the kernel's own "
+        "high-water mark. It holds the interpreter, the libraries and what the allocator keeps as well.",
+    ),
+    Column(
+        "step_seconds",
+        "step time",
+        "less",
+        "The geometric mean over all timed blocks of the median optimizer step in each. Evaluation, compilation, the "
+        "trace and the memory pass are steps of their own and are not in it.",
+    ),
+    Column("tokens_per_second", "tokens/s", "more", "Tokens of one optimizer step over the step time."),
+    Column(
+        "val_loss",
+        "validation loss",
+        "less",
+        "Mean cross-entropy in nats per token on a fixed set of validation batches after the last step, off the clock.",
+    ),
+)
+
+
+class Texts(NamedTuple):
+    """A metric of one row, in words. Every text may be empty."""
+
+    value: str
+    change: str
+    interval: str
+    remark: str
+    """`within the noise`, `bit-equal`, or why there is no interval."""
+    predicted: str
+    tone: Tone
+
+
+def texts(row: Row, column: Column) -> Texts:
+    """How the table says one metric of a row."""
+    effect = row.effects.get(column.metric)
+    verdict = row.verdicts.get(column.metric)
+    predicted = row.predicted_change.get(column.metric)
+    return Texts(
+        value=figure(column.metric, row.metrics.get(column.metric)),
+        change=format_percent(effect.change) if effect else "",
+        interval=interval(effect) if effect else "",
+        remark=_remark(column.metric, effect, verdict),
+        predicted="" if predicted is None else format_percent(predicted),
+        tone=_tone(column, effect, verdict),
+    )
+
+
+def figure(metric: str, value: Figure) -> str:
+    """A metric's value with its unit; losses seed by seed, or their mean from three seeds on."""
+    if isinstance(value, tuple):
+        if len(value) < LEAST_SEEDS:
+            return " ".join(f"{one:.4f}" for one in value)
+        return f"{fmean(value):.4f}"
+    if value is None:
+        return ""
+    if metric.endswith("_bytes"):
+        return format_bytes(value)
+    return format_seconds(value) if metric.endswith("_seconds") else format_count(value)
+
+
+def interval(effect: Effect) -> str:
+    """``"[−12.9, −11.2]"``, in percent; empty where there is none."""
+    if effect.interval is None:
+        return ""
+    low, high = (format_percent(end).removesuffix(" %") for end in effect.interval)
+    return f"[{low}, {high}]"
+
+
+def status(row: Row) -> str:
+    """``"out of memory, 1 of 2 seeds finished: …"`` for a row that is not done, else an empty text."""
+    if row.status is Status.DONE:
+        return ""
+    words = row.status.value.replace("_", " ")
+    if row.finished:
+        words += f", {row.finished} of {row.planned} seeds finished"
+    return f"{words}: {row.reason}" if row.reason else words
+
+
+def prediction_error(row: Row) -> float | None:
+    """How far the predicted peak of tensors is off the measured one, as a fraction of the measured one."""
+    measured = row.metrics.get("tensors_peak_bytes")
+    predicted = row.predicted.tensors_peak_bytes if row.predicted else None
+    if not isinstance(measured, int) or not measured or predicted is None:
+        return None
+    return predicted / measured - 1
+
+
+def footnotes(comparison: Comparison) -> list[str]:
+    """Sentences below the table: how intervals came about, the noise floor, the predictions' errors, caveats."""
+    found = [_method(comparison), _noise_floor(comparison), _prediction_errors(comparison), *comparison.caveats]
+    return [sentence for sentence in found if sentence]
+
+
+def _method(comparison: Comparison) -> str:
+    seeds, blocks = len(comparison.record.seeds), comparison.record.protocol.blocks
+    return (
+        "Changes are against the baseline at the same seed; brackets are 95 % intervals in percent over paired blocks "
+        f"({blocks} interleaved blocks a cell, {seeds} seed{'s' if seeds > 1 else ''})."
+    )
+
+
+def _noise_floor(comparison: Comparison) -> str:
+    floors = {column.title: comparison.noise.floor(column.metric) for column in COLUMNS}
+    parts = [f"{title} {100 * floor:.1f} %" for title, floor in floors.items() if floor]
+    if not parts:
+        return ""
+    return f"Noise floor, from the baseline run twice: {'; '.join(parts)}. A smaller change is within the noise."
+
+
+def _prediction_errors(comparison: Comparison) -> str:
+    errors = {row.treatment: prediction_error(row) for row in (comparison.baseline, *comparison.rows)}
+    parts = [f"{name} {fine_percent(error)}" for name, error in errors.items() if error is not None]
+    return f"Predicted peak of tensors against the measured one: {'; '.join(parts)}." if parts else ""
+
+
+def fine_percent(fraction: float) -> str:
+    """Two decimals, for errors that are a fraction of a percent."""
+    return f"{100 * fraction:+.2f} %".replace("-", "−")
+
+
+def _remark(metric: str, effect: Effect | None, verdict: Verdict | None) -> str:
+    if effect is None or verdict is None:
+        return ""
+    if verdict is Verdict.EQUAL:
+        return "bit-equal" if metric in LOSSES else "exactly equal"
+    if verdict is Verdict.WITHIN_NOISE:
+        return "within the noise"
+    if effect.interval:
+        return "" if metric not in EXACT else "range over seeds"
+    return "exact" if metric in EXACT else "too few seeds" if metric in LOSSES else "too few pairs"
+
+
+def _tone(column: Column, effect: Effect | None, verdict: Verdict | None) -> Tone:
+    if effect is None or verdict is None or not verdict.distinguishable:
+        return "neutral"
+    return "better" if (effect.change < 0) == (column.better == "less") else "worse"

@@ -1,0 +1,126 @@
+"""The child's side of the conversation with its parent: events out, turns in, and the parent's death noticed.
+
+Events go to the parent first, a JSON object a line, and then to the end of `events.jsonl`; if the disk is full the
+parent still hears of it. The channel is what standard output was when the process began: file descriptor 1 then becomes
+standard error, so that a library that prints cannot spoil the channel. A thread reads standard input; when it closes,
+the parent is gone, and the process ends at once, whatever it does. SIGTERM and SIGINT are requests to stop, answered
+between steps.
+"""
+
+import json
+import math
+import os
+import queue
+import signal
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from assay.data.atomic import refused
+
+PARENT_GONE = 3
+"""Exit code of a child without a parent: that of a killed run."""
+
+
+def take_standard_output() -> int:
+    """A descriptor of what standard output was; from now on what is printed goes to standard error."""
+    sys.stdout.flush()
+    channel = os.dup(1)
+    os.dup2(2, 1)
+    return channel
+
+
+class Channel:
+    """Writes events to the parent and to the file, and waits for turns."""
+
+    def __init__(self, events: Path, parent: int, requests: int, *, in_turns: bool) -> None:
+        self.interrupted = False
+        """Whether a signal has asked the process to stop."""
+        self._parent = parent
+        self._in_turns = in_turns
+        self._words: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        with refused(events):
+            events.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(events, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            self._length = _repair(self._file)
+        self._path = events
+        threading.Thread(target=self._listen, args=(requests,), daemon=True).start()
+
+    def stop_on_signals(self) -> None:
+        """Take SIGTERM and SIGINT as requests to stop."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._ask_to_stop)
+
+    def event(self, kind: str, **values: Any) -> None:
+        """Say one event. Raises `StorageError` when it cannot be written to the file; the parent has it then."""
+        line = _line({"event": kind, **values})
+        self._tell(line)
+        with refused(self._path):
+            try:
+                _write(self._file, line)
+            except OSError:
+                os.ftruncate(self._file, self._length)  # no half line may stand before what is written later
+                raise
+        self._length += len(line)
+
+    def wait(self, upcoming: str) -> None:
+        """Ask for a turn and wait until it is granted, or until someone asks to stop. Without turns, go on."""
+        if not self._in_turns or self.interrupted:
+            return
+        self._tell(_line({"event": "yield", "next": upcoming}))
+        while not self.interrupted:
+            if self._words.get() == b"go":
+                return
+
+    def _tell(self, line: bytes) -> None:
+        with suppress(OSError):  # a parent that has gone is noticed where its requests are read
+            _write(self._parent, line)
+
+    def _listen(self, requests: int) -> None:
+        rest = b""
+        with suppress(OSError):
+            while received := os.read(requests, 4096):
+                *lines, rest = (rest + received).split(b"\n")
+                for line in lines:
+                    self._words.put(line.strip())
+        os._exit(PARENT_GONE)
+
+    def _ask_to_stop(self, number: int, frame: FrameType | None) -> None:
+        self.interrupted = True
+        self._words.put(b"")
+
+
+def _line(event: dict[str, Any]) -> bytes:
+    try:
+        return json.dumps(event, allow_nan=False).encode() + b"\n"
+    except ValueError:
+        return json.dumps(_finite(event), allow_nan=False).encode() + b"\n"
+
+
+def _finite(value: Any) -> Any:
+    """The value with null for every number that JSON has no word for."""
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _write(descriptor: int, line: bytes) -> None:
+    while line:
+        line = line[os.write(descriptor, line) :]
+
+
+def _repair(descriptor: int) -> int:
+    """Cut off a last line that was torn by a kill; returns the file's length."""
+    length = os.fstat(descriptor).st_size
+    end, whole = length, 0
+    while end > 0 and whole == 0:
+        start = max(0, end - 65536)
+        whole = os.pread(descriptor, end - start, start).rfind(b"\n") + 1
+        whole, end = (start + whole if whole else 0), start
+    os.ftruncate(descriptor, whole)
+    return whole

@@ -1,0 +1,42 @@
+"""How a child ended, decided by its parent: from its own result, or from what is known of its process.
+
+A child that was killed can say nothing, so its exit code speaks: a signal, a stop that was asked for, or a failure
+whose last words stand in its log. What it had done until then is read from its events.
+"""
+
+import signal
+from typing import Literal
+
+from assay.errors import UsageError
+from assay.runs.folder import RunFolder
+from assay.runs.record import RunResult, Status
+from assay.runs.recover import compose
+
+Stop = Literal["interrupted", "timed_out"]
+"""Why a parent asked its child to end."""
+
+
+def ending(folder: RunFolder, exit_code: int, stop: Stop | None, limit_seconds: float | None) -> RunResult:
+    """The child's own result, or what can be said in its place. Raises `UsageError` when `run.json` is unreadable."""
+    too_long = f"stopped after {limit_seconds or 0:g} s, the time that it was given"
+    try:
+        own = folder.result()
+    except UsageError as error:
+        return compose(folder, Status.FAILED, str(error))
+    if own is not None:
+        in_time = stop != "timed_out" or own.status is not Status.INTERRUPTED
+        return own if in_time else own.model_copy(update={"status": Status.TIMED_OUT, "reason": too_long})
+    if stop == "timed_out":
+        return compose(folder, Status.TIMED_OUT, too_long)
+    if stop == "interrupted":
+        return compose(folder, Status.INTERRUPTED, "interrupted before it could save; its last checkpoint is kept")
+    if exit_code < 0:
+        return compose(folder, Status.KILLED, _signalled(-exit_code))
+    words = folder.last_words() or f"it left no word in {folder.log_file}"
+    return compose(folder, Status.FAILED, f"ended with exit code {exit_code} and without a result: {words}")
+
+
+def _signalled(number: int) -> str:
+    if number == signal.SIGKILL:
+        return "killed by signal 9, perhaps by the system for want of memory"
+    return f"killed by signal {number} ({signal.strsignal(number) or 'unknown'})"

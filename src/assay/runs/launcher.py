@@ -1,0 +1,85 @@
+"""Start the measured child of one run, in a folder of its own.
+
+The child is a process and a session of its own, so that a terminal's Ctrl-C reaches the parent alone. Its standard
+input is a pipe that the parent holds open: when the parent is gone, however it went, the pipe closes and the child
+ends. The parent stays thin: it imports no torch, and a child inherits nothing from it but these pipes.
+"""
+
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from assay.config.home import Home
+from assay.data.atomic import refused
+from assay.errors import StorageError, UsageError
+from assay.runs.alive import this_process
+from assay.runs.child import Child
+from assay.runs.folder import RunFolder, RunSpec, new_id
+from assay.runs.prepare import ReadyRun
+from assay.runs.recover import begun
+from assay.runs.store import Store
+
+WORKER = (sys.executable, "-P", "-m", "assay.runs.worker")
+"""`-P`: a file in the current folder must not pass for a library."""
+
+
+def start(
+    ready: ReadyRun,
+    home: Home,
+    *,
+    turns: int | None = None,
+    resume: RunFolder | None = None,
+    timeout: float | None = None,
+) -> Child:
+    """Start a run in a new folder, or go on in the folder of one that was stopped.
+
+    `turns` is the number of timed blocks that wait to be granted; `timeout` limits the child's own seconds.
+    Raises `StorageError` when the disk refuses, and leaves no folder then.
+    """
+    folder = resume or RunFolder(home.runs / new_id(ready.identity))
+    spec = RunSpec(
+        id=folder.id,
+        created=resume.spec().created if resume else datetime.now(UTC).isoformat(timespec="milliseconds"),
+        identity=ready.identity,
+        config=ready.run,
+        data_folder=str(ready.data_folder),
+        corpus_digest=ready.corpus_digest,
+        predicted=ready.predicted,
+    )
+    try:
+        store = Store(home)
+        folder.prepare(spec)
+        store.ingest(begun(spec), folder.stamp())
+        process = _spawn(folder, turns)
+    except (StorageError, UsageError):
+        if resume is None and folder.path.exists():
+            with suppress(StorageError):
+                folder.remove()
+        raise
+    return Child(folder, process, store, in_turns=turns is not None, timeout=timeout)
+
+
+def _spawn(folder: RunFolder, turns: int | None) -> "subprocess.Popen[bytes]":
+    command = [*WORKER, str(folder.path), *(["--turns", str(turns)] if turns is not None else [])]
+    # The order of a set must not decide how often memory is asked for, and a forked tokenizer must not warn.
+    surroundings = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": "0", "TOKENIZERS_PARALLELISM": "false"}
+    with refused(folder.path), folder.log_file.open("ab") as log:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=surroundings,
+            start_new_session=True,
+        )
+    try:
+        known = this_process(process.pid)
+        if known is not None:
+            folder.write_process(known)
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    return process

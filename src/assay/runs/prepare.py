@@ -1,0 +1,124 @@
+"""Everything that can be found wrong with a run before it starts, so that a bad one leaves nothing behind.
+
+The order is from cheap to dear: names and fields of optimizations, whether this machine can do them, what to start the
+weights from, whether the place can be written, and then the corpus, which says how large the vocabulary is. Only a run
+that has passed gets a folder.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay.config.data import KNOWN_VOCABULARIES
+from assay.config.home import Home
+from assay.config.run import Run, identity
+from assay.data.progress import Progress, silent
+from assay.errors import UsageError
+from assay.hardware import Machine, detect
+from assay.optimizations import Unavailable, check, normalize
+from assay.runs.lookup import find
+from assay.runs.record import Predicted
+
+
+@dataclass(frozen=True)
+class ReadyRun:
+    """A run that can start."""
+
+    run: Run
+    """Optimizations normalized, vocabulary size and the folder of initial weights filled in."""
+    data_folder: Path
+    corpus_digest: str
+    predicted: Predicted | None
+
+    @property
+    def identity(self) -> str:
+        """The hash of what is really run."""
+        return identity(self.run)
+
+
+def ready(run: Run, home: Home, progress: Progress = silent) -> ReadyRun:
+    """Check a run against this machine and its corpus, and prepare the corpus.
+
+    Raises `UsageError` for what a person can mend, before anything is written in the folder of runs, and
+    `StorageError` when the disk refuses.
+    """
+    machine = detect()
+    run = normalize(run)
+    _device_exists(run, machine)
+    run = _with_initial_weights(run, home)
+    check(run, machine)
+    _vocabulary_fits(run, KNOWN_VOCABULARIES.get(run.data.tokenizer, 0))
+    with _nothing_left_behind(home):
+        return _with_data(run, home.ready(), machine, progress)
+
+
+def _with_data(run: Run, home: Home, machine: Machine, progress: Progress) -> ReadyRun:
+    from assay.data import check_lengths, prepare
+
+    prepared = prepare(run.data, home, progress)
+    check_lengths(prepared, run.model.context_length)
+    _vocabulary_fits(run, prepared.vocab_size)
+    run = run.with_vocabulary(prepared.vocab_size)
+    return ReadyRun(run, prepared.folder, prepared.digest, predict(run, machine))
+
+
+def predict(run: Run, machine: Machine) -> Predicted:
+    """What the estimator says of a run whose vocabulary is known."""
+    from assay.estimate import estimate
+
+    return Predicted.model_validate(estimate(run, machine).predicted())
+
+
+def _vocabulary_fits(run: Run, tokens: int) -> None:
+    asked = run.model.vocab_size
+    if asked is not None and asked < tokens:
+        raise UsageError(
+            f"model.vocab_size={asked} is smaller than the tokenizer's {tokens}; "
+            "raise it, or leave it out to have them equal"
+        )
+
+
+def _device_exists(run: Run, machine: Machine) -> None:
+    if run.device == "cuda" and not machine.accelerators:
+        raise Unavailable("device=cuda is not possible: this machine shows no CUDA device; use device=cpu")
+
+
+def _with_initial_weights(run: Run, home: Home) -> Run:
+    """`model.init_from` as an absolute folder: a Hugging Face checkpoint's, or a run's newest checkpoint."""
+    source = run.model.init_from
+    if source is None:
+        return run
+    place = Path(source).expanduser()
+    if place.is_dir():
+        if not any(place.glob("*.safetensors")):
+            raise UsageError(f"model.init_from={source} is a folder without .safetensors files; name a checkpoint's")
+        folder = place.absolute()
+    else:
+        folder = _checkpoint_of(source, home)
+    return run.model_copy(update={"model": run.model.model_copy(update={"init_from": str(folder)})})
+
+
+def _checkpoint_of(source: str, home: Home) -> Path:
+    try:
+        found = find(home, source)
+    except UsageError as error:
+        raise UsageError(f"model.init_from={source} is neither a folder nor a run: {error}") from error
+    checkpoint = found.newest_checkpoint()
+    if checkpoint is None:
+        raise UsageError(f"model.init_from={source}: the run {found.id} has no checkpoint; name one that ended")
+    return checkpoint
+
+
+@contextmanager
+def _nothing_left_behind(home: Home) -> Iterator[None]:
+    """Take a home that was made for a run that cannot start away again, unless something came to lie in it."""
+    was_there = home.root.exists()
+    try:
+        yield
+    except BaseException:
+        if not was_there:
+            for folder in (home.runs, home.data, home.cache, home.reports, home.root):
+                with suppress(OSError):
+                    folder.rmdir()
+        raise

@@ -1,0 +1,48 @@
+"""What else decides a figure: versions, threads, processor, accelerator, the digest of the corpus. Imports torch."""
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+
+import torch
+
+from assay.config.run import Run
+from assay.hardware import Machine
+from assay.runs.record import Environment
+
+_TELLING = ("numpy", "safetensors", "memray", "triton")
+"""Libraries beside torch whose version can move a figure."""
+
+
+def environment(run: Run, machine: Machine, device: torch.device, corpus_digest: str) -> Environment:
+    """The surroundings of a run on `device`."""
+    on_gpu = device.type == "cuda"
+    return Environment(
+        assay=version("assay"),
+        torch=torch.__version__,
+        python=platform.python_version(),
+        device=device.type,
+        processor=machine.processor,
+        cores=machine.cores,
+        threads=torch.get_num_threads(),
+        memory_bytes=machine.memory_bytes,
+        accelerator=torch.cuda.get_device_name(device) if on_gpu else None,
+        driver=_driver() if on_gpu else None,
+        corpus_digest=corpus_digest,
+        packages=_versions(),
+    )
+
+
+def _driver() -> str:
+    """CUDA's runtime version beside the driver's, where torch tells it."""
+    driver = getattr(torch._C, "_cuda_getDriverVersion", lambda: None)()
+    return f"CUDA {torch.version.cuda}, driver {driver}" if driver else f"CUDA {torch.version.cuda}"
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in _TELLING:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

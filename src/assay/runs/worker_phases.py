@@ -1,0 +1,80 @@
+"""Phases of the measured child: which one it is in, how long each took, how much memory each held at its highest.
+
+The clock is always in exactly one phase, so the parts sum to the wall clock. A phase that is entered begins with the
+process's high-water mark reset, and when it is left the mark is read; a phase that is entered more than once keeps the
+highest. Recording a step is off its phase's clock but not worth two readings of /proc, so `aside` moves the clock only.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from assay.measure.clock import PhaseClock
+from assay.measure.process import read, reset_peak
+from assay.runs.channel import Channel
+from assay.runs.record import PhaseMemory
+
+
+class Phases:
+    """The child's own account of where its time and memory went."""
+
+    def __init__(self, channel: Channel, first: str, seconds_before: float) -> None:
+        self.current = first
+        self.memory: dict[str, PhaseMemory] = {}
+        self.anonymous_peaks: list[tuple[str, int]] = []
+        """(phase, highest resident memory without file pages) of every stay, in order."""
+        self.tensors_peak: Callable[[], int | None] = lambda: None
+        """Highest bytes of tensors on the device since the last call, where the device counts them."""
+        self._channel = channel
+        self._first = first
+        self._seconds_before = seconds_before
+        self._clock = PhaseClock()
+        self._clock.enter(first)
+        reset_peak()
+
+    def enter(self, phase: str) -> None:
+        """Leave the current phase for another."""
+        self._clock.enter("recording")
+        self._read()
+        self.current = phase
+        self._channel.event("phase", name=phase)
+        reset_peak()
+        self._clock.enter(phase)
+
+    @contextmanager
+    def during(self, phase: str) -> Iterator[None]:
+        """Another phase inside the current one, which is then entered again."""
+        before = self.current
+        self.enter(phase)
+        try:
+            yield
+        finally:
+            self.enter(before)
+
+    @contextmanager
+    def aside(self, name: str = "recording") -> Iterator[None]:
+        """Take the time inside off the current phase's clock."""
+        self._clock.enter(name)
+        try:
+            yield
+        finally:
+            self._clock.enter(self.current)
+
+    def seconds(self) -> dict[str, float]:
+        """Seconds in each phase since the process began; what came before this object counts to the first phase."""
+        seconds = dict(self._clock.seconds())
+        seconds[self._first] = seconds.get(self._first, 0.0) + self._seconds_before
+        return seconds
+
+    def _read(self) -> None:
+        now, before = read(), self.memory.get(self.current, PhaseMemory())
+        self.anonymous_peaks.append((self.current, now.peak_bytes - now.file_bytes))
+        self.memory[self.current] = PhaseMemory(
+            process_peak_bytes=max(now.peak_bytes, before.process_peak_bytes or 0),
+            anonymous_bytes=now.anonymous_bytes,
+            file_bytes=now.file_bytes,
+            tensors_peak_bytes=_higher(self.tensors_peak(), before.tensors_peak_bytes),
+        )
+
+
+def _higher(one: int | None, other: int | None) -> int | None:
+    return max((value for value in (one, other) if value is not None), default=None)

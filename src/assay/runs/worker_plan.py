@@ -1,0 +1,37 @@
+"""How the steps of one process are divided: first step, trace, warm-up, timed blocks.
+
+All of them train. The first step is apart because it pays for what happens once (allocations, compilation), the second
+because it is watched, and the next two because caches and clocks settle. What remains is cut into equal blocks; what
+does not divide goes to the warm-up. A run of few steps has fewer or shorter pieces; one of a single step is all trace.
+"""
+
+from dataclasses import dataclass
+
+WARMUP = 2
+BLOCKS = 5
+"""Timed blocks of a run that does not wait for turns."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Numbers of steps, in the order in which they are done."""
+
+    first: int
+    trace: int
+    warmup: int
+    blocks: tuple[int, ...]
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.first + self.trace + self.warmup + sum(self.blocks)
+
+
+def plan(steps: int, blocks: int = BLOCKS) -> Plan:
+    """Divide `steps` into the pieces, with at most `blocks` timed blocks of at least one step."""
+    trace = min(steps, 1)
+    first = min(steps - trace, 1)
+    rest = steps - first - trace
+    count = min(blocks, rest - min(WARMUP, max(rest - 1, 0)))
+    each = (rest - min(WARMUP, rest - 1)) // count if count else 0
+    return Plan(first, trace, rest - count * each, (each,) * count)

@@ -1,0 +1,114 @@
+"""The result of a run while it is being found: what is known so far can be put on record at any moment.
+
+Totals (steps, tokens, skipped updates) are over all processes of a run; times, blocks and memory are of this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from assay.runs.folder import RunSpec
+from assay.runs.record import Block, Environment, Memory, Quartiles, RunResult, Status
+from assay.step.evidence import Evidence
+from assay.step.trace import Trace
+
+if TYPE_CHECKING:
+    from assay.runs.worker_phases import Phases
+    from assay.training.loop import Position
+
+
+@dataclass
+class Findings:
+    """Everything that the child has found out."""
+
+    spec: RunSpec
+    phases: Phases
+    position: Position | None = None
+    parameters: int | None = None
+    environment: Environment | None = None
+    trace: Trace | None = None
+    first_step_seconds: float | None = None
+    steady_seconds: list[float] = field(default_factory=list)
+    earlier_seconds: Quartiles | None = None
+    """Of the steady steps of the processes before this one, where this one has none to do."""
+    blocks: list[Block] = field(default_factory=list)
+    evidence: list[Evidence] = field(default_factory=list)
+    memory: Memory = field(default_factory=Memory)
+    """What the memory pass measured."""
+    notes: list[str] = field(default_factory=list)
+
+    def result(self, status: Status, reason: str | None) -> RunResult:
+        """The run as it stands, ended as `status`."""
+        quartiles = Quartiles.of(self.steady_seconds) or self.earlier_seconds
+        return RunResult(
+            run=self.spec.id,
+            status=status,
+            reason=reason,
+            created=self.spec.created,
+            identity=self.spec.identity,
+            config=self.spec.config,
+            parameters=self.parameters,
+            tokens_per_second=self.spec.config.tokens_per_step / quartiles.median if quartiles else None,
+            step_seconds=quartiles,
+            phase_seconds=self.phases.seconds(),
+            memory=self._memory(),
+            predicted=self.spec.predicted,
+            evidence=tuple(self.evidence),
+            environment=self.environment,
+            blocks=tuple(self.blocks),
+            first_step_seconds=self.first_step_seconds,
+            extra=self._extra(),
+            **self._totals(),
+        )
+
+    def _totals(self) -> dict[str, Any]:
+        if self.position is None:
+            return {}
+        seen = self.position.evaluation
+        return {
+            "steps": self.position.step,
+            "tokens": self.position.tokens,
+            "train_loss": self.position.train_loss,
+            "skipped_steps": self.position.skipped_steps,
+            "val_loss": seen.loss if seen else None,
+            "val_perplexity": seen.perplexity if seen else None,
+            "val_bits_per_byte": seen.bits_per_byte if seen else None,
+        }
+
+    def _memory(self) -> Memory:
+        peaks = [block.process_peak_bytes for block in self.blocks if block.process_peak_bytes is not None]
+        return self.memory.model_copy(
+            update={
+                "process_peak_bytes": max(peaks, default=None),
+                "saved_bytes": dict(self.trace.saved_bytes) if self.trace else {},
+                "phases": dict(self.phases.memory),
+            }
+        )
+
+    def _extra(self) -> dict[str, Any]:
+        extra: dict[str, Any] = {"trace": trace_summary(self.trace)} if self.trace else {}
+        return {**extra, "notes": self.notes} if self.notes else extra
+
+
+def trace_summary(trace: Trace) -> Mapping[str, Any]:
+    """What a report wants of a trace: contractions by phase and dtype, FLOPs by phase, bytes, host reads."""
+    contractions: dict[str, dict[str, int]] = {}
+    flops: dict[str, int] = {}
+    for operation in trace.operations:
+        flops[operation.phase] = flops.get(operation.phase, 0) + operation.flops
+        if operation.operation_class == "contraction":
+            by_dtype = contractions.setdefault(operation.phase, {})
+            by_dtype[operation.dtype] = by_dtype.get(operation.dtype, 0) + operation.count
+    return {
+        "contractions": contractions,
+        "flops": flops,
+        "forwards": trace.forwards,
+        "saved_bytes": dict(trace.saved_bytes),
+        "parameter_bytes": trace.parameter_bytes,
+        "gradient_bytes": trace.gradient_bytes,
+        "optimizer_state_bytes": trace.optimizer_state_bytes,
+        "shared_parameters": [list(names) for names in trace.shared_parameters],
+        "synchronizations": dict(trace.synchronizations),
+    }

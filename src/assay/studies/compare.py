@@ -1,0 +1,91 @@
+"""The smallest study: a baseline against some treatments, seeds paired, cells interleaved."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from assay.config.home import Home
+from assay.config.run import Run
+from assay.data.progress import Progress, silent
+from assay.errors import UsageError
+from assay.hardware import detect
+from assay.runs.launcher import start
+from assay.runs.prepare import ReadyRun, ready
+from assay.studies.design import Cell, design
+from assay.studies.plan import Needs, waves
+from assay.studies.protocol import Child, Listener, News, conduct
+from assay.studies.record import ComparisonRecord, Protocol, new_id, save
+
+
+def _unheard(news: News) -> None:
+    """For callers that do not watch."""
+
+
+def compare(
+    base: Run,
+    treatments: Sequence[str],
+    *,
+    home: Home,
+    seeds: int = 3,
+    blocks: int = 5,
+    timeout: float | None = None,
+    title: str = "configuration",
+    prepare: Progress = silent,
+    tell: Listener = _unheard,
+) -> ComparisonRecord:
+    """Measure the baseline twice and every treatment once at each seed, and keep the record.
+
+    `timeout` is in seconds that one cell may work. Raises `UsageError` before anything runs for whatever is wrong with
+    the design or with any cell of it, and `StorageError` when the disk refuses.
+    """
+    if blocks < 1:
+        raise UsageError(f"--blocks {blocks} is not possible; a cell needs at least one timed block")
+    if timeout is not None and timeout <= 0:
+        raise UsageError(f"--timeout {timeout:g} is not possible; give a positive number of seconds")
+    cells, prepared = _ready(design(base, treatments, seeds), home, prepare)
+    needs = Needs((prepared[cell.name] for cell in cells if cell.seed == base.seed), detect())
+    resident = needs.resident()
+    note = needs.note(resident)
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+
+    def begin(cell: Cell) -> AbstractContextManager[Child]:
+        known = prepared.get(cell.name) or prepared[cell.repeated(0).name]
+        return start(known, home, turns=blocks, timeout=timeout)
+
+    done = conduct(waves(cells, resident), begin, blocks, tell)
+    record = ComparisonRecord(
+        id=new_id(),
+        created=created,
+        title=title,
+        base=base,
+        seeds=tuple(dict.fromkeys(cell.seed for cell in cells)),
+        treatments=tuple(dict.fromkeys(cell.treatment for cell in cells))[2:],
+        ending=done.ending,
+        protocol=Protocol(
+            blocks=blocks,
+            resident=min(resident, len(needs.host)),
+            needed_bytes=sum(needs.host) if needs.known else None,
+            available_bytes=needs.available_bytes,
+            notes=(note,) if note else (),
+        ),
+        cells=tuple(done.cells),
+        rounds=tuple(done.rounds),
+    )
+    save(record, home)
+    return record
+
+
+def _ready(cells: Sequence[Cell], home: Home, prepare: Progress) -> tuple[list[Cell], dict[str, ReadyRun]]:
+    """Check every treatment once; the seeds of one differ in nothing that could be found wrong."""
+    checked: dict[str, ReadyRun] = {}
+    complete: list[Cell] = []
+    found: dict[str, ReadyRun] = {}
+    for cell in cells:
+        if cell.treatment not in checked:
+            checked[cell.treatment] = ready(cell.run, home, prepare)
+        known = checked[cell.treatment]
+        run = known.run.model_copy(update={"seed": cell.seed})
+        complete.append(cell.model_copy(update={"run": run}))
+        found[cell.name] = replace(known, run=run)
+    return complete, found

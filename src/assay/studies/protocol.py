@@ -1,0 +1,186 @@
+"""Cells take turns, so that whatever the machine does meanwhile happens to all of them.
+
+All cells of a wave are alive together and one works at a time: each is started up to its warm-up; then come the rounds,
+and in every round each living cell runs one timed block, in an order that is shuffled anew (and reproducibly) for each
+round; then each finishes. A cell that dies on the way is recorded, and the others go on.
+"""
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from assay.runs import history
+from assay.runs.folder import Event
+from assay.runs.record import RunResult
+from assay.studies.design import Cell
+from assay.studies.plan import Wave
+from assay.studies.record import CellResult, Curve, Ending, Round
+
+Piece = Literal["start", "block", "finish"]
+
+
+class Folder(Protocol):
+    """Where a cell's events are."""
+
+    def events(self) -> list[Event]:
+        """All of them, oldest first."""
+
+
+class Child(Protocol):
+    """A cell at work: what this file needs of `assay.runs.child.Child`."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has ended."""
+
+    @property
+    def folder(self) -> Folder:
+        """Its folder."""
+
+    def turn(self) -> Iterable[Event]:
+        """Grant it its next piece of work, and follow it."""
+
+    def interrupt(self) -> None:
+        """Ask it to save and end."""
+
+    def kill(self) -> None:
+        """End it now."""
+
+    def result(self) -> RunResult:
+        """Let it do what is left, and say how it ended."""
+
+
+Start = Callable[[Cell], AbstractContextManager[Child]]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A cell begins a piece of its work."""
+
+    cell: Cell
+    piece: Piece
+    number: int = 0
+    """Of a block, from 1."""
+
+
+@dataclass(frozen=True)
+class Working:
+    """A cell entered a phase within its turn."""
+
+    cell: Cell
+    phase: str
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A cell is through."""
+
+    cell: Cell
+    result: RunResult
+
+
+@dataclass(frozen=True)
+class Interrupting:
+    """The cells that are alive are asked to save and end."""
+
+
+News = Turn | Working | Ended | Interrupting
+Listener = Callable[[News], None]
+
+
+@dataclass
+class Conducted:
+    """What the cells did."""
+
+    cells: list[CellResult] = field(default_factory=list)
+    rounds: list[Round] = field(default_factory=list)
+    ending: Ending = Ending.COMPLETE
+
+
+def conduct(waves: Sequence[Wave], start: Start, blocks: int, tell: Listener) -> Conducted:
+    """Run every wave. A Ctrl-C ends the cells that are alive in an orderly way, a second one at once."""
+    done = Conducted()
+    for number, wave in enumerate(waves):
+        with ExitStack() as stack:
+            session = _Session(number, stack, tell, done)
+            try:
+                session.run(wave, start, blocks)
+            except KeyboardInterrupt:
+                done.ending = Ending.INTERRUPTED
+                session.interrupt()
+                return done
+    return done
+
+
+class _Session:
+    """One wave: the cells that are alive, and what is known of those that no longer are."""
+
+    def __init__(self, wave: int, stack: ExitStack, tell: Listener, done: Conducted) -> None:
+        self._wave = wave
+        self._stack = stack
+        self._tell = tell
+        self._done = done
+        self._living: dict[str, tuple[Cell, Child]] = {}
+
+    def run(self, cells: Sequence[Cell], start: Start, blocks: int) -> None:
+        for cell in cells:
+            self._tell(Turn(cell, "start"))
+            self._living[cell.name] = (cell, self._stack.enter_context(start(cell)))
+            self._work(cell)
+        for number in range(1, blocks + 1):
+            self._round(cells[0].seed, number)
+        for cell, _ in list(self._living.values()):
+            self._tell(Turn(cell, "finish"))
+            self._work(cell)
+        for cell, _ in list(self._living.values()):
+            self._end(cell)
+
+    def interrupt(self) -> None:
+        """Let every living cell save and end; kill them all when asked a second time."""
+        self._tell(Interrupting())
+        try:
+            for _, child in self._living.values():
+                child.interrupt()
+            for cell, _ in list(self._living.values()):
+                self._end(cell)
+        except KeyboardInterrupt:
+            for _, child in self._living.values():
+                child.kill()
+            for cell, _ in list(self._living.values()):
+                self._end(cell)
+
+    def _round(self, seed: int, number: int) -> None:
+        order = list(self._living)
+        random.Random(f"seed {seed}, wave {self._wave}, round {number}").shuffle(order)
+        ran = []
+        for name in order:
+            cell, _ = self._living[name]
+            self._tell(Turn(cell, "block", number))
+            ran.append(name)
+            self._work(cell)
+        self._done.rounds.append(Round(seed=seed, wave=self._wave, number=number, order=tuple(ran)))
+
+    def _work(self, cell: Cell) -> None:
+        _, child = self._living[cell.name]
+        for event in child.turn():
+            if event["event"] == "phase":
+                self._tell(Working(cell, str(event["name"])))
+        if child.finished:
+            self._end(cell)
+
+    def _end(self, cell: Cell) -> None:
+        _, child = self._living[cell.name]
+        result = child.result()
+        del self._living[cell.name]
+        curve = _curve(child.folder.events())
+        self._done.cells.append(CellResult(cell=cell, wave=self._wave, result=result, curve=curve))
+        self._tell(Ended(cell, result))
+
+
+def _curve(events: Sequence[Event]) -> Curve:
+    return Curve(
+        train_loss=tuple(step["loss"] for step in history.steps(events)),
+        evaluations=tuple((seen["step"], seen["loss"]) for seen in history.evaluations(events)),
+    )

@@ -1,0 +1,92 @@
+"""From a run to a live step: describe the baseline, let optimizations change the description, then make it real, once.
+
+The baseline is every optimization off: hand-coded attention, float32 with TF32 off, plain AdamW one tensor after the
+other, the loss read at every step. Until `build` all weights are on the meta device and take no memory. `build` then
+allocates the parts, ties what is tied (materialising unties), fills every parameter by its name, wraps each part's
+forward with the forward contexts, and only then makes the optimizer, over parameters that will stay the same objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from assay.config import Run
+from assay.data import Prepared
+from assay.model import GPT, TIED, initializer, tie
+from assay.step.program import Context, Program, Step
+from assay.training.batches import training_batches
+from assay.training.evaluation import summed_evaluation
+from assay.training.gradients import gradient_norm, gradients, not_synchronized, updater
+from assay.training.initial import Initialize, given
+from assay.training.optimizers import adamw
+from assay.training.schedules import schedule
+
+
+def baseline(run: Run, data: Prepared, device: torch.device, weights: Mapping[str, Tensor] | None = None) -> Program:
+    """The step with every optimization off. `weights`, by parameter name, replace the random initialization."""
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False
+    with torch.device("meta"):
+        model = GPT(run.model)
+    return Program(
+        device=device,
+        parts=(model,),
+        initialize=initializer(run.model, run.seed) if weights is None else given(weights),
+        tied=TIED if run.model.tie_embeddings else (),
+        optimizer=adamw(run.training),
+        gradients=gradients,
+        gradient_norm=gradient_norm,
+        update=updater(run.training.gradient_clip),
+        schedule=schedule(run.training),
+        batches=training_batches(run, data, device),
+        evaluate=summed_evaluation,
+        reduce_loss=lambda loss: loss,
+        synchronize=not_synchronized,
+    )
+
+
+def build(program: Program) -> Step:
+    """Materialise, tie, initialise, wrap, and make the optimizer: the program is real afterwards, and taken."""
+    for part in program.parts:
+        part.to_empty(device=program.device)
+        names = {name for name, _ in part.named_parameters(remove_duplicate=False)}
+        tie(part, tuple(pair for pair in program.tied if names.issuperset(pair)))
+        _initialize(part, program.initialize)
+        if program.forward_contexts:
+            _enter_around_forward(part, program.forward_contexts)
+    parameters = [item for part in program.parts for item in part.named_parameters()]
+    optimizer = program.optimizer(parameters)
+    return Step(program=replace(program, initialize=_spent), optimizer=optimizer)
+
+
+def _spent(name: str, shape: torch.Size) -> Tensor:
+    """In the place of an initialization that may hold a second copy of all weights."""
+    raise RuntimeError(f"{name} is initialised already: a program is built once")
+
+
+@torch.no_grad()
+def _initialize(part: nn.Module, initialize: Initialize) -> None:
+    buffers = [name for name, _ in part.named_buffers()]
+    if buffers:
+        raise ValueError(f"the buffer {buffers[0]!r} would stay uninitialised: a part holds parameters only")
+    for name, parameter in part.named_parameters():
+        parameter.copy_(initialize(name, parameter.shape))
+
+
+def _enter_around_forward(part: nn.Module, contexts: Iterable[Context]) -> None:
+    """Wrap in place: an instance attribute, so that no parameter is renamed."""
+    inner, entered = part.forward, tuple(contexts)
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        with ExitStack() as stack:
+            for context in entered:
+                stack.enter_context(context())
+            return inner(*args, **kwargs)
+
+    part.forward = forward

@@ -1,0 +1,190 @@
+"""Checkpoints: everything that the rest of a run depends on, whole or not at all, and nothing that must be unpickled.
+
+    step-00000100/model.safetensors       weights by name, a tied one once, under its owner's name
+    step-00000100/optimizer.safetensors   state.<parameter>.<key>, and stateful.<name>.<key> for what else has tensors
+    step-00000100/state.json              step, tokens, seconds, generators, other state; SHA-256 of the two files
+
+Batches are a function of (seed, step), so no loader has a state. With the weights, the optimizer's state and torch's
+generators a run continues bit for bit on a CPU. A folder is made under a hidden name, flushed, and renamed into place;
+the digests tell a damaged file from a whole one, and then the checkpoint before it serves.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from assay.data.atomic import new_folder
+from assay.errors import StorageError, UsageError
+from assay.model.weights import WEIGHTS, read_safetensors, write_json, write_safetensors
+from assay.step.program import Step
+from assay.training.evaluation import Evaluation
+from assay.training.loop import Position
+from assay.training.state import load_optimizer, load_stateful, optimizer_tensors, stateful_parts
+
+FORMAT = 1
+KEPT = 2
+"""Checkpoints that are kept: the newest, and the one to fall back to."""
+
+OPTIMIZER = "optimizer.safetensors"
+STATE = "state.json"
+
+
+def save(folder: Path, step: Step, position: Position, identity: str) -> Path:
+    """Write the checkpoint of `position` into `folder`, and keep the last two. Raises `StorageError`."""
+    place = folder / f"step-{position.step:08d}"
+    plain, tensors = stateful_parts(step.program.stateful)
+    weights = dict(step.named_parameters())
+    with _disk(place), new_folder(place, lambda _: False) as made:
+        write_safetensors(weights, made / WEIGHTS)
+        write_safetensors({**optimizer_tensors(step), **tensors}, made / OPTIMIZER)
+        state = {
+            "format": FORMAT,
+            "identity": identity,
+            "position": _position_to_json(position),
+            "generators": _generators(step.program.device),
+            "stateful": plain,
+            "sha256": {name: _digest(made / name) for name in (WEIGHTS, OPTIMIZER)},
+        }
+        write_json({**state, "digest": _digest_of(state)}, made / STATE)
+    _flush_folder(folder)
+    for old in complete(folder)[KEPT:]:
+        shutil.rmtree(old, ignore_errors=True)
+    return place
+
+
+def complete(folder: Path) -> list[Path]:
+    """Checkpoints in `folder`, newest first; what a crash left half-made has another name."""
+    found = [path for path in folder.glob("step-*") if path.name.removeprefix("step-").isdigit()]
+    return sorted(found, key=lambda path: int(path.name.removeprefix("step-")), reverse=True)
+
+
+def resume(folder: Path, step: Step) -> tuple[Position, list[str]]:
+    """Load the newest whole checkpoint into `step` → its position, and a sentence for each damaged one passed over.
+
+    Without any, the position is the beginning. A damaged one is removed: the run will train that part again.
+    Raises `UsageError` when there are checkpoints and all are damaged. A folder has one writer at a time: what a killed
+    one left half-made is removed too.
+    """
+    for left in folder.glob(".*"):
+        shutil.rmtree(left, ignore_errors=True)
+    notes: list[str] = []
+    found = complete(folder)
+    for place in found:
+        try:
+            state = read_state(place)
+        except UsageError as error:
+            notes.append(f"{error}; going on from the checkpoint before it")
+            continue
+        _load(place, state, step)
+        for later in found[: len(notes)]:
+            shutil.rmtree(later, ignore_errors=True)
+        return _position_from_json(state["position"]), notes
+    if notes:
+        raise UsageError(f"every checkpoint in {folder} is damaged; remove the run and start again")
+    return Position(), notes
+
+
+def read_state(place: Path) -> dict[str, Any]:
+    """`state.json` of one checkpoint, once all its files are found whole. Raises `UsageError`."""
+    try:
+        state: dict[str, Any] = json.loads((place / STATE).read_text(encoding="utf-8"))
+        digest = state.pop("digest")
+        whole = digest == _digest_of(state) and all(_digest(place / n) == d for n, d in state["sha256"].items())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        whole = False
+    if not whole:
+        raise UsageError(f"the checkpoint {place.name} is damaged")
+    if state["format"] != FORMAT:
+        raise UsageError(f"the checkpoint {place.name} has format {state['format']}, and this version reads {FORMAT}")
+    return state
+
+
+@torch.no_grad()
+def _load(place: Path, state: Mapping[str, Any], step: Step) -> None:
+    weights = read_safetensors(place / WEIGHTS)
+    parameters = dict(step.named_parameters())
+    if weights.keys() != parameters.keys():
+        name = min(weights.keys() ^ parameters.keys())
+        raise UsageError(f"{place} and the configuration disagree about the weight {name!r}; use its own configuration")
+    for name, parameter in parameters.items():
+        parameter.copy_(weights[name])
+    tensors = read_safetensors(place / OPTIMIZER)
+    load_optimizer(step, tensors)
+    load_stateful(step.program.stateful, state["stateful"], tensors)
+    _restore_generators(state["generators"])
+
+
+def _generators(device: torch.device) -> dict[str, str]:
+    states = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    return {name: bytes(state.tolist()).hex() for name, state in states.items()}
+
+
+def _restore_generators(states: Mapping[str, str]) -> None:
+    tensors = {name: torch.tensor(list(bytes.fromhex(state)), dtype=torch.uint8) for name, state in states.items()}
+    torch.set_rng_state(tensors["cpu"])
+    if "cuda" in tensors and torch.cuda.is_available():
+        torch.cuda.set_rng_state(tensors["cuda"])
+
+
+def _position_to_json(position: Position) -> dict[str, Any]:
+    seen = position.evaluation
+    return {**vars(position), "evaluation": None if seen is None else vars(seen)}
+
+
+def _position_from_json(values: Mapping[str, Any]) -> Position:
+    seen = values["evaluation"]
+    return Position(**{**values, "evaluation": None if seen is None else Evaluation(**seen)})
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _digest_of(state: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
+
+
+@contextmanager
+def _disk(place: Path) -> Iterator[None]:
+    """Turn what a full disk raises, also out of safetensors, into one `StorageError` that says so."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except StorageError as error:
+        raise _full(place, error) if _is_full(error.__cause__) else error from error.__cause__
+    except SafetensorError as error:
+        if "os error 28" in str(error):
+            raise _full(place, error) from error
+        raise StorageError(f"{place} could not be written: {error}") from error
+
+
+def _is_full(error: BaseException | None) -> bool:
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def _full(place: Path, error: Exception) -> StorageError:
+    return StorageError(f"the disk is full: {place.name} could not be written; free some space and resume the run")
+
+
+def _flush_folder(folder: Path) -> None:
+    """Make a rename durable, where the file system lets folders be flushed."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,31 @@
+"""The ways in which training stops before its last step. Each is raised where it happens, and is a result."""
+
+
+class Ending(Exception):
+    """Training stops here; the text is the reason, one sentence."""
+
+
+class TargetReached(Ending):
+    """An evaluation's loss is as low as was asked for."""
+
+
+class BudgetReached(Ending):
+    """The tokens or seconds that were granted are spent; a resumed run with more goes on."""
+
+
+class Interrupted(Ending):
+    """Someone asked the run to stop."""
+
+
+class Diverged(Ending):
+    """A loss or a gradient is not finite; the first such tensor is named."""
+
+
+_NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "cannot allocate memory")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an exception says that memory ran out: torch raises a plain `RuntimeError` on a CPU."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in _NO_MEMORY)

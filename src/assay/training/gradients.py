@@ -1,0 +1,103 @@
+"""What a plain step does with gradients: compute them over the micro-batches, measure, clip, update.
+
+The loss of a step is Σ over its targets / number of targets, so each micro-batch's summed loss is divided by the tokens
+of the whole step, and micro-batches of any size add up to the same gradients. The host reads the norm before the
+update: a step whose gradients are not finite leaves the weights as they were, and its gradients in place to be named.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+
+import torch
+from torch import Tensor
+
+from assay.errors import UsageError
+from assay.step.program import MicroBatch, Step
+
+CLIP_EPSILON = 1e-6
+"""Added to the norm that clipping divides by, as in `torch.nn.utils.clip_grad_norm_`."""
+
+
+def cut(rows: Sequence[MicroBatch], parts: int) -> list[MicroBatch]:
+    """Each of `rows` as `parts` equal micro-batches, in order. Raises `UsageError` when they do not divide."""
+    if parts == 1:
+        return list(rows)
+    for ids, _ in rows:
+        if len(ids) % parts:
+            raise UsageError(
+                f"a batch of {len(ids)} sequences cannot be cut into {parts} equal micro-batches; "
+                f"choose training.batch_size as a multiple of {parts}"
+            )
+    return [pair for ids, targets in rows for pair in zip(ids.chunk(parts), targets.chunk(parts), strict=True)]
+
+
+def summed_loss(step: Step, micro_batch: MicroBatch) -> Tensor:
+    """Send one micro-batch through the parts; the last also takes the targets and returns the summed loss."""
+    x, targets = micro_batch
+    *inner, last = step.parts
+    for part in inner:
+        x = part(x)
+    loss: Tensor = last(x, targets)
+    return loss
+
+
+def gradients(step: Step, micro_batches: Sequence[MicroBatch], tokens: int) -> Tensor:
+    """Forward and backward of every micro-batch → the summed loss of all, detached. Gradients are left behind."""
+    program = step.program
+    total: Tensor | None = None
+    for micro_batch in micro_batches:
+        with ExitStack() as contexts:
+            for context in program.step_contexts:
+                contexts.enter_context(context())
+            loss = summed_loss(step, micro_batch)
+            with program.synchronize(step, micro_batch is micro_batches[-1]):
+                program.loss_scale.scale(loss / tokens).backward()  # type: ignore[no-untyped-call]
+        total = loss.detach() if total is None else total + loss.detach()
+        del loss  # else its graph, and what wrappers hang on it, would live through the next micro-batch's forward
+    if total is None:
+        raise ValueError("a step needs at least one micro-batch")
+    return total
+
+
+def not_synchronized(step: Step, last: bool) -> AbstractContextManager[None]:
+    """The context of a backward on a single device."""
+    return nullcontext()
+
+
+def gradient_norm(step: Step) -> Tensor:
+    """Euclidean norm of all gradients together, each weight counted once; a float32 or wider scalar."""
+    norms = [
+        torch.linalg.vector_norm(parameter.grad, dtype=torch.promote_types(parameter.grad.dtype, torch.float32))
+        for _, parameter in step.named_parameters()
+        if parameter.grad is not None
+    ]
+    total: Tensor = torch.linalg.vector_norm(torch.stack(norms))
+    return total
+
+
+def updater(clip: float) -> Callable[[Step], Tensor]:
+    """The update seam: unscale, measure, clip to the global norm `clip` (0: never), step, clear the gradients."""
+
+    def update(step: Step) -> Tensor:
+        scale = step.program.loss_scale
+        scale.unscale(step)
+        norm = step.program.gradient_norm(step)
+        if not scale.skip(step):
+            size = norm.item()
+            if not math.isfinite(size):
+                return norm
+            if 0 < clip < size:
+                _shrink(step, clip / (size + CLIP_EPSILON))
+            step.optimizer.step()
+        step.optimizer.zero_grad(set_to_none=True)
+        return norm
+
+    return update
+
+
+@torch.no_grad()
+def _shrink(step: Step, factor: float) -> None:
+    for _, parameter in step.named_parameters():
+        if parameter.grad is not None:
+            parameter.grad.mul_(factor)

@@ -1,0 +1,37 @@
+"""Learning rates as functions of the step, set before the step's gradients are computed.
+
+Both start with a linear warm-up whose first step is not zero: η·(i+1)/(w+1) for i < w. Then `cosine` falls along half a
+cosine from η at step w to the minimum at step `decay_steps`, and stays there; `constant` stays at η. This is nanoGPT's
+`get_lr`, so that runs can be held against its.
+"""
+
+import math
+from collections.abc import Callable
+
+from assay.config import TrainingConfig
+
+
+def schedule(training: TrainingConfig) -> Callable[[int], float]:
+    """The learning rate of each step, counted from 0."""
+    peak, warmup = training.learning_rate, training.warmup_steps
+    after = cosine(training) if training.schedule == "cosine" else lambda step: peak
+
+    def rate(step: int) -> float:
+        return peak * (step + 1) / (warmup + 1) if step < warmup else after(step)
+
+    return rate
+
+
+def cosine(training: TrainingConfig) -> Callable[[int], float]:
+    """From `learning_rate` at the end of the warm-up to `min_learning_rate` at `decay_steps`, and on."""
+    low, start = training.min_learning_rate, training.warmup_steps
+    end = training.decay_steps or training.steps
+
+    def rate(step: int) -> float:
+        if step >= end:
+            return low
+        through = (step - start) / (end - start)
+        share = 0.5 * (1.0 + math.cos(math.pi * through))
+        return low + share * (training.learning_rate - low)
+
+    return rate

@@ -1,0 +1,69 @@
+"""State beside the weights, between live objects and flat names: the optimizer's, and that of a program's `stateful`.
+
+torch numbers an optimizer's state by position in its parameter groups; at rest it goes by parameter name, so that it
+does not depend on how parameters were grouped. Loaded tensors are copied: those that safetensors returns lie in a
+mapped file, and would count as file pages and be aligned as the file is, where arithmetic wants torch's own alignment.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from assay.errors import UsageError
+from assay.step.program import Stateful, Step
+
+
+def optimizer_tensors(step: Step) -> dict[str, Tensor]:
+    """The optimizer's state as `state.<parameter>.<key>`; numbers become float64 scalars."""
+    names = _names_by_index(step)
+    return {
+        f"state.{names[index]}.{key}": value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64)
+        for index, entries in step.optimizer.state_dict()["state"].items()
+        for key, value in entries.items()
+    }
+
+
+def load_optimizer(step: Step, tensors: Mapping[str, Tensor]) -> None:
+    """Put back what `optimizer_tensors` gave. Raises `UsageError` for state of a parameter that is not there."""
+    names = _names_by_index(step)
+    indices = {name: index for index, name in names.items()}
+    state: dict[int, dict[str, Tensor]] = {}
+    for flat, tensor in tensors.items():
+        kind, _, rest = flat.partition(".")
+        name, _, key = rest.rpartition(".")
+        if kind != "state":
+            continue
+        if name not in indices:
+            raise UsageError(f"the checkpoint has optimizer state of {name!r}, which is no parameter of this run")
+        state.setdefault(indices[name], {})[key] = tensor.clone()
+    step.optimizer.load_state_dict({**step.optimizer.state_dict(), "state": state})
+
+
+def _names_by_index(step: Step) -> dict[int, str]:
+    """The name of each parameter, by its number in the optimizer's `state_dict`."""
+    names = {parameter: name for name, parameter in step.named_parameters()}
+    ordered = [parameter for group in step.optimizer.param_groups for parameter in group["params"]]
+    return {index: names[parameter] for index, parameter in enumerate(ordered)}
+
+
+def stateful_parts(stateful: Mapping[str, Stateful]) -> tuple[dict[str, dict[str, Any]], dict[str, Tensor]]:
+    """Every entry's state, cut in two: values for JSON by entry, and tensors as `stateful.<entry>.<key>`."""
+    plain: dict[str, dict[str, Any]] = {}
+    tensors: dict[str, Tensor] = {}
+    for entry, one in stateful.items():
+        state = one.state_dict()
+        plain[entry] = {key: value for key, value in state.items() if not isinstance(value, Tensor)}
+        tensors.update({f"stateful.{entry}.{key}": value for key, value in state.items() if isinstance(value, Tensor)})
+    return plain, tensors
+
+
+def load_stateful(
+    stateful: Mapping[str, Stateful], plain: Mapping[str, Mapping[str, Any]], tensors: Mapping[str, Tensor]
+) -> None:
+    """Put back what `stateful_parts` gave."""
+    for entry, one in stateful.items():
+        prefix = f"stateful.{entry}."
+        own = {flat.removeprefix(prefix): tensor.clone() for flat, tensor in tensors.items() if flat.startswith(prefix)}
+        one.load_state_dict({**plain.get(entry, {}), **own})

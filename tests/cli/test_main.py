@@ -1,0 +1,180 @@
+"""The frame of the command line: quick, quiet, and every error one sentence with its exit code."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from assay.cli import main
+from assay.errors import StorageError
+from cli.conftest import TINY, Assay
+from runs.conftest import FAKE_WORKER, gone
+
+HEAVY = {"torch", "numpy", "pandas", "scipy", "matplotlib", "sqlalchemy", "omegaconf", "rich", "transformers"}
+PYDANTIC = {"pydantic"}
+"""typer's own, once a verb has parameters to read."""
+
+
+def imported(*command: str) -> set[str]:
+    """Top-level packages that a Python process imported."""
+    done = subprocess.run([sys.executable, "-X", "importtime", *command], capture_output=True, text=True, check=True)
+    return {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+
+
+@pytest.mark.parametrize(
+    ("words", "unwanted"),
+    [(["--help"], HEAVY | PYDANTIC), (["--version"], HEAVY), (["train", "--help"], HEAVY), (["runs", "--help"], HEAVY)],
+)
+def test_help_imports_nothing_heavy(words: list[str], unwanted: set[str]) -> None:
+    seen = imported("-m", "assay.cli.main", *words)
+    assert "typer" in seen
+    assert not seen & unwanted
+
+
+def test_help_answers_at_once() -> None:
+    command = [sys.executable, "-m", "assay.cli.main", "--help"]
+    times = []
+    for _ in range(5):
+        before = time.perf_counter()
+        subprocess.run(command, capture_output=True, check=True)
+        times.append(time.perf_counter() - before)
+    assert min(times) < 0.3
+
+
+def test_help_names_every_verb(assay: Assay) -> None:
+    said = assay("--help")
+    assert said.code == 0
+    assert {"train", "runs"} <= {line.split()[0] for line in said.out.partition("Commands:")[2].splitlines() if line}
+
+
+def test_listing_and_training_import_no_torch(tmp_path: Path) -> None:
+    code = "from assay.cli.main import app; app(['runs', 'ls'])"
+    seen = imported("-c", f"import os; os.environ['ASSAY_HOME'] = {str(tmp_path)!r}; {code}")
+    assert "torch" not in seen
+    seen = imported("-c", "import assay; assay.train; import assay.runs.launcher, assay.runs.prepare, assay.data")
+    assert "assay" in seen
+    assert "torch" not in seen
+
+
+def test_importing_the_package_is_light() -> None:
+    assert not imported("-c", "import assay") & (HEAVY | PYDANTIC)
+
+
+def test_a_room_does_not_hide_the_function_of_its_name() -> None:
+    import assay
+    import assay.estimate
+
+    assert callable(assay.estimate)
+    assert callable(assay.train)
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        _ = assay.trian
+
+
+def failing(error: BaseException) -> Callable[..., None]:
+    def fail(*args: object, **keywords: object) -> None:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "expected"),
+    [
+        (StorageError("the disk is full"), 1, "the disk is full"),
+        (KeyError("n_layer"), 1, "KeyError: 'n_layer' (a fault in assay; `assay --traceback …` shows where)"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ],
+)
+def test_what_is_raised_becomes_a_sentence(
+    assay: Assay, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, expected: str
+) -> None:
+    monkeypatch.setattr("assay.api.train", failing(error))
+    said = assay("train")
+    assert (said.code, said.sentence()) == (code, expected)
+
+
+def test_a_traceback_is_shown_when_asked_for(assay: Assay, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("assay.api.train", failing(KeyError("n_layer")))
+    said = assay("--traceback", "train")
+    assert said.code == 1
+    assert "Traceback" in said.err
+    assert "in failing" in said.err or "in fail" in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [(["trian"], "Did you mean 'train'"), (["runs", "lss"], "No such command"), (["runs", "show"], "Missing argument")],
+)
+def test_wrong_words_are_a_sentence(assay: Assay, words: list[str], expected: str) -> None:
+    said = assay(*words)
+    assert said.code == 2
+    assert expected in said.sentence()
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    code = f"{sys.executable} -m assay.cli.main --help | true"
+    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+
+
+LAUNCH = """
+import sys
+from assay.runs import launcher, prepare
+from assay.runs.record import Predicted
+launcher.WORKER = tuple(sys.argv[1].split("|"))
+prepare.predict = lambda run, machine: Predicted()
+from assay.cli.main import app
+app(sys.argv[2:])
+"""
+
+
+def ctrl_c(tmp_path: Path, corpus: str, moods: str, times: int) -> tuple[int, str, Path]:
+    """Train with the stand-in, press Ctrl-C after some steps, and see what is left."""
+    home = tmp_path / "home"
+    process = subprocess.Popen(
+        [sys.executable, "-c", LAUNCH, "|".join(FAKE_WORKER), "train", corpus, *TINY, "training.steps=400"],
+        env={**os.environ, "ASSAY_HOME": str(home), "FAKE": moods},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 30
+    while not list(home.glob("runs/*/events.jsonl")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    for _ in range(times):
+        time.sleep(0.6)
+        process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    (folder,) = (home / "runs").iterdir()
+    return process.returncode, out + err, folder
+
+
+def test_ctrl_c_leaves_a_run_to_resume(tmp_path: Path, corpus: str) -> None:
+    code, said, folder = ctrl_c(tmp_path, corpus, "slow", times=1)
+    assert code == 130
+    assert "interrupted after" in said
+    assert f"assay train --resume {folder.name}" in said
+    assert list((folder / "checkpoints").iterdir())
+
+
+def test_a_second_ctrl_c_ends_it_at_once(tmp_path: Path, corpus: str) -> None:
+    code, said, folder = ctrl_c(tmp_path, corpus, "stubborn3", times=2)
+    assert code == 130
+    assert "interrupted before it could save" in said
+    import json
+
+    assert gone(json.loads((folder / "process.json").read_bytes())["pid"])
+
+
+def test_the_verbs_are_those_of_the_folder() -> None:
+    names = {path.stem for path in Path(main.__file__).parent.glob("*.py")}
+    assert {"train", "runs"} <= names
+    registered = {command.name for command in main.app.registered_commands}
+    registered |= {group.name for group in main.app.registered_groups}
+    assert {"train", "runs"} <= registered <= names
+    assert not registered & {"main", "console", "progress", "summary", "difference"}

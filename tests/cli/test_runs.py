@@ -1,0 +1,145 @@
+"""`assay runs`: the list says what is true, two runs are held side by side, and what is removed is gone."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from assay.config import Home
+from cli.conftest import TINY, Assay
+from runs.conftest import Fake
+
+
+@pytest.fixture
+def two(assay: Assay, fake: Fake, corpus: str) -> tuple[str, str]:
+    first = assay("train", corpus, *TINY, "--json").value["run"]
+    second = assay("train", corpus, *TINY, "seed=1", "--with", "sdpa_attention", "--json").value["run"]
+    return first, second
+
+
+def test_an_empty_home_is_an_empty_list(assay: Assay, home: Home) -> None:
+    assert assay("runs", "ls", "--json").value == []
+    assert "no runs" in assay("runs", "ls").err
+    assert not home.root.exists()
+
+
+def test_the_list_is_newest_first(assay: Assay, two: tuple[str, str]) -> None:
+    listed = assay("runs", "ls", "--json").value
+    assert [row["run"] for row in listed] == [two[1], two[0]]
+    assert all({"run", "status", "created"} <= row.keys() for row in listed)
+    assert listed[0]["optimizations"] == ["sdpa_attention"]
+    lines = assay("runs", "ls").out.splitlines()
+    assert lines[0].split("\t")[:3] == ["run", "status", "created"]
+    assert len(lines) == 3
+
+
+def test_show_takes_the_start_of_an_id(assay: Assay, two: tuple[str, str]) -> None:
+    assert assay("runs", "show", two[0][:-1], "--json").value["run"] == two[0]
+    assert assay("runs", "show", "last", "--json").value["run"] == two[1]
+    shown = assay("runs", "show", two[1]).out
+    assert "model.n_embd\t8" in shown
+    assert "sdpa_attention" in shown
+
+
+def test_diff_shows_only_what_differs(assay: Assay, two: tuple[str, str]) -> None:
+    found = assay("runs", "diff", *two, "--json").value
+    assert found["runs"] == list(two)
+    assert found["config"] == {"seed": ["0", "1"], "optimizations": ["none", "sdpa_attention"]}
+    assert found["environment"] == {}
+    assert found["figures"]["val_loss"] == [2.6, 2.6]
+    assert "environment: the same" in assay("runs", "diff", *two).out
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("2", "more of the id"), ("nothing", "there is no run"), ("", "there is no run")]
+)
+def test_a_name_that_is_not_one_run(assay: Assay, two: tuple[str, str], name: str, expected: str) -> None:
+    said = assay("runs", "show", name)
+    assert said.code == 2
+    assert expected in said.sentence()
+
+
+def test_remove(assay: Assay, two: tuple[str, str], home: Home) -> None:
+    said = assay("runs", "rm", two[0])
+    assert said.code == 2
+    assert "--yes" in said.sentence()
+    assert assay("runs", "rm", two[0], two[0], "--yes", "--json").value == {"removed": [two[0]]}
+    assert [row["run"] for row in assay("runs", "ls", "--json").value] == [two[1]]
+    assert [path.name for path in home.runs.iterdir()] == [two[1]]
+
+
+def test_a_running_one_is_not_removed(assay: Assay, two: tuple[str, str], home: Home) -> None:
+    _pretend_running(home.runs / two[0])
+    said = assay("runs", "rm", two[1], two[0], "--yes")
+    assert said.code == 2
+    assert "still running" in said.sentence()
+    assert (home.runs / two[1]).exists(), "nothing is removed when one is refused"
+    assert "still running" in assay("train", "--resume", two[0]).sentence()
+
+
+def test_one_unreadable_result_hides_no_other(assay: Assay, two: tuple[str, str], home: Home) -> None:
+    (home.runs / two[0] / "result.json").write_text("{")
+    listed = {row["run"]: row for row in assay("runs", "ls", "--json").value}
+    assert listed[two[0]]["status"] == "failed"
+    assert "cannot be read" in listed[two[0]]["reason"]
+    assert listed[two[1]]["status"] == "done"
+
+
+def test_an_unreadable_configuration_is_noted(assay: Assay, two: tuple[str, str], home: Home) -> None:
+    (home.runs / two[0] / "run.json").write_text("{}")
+    (home.runs / two[0] / "result.json").unlink()
+    said = assay("runs", "ls", "--json")
+    assert said.value[0]["run"] == two[1]
+    assert "run.json cannot be read" in said.err
+
+
+def test_a_lost_store_is_made_again(assay: Assay, two: tuple[str, str], home: Home) -> None:
+    before = assay("runs", "ls", "--json").value
+    for path in home.root.glob("store.sqlite*"):
+        path.unlink()
+    assert assay("runs", "ls", "--json").value == before
+
+
+def test_a_store_that_is_none(assay: Assay, two: tuple[str, str], home: Home) -> None:
+    for path in home.root.glob("store.sqlite*"):
+        path.unlink()
+    home.store.write_bytes(b"this is no database, but a text that is long enough to be looked at " * 20)
+    said = assay("runs", "ls")
+    assert said.code == 2
+    assert "delete it" in said.sentence()
+
+
+def _pretend_running(folder: Path) -> None:
+    """As if this very process measured it."""
+    import socket
+
+    import psutil
+
+    (folder / "result.json").unlink()
+    me = psutil.Process(os.getpid())
+    facts = {"host": socket.gethostname(), "pid": me.pid, "started": me.create_time()}
+    (folder / "process.json").write_text(json.dumps(facts))
+
+
+def test_a_run_whose_process_is_gone_is_killed(assay: Assay, two: tuple[str, str], home: Home) -> None:
+    folder = home.runs / two[0]
+    _pretend_running(folder)
+    listed = {row["run"]: row["status"] for row in assay("runs", "ls", "--json").value}
+    assert listed[two[0]] == "running"
+    facts = json.loads((folder / "process.json").read_text())
+    (folder / "process.json").write_text(json.dumps({**facts, "started": facts["started"] - 1000}))
+    row = next(row for row in assay("runs", "ls", "--json").value if row["run"] == two[0])
+    assert (row["status"], row["steps"]) == ("killed", 4)
+    assert (folder / "result.json").exists()
+
+
+def test_a_run_without_a_process_is_given_time_to_start(assay: Assay, two: tuple[str, str], home: Home) -> None:
+    folder = home.runs / two[0]
+    (folder / "result.json").unlink()
+    (folder / "process.json").unlink()
+    assert assay("runs", "show", two[0], "--json").value["status"] == "running"
+    long_ago = time.time() - 3600
+    os.utime(folder / "run.json", (long_ago, long_ago))
+    assert assay("runs", "show", two[0], "--json").value["status"] == "killed"

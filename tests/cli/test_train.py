@@ -1,0 +1,203 @@
+"""`assay train`: what comes out, how it exits, and that bad input leaves nothing behind."""
+
+from pathlib import Path
+
+import pytest
+
+from assay.config import Home
+from cli.conftest import TINY, Assay
+from runs.conftest import Fake
+
+KEYS = {
+    "run", "status", "steps", "tokens", "train_loss", "val_loss", "tokens_per_second", "step_seconds", "phase_seconds",
+    "memory", "predicted", "evidence", "environment",
+}  # fmt: skip
+
+
+def test_json_is_one_value_with_the_promised_keys(assay: Assay, fake: Fake, corpus: str, home: Home) -> None:
+    said = assay("train", corpus, *TINY, "--json")
+    assert said.code == 0
+    assert set(said.value) >= KEYS
+    assert said.value["status"] == "done"
+    assert (said.value["steps"], said.value["tokens"]) == (4, 64)
+    assert said.value["config"]["model"]["vocab_size"] == 256
+    assert (home.runs / said.value["run"] / "result.json").exists()
+
+
+def test_the_summary_says_where_the_run_lies(assay: Assay, fake: Fake, corpus: str, home: Home) -> None:
+    said = assay("train", "demo", corpus, *TINY, "--with", "sdpa_attention")
+    assert said.code == 0
+    (folder,) = home.runs.iterdir()
+    assert str(folder) in said.out
+    assert "sdpa_attention" in said.out
+    assert "1000 B" in said.out
+    assert "990 B" in said.out, "the prediction stands beside what was measured"
+    assert "step 4/4" in said.err
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        ("done", 0),
+        ("failed", 1),
+        ("unavailable", 2),
+        ("no_effect", 3),
+        ("diverged", 3),
+        ("out_of_memory", 3),
+        ("budget_reached", 4),
+        ("interrupted", 130),
+    ],
+)
+def test_the_exit_code_says_how_it_ended(assay: Assay, fake: Fake, corpus: str, status: str, code: int) -> None:
+    fake.behaves(status=status)
+    said = assay("train", corpus, *TINY, "--json")
+    assert (said.code, said.value["status"]) == (code, status)
+
+
+def test_a_killed_child_exits_three(assay: Assay, fake: Fake, corpus: str) -> None:
+    fake.behaves("die2")
+    said = assay("train", corpus, *TINY)
+    assert said.code == 3
+    assert "killed by signal 9" in said.out
+    assert "--resume" in said.out
+
+
+def test_a_time_out_exits_three(assay: Assay, fake: Fake, corpus: str) -> None:
+    fake.behaves("slow")
+    said = assay("train", corpus, *TINY, "training.steps=1000", "--timeout", "0.5", "--json")
+    assert (said.code, said.value["status"]) == (3, "timed_out")
+
+
+def test_with_adds_up(assay: Assay, fake: Fake, corpus: str) -> None:
+    stack = ("--with", "gradient_accumulation:micro_batches=2", "--with", "sdpa_attention")
+    names = [spec["name"] for spec in assay("train", corpus, *TINY, *stack, "--json").value["config"]["optimizations"]]
+    assert names == ["sdpa_attention", "gradient_accumulation"], "in the order in which they are applied"
+
+
+BAD = {
+    "unknown key": (["model.n_layers=2"], "did you mean 'n_layer'"),
+    "unknown group": (["modle.n_layer=2"], "did you mean 'model'"),
+    "key of another group": (["model.batch_size=2"], "training.batch_size"),
+    "wrong type": (["model.n_layer=two"], "model.n_layer='two'"),
+    "a fraction of a step": (["training.steps=1.5"], "training.steps=1.5"),
+    "negative": (["training.steps=-1"], "training.steps=-1"),
+    "no value": (["training.steps="], "training.steps"),
+    "heads do not divide": (["model.n_embd=10", "model.n_head=3"], "n_embd=10 is not divisible by n_head=3"),
+    "unknown preset": (["dmeo"], "did you mean 'demo'"),
+    "not an override": (["demo", "steps"], "'steps' is not an override"),
+    "unknown optimization": (["--with", "sdpa_atention"], "did you mean 'sdpa_attention'"),
+    "duplicated optimization": (["--with", "sdpa_attention+sdpa_attention"], "listed twice"),
+    "duplicated over two": (["--with", "sdpa_attention", "--with", "sdpa_attention"], "listed twice"),
+    "empty optimization": (["--with", ""], "is not an optimization"),
+    "unknown field": (["--with", "activation_checkpointing:evry=2"], "did you mean 'every'"),
+    "duplicated field": (["--with", "activation_checkpointing:every=2,every=3"], "given twice"),
+    "field of the wrong type": (["--with", "activation_checkpointing:every=two"], "every"),
+    "field that is no value": (["--with", "activation_checkpointing:every=["], "is not a value"),
+    "field without value": (["--with", "activation_checkpointing:every"], "field=value"),
+    "micro-batches do not divide": (["--with", "gradient_accumulation:micro_batches=3"], "3"),
+    "missing corpus": (["data.path=nowhere.txt"], "nowhere.txt"),
+    "init from nothing": (["model.init_from=nowhere"], "neither a folder nor a run"),
+    "vocabulary too small": (["model.vocab_size=100"], "smaller than the tokenizer's 256"),
+    "no time": (["--timeout", "0"], "timeout"),
+    "resume what is not": (["--resume", "nothing"], "there are no runs"),
+    "time in words": (["--timeout", "soon"], "number"),
+    "unknown option": (["--whit", "x"], "--whit"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_sentence_and_leaves_nothing(
+    assay: Assay, fake: Fake, corpus: str, home: Home, case: str
+) -> None:
+    words, expected = BAD[case]
+    usual = [] if "--resume" in words else [corpus, *TINY]
+    source = [word for word in words[:1] if word in {"demo", "dmeo"}]
+    said = assay("train", *source, *usual, *words[len(source) :])
+    assert said.code == 2
+    assert expected in said.sentence()
+    assert not home.root.exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [(b"", "no text"), (b"\x00\x01\x02" * 100, "text"), (b"short", "context")],
+    ids=["empty", "binary", "shorter than a context"],
+)
+def test_a_corpus_that_is_unfit(
+    assay: Assay, fake: Fake, home: Home, tmp_path: Path, content: bytes, expected: str
+) -> None:
+    (tmp_path / "unfit.txt").write_bytes(content)
+    said = assay("train", "data.path=unfit.txt", *TINY)
+    assert said.code == 2
+    assert expected in said.sentence()
+    assert not home.runs.exists() or not any(home.runs.iterdir())
+    assert not home.store.exists()
+
+
+def test_a_home_that_cannot_be_written(assay: Assay, fake: Fake, corpus: str, home: Home) -> None:
+    home.root.write_text("a file in the way")
+    said = assay("train", corpus, *TINY)
+    assert said.code == 2
+    assert "ASSAY_HOME" in said.sentence()
+    assert home.root.read_text() == "a file in the way"
+
+
+def test_a_device_that_is_not_there(
+    assay: Assay, fake: Fake, corpus: str, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from assay.hardware import detect
+    from assay.runs import prepare
+
+    here = detect().model_copy(update={"accelerators": ()})
+    monkeypatch.setattr(prepare, "detect", lambda: here)
+    said = assay("train", corpus, *TINY, "device=cuda")
+    assert said.code == 2
+    assert "device=cpu" in said.sentence()
+    assert not home.root.exists()
+
+
+def test_resume_goes_on_in_the_same_folder(assay: Assay, fake: Fake, corpus: str, home: Home) -> None:
+    fake.behaves("die2")
+    first = assay("train", corpus, *TINY, "--json").value
+    assert (first["status"], first["steps"]) == ("killed", 2)
+    fake.behaves()
+    again = assay("train", "--resume", "last", "--json").value
+    assert (again["run"], again["status"], again["steps"]) == (first["run"], "done", 4)
+    more = assay("train", "--resume", first["run"][:-2], "training.steps=6", "--json").value
+    assert (more["run"], more["status"], more["steps"]) == (first["run"], "done", 6)
+    assert len(list(home.runs.iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["model.n_layer=2"], "would make it another run"),
+        (["training.step=9"], "did you mean 'training.steps'"),
+        (["demo"], "leave out the preset"),
+        (["--with", "sdpa_attention"], "leave out the preset"),
+        (["training.steps=3"], "done after 4 steps"),
+        ([], "give a higher training.steps"),
+    ],
+)
+def test_what_cannot_be_resumed(assay: Assay, fake: Fake, corpus: str, words: list[str], expected: str) -> None:
+    run = assay("train", corpus, *TINY, "--json").value["run"]
+    before = assay("runs", "show", run, "--json").value
+    said = assay("train", "--resume", run, *words)
+    assert said.code == 2
+    assert expected in said.sentence()
+    assert assay("runs", "show", run, "--json").value == before
+
+
+def test_a_diverged_run_is_not_resumed(assay: Assay, fake: Fake, corpus: str) -> None:
+    fake.behaves(status="diverged")
+    assert assay("train", corpus, *TINY).code == 3
+    assert "would again" in assay("train", "--resume", "last").sentence()
+
+
+def test_a_changed_corpus_is_noticed_on_resume(assay: Assay, fake: Fake, corpus: str) -> None:
+    fake.behaves("die2")
+    assay("train", corpus, *TINY)
+    Path(corpus.partition("=")[2]).write_text("Quite another text.\n" * 80)
+    said = assay("train", "--resume", "last")
+    assert said.code == 2
+    assert "corpus" in said.sentence()

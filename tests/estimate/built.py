@@ -1,0 +1,45 @@
+"""A real step of a run on random tokens, for holding predictions against."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from assay.config import Run
+from assay.optimizations import optimizations_of
+from assay.step.program import MicroBatch, Program, Step
+from assay.training.build import baseline, build
+from assay.training.gradients import cut
+
+
+@dataclass
+class RandomShard:
+    """A token stream in memory."""
+
+    ids: np.ndarray[Any, np.dtype[np.uint16]]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class RandomData:
+    """Stands in for a prepared corpus."""
+
+    def __init__(self, run: Run) -> None:
+        ids = np.random.default_rng(0).integers(run.model.vocabulary, size=3 * run.model.context_length + 999)
+        self.train = self.validation = RandomShard(ids.astype(np.uint16))
+
+
+def build_step(run: Run) -> Step:
+    """The run's step, optimizations applied, made real on the CPU."""
+    program: Program = baseline(run, RandomData(run), torch.device("cpu"))  # type: ignore[arg-type]
+    for optimization in optimizations_of(run):
+        program = optimization.apply(program, run)
+    return build(program)
+
+
+def micro_batches(step: Step, index: int = 0) -> Sequence[MicroBatch]:
+    """What the step trains on at `index`."""
+    return cut(step.program.batches(index, step.program.share), step.program.micro_batches)

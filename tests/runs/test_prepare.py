@@ -1,0 +1,130 @@
+"""The checks before a run: each in its place, and nothing written before all have passed."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.config import Home, Run, identity, validate
+from assay.errors import StorageError, UsageError
+from assay.optimizations import Conflict, Unavailable
+from assay.runs import launcher, prepare
+from assay.runs.launcher import start
+from assay.runs.lookup import find
+from assay.runs.prepare import ready
+from assay.runs.store import Store
+from runs.conftest import Fake, make_ready
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Home:
+    return Home(tmp_path / "not" / "yet")
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "text.txt"
+    path.write_text("All happy families are alike. " * 60)
+    return path
+
+
+def tiny(text: Path, **groups: Any) -> Run:
+    model = {"n_layer": 1, "n_head": 1, "n_embd": 8, "context_length": 8, **groups.pop("model", {})}
+    data = {"path": str(text), **groups.pop("data", {})}
+    return validate({"model": model, "data": data, "training": {"batch_size": 2, "steps": 2}, **groups})
+
+
+def test_a_ready_run_is_complete(place: Home, text: Path) -> None:
+    said: list[str] = []
+    found = ready(tiny(text, data={"tokenizer": "char"}), place, lambda message, fraction: said.append(message))
+    assert found.run.model.vocab_size == len(set(text.read_text()))
+    assert found.data_folder.is_dir()
+    assert found.predicted is not None
+    assert found.predicted.tensors_peak_bytes is not None
+    assert found.identity == identity(found.run)
+    assert said
+    assert list(place.runs.iterdir()) == []
+
+
+def test_the_order_of_listing_is_not_part_of_the_identity(place: Home, text: Path) -> None:
+    names = ["sdpa_attention", "activation_checkpointing"]
+    runs = [tiny(text, optimizations=listed) for listed in (names, names[::-1])]
+    one, other = (ready(run, place) for run in runs)
+    assert one.identity == other.identity
+
+
+def test_a_larger_vocabulary_is_kept(place: Home, text: Path) -> None:
+    assert ready(tiny(text, model={"vocab_size": 320}), place).run.model.vocab_size == 320
+
+
+@pytest.mark.parametrize("tokenizer", ["byte", "char"])
+def test_a_smaller_one_is_refused(place: Home, text: Path, tokenizer: str) -> None:
+    with pytest.raises(UsageError, match="smaller than the tokenizer's"):
+        ready(tiny(text, model={"vocab_size": 3}, data={"tokenizer": tokenizer}), place)
+
+
+@pytest.mark.parametrize("kind", [Unavailable, Conflict])
+def test_what_the_machine_cannot_do_leaves_nothing(
+    place: Home, text: Path, kind: type[UsageError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(run: Run, machine: object) -> None:
+        raise kind("not here")
+
+    monkeypatch.setattr(prepare, "check", refuse)
+    with pytest.raises(kind, match="not here"):
+        ready(tiny(text), place)
+    assert not place.root.exists()
+
+
+def test_a_home_that_was_there_stays(place: Home, tmp_path: Path) -> None:
+    place.ready()
+    with pytest.raises(UsageError):
+        ready(tiny(tmp_path / "missing.txt"), place)
+    assert place.runs.is_dir()
+
+
+def test_a_home_that_was_not_there_goes(place: Home, tmp_path: Path) -> None:
+    with pytest.raises(UsageError):
+        ready(tiny(tmp_path / "missing.txt"), place)
+    assert not place.root.exists()
+
+
+def test_weights_of_a_checkpoint_folder(place: Home, text: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "hf"
+    folder.mkdir()
+    with pytest.raises(UsageError, match="without .safetensors"):
+        ready(tiny(text, model={"init_from": str(folder)}), place)
+    (folder / "model.safetensors").touch()
+    assert ready(tiny(text, model={"init_from": str(folder)}), place).run.model.init_from == str(folder)
+
+
+def test_weights_of_a_run(place: Home, text: Path, fake: Fake) -> None:
+    with pytest.raises(UsageError, match="neither a folder nor a run"):
+        ready(tiny(text, model={"init_from": "2026"}), place)
+    with start(make_ready(place.ready()), place) as child:
+        child.result()
+    found = ready(tiny(text, model={"init_from": child.folder.id[:-1]}), place)
+    assert found.run.model.init_from == str(child.folder.checkpoints / "step-00000006")
+
+
+def test_weights_of_a_run_that_saved_none(place: Home, text: Path, fake: Fake) -> None:
+    fake.behaves("die1")
+    with start(make_ready(place.ready()), place) as child:
+        child.result()
+    with pytest.raises(UsageError, match="has no checkpoint"):
+        ready(tiny(text, model={"init_from": "last"}), place)
+
+
+def test_a_full_disk_at_the_start_leaves_no_run(home: Home, fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    with start(make_ready(home), home) as child:
+        earlier = child.result()
+
+    def full(*arguments: object) -> None:
+        raise StorageError("run.json could not be written: No space left on device")
+
+    monkeypatch.setattr(launcher.RunFolder, "write_process", full)
+    with pytest.raises(StorageError, match="No space left"):
+        start(make_ready(home), home)
+    assert [path.name for path in home.runs.iterdir()] == [earlier.run]
+    assert find(home, "last").result() == earlier
+    assert Store(home).get(earlier.run) == earlier

@@ -1,0 +1,152 @@
+"""What is said of runs that could not say it themselves."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from assay.config import Home
+from assay.runs import alive
+from assay.runs.folder import Process, RunFolder, RunSpec, new_id
+from assay.runs.prepare import ReadyRun
+from assay.runs.record import Status
+from assay.runs.recover import begun, compose, quartiles_of, reconcile, settle
+from assay.runs.store import Store
+
+
+def made(home: Home, ready: ReadyRun) -> RunFolder:
+    folder = RunFolder(home.runs / new_id(ready.identity))
+    spec = {"id": folder.id, "created": "2026-01-01", "identity": ready.identity, "data_folder": "", "predicted": None}
+    folder.prepare(RunSpec(**spec, config=ready.run))
+    return folder
+
+
+def process_of(pid: int, **changes: object) -> Process:
+    known = {"host": socket.gethostname(), "pid": pid, "started": psutil.Process(pid).create_time()}
+    return Process.model_validate({**known, **changes})
+
+
+def say(folder: RunFolder, *events: dict[str, object]) -> None:
+    with folder.events_file.open("a") as stream:
+        stream.writelines(json.dumps(event) + "\n" for event in events)
+
+
+def step(index: int, **facts: object) -> dict[str, object]:
+    return {
+        "event": "step",
+        "step": index,
+        "loss": 3.0 - index,
+        "seconds": 0.1,
+        "tokens": 16,
+        "phase": "steady",
+        **facts,
+    }
+
+
+def test_a_living_process_is_believed(home: Home, ready_run: ReadyRun) -> None:
+    folder = made(home, ready_run)
+    folder.write_process(process_of(os.getpid()))
+    say(folder, {"event": "start", "resumed_at": 0}, step(0), step(1))
+    result = settle(folder)
+    assert (result.status, result.steps) == (Status.RUNNING, 2)
+    assert not folder.result_file.exists()
+
+
+def test_the_same_number_started_at_another_time_is_another_process(home: Home, ready_run: ReadyRun) -> None:
+    folder = made(home, ready_run)
+    folder.write_process(process_of(os.getpid(), started=psutil.Process().create_time() - 60))
+    assert settle(folder).status is Status.KILLED
+
+
+def test_a_process_of_another_host_is_believed(home: Home, ready_run: ReadyRun) -> None:
+    folder = made(home, ready_run)
+    folder.write_process(process_of(os.getpid(), host="elsewhere", pid=2**30))
+    assert settle(folder).status is Status.RUNNING
+
+
+def test_a_process_that_waits_to_be_reaped_has_ended(home: Home, ready_run: ReadyRun) -> None:
+    folder = made(home, ready_run)
+    child = subprocess.Popen([sys.executable, "-c", "pass"], stdout=subprocess.PIPE)
+    known = process_of(child.pid)
+    assert child.stdout is not None
+    child.stdout.read()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert alive.this_process(child.pid) is None
+    folder.write_process(known)
+    assert not alive.is_running(folder)
+    child.wait()
+
+
+def test_all_that_a_dead_run_left_is_told(home: Home, ready_run: ReadyRun) -> None:
+    folder = made(home, ready_run)
+    block = {"steps": 2, "seconds": 0.2, "median_step_seconds": 0.1, "tokens": 32, "process_peak_bytes": 7}
+    proof = {"optimization": "sdpa_attention", "observed": "2 of 2", "verdict": True}
+    say(
+        folder,
+        {"event": "start", "resumed_at": 0},
+        step(0, phase="first_step", seconds=5.0),
+        {"event": "evidence", **proof},
+        *(step(index, seconds=index / 10) for index in (1, 2, 3)),
+        {"event": "block", "index": 0, **block},
+        {"event": "evaluation", "step": 4, "loss": 2.0, "perplexity": 7.4, "bits_per_byte": 2.9},
+    )
+    result = compose(folder, Status.KILLED, "because")
+    assert (result.steps, result.tokens, result.train_loss, result.val_loss) == (4, 64, 0.0, 2.0)
+    assert result.first_step_seconds == 5.0
+    assert result.step_seconds is not None
+    assert (result.step_seconds.median, result.step_seconds.count) == (pytest.approx(0.2), 3)
+    assert result.tokens_per_second == pytest.approx(ready_run.run.tokens_per_step / 0.2)
+    assert [one.model_dump() for one in result.evidence] == [proof]
+    assert [one.model_dump() for one in result.blocks] == [block]
+
+
+def test_a_run_that_did_nothing(home: Home, ready_run: ReadyRun) -> None:
+    result = compose(made(home, ready_run), Status.KILLED, "because")
+    assert (result.steps, result.tokens, result.train_loss, result.step_seconds) == (0, 0, None, None)
+
+
+def test_reconciling_tells_the_store_once(home: Home, ready_run: ReadyRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = made(home, ready_run)
+    folder.write_result(begun(folder.spec()).model_copy(update={"status": Status.DONE}))
+    store = Store(home)
+    assert reconcile(home, store) == []
+    assert [row.status for row in store.results()] == [Status.DONE]
+    monkeypatch.setattr(RunFolder, "result", lambda self: pytest.fail("a folder without news was read again"))
+    assert reconcile(home, store) == []
+
+
+def test_reconciling_forgets_what_is_gone(home: Home, ready_run: ReadyRun) -> None:
+    folder = made(home, ready_run)
+    folder.write_result(begun(folder.spec()))
+    store = Store(home)
+    reconcile(home, store)
+    folder.remove()
+    (home.runs / ".removed-half").mkdir()
+    assert reconcile(home, store) == []
+    assert store.results() == []
+
+
+def test_one_bad_folder_hides_no_other(home: Home, ready_run: ReadyRun) -> None:
+    good, bad = made(home, ready_run), made(home, ready_run)
+    (home.runs / "a-folder-of-something-else").mkdir()
+    good.write_result(begun(good.spec()).model_copy(update={"status": Status.DONE}))
+    bad.spec_file.write_text("{")
+    store = Store(home)
+    notes = reconcile(home, store)
+    assert len(notes) == 2
+    assert any(str(bad.spec_file) in note for note in notes)
+    assert [row.run for row in store.results()] == [good.id]
+
+
+def test_quartiles() -> None:
+    assert quartiles_of([]) is None
+    one = quartiles_of([2.0])
+    assert one is not None
+    assert (one.lower, one.median, one.upper, one.count) == (2.0, 2.0, 2.0, 1)
+    five = quartiles_of([5.0, 1.0, 4.0, 2.0, 3.0])
+    assert five is not None
+    assert (five.lower, five.median, five.upper, five.count) == (2.0, 3.0, 4.0, 5)

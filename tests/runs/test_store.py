@@ -1,0 +1,169 @@
+"""The store: read by many while one writes, made by several at once, refused when it is newer, remade when older."""
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from assay.config import Home
+from assay.errors import StorageError, UsageError
+from assay.runs.folder import RunSpec
+from assay.runs.record import Environment, RunResult, Status
+from assay.runs.recover import begun
+from assay.runs.store import SCHEMA, Store
+from runs.conftest import make_ready
+
+
+def result(home: Home, run: str, status: Status = Status.DONE, created: str = "2026-01-01") -> RunResult:
+    ready = make_ready(home)
+    spec = RunSpec(id=run, created=created, identity=ready.identity, config=ready.run, data_folder="")
+    return begun(spec).model_copy(update={"status": status})
+
+
+def test_what_was_ingested_comes_back(home: Home) -> None:
+    store = Store(home)
+    one = result(home, "a")
+    store.ingest(one, 5)
+    assert store.get("a") == one
+    assert store.get("b") is None
+    assert store.stamps() == {"a": ("done", 5)}
+
+
+def test_a_second_ingest_replaces_the_first(home: Home) -> None:
+    store = Store(home)
+    store.ingest(result(home, "a", Status.RUNNING), 0)
+    store.ingest(result(home, "a"), 7)
+    assert [row.status for row in store.results()] == [Status.DONE]
+    assert store.stamps() == {"a": ("done", 7)}
+
+
+def test_newest_first_and_by_identity(home: Home) -> None:
+    store = Store(home)
+    for run, created in (("a", "2026-01-01"), ("c", "2026-01-03"), ("b", "2026-01-02")):
+        store.ingest(result(home, run, created=created), 0)
+    assert [row.run for row in store.results()] == ["c", "b", "a"]
+    assert len(store.results(identity=make_ready(home).identity)) == 3
+    assert store.results(identity="another") == []
+
+
+def test_removed_is_forgotten(home: Home) -> None:
+    store = Store(home)
+    store.ingest(result(home, "a"), 0)
+    store.remove("a")
+    store.remove("a")
+    assert store.results() == []
+
+
+def test_the_environment_can_be_searched(home: Home) -> None:
+    here = {"assay": "1", "torch": "2.13", "python": "3.11", "device": "cpu", "processor": "x", "cores": 2}
+    environment = Environment.model_validate({**here, "threads": 2, "memory_bytes": 1})
+    Store(home).ingest(result(home, "a").model_copy(update={"environment": environment}), 0)
+    with sqlite3.connect(home.store) as connection:
+        assert connection.execute("select torch, device, threads from runs").fetchall() == [("2.13", "cpu", 2)]
+
+
+def test_it_is_in_write_ahead_mode_with_its_version(home: Home) -> None:
+    Store(home)
+    with sqlite3.connect(home.store) as connection:
+        assert connection.execute("pragma journal_mode").fetchone() == ("wal",)
+        assert connection.execute("select version from schema").fetchall() == [(SCHEMA,)]
+
+
+def test_a_newer_layout_is_refused(home: Home) -> None:
+    Store(home)
+    with sqlite3.connect(home.store) as connection:
+        connection.execute("update schema set version = ?", (SCHEMA + 1,))
+    with pytest.raises(UsageError, match="written by a newer assay"):
+        Store(home)
+
+
+def test_an_older_layout_is_made_anew(home: Home) -> None:
+    with sqlite3.connect(home.store) as connection:
+        connection.execute("create table schema (version integer primary key)")
+        connection.execute("insert into schema values (0)")
+        connection.execute("create table runs (run text, something_else text)")
+        connection.execute("insert into runs values ('a', 'b')")
+    store = Store(home)
+    assert store.results() == []
+    store.ingest(result(home, "a"), 0)
+    assert len(Store(home).results()) == 1
+
+
+def test_a_row_that_cannot_be_read_hides_no_other(home: Home) -> None:
+    store = Store(home)
+    for run in ("a", "b"):
+        store.ingest(result(home, run), 0)
+    with sqlite3.connect(home.store) as connection:
+        connection.execute("update runs set result = '{' where run = 'a'")
+    assert [row.run for row in store.results()] == ["b"]
+    assert set(store.stamps()) == {"b"}, "so that the folder is read again"
+
+
+def test_a_full_disk_is_a_storage_error(home: Home) -> None:
+    store = Store(home)
+    with sqlite3.connect(home.store) as connection:
+        pages = connection.execute("pragma page_count").fetchone()[0]
+
+    def fill(connection: sqlite3.Connection, _record: object) -> None:
+        connection.execute(f"pragma max_page_count = {pages}")
+
+    import sqlalchemy
+
+    sqlalchemy.event.listen(store._engine, "connect", fill)
+    with pytest.raises(StorageError, match="full"):  # noqa: PT012  one row may still fit
+        for number in range(100):
+            store.ingest(result(home, f"run-{number}"), 0)
+    assert Store(home).results() is not None
+
+
+def test_a_store_that_cannot_be_opened(tmp_path: Path) -> None:
+    (tmp_path / "store.sqlite").mkdir()
+    with pytest.raises(StorageError, match="unable to open"):
+        Store(Home(tmp_path))
+
+
+WRITE = """
+import sys
+from assay.config import Home
+from assay.runs.record import Status
+from assay.runs.store import Store
+from runs.test_store import result
+home = Home(sys.argv[1])
+store = Store(home)
+for number in range(40):
+    store.ingest(result(home, f"run-{number:03d}", created=f"2026-{number:03d}"), number)
+print("written")
+"""
+
+READ = """
+import sys, time
+from assay.config import Home
+from assay.runs.store import Store
+store, seen = Store(Home(sys.argv[1])), 0
+deadline = time.monotonic() + 60
+while seen < 40 and time.monotonic() < deadline:
+    rows = [row.run for row in store.results()]
+    assert rows == [f"run-{number:03d}" for number in reversed(range(len(rows)))], rows
+    assert len(rows) >= seen
+    seen = len(rows)
+print(seen)
+"""
+
+
+def test_four_processes_read_while_one_writes(home: Home) -> None:
+    """They also come first together: whoever is first lays the store out."""
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(home.root)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[1],
+        )
+        for code in (READ, READ, READ, READ, WRITE)
+    ]
+    said = [process.communicate(timeout=90) for process in processes]
+    assert [err for _, err in said] == [""] * 5
+    assert [out.strip() for out, _ in said] == ["40"] * 4 + ["written"]

@@ -1,0 +1,147 @@
+"""Comparisons that nobody measured, with known effects, for the tests of what reads them."""
+
+import math
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from assay.config import Run, load
+from assay.runs.record import Block, Environment, Memory, Predicted, Quartiles, RunResult, Status
+from assay.step.evidence import Evidence
+from assay.studies.design import AGAIN, BASELINE, Cell, design
+from assay.studies.record import CellResult, ComparisonRecord, Curve, Ending, Protocol, Round
+
+ENVIRONMENT = Environment(
+    assay="0.1.0",
+    torch="2.13.0+cpu",
+    python="3.11.2",
+    device="cpu",
+    processor="Some Processor @ 2.1 GHz",
+    cores=2,
+    threads=2,
+    memory_bytes=25 * 10**9,
+    corpus_digest="0f" * 8,
+)
+
+TREATMENTS = (
+    "sdpa_attention",
+    "bf16_mixed",
+    "activation_checkpointing",
+    "gradient_accumulation:micro_batches=4",
+    "sdpa_attention+bf16_mixed+activation_checkpointing",
+)
+
+FACTORS: dict[str, tuple[float, float, float, float]] = {
+    BASELINE: (1.0, 1.0, 1.0, 0.0),
+    AGAIN: (1.0, 1.0, 1.0, 0.0),
+    TREATMENTS[0]: (0.72, 0.78, 0.88, 1e-7),
+    TREATMENTS[1]: (0.81, 0.93, 1.65, 2e-3),
+    TREATMENTS[2]: (0.55, 0.66, 1.24, 0.0),
+    TREATMENTS[3]: (0.41, 0.52, 1.05, 1e-7),
+    TREATMENTS[4]: (0.49, 0.6, 1.002, 2e-3),
+}
+"""Tensor peak, process peak and step time against the baseline, and what is added to the loss."""
+
+PROOFS = {
+    "sdpa_attention": "4 of 4 attentions fused, no score matrix kept",
+    "bf16_mixed": "49 of 49 matmuls in bfloat16",
+    "activation_checkpointing": "4 of 4 blocks kept their input only, 33 matmuls ran again in backward",
+    "gradient_accumulation": "the loss was computed 4 times, on 1536 targets in all",
+}
+
+
+def blocks(step: float, peak: float, rng: random.Random, *, count: int = 5, noise: float = 0.01) -> tuple[Block, ...]:
+    """Timed blocks around a step time and a peak."""
+    found = []
+    for _ in range(count):
+        median = step * math.exp(rng.gauss(0, noise))
+        held = round(peak * math.exp(rng.gauss(0, noise / 20)))
+        found.append(
+            Block(steps=10, seconds=median * 10.1, median_step_seconds=median, tokens=15360, process_peak_bytes=held)
+        )
+    return tuple(found)
+
+
+def result(cell: Cell, factors: tuple[float, float, float, float], noise: float = 0.01, **changes: Any) -> RunResult:
+    """One finished run."""
+    rng = random.Random(f"{cell.name}{noise}")
+    tensors, process, step, shift = factors
+    timed = blocks(0.052 * step, 330e6 * process, rng, noise=noise)
+    loss = 2.41 + 0.006 * cell.seed + shift
+    peak = round(68_157_440 * tensors)
+    values: dict[str, Any] = {
+        "run": f"20261121-080000-{abs(hash(cell.treatment)) % 16**6:06x}-{cell.seed:04x}",
+        "status": Status.DONE,
+        "created": "2026-11-21T08:00:00+00:00",
+        "identity": "0123456789ab",
+        "config": cell.run,
+        "steps": 60,
+        "tokens": 92160,
+        "parameters": 820_000,
+        "train_loss": loss + 0.02,
+        "val_loss": loss,
+        "tokens_per_second": 1536 / timed[0].median_step_seconds,
+        "step_seconds": Quartiles(median=0.052 * step, lower=0.051 * step, upper=0.054 * step, count=50),
+        "memory": Memory(
+            tensors_peak_bytes=peak, process_peak_bytes=max(block.process_peak_bytes or 0 for block in timed)
+        ),
+        "predicted": Predicted(tensors_peak_bytes=round(peak * 1.002), step_seconds=0.05 * step**1.2),
+        "evidence": tuple(
+            Evidence(optimization=spec.name, observed=PROOFS[spec.name], verdict=True)
+            for spec in cell.run.optimizations
+        ),
+        "environment": ENVIRONMENT,
+        "blocks": timed,
+    }
+    return RunResult(**{**values, **changes})
+
+
+def curve(cell: Cell, shift: float, steps: int = 60) -> Curve:
+    """A loss that falls."""
+    rng = random.Random(cell.seed)
+    train = tuple(2.4 + 3.1 * math.exp(-step / 12) + rng.gauss(0, 0.05) + shift * step / steps for step in range(steps))
+    return Curve(train_loss=train, evaluations=((steps, 2.41 + 0.006 * cell.seed + shift),))
+
+
+def record(
+    *,
+    seeds: int = 2,
+    treatments: tuple[str, ...] = TREATMENTS,
+    factors: Mapping[str, tuple[float, float, float, float]] = FACTORS,
+    noise: float = 0.01,
+    changes: Mapping[str, dict[str, Any]] | None = None,
+    base: Run | None = None,
+    **fields: Any,
+) -> ComparisonRecord:
+    """A comparison in which each treatment has its factors; `changes` overwrites fields of a treatment's results."""
+    base = (base or load("demo")).with_vocabulary()
+    cells = design(base, treatments, seeds)
+    held = tuple(
+        CellResult(
+            cell=cell,
+            wave=0,
+            result=result(cell, factors[cell.treatment], noise, **(changes or {}).get(cell.treatment, {})),
+            curve=curve(cell, factors[cell.treatment][3]),
+        )
+        for cell in cells
+    )
+    rounds = tuple(
+        Round(seed=seed, wave=0, number=number, order=tuple(cell.name for cell in cells if cell.seed == seed))
+        for seed in range(base.seed, base.seed + seeds)
+        for number in range(5)
+    )
+    values: dict[str, Any] = {
+        "id": "20261121-080000-beef",
+        "created": "2026-11-21T08:00:00+00:00",
+        "title": "demo",
+        "base": base,
+        "seeds": tuple(range(base.seed, base.seed + seeds)),
+        "treatments": treatments,
+        "ending": Ending.COMPLETE,
+        "protocol": Protocol(
+            blocks=5, resident=7, needed_bytes=3 * 10**9, available_bytes=20 * 10**9
+        ),
+        "cells": held,
+        "rounds": rounds,
+    }
+    return ComparisonRecord(**{**values, **fields})

@@ -1,0 +1,92 @@
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from assay.data import Prepared
+from assay.errors import UsageError
+from assay.model import initializer
+from assay.model.weights import save_weights
+from assay.training.build import baseline, build
+from assay.training.initial import initial_weights
+
+from .tiny import CPU, step_of, tiny, weights
+
+
+def test_nothing_is_allocated_before_build(corpus: Prepared) -> None:
+    program = baseline(tiny(), corpus, CPU)
+    assert all(parameter.is_meta for part in program.parts for parameter in part.parameters())
+    step = build(program)
+    assert not any(parameter.is_meta for _, parameter in step.named_parameters())
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_every_parameter_has_the_value_that_its_name_gives(corpus: Prepared, tied: bool) -> None:
+    run = tiny(tie_embeddings=tied)
+    step = step_of(run, corpus)
+    initialize = initializer(run.model, run.seed)
+    for name, parameter in step.named_parameters():
+        assert torch.equal(parameter, initialize(name, parameter.shape)), name
+    shared = step.parts[0].get_parameter("head.projection.weight") is step.parts[0].get_parameter(
+        "embedding.token.weight"
+    )
+    assert shared is tied
+    assert ("head.projection.weight" in dict(step.named_parameters())) is not tied
+
+
+def test_the_optimizer_owns_the_live_parameters(corpus: Prepared) -> None:
+    step = step_of(tiny(), corpus)
+    owned = {parameter for group in step.optimizer.param_groups for parameter in group["params"]}
+    assert owned == {parameter for _, parameter in step.named_parameters()}
+
+
+def test_forward_contexts_are_entered_around_each_forward_and_rename_nothing(corpus: Prepared) -> None:
+    entered: list[str] = []
+
+    @contextmanager
+    def context() -> Iterator[None]:
+        entered.append("in")
+        yield
+        entered.append("out")
+
+    plain = step_of(tiny(), corpus)
+    step = step_of(tiny(), corpus, forward_contexts=(context,))
+    assert [name for name, _ in step.named_parameters()] == [name for name, _ in plain.named_parameters()]
+    ids, targets = step.program.batches(0, (0, 1))[0]
+    loss = step.parts[0](ids, targets)
+    assert entered == ["in", "out"]
+    assert loss.item() == plain.parts[0](ids, targets).item()
+
+
+def test_a_batch_depends_on_seed_and_step_and_shares_are_its_rows(corpus: Prepared) -> None:
+    program = baseline(tiny(), corpus, CPU)
+    (ids, targets), (again, _), (other, _) = (program.batches(step, (0, 1))[0] for step in (3, 3, 4))
+    assert ids.shape == (4, 16)
+    assert torch.equal(ids[:, 1:], targets[:, :-1])
+    assert torch.equal(ids, again)
+    assert not torch.equal(ids, other)
+    halves = [program.batches(3, (rank, 2))[0][0] for rank in range(2)]
+    assert torch.equal(torch.cat(halves), ids)
+
+
+def test_training_starts_from_given_weights(corpus: Prepared, tmp_path: Path) -> None:
+    run = tiny()
+    origin = step_of(run.model_copy(update={"seed": 5}), corpus)
+    save_weights(weights(origin), run.model, tmp_path / "export")
+    step = build(baseline(run, corpus, CPU, initial_weights(tmp_path / "export", run.model)))
+    for name, value in weights(origin).items():
+        assert torch.equal(value, dict(step.named_parameters())[name])
+    with pytest.raises(UsageError, match="shape"):
+        initial_weights(tmp_path / "export", tiny(n_embd=32).model)
+
+
+def test_a_part_with_a_buffer_is_refused(corpus: Prepared) -> None:
+    program = baseline(tiny(), corpus, CPU)
+    with torch.device("meta"):
+        program.parts[0].register_module("extra", nn.BatchNorm1d(2))
+    with pytest.raises(ValueError, match=r"buffer 'extra\.running_mean'"):
+        build(replace(program))

@@ -1,0 +1,64 @@
+import math
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from assay.config import Run
+from assay.data import Prepared, validation_windows
+from assay.step.program import MicroBatch, Step
+from assay.training.evaluation import Evaluation, evaluate
+
+from .tiny import step_of, tiny
+
+
+def evaluation(run: Run, step: Step, corpus: Prepared, rows: int) -> Evaluation:
+    def windows() -> Iterator[MicroBatch]:
+        for ids, targets in validation_windows(corpus.validation, run.model.context_length, rows):
+            yield torch.from_numpy(ids), torch.from_numpy(targets)
+
+    return evaluate(step, windows, corpus.bytes_per_token, 0)
+
+
+def test_the_loss_is_the_mean_over_every_target_whatever_the_batch_size(corpus: Prepared) -> None:
+    run = tiny()
+    step = step_of(run, corpus)
+    found = [evaluation(run, step, corpus, rows) for rows in (1, 3, 7)]
+    assert {one.targets for one in found} == {len(corpus.validation) - 1}
+    losses = [one.loss for one in found]
+    assert losses == pytest.approx([losses[0]] * 3, rel=1e-6)
+    cut_up = evaluation(run, step_of(run, corpus, micro_batches=2), corpus, 7)
+    assert cut_up.loss == pytest.approx(losses[0], rel=1e-6)
+    assert cut_up.targets == found[0].targets
+
+
+def test_an_untrained_model_knows_nothing(corpus: Prepared) -> None:
+    run = tiny(init_std=1e-6)
+    found = evaluation(run, step_of(run, corpus), corpus, 4)
+    assert found.loss == pytest.approx(math.log(256), rel=1e-4)
+    assert found.perplexity == pytest.approx(256, rel=1e-3)
+    assert found.bits_per_byte == pytest.approx(8, rel=1e-3)
+
+
+def test_bits_are_per_byte_of_the_text_not_per_token() -> None:
+    assert Evaluation(step=0, loss=math.log(2) * 6, targets=1, bytes_per_token=3.0).bits_per_byte == pytest.approx(2)
+
+
+def test_dropout_is_off_and_neither_gradients_nor_noise_are_touched(corpus: Prepared) -> None:
+    run = tiny(dropout=0.5)
+    step = step_of(run, corpus)
+    before = torch.get_rng_state()
+    first, second = (evaluation(run, step, corpus, 4) for _ in range(2))
+    assert first == second
+    assert torch.equal(before, torch.get_rng_state())
+    assert all(part.training for part in step.parts)
+    assert all(parameter.grad is None for _, parameter in step.named_parameters())
+
+
+def test_forward_contexts_are_active(corpus: Prepared) -> None:
+    run = tiny()
+    plain = evaluation(run, step_of(run, corpus), corpus, 4)
+    low = step_of(run, corpus, forward_contexts=(lambda: torch.autocast("cpu", dtype=torch.bfloat16),))
+    mixed = evaluation(run, low, corpus, 4)
+    assert mixed.loss != plain.loss
+    assert mixed.loss == pytest.approx(plain.loss, rel=1e-2)

@@ -1,0 +1,42 @@
+import torch
+from torch import nn
+
+from assay.config import TrainingConfig
+from assay.data import Prepared
+from assay.training.optimizers import adamw, decay_groups
+
+from .tiny import step_of, tiny
+
+
+def test_matrices_decay_and_vectors_do_not(corpus: Prepared) -> None:
+    step = step_of(tiny(), corpus)
+    names = {parameter: name for name, parameter in step.named_parameters()}
+    decayed, spared = decay_groups(step.named_parameters(), 0.1)
+    assert (decayed["weight_decay"], spared["weight_decay"]) == (0.1, 0.0)
+    assert {names[p] for p in spared["params"]} == {n for n in names.values() if n.endswith("bias") or "norm" in n}
+    assert {names[p] for p in decayed["params"]} >= {"embedding.token.weight", "blocks.0.mlp.up.weight"}
+    assert len(decayed["params"]) + len(spared["params"]) == len(names)
+
+
+def test_a_group_that_would_be_empty_is_left_out() -> None:
+    assert len(decay_groups([("w", nn.Parameter(torch.ones(2, 2)))], 0.1)) == 1
+
+
+def test_adamw_follows_its_definition() -> None:
+    training = TrainingConfig(learning_rate=0.01, weight_decay=0.5, beta1=0.8, beta2=0.9, epsilon=1e-6)
+    weight = nn.Parameter(torch.tensor([[1.0, -2.0]], dtype=torch.float64))
+    optimizer = adamw(training)([("weight", weight)])
+    expected, m, v = weight.detach().clone(), torch.zeros(1, 2).double(), torch.zeros(1, 2).double()
+    for t in range(1, 4):
+        gradient = torch.tensor([[0.3 * t, -0.1]], dtype=torch.float64)
+        weight.grad = gradient.clone()
+        optimizer.step()
+        m, v = 0.8 * m + 0.2 * gradient, 0.9 * v + 0.1 * gradient**2
+        expected = expected * (1 - 0.01 * 0.5)
+        expected = expected - 0.01 * (m / (1 - 0.8**t)) / ((v / (1 - 0.9**t)).sqrt() + 1e-6)
+    torch.testing.assert_close(weight.detach(), expected, rtol=1e-12, atol=0)
+
+
+def test_the_baseline_updates_one_tensor_after_the_other(corpus: Prepared) -> None:
+    groups = step_of(tiny(), corpus).optimizer.param_groups
+    assert all(group["foreach"] is False and group["fused"] is False for group in groups)

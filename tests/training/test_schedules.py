@@ -1,0 +1,43 @@
+import math
+
+import pytest
+
+from assay.config import TrainingConfig
+from assay.training.schedules import schedule
+
+
+def nanogpt(it: int, learning_rate: float, min_lr: float, warmup_iters: int, lr_decay_iters: int) -> float:
+    """karpathy/nanoGPT, train.py, get_lr."""
+    if it < warmup_iters:
+        return learning_rate * (it + 1) / (warmup_iters + 1)
+    if it > lr_decay_iters:
+        return min_lr
+    decay_ratio = (it - warmup_iters) / (lr_decay_iters - warmup_iters)
+    coeff = 0.5 * (1.0 + math.cos(math.pi * decay_ratio))
+    return min_lr + coeff * (learning_rate - min_lr)
+
+
+@pytest.mark.parametrize(("warmup", "decay"), [(0, 40), (7, 40), (10, 30)])
+def test_cosine_is_nanogpts(warmup: int, decay: int) -> None:
+    training = TrainingConfig(
+        learning_rate=1e-3, min_learning_rate=1e-4, warmup_steps=warmup, decay_steps=decay, steps=50
+    )
+    rate = schedule(training)
+    assert [rate(i) for i in range(50)] == [nanogpt(i, 1e-3, 1e-4, warmup, decay) for i in range(50)]
+
+
+def test_cosine_ends_with_the_run_unless_told_otherwise() -> None:
+    rate = schedule(TrainingConfig(learning_rate=1e-3, min_learning_rate=1e-4, warmup_steps=0, steps=10))
+    assert rate(10) == 1e-4
+    assert rate(9) > 1e-4
+
+
+def test_constant_warms_up_and_stays() -> None:
+    rate = schedule(TrainingConfig(learning_rate=1e-3, schedule="constant", warmup_steps=3, steps=10))
+    assert [rate(i) for i in range(5)] == pytest.approx([2.5e-4, 5e-4, 7.5e-4, 1e-3, 1e-3])
+    assert rate(1000) == 1e-3
+
+
+def test_a_run_shorter_than_its_warm_up_only_warms_up() -> None:
+    rate = schedule(TrainingConfig(learning_rate=1e-3, warmup_steps=100, steps=3))
+    assert [rate(i) for i in range(3)] == pytest.approx([1e-3 * (i + 1) / 101 for i in range(3)])
