@@ -1,4 +1,4 @@
-"""What a program calls, and the command line with it: configure, train, estimate.
+"""What a program calls, and the command line with it: configure, train, compare, estimate.
 
 import assay
 
@@ -16,10 +16,13 @@ from assay.config.run import Run, Spec
 from assay.errors import UsageError
 
 if TYPE_CHECKING:
+    from assay.analysis.comparison import Comparison
+    from assay.data.progress import Progress
     from assay.estimate import Estimate
     from assay.hardware import Machine
     from assay.runs.child import Child
     from assay.runs.record import RunResult
+    from assay.studies.protocol import News
 
 DEFAULT = "demo"
 """The preset that stands in where none is named."""
@@ -82,15 +85,8 @@ def train(
     if folder is not None:
         same_corpus(folder, prepared)
     with start(prepared, place, resume=folder, timeout=timeout) as child:
-        tell(
-            _event(
-                "run",
-                run=child.folder.id,
-                folder=str(child.folder.path),
-                steps=prepared.run.training.steps,
-                tokens_per_step=prepared.run.tokens_per_step,
-            )
-        )
+        where = {"run": child.folder.id, "folder": str(child.folder.path)}
+        tell(_event("run", **where, steps=run.training.steps, tokens_per_step=run.tokens_per_step))
         return _follow(child, tell)
 
 

@@ -171,10 +171,9 @@ def test_a_second_ctrl_c_ends_it_at_once(tmp_path: Path, corpus: str) -> None:
     assert gone(json.loads((folder / "process.json").read_bytes())["pid"])
 
 
-def test_the_verbs_are_those_of_the_folder() -> None:
-    names = {path.stem for path in Path(main.__file__).parent.glob("*.py")}
-    assert {"train", "runs"} <= names
-    registered = {command.name for command in main.app.registered_commands}
-    registered |= {group.name for group in main.app.registered_groups}
-    assert {"train", "runs"} <= registered <= names
-    assert not registered & {"main", "console", "progress", "summary", "difference"}
+def test_a_file_with_a_verb_is_registered() -> None:
+    """A verb that is forgotten in the list would exist and not be found."""
+    for path in set(Path(main.__file__).parent.glob("*.py")) - {Path(main.__file__)}:
+        text = path.read_text()
+        verb = f"\ndef {path.stem}(" in text or "\napp = typer.Typer(" in text
+        assert not verb or path.stem in main.VERBS, path

@@ -72,7 +72,12 @@ def test_what_is_worth_a_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_bar_shows_step_loss_and_speed(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
-    monkeypatch.setattr("rich.console.Console", lambda **_: Console(file=stream, force_terminal=True, width=120))
+
+    def drawn(stderr: bool, **how: bool) -> Console:
+        assert stderr
+        return Console(file=stream, force_terminal=True, width=120, **how)
+
+    monkeypatch.setattr("rich.console.Console", drawn)
     with Bar() as bar:
         bar({"event": "prepare", "message": "tokenizing", "fraction": 0.5})
         bar(RUN)

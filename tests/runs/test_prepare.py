@@ -92,7 +92,7 @@ def test_a_home_that_was_not_there_goes(place: Home, tmp_path: Path) -> None:
 def test_weights_of_a_checkpoint_folder(place: Home, text: Path, tmp_path: Path) -> None:
     folder = tmp_path / "hf"
     folder.mkdir()
-    with pytest.raises(UsageError, match="without .safetensors"):
+    with pytest.raises(UsageError, match=r"without \.safetensors"):
         ready(tiny(text, model={"init_from": str(folder)}), place)
     (folder / "model.safetensors").touch()
     assert ready(tiny(text, model={"init_from": str(folder)}), place).run.model.init_from == str(folder)

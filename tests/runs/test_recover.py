@@ -14,7 +14,7 @@ from assay.runs import alive
 from assay.runs.folder import Process, RunFolder, RunSpec, new_id
 from assay.runs.prepare import ReadyRun
 from assay.runs.record import Status
-from assay.runs.recover import begun, compose, quartiles_of, reconcile, settle
+from assay.runs.recover import begun, compose, reconcile, settle
 from assay.runs.store import Store
 
 
@@ -25,8 +25,8 @@ def made(home: Home, ready: ReadyRun) -> RunFolder:
     return folder
 
 
-def process_of(pid: int, **changes: object) -> Process:
-    known = {"host": socket.gethostname(), "pid": pid, "started": psutil.Process(pid).create_time()}
+def process_of(number: int, **changes: object) -> Process:
+    known = {"host": socket.gethostname(), "pid": number, "started": psutil.Process(number).create_time()}
     return Process.model_validate({**known, **changes})
 
 
@@ -140,13 +140,3 @@ def test_one_bad_folder_hides_no_other(home: Home, ready_run: ReadyRun) -> None:
     assert len(notes) == 2
     assert any(str(bad.spec_file) in note for note in notes)
     assert [row.run for row in store.results()] == [good.id]
-
-
-def test_quartiles() -> None:
-    assert quartiles_of([]) is None
-    one = quartiles_of([2.0])
-    assert one is not None
-    assert (one.lower, one.median, one.upper, one.count) == (2.0, 2.0, 2.0, 1)
-    five = quartiles_of([5.0, 1.0, 4.0, 2.0, 3.0])
-    assert five is not None
-    assert (five.lower, five.median, five.upper, five.count) == (2.0, 3.0, 4.0, 5)

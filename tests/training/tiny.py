@@ -49,6 +49,9 @@ class Watcher:
     def evaluated(self, evaluation: Evaluation) -> None:
         self.evaluations.append(evaluation)
 
+    def saved(self, folder: Path, step: int) -> None:
+        assert folder.name == f"step-{step:08d}"
+
     def interrupted(self) -> bool:
         return self.stop_after is not None and len(self.records) >= self.stop_after
 
@@ -73,7 +76,7 @@ def loop_of(run: Run, step: Step, corpus: Prepared, folder: Path, position: Posi
         probes=ActivationNorms(step),
         windows=windows,
         bytes_per_token=corpus.bytes_per_token,
-        save=lambda now: checkpoint.save(folder, step, now, "test") and None,
+        save=lambda now: checkpoint.save(folder, step, now, "test"),
         observer=Watcher(),
         saved_at=position.step,
     )

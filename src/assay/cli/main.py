@@ -1,4 +1,4 @@
-"""`assay`: every file of this folder that has a function of its own name, or an `app` of several, is a verb.
+"""`assay`: each verb is a file of this folder, with a function of its own name or an `app` of several.
 
 Errors end here, each in one sentence on standard error: what a person can mend exits 2, a disk that refuses and
 anything unforeseen exit 1, an interrupt exits 130. Help is plain text, because loading the richer kind takes longer
@@ -6,16 +6,18 @@ than everything else together; so a verb's file imports typer and typing at its 
 """
 
 import importlib
+import importlib.util
 import os
-import pkgutil
 import sys
 import traceback
 from typing import Annotated, Any
 
 import typer
 
-import assay.cli
 from assay.errors import StorageError, UsageError
+
+VERBS = ("train", "compare", "estimate", "optimizations", "sample", "export", "machine", "data", "runs")
+"""In the order in which help lists them."""
 
 _USAGE, _FAILED, _INTERRUPTED = 2, 1, 130
 
@@ -87,14 +89,14 @@ def _application() -> typer.Typer:
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
-    for found in pkgutil.iter_modules(assay.cli.__path__):
-        if found.name == __name__.rpartition(".")[2]:
+    for name in VERBS:
+        if importlib.util.find_spec(f"assay.cli.{name}") is None:
             continue
-        module = importlib.import_module(f"assay.cli.{found.name}")
+        module = importlib.import_module(f"assay.cli.{name}")
         if isinstance(group := getattr(module, "app", None), typer.Typer):
-            verbs.add_typer(group, name=found.name, no_args_is_help=True)
-        elif callable(verb := getattr(module, found.name, None)):
-            verbs.command(found.name, no_args_is_help=False)(verb)
+            verbs.add_typer(group, name=name, no_args_is_help=True)
+        else:
+            verbs.command(name)(getattr(module, name))
     return verbs
 
 

@@ -4,18 +4,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from assay.cli.options import Json, RunName
+
 if TYPE_CHECKING:
     from assay.config import Home
     from assay.runs.record import RunResult
 
 app = typer.Typer(help="List, show, compare and remove runs.")
 
-_Json = Annotated[bool, typer.Option("--json", help="Print one JSON value.")]
-_Name = Annotated[str, typer.Argument(metavar="RUN", help="An id, the start of one, or last.")]
-
 
 @app.command("ls")
-def list_runs(as_json: _Json = False) -> None:
+def list_runs(as_json: Json = False) -> None:
     """List every run, newest first, with its state as its process shows it."""
     from assay.cli.console import note, print_json, print_table
     from assay.cli.summary import UNKNOWN, amount, figure, model_summary, stack_summary
@@ -50,7 +49,7 @@ def list_runs(as_json: _Json = False) -> None:
 
 
 @app.command("show")
-def show_run(run: _Name, as_json: _Json = False) -> None:
+def show_run(run: RunName, as_json: Json = False) -> None:
     """Show everything that is known of a run."""
     from assay.cli.console import plain, print_json
     from assay.cli.summary import print_run
@@ -68,7 +67,7 @@ def show_run(run: _Name, as_json: _Json = False) -> None:
 def compare_runs(
     first: Annotated[str, typer.Argument(metavar="A", help="A run: an id, the start of one, or last.")],
     second: Annotated[str, typer.Argument(metavar="B", help="The run to hold against it.")],
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """Show where two runs differ: configuration, environment, figures."""
     from assay.cli.console import print_json, print_table
@@ -93,7 +92,7 @@ def compare_runs(
 def remove_runs(
     runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Runs to delete with all that they hold.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """Delete runs: checkpoints, events, results and their rows. A running one is refused."""
     import sys

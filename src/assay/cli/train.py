@@ -4,33 +4,23 @@ from typing import Annotated
 
 import typer
 
+from assay.cli.options import Json, Overrides, Source, With
+
+_Resume = Annotated[
+    str | None, typer.Option(metavar="RUN", help="Go on with a stopped run: its id, the start of one, or last.")
+]
+_Timeout = Annotated[
+    float | None, typer.Option(metavar="SECONDS", help="Stop the run, resumably, when it takes longer.")
+]
+
 
 def train(
-    source: Annotated[
-        str | None,
-        typer.Argument(metavar="[PRESET|FILE]", help="A preset or a YAML file; left out: the preset demo."),
-    ] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="What to change in it, for instance model.n_layer=8."),
-    ] = None,
-    with_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--with",
-            metavar="NAME[:FIELD=VALUE,...][+NAME...]",
-            help="Turn optimizations on; several --with add up.",
-        ),
-    ] = None,
-    resume: Annotated[
-        str | None,
-        typer.Option(metavar="RUN", help="Go on with a stopped run: its id, the start of one, or last."),
-    ] = None,
-    timeout: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", help="Stop the run, resumably, when it takes longer."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON value.")] = False,
+    source: Source = None,
+    overrides: Overrides = None,
+    with_: With = None,
+    resume: _Resume = None,
+    timeout: _Timeout = None,
+    as_json: Json = False,
 ) -> None:
     """Train one model, measure it, and prove its optimizations.
 
@@ -46,8 +36,8 @@ def train(
 
     Ctrl-C stops after the current step and saves; --resume goes on from there.
 
-    Exit codes: 0 done, 2 wrong input, 3 out of memory, diverged, timed out, killed or an optimization without effect,
-    1 failed, 4 budget reached, 130 interrupted.
+    Exit codes: 0 done; 1 failed; 2 wrong input; 3 out of memory, diverged, timed out, killed, or an optimization
+    took no effect; 4 budget reached; 130 interrupted.
     """
     from assay import api
     from assay.cli.console import plain, print_json
@@ -58,14 +48,9 @@ def train(
     home = Home()
     _stop_in_order()
     with watcher() as watch:
+        changes, stack = overrides or (), with_ or ()
         result = api.train(
-            source,
-            *(overrides or ()),
-            optimizations=with_ or (),
-            resume=resume,
-            home=home,
-            timeout=timeout,
-            on_event=watch,
+            source, *changes, optimizations=stack, resume=resume, home=home, timeout=timeout, on_event=watch
         )
     if as_json:
         print_json(plain(result))

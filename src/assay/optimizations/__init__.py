@@ -1,14 +1,18 @@
 """One file per optimization; `base` is the interface, `registry` finds them."""
 
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
+from assay.optimizations.card import Card, availability, card
 from assay.optimizations.registry import catalogue, check, forget, normalize, optimizations_of, resolve, search
 
 __all__ = [
+    "Card",
     "Conflict",
     "Numerics",
     "Optimization",
     "Stage",
     "Unavailable",
+    "availability",
+    "card",
     "catalogue",
     "check",
     "forget",

@@ -22,7 +22,7 @@ from assay.optimizations.base import Conflict, Optimization
 if TYPE_CHECKING:
     from assay.hardware import Machine
 
-_FRAME = {"__init__", "base", "registry"}
+_FRAME = {"__init__", "base", "card", "registry"}
 
 
 @cache

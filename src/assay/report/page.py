@@ -15,7 +15,7 @@ from assay.config.home import Home
 from assay.data.atomic import write_file
 from assay.report import figures
 from assay.report.theme import DARK, LIGHT, variable, variables
-from assay.report.wording import COLUMNS, fine_percent, footnotes, prediction_error, status, texts
+from assay.report.wording import COLUMNS, figure, fine_percent, footnotes, prediction_error, status, texts
 from assay.studies.record import CellResult, folder
 from assay.units import format_bytes, format_count, format_seconds
 
@@ -75,6 +75,7 @@ def _content(comparison: Comparison) -> dict[str, Any]:
         "changes": Markup(figures.changes(comparison)),
         "losses": Markup(figures.losses(comparison)),
         "predictions": Markup(figures.predictions(comparison)),
+        "predicted": [found for row in rows if (found := _prediction(row, record.of(row.treatment)))],
         "machine": _machine(comparison),
         "configuration": _configuration(comparison),
         "cells": [_cell(one) for one in record.cells],
@@ -84,18 +85,28 @@ def _content(comparison: Comparison) -> dict[str, Any]:
 
 
 def _row(row: Row, number: int) -> dict[str, Any]:
-    error = prediction_error(row)
-    predicted = row.predicted.tensors_peak_bytes if row.predicted else None
     return {
         "name": row.treatment,
         "colour": variable(number),
         "status": status(row),
         "figures": [texts(row, column) for column in COLUMNS],
         "evidence": row.evidence,
-        "flags": row.flags,
-        "predicted_peak": "" if predicted is None else format_bytes(predicted),
-        "predicted_instant": (row.predicted and row.predicted.tensors_peak_instant) or "",
-        "error": "" if error is None else fine_percent(error),
+    }
+
+
+def _prediction(row: Row, cells: tuple[CellResult, ...]) -> dict[str, str] | None:
+    """Predicted and measured peak of one row, and the instants that won; None where one of the two is missing."""
+    error, predicted = prediction_error(row), row.predicted
+    if error is None or predicted is None:
+        return None
+    instants = (one.result.memory.tensors_peak_instant for one in cells)
+    return {
+        "name": row.treatment,
+        "predicted": format_bytes(predicted.tensors_peak_bytes or 0),
+        "measured": figure("tensors_peak_bytes", row.metrics["tensors_peak_bytes"]),
+        "error": fine_percent(error),
+        "predicted_instant": predicted.tensors_peak_instant or "–",
+        "measured_instant": next((instant for instant in instants if instant), "–"),
     }
 
 

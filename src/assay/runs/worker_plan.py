@@ -5,7 +5,10 @@ because it is watched, and the next two because caches and clocks settle. What r
 does not divide goes to the warm-up. A run of few steps has fewer or shorter pieces; one of a single step is all trace.
 """
 
+import math
 from dataclasses import dataclass
+
+from assay.config.run import Run
 
 WARMUP = 2
 BLOCKS = 5
@@ -25,6 +28,14 @@ class Plan:
     def total(self) -> int:
         """All of them."""
         return self.first + self.trace + self.warmup + sum(self.blocks)
+
+
+def steps_left(run: Run, step: int, tokens: int) -> int:
+    """Steps from `step` to the last, or to the one that spends the budget of tokens."""
+    left = run.training.steps - step
+    if run.training.tokens is not None:
+        left = min(left, math.ceil((run.training.tokens - tokens) / run.tokens_per_step))
+    return max(left, 0)
 
 
 def plan(steps: int, blocks: int = BLOCKS) -> Plan:

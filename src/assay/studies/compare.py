@@ -7,19 +7,15 @@ from datetime import UTC, datetime
 
 from assay.config.home import Home
 from assay.config.run import Run
-from assay.data.progress import Progress, silent
+from assay.data.progress import Progress
 from assay.errors import UsageError
 from assay.hardware import detect
 from assay.runs.launcher import start
 from assay.runs.prepare import ReadyRun, ready
 from assay.studies.design import Cell, design
 from assay.studies.plan import Needs, waves
-from assay.studies.protocol import Child, Listener, News, conduct
+from assay.studies.protocol import Child, Listener, conduct
 from assay.studies.record import ComparisonRecord, Protocol, new_id, save
-
-
-def _unheard(news: News) -> None:
-    """For callers that do not watch."""
 
 
 def compare(
@@ -27,12 +23,12 @@ def compare(
     treatments: Sequence[str],
     *,
     home: Home,
-    seeds: int = 3,
-    blocks: int = 5,
-    timeout: float | None = None,
-    title: str = "configuration",
-    prepare: Progress = silent,
-    tell: Listener = _unheard,
+    seeds: int,
+    blocks: int,
+    timeout: float | None,
+    title: str,
+    prepare: Progress,
+    tell: Listener,
 ) -> ComparisonRecord:
     """Measure the baseline twice and every treatment once at each seed, and keep the record.
 

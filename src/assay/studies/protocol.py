@@ -56,6 +56,14 @@ Start = Callable[[Cell], AbstractContextManager[Child]]
 
 
 @dataclass(frozen=True)
+class Planned:
+    """What is going to run."""
+
+    waves: tuple[Wave, ...]
+    blocks: int
+
+
+@dataclass(frozen=True)
 class Turn:
     """A cell begins a piece of its work."""
 
@@ -86,7 +94,7 @@ class Interrupting:
     """The cells that are alive are asked to save and end."""
 
 
-News = Turn | Working | Ended | Interrupting
+News = Planned | Turn | Working | Ended | Interrupting
 Listener = Callable[[News], None]
 
 
@@ -102,6 +110,7 @@ class Conducted:
 def conduct(waves: Sequence[Wave], start: Start, blocks: int, tell: Listener) -> Conducted:
     """Run every wave. A Ctrl-C ends the cells that are alive in an orderly way, a second one at once."""
     done = Conducted()
+    tell(Planned(tuple(waves), blocks))
     for number, wave in enumerate(waves):
         with ExitStack() as stack:
             session = _Session(number, stack, tell, done)

@@ -1,4 +1,4 @@
-"""Batches as tensors on the run's device: those of training as the seam wants them, and the fixed ones of validation."""
+"""Batches as tensors on the run's device: training's as the seam wants them, and the fixed ones of validation."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -18,7 +18,7 @@ def training_batches(
 
 
 def validation_batches(run: Run, data: Prepared, device: torch.device) -> Callable[[], Iterable[MicroBatch]]:
-    """The batches of every evaluation: the same at every call, over the whole split, or `eval_batches` spread over it."""
+    """The batches of every evaluation: always the same ones, the whole split or `eval_batches` spread over it."""
     training = run.training
     windows = validation_windows(data.validation, run.model.context_length, training.batch_size, training.eval_batches)
     return lambda: (_on_device(batch, device) for batch in windows)

@@ -21,6 +21,10 @@ class Diverged(Ending):
     """A loss or a gradient is not finite; the first such tensor is named."""
 
 
+class NoEffect(Ending):
+    """An optimization left no trace of itself."""
+
+
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "cannot allocate memory")
 
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import torch
@@ -71,6 +72,7 @@ class Observer(Protocol):
 
     def stepped(self, record: StepRecord) -> None: ...
     def evaluated(self, evaluation: Evaluation) -> None: ...
+    def saved(self, folder: Path, step: int) -> None: ...
     def interrupted(self) -> bool: ...
     def during(self, phase: str) -> AbstractContextManager[None]:
         """The context of an evaluation or a checkpoint."""
@@ -110,7 +112,7 @@ def train_step(step: Step, index: int, probes: ActivationNorms | None = None) ->
 
 @dataclass
 class Loop:
-    """Trains one run from a position on. `save` writes a checkpoint of the position that it is given."""
+    """Trains one run from a position on. `save` writes a checkpoint of a position and says where."""
 
     run: Run
     step: Step
@@ -118,7 +120,7 @@ class Loop:
     probes: ActivationNorms | None
     windows: Windows
     bytes_per_token: float
-    save: Callable[[Position], None]
+    save: Callable[[Position], Path]
     observer: Observer
     saved_at: int = 0
     """The step of the newest checkpoint."""
@@ -179,8 +181,9 @@ class Loop:
         """Save, unless the newest checkpoint is of this very step. Raises `StorageError`."""
         if self.saved_at != self.position.step:
             with self.observer.during("checkpoint"):
-                self.save(self.position)
+                place = self.save(self.position)
             self.saved_at = self.position.step
+            self.observer.saved(place, self.saved_at)
 
     def _diagnosis(self, record: StepRecord) -> str:
         program = self.step.program

@@ -1,0 +1,37 @@
+# Everything a fresh machine needs: Python 3.11 or newer and make. `make demo` and `make test` set the rest up.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test check setup bench docs clean
+
+demo: setup
+	$(BIN)/assay compare demo --with sdpa_attention --with bf16_mixed --with activation_checkpointing \
+	  --with gradient_accumulation:micro_batches=4 --with sdpa_attention+bf16_mixed+activation_checkpointing --seeds 2
+
+test: setup
+	$(BIN)/pytest -n 2 --dist loadgroup
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python docs/generate.py --check
+
+bench: setup
+	$(BIN)/python benchmarks/step_time.py
+
+docs: setup
+	$(BIN)/python docs/generate.py
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "assay needs Python 3.11 or newer; run make PYTHON=python3.11" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

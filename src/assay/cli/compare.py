@@ -1,0 +1,96 @@
+"""`assay compare`: a baseline against some treatments, with intervals, proofs and a page."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from assay.analysis.comparison import Comparison
+
+
+def compare(
+    source: Annotated[
+        str | None,
+        typer.Argument(metavar="[PRESET|FILE]", help="A preset or a YAML file; left out: the preset demo."),
+    ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="What to change in it, for instance model.n_layer=8."),
+    ] = None,
+    with_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            metavar="NAME[:FIELD=VALUE,...][+NAME...]",
+            help="A treatment: one row of the table. Give it once for each row.",
+        ),
+    ] = None,
+    seeds: Annotated[int, typer.Option(metavar="N", help="Runs of every row, each with a seed of its own.")] = 3,
+    blocks: Annotated[int, typer.Option(metavar="N", help="Timed blocks of every run.")] = 5,
+    timeout: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Stop a run that works longer than this.")
+    ] = None,
+    page: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="Where to write the page; left out: beside the record.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as one JSON value.")] = False,
+) -> None:
+    """Measure a baseline and what each treatment changes: memory, time and loss, beside what was predicted.
+
+    The baseline has every optimization off and runs twice, which shows how large the noise is. The runs of a seed are
+    alive together and take turns in short timed blocks, so that all of them see the same machine.
+
+    \b
+    assay compare demo --with sdpa_attention --with bf16_mixed
+    assay compare demo --with sdpa_attention+bf16_mixed --seeds 5
+    assay compare my.yaml training.steps=200 --with gradient_accumulation:micro_batches=4
+
+    Ctrl-C saves what has finished.
+
+    Exit codes: 0 done (running out of memory and diverging are results), 2 wrong input, 3 a run failed, was killed,
+    timed out or had an optimization without effect, 130 interrupted.
+    """
+    from assay import api
+    from assay.cli.console import print_json
+    from assay.config import Home
+    from assay.report.page import write_page
+    from assay.report.progress import watcher
+
+    home = Home()
+    _writable(page)
+    with watcher() as watch:
+        comparison = api.compare(
+            source,
+            *(overrides or ()),
+            treatments=with_ or (),
+            seeds=seeds,
+            blocks=blocks,
+            timeout=timeout,
+            home=home,
+            on_progress=watch.prepare,
+            on_news=watch,
+        )
+    written = write_page(comparison, home, page)
+    if as_json:
+        print_json({**comparison.to_json(), "page": str(written)})
+    else:
+        _print(comparison, written)
+    raise typer.Exit(130 if comparison.interrupted else 3 if comparison.failed else 0)
+
+
+def _print(comparison: "Comparison", page: Path) -> None:
+    from rich.console import Console
+
+    from assay.report.tables import print_comparison
+
+    print_comparison(comparison, Console())
+    typer.echo(str(page))
+
+
+def _writable(page: Path | None) -> None:
+    """Say that a page cannot be written before hours are spent on what it would show."""
+    from assay.errors import UsageError
+
+    if page is not None and (page.is_dir() or not page.absolute().parent.is_dir()):
+        raise UsageError(f"--page {page} cannot be written; name a file in a folder that exists")

@@ -1,0 +1,28 @@
+"""What several verbs take, said once: how a configuration is named and changed, and how a run is."""
+
+from typing import Annotated
+
+import typer
+
+Source = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[PRESET|FILE]", help="A preset or a YAML file; left out: the preset demo.", show_default=False
+    ),
+]
+
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]...", help="What to change in it, for instance model.n_layer=8."),
+]
+
+With = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--with", metavar="NAME[:FIELD=VALUE,...][+NAME...]", help="Turn optimizations on; several --with add up."
+    ),
+]
+
+RunName = Annotated[str, typer.Argument(metavar="RUN", help="An id, the start of one, or last.")]
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]

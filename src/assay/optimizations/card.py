@@ -1,0 +1,82 @@
+"""An optimization's card as plain data: what its class constants, its fields and its file's first lines say."""
+
+import ast
+import inspect
+import sys
+import textwrap
+
+from assay.config import Run
+from assay.config.base import Frozen
+from assay.config.run import Scalar, Spec
+from assay.hardware import Machine
+from assay.optimizations.base import Optimization, Unavailable
+
+
+class Field(Frozen):
+    """A parameter of an optimization."""
+
+    name: str
+    default: Scalar
+    description: str
+
+
+class Card(Frozen):
+    """What a user should know before turning it on."""
+
+    optimization: str
+    title: str
+    stage: str
+    numerics: str
+    saves: str
+    pays: str
+    sources: tuple[str, ...]
+    claims: tuple[str, ...]
+    fields: tuple[Field, ...]
+    about: str
+
+    @property
+    def usage(self) -> str:
+        """How it is written after ``--with``, every field at its default."""
+        return str(Spec(name=self.optimization, fields={field.name: field.default for field in self.fields}))
+
+
+def card(kind: type[Optimization]) -> Card:
+    """The card of an optimization."""
+    texts = _field_texts(kind)
+    return Card(
+        optimization=kind.name(),
+        title=kind.title,
+        stage=kind.stage.name,
+        numerics=kind.numerics.value,
+        saves=kind.saves,
+        pays=kind.pays,
+        sources=kind.sources,
+        claims=tuple(sorted(kind.claims)),
+        fields=tuple(
+            Field(name=name, default=about.default, description=texts.get(name, ""))
+            for name, about in kind.model_fields.items()
+        ),
+        about=inspect.cleandoc(sys.modules[kind.__module__].__doc__ or ""),
+    )
+
+
+def availability(kind: type[Optimization], machine: Machine) -> str:
+    """`available`, or why this machine cannot do it for a model without dropout."""
+    try:
+        kind().check(Run(), machine)
+    except Unavailable as reason:
+        return f"unavailable: {reason}"
+    return "available"
+
+
+def _field_texts(kind: type[Optimization]) -> dict[str, str]:
+    """The text under each field's definition."""
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    assert isinstance(tree, ast.ClassDef)
+    return {
+        ast.unparse(statement.target): str(after.value.value)
+        for statement, after in zip(tree.body, tree.body[1:], strict=False)
+        if isinstance(statement, ast.AnnAssign)
+        and isinstance(after, ast.Expr)
+        and isinstance(after.value, ast.Constant)
+    }

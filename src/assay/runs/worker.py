@@ -1,0 +1,120 @@
+"""The measured child: ``python -m assay.runs.worker RUN_FOLDER [--turns N]``.
+
+Until it is granted its start it is small: torch is imported by the session, in a phase of its own. Whatever happens
+after that becomes a status with a reason: `result.json`, the last event and the exit code say the same. An error that
+nobody expected leaves its traceback in the log.
+"""
+
+import argparse
+import errno
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+import psutil
+
+from assay.errors import StorageError, UsageError
+from assay.optimizations import Unavailable
+from assay.runs.channel import Channel, take_standard_output
+from assay.runs.folder import RunFolder
+from assay.runs.record import Status
+from assay.runs.worker_phases import Phases
+from assay.runs.worker_result import Findings
+from assay.training.endings import (
+    BudgetReached,
+    Diverged,
+    Ending,
+    Interrupted,
+    NoEffect,
+    TargetReached,
+    is_out_of_memory,
+)
+
+_STATUS: dict[type[Ending], Status] = {
+    TargetReached: Status.DONE,
+    BudgetReached: Status.BUDGET_REACHED,
+    Interrupted: Status.INTERRUPTED,
+    Diverged: Status.DIVERGED,
+    NoEffect: Status.NO_EFFECT,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do the run of one folder; returns the exit code of its status."""
+    parser = argparse.ArgumentParser(prog="assay.runs.worker")
+    parser.add_argument("folder")
+    parser.add_argument("--turns", type=int)
+    options = parser.parse_args(arguments)
+    folder = RunFolder(options.folder)
+    channel = Channel(folder.events_file, take_standard_output(), 0, in_turns=options.turns is not None)
+    channel.stop_on_signals()
+    phases = Phases(channel, "import", _seconds_since_start())
+    findings = Findings(folder.spec(), phases)
+
+    def work() -> None:
+        with phases.aside("waiting"):
+            channel.wait("start")
+        if channel.interrupted:
+            raise Interrupted("interrupted before it began")
+        from assay.runs.worker_session import Session
+
+        Session(folder, channel, phases, findings, options.turns).work()
+
+    status, reason = conclude(work, lambda: f"in the phase {phases.current}")
+    return _record(folder, channel, findings, status, reason)
+
+
+def conclude(work: Callable[[], None], where: Callable[[], str]) -> tuple[Status, str | None]:
+    """Do the work → how it ended, and why in one sentence; `where` says what was being done."""
+    try:
+        work()
+    except Ending as ending:
+        return _STATUS[type(ending)], str(ending)
+    except Unavailable as error:
+        return Status.UNAVAILABLE, str(error)
+    except (UsageError, StorageError) as error:
+        return Status.FAILED, _disk(error)
+    except Exception as error:
+        if is_out_of_memory(error):
+            traceback.clear_frames(error.__traceback__)  # what they hold is needed to say so
+            return Status.OUT_OF_MEMORY, f"out of memory {where()}: {_first_line(error)}"
+        traceback.print_exc()
+        return Status.FAILED, _disk(error)
+    return Status.DONE, None
+
+
+def _record(folder: RunFolder, channel: Channel, findings: Findings, status: Status, reason: str | None) -> int:
+    if reason is not None:
+        print(reason, file=sys.stderr)
+    try:
+        folder.write_result(findings.result(status, reason))
+    except StorageError as error:
+        status, reason = Status.FAILED, reason or _disk(error)
+        print(reason, file=sys.stderr)
+    with suppress(StorageError):
+        channel.event("end", status=status, reason=reason)
+    sys.stderr.flush()
+    return status.exit_code
+
+
+def _disk(error: Exception) -> str:
+    """The first line of an error; of a full disk, however it was met, one that begins so."""
+    line = _first_line(error)
+    chain = (error, error.__cause__, error.__context__)
+    full = any(isinstance(one, OSError) and one.errno in (errno.ENOSPC, errno.EDQUOT) for one in chain)
+    return f"the disk is full: {line}" if full and not line.startswith("the disk is full") else line
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0] or type(error).__name__
+
+
+def _seconds_since_start() -> float:
+    """Since the process began: the interpreter and the package were loaded in that time."""
+    return max(0.0, time.time() - psutil.Process().create_time())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""From `run.json` to a loop that stands where the run was left: data, program, optimizations, newest checkpoint."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from assay.config.run import Run
+from assay.data import Prepared, open_prepared
+from assay.hardware import detect
+from assay.optimizations import Optimization, check
+from assay.runs.folder import RunFolder, RunSpec
+from assay.runs.record import Environment
+from assay.runs.worker_environment import environment
+from assay.step.program import Step
+from assay.training import checkpoint
+from assay.training.batches import validation_batches
+from assay.training.build import baseline, build
+from assay.training.initial import initial_weights
+from assay.training.loop import Loop, Observer
+from assay.training.probes import ActivationNorms
+
+
+@dataclass(frozen=True)
+class Built:
+    """A loop, and what was learned on the way to it."""
+
+    loop: Loop
+    environment: Environment
+    notes: tuple[str, ...]
+    """What a person should know, for instance that a damaged checkpoint was passed over."""
+
+
+def build_loop(folder: RunFolder, spec: RunSpec, optimizations: Sequence[Optimization], observer: Observer) -> Built:
+    """Build the run's step and load its newest checkpoint. Raises `UsageError` for what a person can mend."""
+    run, machine = spec.config, detect()
+    check(run, machine)
+    device = torch.device(machine.device(run.device))
+    settle_torch(run, device)
+    data = open_prepared(spec.data_folder)
+    step = _build_step(run, data, device, optimizations, fresh=not checkpoint.complete(folder.checkpoints))
+    position, notes = checkpoint.resume(folder.checkpoints, step)
+    loop = Loop(
+        run=run,
+        step=step,
+        position=position,
+        probes=ActivationNorms(step),
+        windows=validation_batches(run, data, device),
+        bytes_per_token=data.bytes_per_token,
+        save=lambda now: checkpoint.save(folder.checkpoints, step, now, spec.identity),
+        observer=observer,
+        saved_at=position.step,
+    )
+    return Built(loop, environment(run, machine, device, data.digest), tuple(notes))
+
+
+def _build_step(
+    run: Run, data: Prepared, device: torch.device, optimizations: Sequence[Optimization], *, fresh: bool
+) -> Step:
+    source = run.model.init_from
+    # A checkpoint holds all weights, so what the run once started from is not needed again.
+    weights = initial_weights(Path(source), run.model) if source is not None and fresh else None
+    program = baseline(run, data, device, weights)
+    for one in optimizations:
+        program = one.apply(program, run)
+    return build(program)
+
+
+def settle_torch(run: Run, device: torch.device) -> None:
+    """Threads, and what makes equal runs equal: the seed of dropout, and on a CPU deterministic kernels.
+
+    On a GPU those would change what is measured, so there torch's own choice stays.
+    """
+    if run.threads is not None:
+        torch.set_num_threads(run.threads)
+    torch.manual_seed(run.seed)
+    if device.type == "cpu":
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.utils.deterministic.fill_uninitialized_memory = False

@@ -1,0 +1,50 @@
+"""Tensors in the child: counted per phase where the device counts them, and in the memory pass at the run's end."""
+
+import gc
+
+import torch
+
+from assay.measure.memory import memory_pass
+from assay.runs.record import Memory
+from assay.runs.worker_phases import Phases
+from assay.training.endings import is_out_of_memory
+from assay.training.loop import Loop, train_step
+
+
+def count_tensors(phases: Phases, device: torch.device) -> None:
+    """Have a CUDA device's own counter read at the end of every phase; a CPU's allocator has none."""
+    if device.type != "cuda":
+        return
+
+    def peak() -> int:
+        highest = torch.cuda.max_memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        return highest
+
+    phases.tensors_peak = peak
+
+
+def measure_memory(loop: Loop, notes: list[str]) -> Memory:
+    """One more step under the instruments, thrown away. Out of memory there is a note: the run itself is done."""
+
+    def one_step() -> None:
+        train_step(loop.step, loop.position.step, loop.probes)
+
+    device = loop.step.program.device
+    try:
+        measured = memory_pass(device, one_step, live_tensor_bytes(device))
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        notes.append("the memory pass itself ran out of memory, so its figures are missing")
+        return Memory()
+    return Memory.model_validate(vars(measured))
+
+
+def live_tensor_bytes(device: torch.device) -> int:
+    """Bytes of the distinct storages of all tensors that live on a device: weights, optimizer state, kept tables."""
+    tensors = (one for one in gc.get_objects() if issubclass(type(one), torch.Tensor))
+    storages = {
+        one.untyped_storage().data_ptr(): one.untyped_storage().nbytes() for one in tensors if one.device == device
+    }
+    return sum(storages.values())

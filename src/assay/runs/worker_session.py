@@ -1,0 +1,217 @@
+"""What the measured child does, in order, from the data to the memory pass.
+
+Build; first step; traced step, and the proof of every optimization; warm-up; timed blocks; last evaluation; last
+checkpoint; memory pass. All steps but the memory pass's train. Importing this file imports torch: that is a phase of
+its own, so its caller does it late.
+"""
+
+import statistics
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import psutil
+
+from assay.measure.trace import StepTracer
+from assay.optimizations import optimizations_of
+from assay.runs import history
+from assay.runs.channel import Channel
+from assay.runs.folder import Event, RunFolder
+from assay.runs.record import Block, Quartiles
+from assay.runs.worker_build import build_loop
+from assay.runs.worker_memory import count_tensors, measure_memory
+from assay.runs.worker_phases import Phases
+from assay.runs.worker_plan import BLOCKS, plan, steps_left
+from assay.runs.worker_result import Findings
+from assay.step.evidence import Evidence
+from assay.step.program import Step
+from assay.training.endings import BudgetReached, Ending, Interrupted, NoEffect, TargetReached
+from assay.training.evaluation import Evaluation
+from assay.training.loop import Loop, StepRecord, train_step
+from assay.training.probes import ActivationNorms
+
+
+class Session:
+    """One run in this process. It observes its own training, and writes down what it finds."""
+
+    def __init__(
+        self, folder: RunFolder, channel: Channel, phases: Phases, findings: Findings, turns: int | None
+    ) -> None:
+        self.folder, self.channel, self.phases, self.findings = folder, channel, phases, findings
+        self.run = findings.spec.config
+        self.optimizations = optimizations_of(self.run)
+        self.blocks = turns or BLOCKS
+        self.steady: list[StepRecord] = []
+        """Steps of the timed block in progress."""
+
+    def work(self) -> None:
+        """Everything. Raises the `Ending` of a run that stops before its last step, once what is still due is done."""
+        loop = self._build()
+        try:
+            ended = _stopped(lambda: self._train(loop))
+            self._wait("finish")
+            ended = _stopped(loop.evaluate) or ended
+        except Interrupted:
+            loop.checkpoint()
+            raise
+        loop.checkpoint()
+        if self.run.training.measure_memory:
+            self.phases.enter("memory_pass")
+            self.findings.memory = measure_memory(loop, self.findings.notes)
+        self.phases.enter("recording")
+        if ended is not None:
+            raise ended
+
+    def _build(self) -> Loop:
+        self.phases.enter("build")
+        findings, earlier = self.findings, self.folder.events()
+        built = build_loop(self.folder, findings.spec, self.optimizations, self)
+        loop, step = built.loop, built.loop.position.step
+        count_tensors(self.phases, loop.step.program.device)
+        findings.position, findings.environment, findings.notes = loop.position, built.environment, list(built.notes)
+        findings.parameters = sum(parameter.numel() for _, parameter in loop.step.named_parameters())
+        me = psutil.Process()
+        self.channel.event("start", pid=me.pid, process_started=me.create_time(), time=time.time(), resumed_at=step)
+        for note in built.notes:
+            self.channel.event("note", text=note)
+        if step > 0:
+            self._recall(earlier, step)
+        return loop
+
+    def _recall(self, earlier: list[Event], step: int) -> None:
+        """What earlier processes measured stands where this one will measure nothing."""
+        steady = [one["seconds"] for one in history.steps(earlier) if one["step"] < step and one["phase"] == "steady"]
+        self.findings.earlier_seconds = Quartiles.of(steady)
+        if step >= self.run.training.steps:
+            for event in history.of_last_process(earlier, "evidence"):
+                self._say_evidence(Evidence.model_validate({name: event[name] for name in Evidence.model_fields}))
+            for event in history.of_last_process(earlier, "block"):
+                self._say_block(Block.model_validate({name: event[name] for name in Block.model_fields}))
+
+    def _train(self, loop: Loop) -> None:
+        """The steps of this process. Raises an `Ending` where they stop before the last."""
+        position = loop.position
+        if position.step > 0:
+            loop.between_steps()
+        pieces = plan(steps_left(self.run, position.step, position.tokens), self.blocks)
+        if pieces.first:
+            self.phases.enter("first_step")
+            loop.advance(pieces.first)
+        if pieces.trace:
+            self.phases.enter("trace")
+            loop.advance(pieces.trace, self._traced_step)
+            self._prove()
+        if pieces.warmup:
+            self.phases.enter("warmup")
+            loop.advance(pieces.warmup)
+        for steps in pieces.blocks:
+            self._wait("block")
+            self._block(loop, steps)
+        loop.stop_if_spent()
+
+    def _traced_step(self, step: Step, index: int, probes: ActivationNorms | None) -> StepRecord:
+        tracer = StepTracer(step)
+        with tracer:
+            record = train_step(tracer.watch(), index, probes)
+        self.findings.trace = tracer.trace(record.loss, record.tokens)
+        return record
+
+    def _prove(self) -> None:
+        """Let every optimization show in the trace that it took effect. Raises `NoEffect` when one cannot."""
+        if self.findings.trace is None:
+            raise RuntimeError("there is no trace to prove anything with")
+        with self.phases.aside():
+            for one in self.optimizations:
+                self._say_evidence(one.verify(self.findings.trace, self.run))
+        for evidence in self.findings.evidence:
+            if not evidence.verdict:
+                raise NoEffect(f"{evidence.optimization} took no effect: {evidence.observed}")
+
+    def _block(self, loop: Loop, steps: int) -> None:
+        """One timed block; one that a budget cuts short counts with the steps that it has."""
+        self.steady, stays = [], len(self.phases.anonymous_peaks)
+        self.phases.enter("steady")
+        stopped: Ending | None = None
+        try:
+            loop.advance(steps)
+        except Ending as stop:
+            stopped = stop
+        self.phases.enter("recording")
+        if self.steady:
+            seconds = [record.seconds for record in self.steady]
+            self.findings.steady_seconds.extend(seconds)
+            peaks = [peak for phase, peak in self.phases.anonymous_peaks[stays:] if phase == "steady"]
+            self._say_block(
+                Block(
+                    steps=len(seconds),
+                    seconds=sum(seconds),
+                    median_step_seconds=statistics.median(seconds),
+                    tokens=sum(record.tokens for record in self.steady),
+                    process_peak_bytes=max(peaks, default=None),
+                )
+            )
+        if stopped is not None:
+            raise stopped
+
+    def _wait(self, upcoming: str) -> None:
+        with self.phases.aside("waiting"):
+            self.channel.wait(upcoming)
+
+    def _say_evidence(self, evidence: Evidence) -> None:
+        self.findings.evidence.append(evidence)
+        self.channel.event("evidence", **evidence.model_dump())
+
+    def _say_block(self, block: Block) -> None:
+        self.findings.blocks.append(block)
+        self.channel.event("block", **block.model_dump())
+
+    # What the loop tells its observer.
+
+    def stepped(self, record: StepRecord) -> None:
+        with self.phases.aside():
+            phase = self.phases.current
+            if phase == "steady":
+                self.steady.append(record)
+            elif phase == "first_step":
+                self.findings.first_step_seconds = record.seconds
+            self.channel.event(
+                "step",
+                step=record.step,
+                loss=record.loss,
+                learning_rate=record.learning_rate,
+                log_gradient_norm=record.log_gradient_norm,
+                activation_norms=record.activation_norms,
+                seconds=record.seconds,
+                tokens=record.tokens,
+                phase=phase,
+            )
+
+    def evaluated(self, evaluation: Evaluation) -> None:
+        with self.phases.aside():
+            self.channel.event(
+                "evaluation",
+                step=evaluation.step,
+                loss=evaluation.loss,
+                perplexity=evaluation.perplexity,
+                bits_per_byte=evaluation.bits_per_byte,
+            )
+
+    def saved(self, folder: Path, step: int) -> None:
+        with self.phases.aside():
+            self.channel.event("checkpoint", step=step, folder=folder.name)
+
+    def interrupted(self) -> bool:
+        return self.channel.interrupted
+
+    def during(self, phase: str) -> AbstractContextManager[None]:
+        return self.phases.during(phase)
+
+
+def _stopped(work: Callable[[], None]) -> Ending | None:
+    """Do `work`; a run that stops early with a result is still evaluated, saved and measured."""
+    try:
+        work()
+    except (BudgetReached, TargetReached) as stop:
+        return stop
+    return None

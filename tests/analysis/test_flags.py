@@ -1,0 +1,116 @@
+from typing import Any
+
+import pytest
+from studies.synthetic import ENVIRONMENT, FACTORS, TREATMENTS, record
+
+from assay.analysis.comparison import Comparison, analyse
+from assay.analysis.flags import numerics
+from assay.config import Run
+from assay.optimizations.base import Numerics
+from assay.runs.record import Memory, Predicted
+from assay.step.evidence import Evidence
+from assay.studies.design import AGAIN
+
+BF16, CHECKPOINTING = TREATMENTS[1], TREATMENTS[2]
+
+
+def flags_of(comparison: Comparison, treatment: str) -> str:
+    return "; ".join(next(row for row in comparison.rows if row.treatment == treatment).flags)
+
+
+def with_loss_shift(treatment: str, shift: float, **fields: Any) -> Comparison:
+    return analyse(record(factors={**FACTORS, treatment: (*FACTORS[treatment][:3], shift)}, **fields))
+
+
+def test_a_sound_comparison_has_no_flags() -> None:
+    assert [row.flags for row in analyse(record()).rows] == [()] * len(TREATMENTS)
+
+
+def test_a_lossy_treatment_with_the_baselines_loss_is_too_equal() -> None:
+    assert "too equal" in flags_of(with_loss_shift(BF16, 0.0), BF16)
+
+
+def test_an_exact_treatment_with_another_loss_is_too_far() -> None:
+    assert "too far" in flags_of(with_loss_shift(CHECKPOINTING, 1e-9), CHECKPOINTING)
+
+
+def test_equality_is_not_asked_for_where_identical_runs_part() -> None:
+    factors = {**FACTORS, CHECKPOINTING: (0.5, 0.5, 1.2, 1e-9), AGAIN: (1.0, 1.0, 1.0, 1e-8)}
+    comparison = analyse(record(factors=factors))
+    assert flags_of(comparison, CHECKPOINTING) == ""
+    assert any("bit-equality is not checked" in caveat for caveat in comparison.caveats)
+
+
+def test_a_reassociated_treatment_may_be_equal_or_not() -> None:
+    for shift in (0.0, 1e-7):
+        assert flags_of(with_loss_shift(TREATMENTS[0], shift), TREATMENTS[0]) == ""
+
+
+@pytest.mark.parametrize(
+    ("stack", "promise"),
+    [
+        ("", Numerics.EXACT),
+        ("activation_checkpointing", Numerics.EXACT),
+        ("activation_checkpointing+sdpa_attention", Numerics.REASSOCIATED),
+        ("sdpa_attention+bf16_mixed+activation_checkpointing", Numerics.LOSSY),
+    ],
+)
+def test_a_stack_promises_what_its_loosest_part_does(stack: str, promise: Numerics) -> None:
+    assert numerics(Run.model_validate({"optimizations": stack})) is promise
+
+
+def test_a_peak_far_from_its_prediction_is_flagged() -> None:
+    changes = {
+        BF16: {"memory": Memory(tensors_peak_bytes=1000), "predicted": Predicted(tensors_peak_bytes=880)},
+        CHECKPOINTING: {"memory": Memory(tensors_peak_bytes=1000), "predicted": Predicted(tensors_peak_bytes=990)},
+    }
+    comparison = analyse(record(changes=changes))
+    assert "-12.0%" in flags_of(comparison, BF16)
+    assert flags_of(comparison, CHECKPOINTING) == ""
+
+
+def test_a_peak_that_does_not_repeat_is_flagged() -> None:
+    made = record()
+    first, *rest = made.of(BF16)
+    odd = first.model_copy(
+        update={"result": first.result.model_copy(update={"memory": Memory(tensors_peak_bytes=55_207_527)})}
+    )
+    others = [one for one in made.cells if one.cell.treatment != BF16]
+    comparison = analyse(made.model_copy(update={"cells": (*others, odd, *rest)}))
+    assert "differs between seeds" in flags_of(comparison, BF16)
+    row = next(row for row in comparison.rows if row.treatment == BF16)
+    assert row.effects["tensors_peak_bytes"].interval is not None
+
+
+def test_a_treatment_without_proof_is_flagged() -> None:
+    assert "bf16_mixed left no proof" in flags_of(analyse(record(changes={BF16: {"evidence": ()}})), BF16)
+
+
+def test_a_proof_that_changes_with_the_seed_is_flagged() -> None:
+    made = record()
+    cells = tuple(
+        one.model_copy(
+            update={
+                "result": one.result.model_copy(
+                    update={
+                        "evidence": (
+                            Evidence(optimization=BF16, observed=f"{one.cell.seed} of 49 matmuls", verdict=True),
+                        )
+                    }
+                )
+            }
+        )
+        if one.cell.treatment == BF16
+        else one
+        for one in made.cells
+    )
+    assert "differs between seeds" in flags_of(analyse(made.model_copy(update={"cells": cells})), BF16)
+
+
+def test_unlike_environments_are_not_compared() -> None:
+    other = ENVIRONMENT.model_copy(update={"torch": "2.12.0", "threads": 1})
+    comparison = analyse(record(changes={BF16: {"environment": other}}))
+    row = next(row for row in comparison.rows if row.treatment == BF16)
+    assert row.effects == {}
+    assert row.metrics["step_seconds"] is not None
+    assert "not compared: it ran with another torch, threads" in flags_of(comparison, BF16)

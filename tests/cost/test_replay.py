@@ -1,0 +1,121 @@
+"""The player's rules, each on a tape of a few operations whose live bytes can be counted by hand."""
+
+from dataclasses import replace
+
+from assay.config import ModelConfig, Run, TrainingConfig
+from assay.cost import Cost, Gradient, Instant, Tensor, baseline, replay
+from assay.cost.gpt import CPU
+from assay.cost.tape import Operation
+
+N = 100
+"""Elements of every tensor here: 400 bytes in float32."""
+
+
+def tensor(name: str, **changes: object) -> Tensor:
+    return replace(Tensor(name, (N,)), **changes)  # type: ignore[arg-type]
+
+
+def operation(name: str, inputs: str, output: str, saves: str = "", how: Gradient = Gradient.FRESH) -> Operation:
+    reads = tuple(inputs.split())
+    return Operation(
+        name=name,
+        site=f"site.{name}",
+        kind="elementwise",
+        inputs=reads,
+        outputs=(tensor(output),),
+        gradients=tuple(Gradient.INPLACE if read.startswith("w") else how for read in reads),
+        saves=tuple(saves.split()),
+        backward=f"{name}Backward",
+    )
+
+
+def cost(*tape: Operation, parameters: str = "w", **changes: object) -> Cost:
+    learned = {name: tensor(name, batched=False) for name in parameters.split()}
+    base = Cost(
+        tape=tape,
+        parameters=learned,
+        gradients=learned,
+        optimizer_state=(),
+        tables=(),
+        batch=(tensor("x", batched=False),),
+        update=(),
+        kernels=CPU,
+    )
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def peak_of(phase: str, ledger: Cost) -> int:
+    return max(moment.nbytes for moment in replay(ledger).instants if moment.phase == phase)
+
+
+def test_a_result_lives_until_its_last_reader_has_run() -> None:
+    chain = cost(operation("a", "w", "y"), operation("b", "y", "z"), operation("c", "z", "end"))
+    # The weight (400) and two results at a time.
+    assert peak_of("forward", chain) == 400 + 800
+    assert replay(chain).saved_bytes == 0
+
+
+def test_what_is_kept_lives_until_its_node_has_run() -> None:
+    kept = cost(operation("a", "w", "y", saves="y"), operation("b", "y", "z", saves="z"), operation("c", "z", "end"))
+    assert replay(kept).saved_bytes == 800
+    assert peak_of("forward", kept) == 400 + 3 * 400
+    # c's node: y, z kept, and one gradient; the end's own gradient does not exist.
+    assert peak_of("backward", kept) == 400 + 800 + 400 + 400
+
+
+def test_the_same_storage_is_kept_once() -> None:
+    twice = cost(operation("a", "w", "y", saves="y"), operation("b", "y", "z", saves="y"))
+    assert replay(twice).saved_bytes == 400
+
+
+def test_parameters_are_not_counted_as_kept() -> None:
+    assert replay(cost(operation("a", "w", "y", saves="w"))).saved_bytes == 0
+
+
+def test_a_recomputed_module_keeps_its_input_only() -> None:
+    tape = (
+        operation("a", "w", "y"),
+        operation("b", "y", "z", saves="y z"),
+        operation("c", "z", "u", saves="z u"),
+        operation("d", "u", "end"),
+    )
+    plain = cost(*tape)
+    inner = tuple(replace(one, site="block") if one.name in "bc" else one for one in tape)
+    again = cost(*inner, recomputed=("block",))
+    assert replay(plain).saved_bytes == 1200
+    assert replay(again).saved_bytes == 400
+    assert any(moment.phase == "recompute" for moment in replay(again).instants)
+
+
+def test_gradients_of_earlier_micro_batches_live_through_later_ones() -> None:
+    tape = (operation("a", "w", "y", saves="y"), operation("b", "y", "end", saves="y"))
+    once = cost(*tape)
+    twice = replace(once, micro_batches=2)
+    assert peak_of("forward", twice) == peak_of("forward", once) + 400
+    assert replay(replace(once, micro_batches=5)).allocations > replay(twice).allocations
+
+
+def test_a_tied_weight_sums_two_gradients() -> None:
+    tied = cost(operation("a", "w", "y"), operation("b", "y w", "end"))
+    # b's gradient of w waits, a's arrives: two of them beside the weight.
+    assert peak_of("backward", tied) == 400 + 3 * 400
+
+
+def test_the_update_has_moments_of_its_own() -> None:
+    ledger = cost(operation("a", "w", "end"), update=(Instant("AdamW", "w", 5000),))
+    assert replay(ledger).peak.label == "update: AdamW"
+    assert replay(ledger).peak.nbytes == 400 + 400 + 5000
+
+
+def test_cutting_the_batch_divides_activations_and_keeps_the_rest() -> None:
+    run = Run(
+        model=ModelConfig(n_layer=2, n_head=2, n_embd=8, context_length=8, vocab_size=11),
+        training=TrainingConfig(batch_size=4),
+    )
+    whole = baseline(run)
+    parts = whole.cut(4)
+    assert parts.flops() == whole.flops()
+    assert parts.held_bytes == whole.held_bytes
+    batch = sum(one.nbytes for one in (*whole.batch, *whole.tables))
+    constant = 4  # the loss's total weight, a scalar
+    assert replay(parts).saved_bytes - batch - constant == (replay(whole).saved_bytes - batch - constant) // 4

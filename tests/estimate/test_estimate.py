@@ -1,0 +1,68 @@
+"""Estimates against published figures, and the errors that a person can mend."""
+
+import subprocess
+import sys
+
+import pytest
+
+from assay.config import load
+from assay.errors import UsageError
+from assay.estimate import estimate
+from assay.hardware import Machine, Rates
+from assay.optimizations import Conflict, Unavailable
+
+MACHINE = Machine(processor="any", cores=2, memory_bytes=2**34)
+
+
+def test_gpt2_124m_needs_the_published_flops() -> None:
+    # nanoGPT's notebook: one sequence of 1024, forward and backward.
+    run = load("gpt2-124m", ["training.batch_size=1", "model.bias=false"])
+    assert estimate(run, MACHINE).model_flops == 874_944_921_600
+
+
+def test_recomputation_adds_two_elevenths_of_the_weight_products() -> None:
+    run = load("gpt2-124m", ["training.batch_size=1"])
+    plain = estimate(run, MACHINE)
+    again = estimate(load("gpt2-124m", ["training.batch_size=1", "optimizations=[activation_checkpointing]"]), MACHINE)
+    assert again.model_flops == plain.model_flops
+    assert plain.step_flops < again.step_flops < plain.step_flops * 4 / 3
+
+
+def test_optimizer_state_is_two_moments_and_a_count() -> None:
+    answer = estimate(load("demo"), MACHINE)
+    assert answer.cost.optimizer_state_bytes == 8 * answer.parameters + 4 * len(answer.cost.parameters)
+
+
+def test_a_step_is_timed_from_measured_rates_only() -> None:
+    rates = Rates(device="cpu", matmul_flops={"float32": 1e11}, bandwidth_bytes=1e10, threads=2, torch="any")
+    here = MACHINE.model_copy(update={"rates": {"cpu": rates}})
+    run = load("demo")
+    assert estimate(run, MACHINE).step_seconds is None
+    seconds = estimate(run, here).step_seconds
+    assert seconds is not None
+    assert seconds >= estimate(run, here).step_flops / 1e11
+    # A dtype that was not measured is not guessed.
+    assert estimate(load("demo", ["optimizations=[bf16_mixed]"]), here).step_seconds is None
+
+
+@pytest.mark.parametrize(
+    ("overrides", "error", "says"),
+    [
+        (["optimizations=[gradient_accumulation:micro_batches=5]"], Conflict, "cannot be cut into"),
+        (["optimizations=[activation_checkpointing:every=9]"], Conflict, "more than the model's 4 blocks"),
+        (["optimizations=[sdpa_attention]", "model.dropout=0.1"], Unavailable, "no fused kernel on a CPU"),
+        (["data.tokenizer=char"], UsageError, "once the corpus is prepared"),
+    ],
+)
+def test_what_cannot_be_is_refused(overrides: list[str], error: type[UsageError], says: str) -> None:
+    with pytest.raises(error, match=says):
+        estimate(load("demo", overrides), MACHINE)
+
+
+def test_estimating_imports_no_torch() -> None:
+    code = (
+        "import sys; from assay.api import estimate; "
+        "estimate('gpt2-1558m', optimizations='bf16_mixed+activation_checkpointing').timeline; "
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
