@@ -90,6 +90,41 @@ def train(
         return _follow(child, tell)
 
 
+def compare(
+    source: Source = None,
+    *overrides: str,
+    treatments: Sequence[str],
+    seeds: int = 3,
+    blocks: int = 5,
+    timeout: float | None = None,
+    home: Home | Path | str | None = None,
+    on_progress: "Progress | None" = None,
+    on_news: "Callable[[News], None] | None" = None,
+) -> "Comparison":
+    """Measure a baseline, twice, and every treatment at each of some seeds, and read what came out.
+
+    Each treatment is a row: ``"sdpa_attention+bf16_mixed"``. The cells of a seed take turns in `blocks` timed blocks;
+    `timeout` is in seconds that one of them may work. A Ctrl-C ends it in an orderly way, with what has finished.
+    Raises `UsageError` before anything runs, and `StorageError` when the disk refuses.
+    """
+    from assay.analysis.comparison import analyse
+    from assay.data.progress import silent
+    from assay.studies.compare import compare as measure
+
+    record = measure(
+        configure(source, overrides),
+        treatments,
+        home=home if isinstance(home, Home) else Home(home),
+        seeds=seeds,
+        blocks=blocks,
+        timeout=timeout,
+        title=_title(source),
+        prepare=on_progress or silent,
+        tell=on_news or (lambda news: None),
+    )
+    return analyse(record)
+
+
 def estimate(
     source: Source = None, *overrides: str, optimizations: Stack = (), machine: "Machine | None" = None
 ) -> "Estimate":
@@ -124,6 +159,13 @@ def _only_overrides(source: Source, overrides: Sequence[str], optimizations: Sta
     if optimizations or not all(isinstance(one, str) and "=" in one for one in first):
         raise UsageError("a resumed run keeps its configuration; leave out the preset and --with, or start a new run")
     return [str(one) for one in (*first, *overrides)]
+
+
+def _title(source: Source) -> str:
+    """What a configuration is called: its preset or file, where it has one."""
+    if isinstance(source, Run):
+        return "configuration"
+    return DEFAULT if source is None or "=" in str(source) else str(source)
 
 
 def _event(kind: str, **facts: Any) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """`assay train`: what comes out, how it exits, and that bad input leaves nothing behind."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -194,6 +196,13 @@ def test_a_diverged_run_is_not_resumed(assay: Assay, fake: Fake, corpus: str) ->
     assert "would again" in assay("train", "--resume", "last").sentence()
 
 
+def test_a_spent_budget_must_be_raised(assay: Assay, fake: Fake, corpus: str) -> None:
+    fake.behaves(status="budget_reached")
+    assert assay("train", corpus, *TINY, "training.tokens=64").code == 4
+    assert "give more training.tokens" in assay("train", "--resume", "last").sentence()
+    assert assay("train", "--resume", "last", "training.tokens=128").code == 4
+
+
 def test_a_changed_corpus_is_noticed_on_resume(assay: Assay, fake: Fake, corpus: str) -> None:
     fake.behaves("die2")
     assay("train", corpus, *TINY)
@@ -201,3 +210,30 @@ def test_a_changed_corpus_is_noticed_on_resume(assay: Assay, fake: Fake, corpus:
     said = assay("train", "--resume", "last")
     assert said.code == 2
     assert "corpus" in said.sentence()
+
+
+def test_a_full_disk_ends_the_run_as_failed(assay: Assay, fake: Fake, corpus: str) -> None:
+    earlier = assay("train", corpus, *TINY, "--json").value
+    fake.behaves("fail2")
+    said = assay("train", corpus, *TINY, "--json")
+    assert (said.code, said.value["status"], said.value["steps"]) == (1, "failed", 2)
+    assert "No space left on device" in said.value["reason"]
+    assert assay("runs", "show", earlier["run"], "--json").value == earlier
+
+
+def test_a_disk_that_is_full_from_the_start(
+    assay: Assay, fake: Fake, corpus: str, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    earlier = assay("train", corpus, *TINY, "--json").value
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    said = assay("train", corpus, *TINY)
+    assert said.code == 1
+    assert "No space left on device" in said.sentence()
+    monkeypatch.undo()
+    monkeypatch.setenv("ASSAY_HOME", str(home.root))
+    assert [row["run"] for row in assay("runs", "ls", "--json").value] == [earlier["run"]]
+    assert [path.name for path in home.runs.iterdir()] == [earlier["run"]]

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from hypothesis import given, settings
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from assay.config import ModelConfig
@@ -89,6 +90,17 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
         assert list(tmp_path.iterdir()) == []
 
 
+def test_a_full_disk_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: object) -> None:
+        raise SafetensorError("I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr("safetensors.torch.save_file", full)
+    with pytest.raises(StorageError, match="No space left on device") as raised:
+        save_weights(random_model(SMALL).state_dict(), SMALL, tmp_path / "out")
+    assert raised.value.__cause__.errno == errno.ENOSPC
+    assert list(tmp_path.iterdir()) == []
+
+
 def _write_half(folder: Path, error: Exception) -> None:
     with new_folder(folder) as made:
         (made / "half").write_text("x")
@@ -98,8 +110,10 @@ def _write_half(folder: Path, error: Exception) -> None:
 def test_an_empty_folder_is_taken_and_any_other_is_kept(tmp_path: Path) -> None:
     state = random_model(SMALL).state_dict()
     (tmp_path / "empty").mkdir()
+    before = (tmp_path / "empty").stat().st_ino
     save_weights(state, SMALL, tmp_path / "empty")
-    assert (tmp_path / "empty" / "model.safetensors").exists()
+    assert (tmp_path / "empty").stat().st_ino == before
+    assert sorted(path.name for path in (tmp_path / "empty").iterdir()) == ["config.json", "model.safetensors"]
     with pytest.raises(UsageError, match="not an empty folder"):
         save_weights(state, SMALL, tmp_path / "empty")
     (tmp_path / "file").write_text("kept")

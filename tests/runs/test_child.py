@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from assay.config import Home
+from assay.errors import StorageError
 from assay.runs import child as child_module
 from assay.runs.folder import RunFolder
 from assay.runs.launcher import start
@@ -230,3 +231,18 @@ def test_a_child_ends_when_its_parent_is_killed(home: Home) -> None:
     assert gone(int(pid))
     assert not (Path(path) / "result.json").exists()
     assert json.loads((Path(path) / "process.json").read_bytes())["pid"] == int(pid)
+
+
+def test_a_result_that_nobody_can_write_is_a_failure(
+    home: Home, ready_run: ReadyRun, fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(folder: RunFolder, result: RunResult) -> None:
+        raise StorageError(f"{folder.result_file} could not be written: No space left on device")
+
+    fake.behaves("die3")
+    monkeypatch.setattr(RunFolder, "write_result", full)
+    with start(ready_run, home) as child:
+        result = child.result()
+    assert (result.status, result.steps) == (Status.FAILED, 3)
+    assert result.reason is not None
+    assert "No space left" in result.reason

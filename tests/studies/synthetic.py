@@ -138,9 +138,7 @@ def record(
         "seeds": tuple(range(base.seed, base.seed + seeds)),
         "treatments": treatments,
         "ending": Ending.COMPLETE,
-        "protocol": Protocol(
-            blocks=5, resident=7, needed_bytes=3 * 10**9, available_bytes=20 * 10**9
-        ),
+        "protocol": Protocol(blocks=5, resident=7, needed_bytes=3 * 10**9, available_bytes=20 * 10**9),
         "cells": held,
         "rounds": rounds,
     }

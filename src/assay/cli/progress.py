@@ -63,6 +63,8 @@ def remark(event: Event) -> str | None:
         return f"run {event['run']}: {event['steps']} steps of {event['tokens_per_step']} tokens"
     if kind == "prepare" and event["fraction"] is None:
         return str(event["message"])
+    if kind == "note":
+        return str(event["text"])
     if kind == "start" and event.get("resumed_at"):
         return f"going on after step {event['resumed_at']}"
     if kind == "evidence":

@@ -73,6 +73,8 @@ def _lines(result: "RunResult") -> Iterator[tuple[str, str]]:
     for evidence in result.evidence:
         proof = "proven" if evidence.verdict else "NO EFFECT"
         yield "evidence", f"{evidence.optimization}: {proof}, {evidence.observed}"
+    for note in result.extra.get("notes", ()):
+        yield "note", str(note)
 
 
 def _speed(result: "RunResult") -> Iterator[tuple[str, str]]:
@@ -135,7 +137,9 @@ def _spec(value: object) -> str:
 
 
 def _hints(result: "RunResult") -> Iterator[str]:
-    if result.status.resumable:
+    if result.status == "budget_reached":
+        yield f"assay train --resume {result.run} KEY=VALUE    goes on with more training.tokens or training.seconds"
+    elif result.status.resumable:
         yield f"assay train --resume {result.run}    goes on from the newest checkpoint"
     elif result.status == "done":
         yield f"assay sample {result.run} --prompt TEXT"

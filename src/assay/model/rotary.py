@@ -1,4 +1,4 @@
-"""Rotary position embedding (arXiv:2104.09864): turn pairs of query and key channels by an angle that grows with position."""
+"""Rotary positions (arXiv:2104.09864): turn pairs of query and key channels by an angle that grows with position."""
 
 from functools import lru_cache
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 @lru_cache(maxsize=8)
 def _tables(length: int, width: int, base: float, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Cosines and sines, each `[length, width]`, angles in float32 before the cast. Kept, since every layer uses them."""
+    """Cosines and sines, each `[length, width]`, angles in float32 before the cast; kept, as every layer uses them."""
     with torch.inference_mode(False):
         frequency = base ** (-torch.arange(0, width, 2, device=device, dtype=torch.float32) / width)
         angle = torch.outer(torch.arange(length, device=device, dtype=torch.float32), frequency)

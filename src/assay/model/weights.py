@@ -4,8 +4,10 @@ A tied weight is stored once, under its owner's name. Nothing is ever unpickled.
 at all: the folder is made under a hidden name, flushed to the disk and renamed.
 """
 
+import errno
 import json
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping
@@ -84,25 +86,36 @@ def load_model(folder: Path | str, config: ModelConfig) -> GPT:
 def save_weights(state: Mapping[str, Tensor], config: ModelConfig, folder: Path | str) -> None:
     """Write `model.safetensors` by our names and `config.json`, a `ModelConfig`, into a new or empty folder.
 
+    Where the weights once started from is left out: they stand on their own.
     Raises `UsageError` when `state` and `config` disagree or the folder is not empty, and `StorageError` when the disk
     refuses.
     """
     weights = checked(state, config, "the model")
     with new_folder(Path(folder)) as made:
         write_safetensors(weights, made / WEIGHTS)
-        write_json(config.model_dump(mode="json"), made / CONFIG)
+        write_json(config.model_dump(mode="json", exclude={"init_from"}), made / CONFIG)
 
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """Yield a hidden sibling that takes the name `folder` when the block ends well, and vanishes when it does not."""
+    """Yield a hidden folder that becomes `folder` when the block ends well, and vanishes when it does not.
+
+    An empty folder that is there already stays the same folder, since it may be somebody's working directory or a
+    mount; then the files are moved in one by one, `config.json`, which readers look for, last.
+    """
+    folder = folder.absolute()
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise UsageError(f"{folder} already exists and is not an empty folder; name a new one")
-    made = folder.with_name(f".making-{folder.name}-{uuid.uuid4().hex}")
+    inside = folder.is_dir()
+    made = (folder if inside else folder.parent) / f".making-{uuid.uuid4().hex}"
     try:
         made.mkdir(parents=True)
         yield made
-        made.replace(folder)
+        if inside:
+            for path in sorted(made.iterdir(), key=lambda path: path.name == CONFIG):
+                path.replace(folder / path.name)
+        else:
+            made.replace(folder)
     except OSError as error:
         raise StorageError(f"{folder} could not be written: {error.strerror or error}") from error
     finally:
@@ -110,10 +123,16 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 
 def write_safetensors(tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Write tensors, made contiguous, and flush them to the disk."""
+    """Write tensors, made contiguous, and flush them to the disk. Raises `OSError` when the disk refuses."""
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
-    save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, path, {"format": "pt"})
+    try:
+        save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, path, {"format": "pt"})
+    except SafetensorError as error:
+        # the library tells the number of the system's error in its text only
+        number = re.search(r"os error (\d+)", str(error))
+        raise OSError(int(number[1]) if number else errno.EIO, str(error)) from error
     with path.open("rb+") as stream:
         os.fsync(stream.fileno())
 

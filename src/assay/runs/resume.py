@@ -33,9 +33,9 @@ def continued(home: Home, name: str, overrides: Sequence[str]) -> tuple[RunFolde
                 f"{', '.join(BUDGET)} can be changed"
             )
     folder = find(home, name)
-    result = settle(folder)
-    run = load(folder.spec().config, overrides)
-    _something_is_left(result, run)
+    asked = folder.spec().config
+    run = load(asked, overrides)
+    _something_is_left(settle(folder), asked, run)
     return folder, run
 
 
@@ -45,12 +45,16 @@ def same_corpus(folder: RunFolder, ready: ReadyRun) -> None:
         raise UsageError(f"the corpus of the run {folder.id} has changed since; start a new run, or put the text back")
 
 
-def _something_is_left(result: RunResult, run: Run) -> None:
+def _something_is_left(result: RunResult, asked: Run, run: Run) -> None:
     if result.status is Status.RUNNING:
         raise UsageError(f"the run {result.run} is still running; stop it first")
     if result.status is Status.DONE and run.training.steps <= result.steps:
         raise UsageError(
             f"the run {result.run} is done after {result.steps} steps; give a higher training.steps to go on"
+        )
+    if result.status is Status.BUDGET_REACHED and run == asked:
+        raise UsageError(
+            f"the run {result.run} has spent its budget ({result.reason}); give more training.tokens or training.seconds"
         )
     if result.status is not Status.DONE and not result.status.resumable:
         raise UsageError(f"the run {result.run} ended as {result.status} and would again; start a new one")

@@ -77,4 +77,4 @@ def settle_torch(run: Run, device: torch.device) -> None:
     torch.manual_seed(run.seed)
     if device.type == "cpu":
         torch.use_deterministic_algorithms(True, warn_only=True)
-        torch.utils.deterministic.fill_uninitialized_memory = False
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]

@@ -44,7 +44,5 @@ def measure_memory(loop: Loop, notes: list[str]) -> Memory:
 def live_tensor_bytes(device: torch.device) -> int:
     """Bytes of the distinct storages of all tensors that live on a device: weights, optimizer state, kept tables."""
     tensors = (one for one in gc.get_objects() if issubclass(type(one), torch.Tensor))
-    storages = {
-        one.untyped_storage().data_ptr(): one.untyped_storage().nbytes() for one in tensors if one.device == device
-    }
-    return sum(storages.values())
+    storages = (one.untyped_storage() for one in tensors if one.device.type == device.type)
+    return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())

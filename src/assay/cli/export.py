@@ -1,0 +1,38 @@
+"""`assay export`: carry a run's weights out, for transformers or as they are."""
+
+from typing import Annotated
+
+import typer
+
+from assay.cli.options import Json, RunName
+
+
+def export(
+    run: RunName,
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="A new or empty folder.")],
+    form: Annotated[
+        str, typer.Option("--format", metavar="hf|safetensors", help="hf: GPT-2, as transformers reads it.")
+    ] = "hf",
+    as_json: Json = False,
+) -> None:
+    """Write the newest checkpoint's weights: a Hugging Face GPT-2 folder, or safetensors by our own names.
+
+    \b
+    assay export last my-gpt2
+    assay export last my-weights --format safetensors
+    """
+    from pathlib import Path
+
+    from assay.cli.console import note, print_json
+    from assay.config import Home
+    from assay.runs.trained import trained
+
+    found = trained(Home(), run)
+    found.export(folder, form)
+    place = Path(folder).absolute()
+    if as_json:
+        files = {path.name: path.stat().st_size for path in sorted(place.iterdir())}
+        print_json({"run": found.run, "steps": found.steps, "folder": str(place), "format": form, "files_bytes": files})
+    else:
+        note(f"wrote the weights of {found.run} after {found.steps} steps")
+        typer.echo(place)

@@ -1,0 +1,53 @@
+"""`assay sample`: let a run's model go on with a text."""
+
+from typing import Annotated
+
+import typer
+
+from assay.cli.options import Json, RunName
+
+
+def sample(
+    run: RunName,
+    prompt: Annotated[str, typer.Option(metavar="TEXT", help="What to go on from; by default a line break.")] = "\n",
+    tokens: Annotated[int, typer.Option(min=1, help="How many tokens to add.")] = 200,
+    temperature: Annotated[float, typer.Option(help="Below 1 likelier, above 1 bolder; 0 always the likeliest.")] = 0.8,
+    top_k: Annotated[int | None, typer.Option(help="Draw among this many likeliest tokens only.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same text.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Go on with a text, from the newest checkpoint of a run; printed as it comes.
+
+    \b
+    assay sample last --prompt "ROMEO:" --tokens 500
+    """
+    import numpy as np
+
+    from assay.cli.console import print_json
+    from assay.config import Home
+    from assay.model.generate import generate, pieces
+    from assay.runs.trained import trained
+
+    found = trained(Home(), run)
+    tokenizer = found.tokenizer()
+    given = tokenizer.encode(prompt).tolist()
+    added = generate(found.model(), given, tokens, temperature, top_k, seed)
+    text = pieces(lambda ids: tokenizer.decode(np.asarray(ids, dtype=np.int64)), given, added)
+    if as_json:
+        print_json(
+            {
+                "run": found.run,
+                "steps": found.steps,
+                "prompt": prompt,
+                "text": "".join(text),
+                "tokens": tokens,
+                "temperature": temperature,
+                "top_k": top_k,
+                "seed": seed,
+            }
+        )
+        return
+    typer.echo(prompt, nl=False)
+    for piece in text:
+        typer.echo(piece, nl=False)
+    typer.echo()

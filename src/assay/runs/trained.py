@@ -1,0 +1,71 @@
+"""What a run has trained so far: its newest whole checkpoint, with what it takes to read and to speak it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assay.config.home import Home
+from assay.config.model import ModelConfig
+from assay.errors import UsageError
+from assay.runs.lookup import find
+
+if TYPE_CHECKING:
+    from assay.data import Tokenizer
+    from assay.model import GPT
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A checkpoint of a run."""
+
+    run: str
+    """The run's id."""
+    config: ModelConfig
+    checkpoint: Path
+    steps: int
+    """Behind the checkpoint."""
+    data_folder: Path
+
+    def model(self) -> "GPT":
+        """The model, on the CPU, in evaluation mode. Raises `UsageError`."""
+        from assay.model.weights import load_model
+
+        return load_model(self.checkpoint, self.config)
+
+    def tokenizer(self) -> "Tokenizer":
+        """The tokenizer of the text that it was trained on. Raises `UsageError`."""
+        from assay.data import load_tokenizer
+
+        return load_tokenizer(self.data_folder)
+
+    def export(self, folder: Path | str, form: str) -> None:
+        """Write the weights into a new or empty folder: `hf` as transformers reads them, `safetensors` as we do.
+
+        Raises `UsageError` for another form or where GPT-2 cannot express the model, `StorageError` when the disk
+        refuses.
+        """
+        from assay.model.hf import save_hf
+        from assay.model.weights import read_weights, save_weights
+
+        save = {"hf": save_hf, "safetensors": save_weights}.get(form)
+        if save is None:
+            raise UsageError(f"there is no format {form!r}; choose hf or safetensors")
+        save(read_weights(self.checkpoint, self.config), self.config, folder)
+
+
+def trained(home: Home, name: str) -> Trained:
+    """The newest whole checkpoint of the run that `name` means. Raises `UsageError` where there is none."""
+    from assay.training.checkpoint import complete, read_state
+
+    folder = find(home, name)
+    spec = folder.spec()
+    damaged = 0
+    for place in complete(folder.checkpoints):
+        try:
+            steps = int(read_state(place)["position"]["step"])
+        except UsageError:
+            damaged += 1
+            continue
+        return Trained(folder.id, spec.config.model, place, steps, Path(spec.data_folder))
+    what = "only damaged checkpoints" if damaged else "no checkpoint yet"
+    raise UsageError(f"the run {folder.id} has {what}; `assay train --resume {folder.id}` goes on with it")

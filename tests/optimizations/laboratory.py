@@ -1,0 +1,40 @@
+"""A tiny run to which any optimization can be applied, trained for a few steps and traced."""
+
+from collections.abc import Sequence
+
+from assay.measure.trace import StepTracer
+
+from assay.config import ModelConfig, Run, TrainingConfig
+from assay.config.run import Spec
+from assay.optimizations import normalize
+from assay.step import Trace
+from assay.training.loop import train_step
+from estimate.built import build_step
+
+SHAPE = ModelConfig(n_layer=4, n_head=2, n_embd=32, context_length=16, vocab_size=61)
+
+
+def run_with(*specs: Spec, model: ModelConfig = SHAPE) -> Run:
+    """A run of four sequences a step."""
+    training = TrainingConfig(batch_size=4, steps=5, warmup_steps=1)
+    return normalize(Run(model=model, training=training, device="cpu", optimizations=specs))
+
+
+def losses(run: Run, steps: int = 3) -> list[float]:
+    """The first losses of a run."""
+    step = build_step(run)
+    return [train_step(step, index).loss for index in range(steps)]
+
+
+def traced(run: Run) -> Trace:
+    """The second step of a run, traced."""
+    step = build_step(run)
+    train_step(step, 0)
+    with StepTracer(step) as tracer:
+        record = train_step(tracer.watch(), 1)
+    return tracer.trace(record.loss, record.tokens)
+
+
+def without(run: Run, names: Sequence[str] = ()) -> Run:
+    """The same run with only the optimizations in `names`."""
+    return run.model_copy(update={"optimizations": tuple(spec for spec in run.optimizations if spec.name in names)})

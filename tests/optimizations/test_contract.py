@@ -1,0 +1,104 @@
+"""What every optimization must do, whoever wrote it: predict, act, prove itself, and be refuted where it was not used."""
+
+import pytest
+import torch
+
+from assay.config import Spec
+from assay.cost import Cost, baseline, replay
+from assay.estimate import estimate
+from assay.hardware import Machine, detect
+from assay.optimizations import Numerics, Unavailable, card, catalogue, resolve
+from optimizations.laboratory import losses, run_with, traced, without
+
+MACHINE = Machine(processor="any", cores=2, memory_bytes=2**34)
+NAMES = list(catalogue())
+
+
+@pytest.fixture
+def spec(name: str) -> Spec:
+    """The optimization at its defaults; the test skips, saying so, where this machine cannot do it."""
+    found = resolve(Spec(name=name)).spec()
+    try:
+        resolve(found).check(run_with(), detect())
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_ledger_changes_and_is_never_negative(spec: Spec) -> None:
+    before = estimate(run_with(), MACHINE)
+    after = estimate(run_with(spec), MACHINE)
+    assert after.predicted() != before.predicted()
+    assert all(moment.nbytes >= 0 for moment in after.timeline.instants)
+    assert all(count > 0 for count in after.cost.flops().values())
+    assert after.timeline.saved_bytes >= 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_predicting_leaves_the_given_ledger_alone(spec: Spec) -> None:
+    run = run_with(spec)
+    ledger: Cost = baseline(run)
+    before = replay(ledger)
+    resolve(spec).predict(ledger, run, MACHINE)
+    assert replay(ledger) == before
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_proven_where_it_was_applied(spec: Spec) -> None:
+    run = run_with(spec)
+    evidence = resolve(spec).verify(traced(run), run)
+    assert evidence.verdict, evidence.observed
+    assert evidence.optimization == spec.name
+    assert any(character.isdigit() for character in evidence.observed)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_refuted_where_it_was_not_applied(spec: Spec) -> None:
+    run = run_with(spec)
+    evidence = resolve(spec).verify(traced(without(run)), run)
+    assert not evidence.verdict, evidence.observed
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_loss_keeps_to_the_declared_numerics(spec: Spec) -> None:
+    plain, changed = losses(run_with()), losses(run_with(spec))
+    numerics = catalogue()[spec.name].numerics
+    if numerics is Numerics.EXACT:
+        assert changed == plain
+    elif numerics is Numerics.REASSOCIATED:
+        assert changed == pytest.approx(plain, rel=1e-5)
+    elif numerics is Numerics.LOSSY:
+        assert changed != plain
+        assert changed == pytest.approx(plain, rel=2e-2)
+    else:
+        assert changed != plain
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_renames_no_parameter(spec: Spec) -> None:
+    from estimate.built import build_step
+
+    names = [name for name, _ in build_step(run_with()).named_parameters()]
+    assert [name for name, _ in build_step(run_with(spec)).named_parameters()] == names
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_applying_only_describes(spec: Spec) -> None:
+    from assay.training.build import baseline as program_of
+    from estimate.built import RandomData
+
+    run = run_with(spec)
+    program = program_of(run, RandomData(run), torch.device("cpu"))  # type: ignore[arg-type]
+    after = resolve(spec).apply(program, run)
+    assert all(parameter.is_meta for part in after.parts for parameter in part.parameters())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_card_is_complete(name: str) -> None:
+    one = card(catalogue()[name])
+    assert one.saves
+    assert one.pays
+    assert one.sources
+    assert len(one.about) > 80
+    assert all(field.description for field in one.fields)

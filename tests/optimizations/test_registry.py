@@ -1,0 +1,115 @@
+"""The folder is the registry: a file dropped into one is all that a new optimization takes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from assay.config import ModelConfig, Run, Spec, identity
+from assay.errors import UsageError
+from assay.estimate import estimate
+from assay.hardware import Machine
+from assay.optimizations import Conflict, card, catalogue, check, forget, normalize, resolve, search
+
+MACHINE = Machine(processor="any", cores=2, memory_bytes=2**34)
+
+TOY = '''
+"""Train on every token twice as slowly: halve the learning rate."""
+
+from dataclasses import replace
+from typing import ClassVar
+
+from assay.optimizations import Numerics, Optimization, Stage
+
+
+class HalvedRate(Optimization):
+    factor: float = 0.5
+    """What the learning rate is multiplied with."""
+
+    title: ClassVar = "halved learning rate"
+    stage: ClassVar = Stage.STEP
+    numerics: ClassVar = Numerics.DIFFERENT_TRAINING
+    saves: ClassVar = "nothing"
+    pays: ClassVar = "patience"
+    sources: ClassVar = ("a test",)
+    claims: ClassVar = frozenset({"CLAIM"})
+
+    def predict(self, cost, run, machine):
+        return replace(cost, tables=cost.tables[:0])
+
+    def apply(self, program, run):
+        schedule = program.schedule
+        return replace(program, schedule=lambda step: self.factor * schedule(step))
+
+    def verify(self, trace, run):
+        return self.evidence(f"{trace.targets} tokens", trace.targets > 0)
+'''
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Iterator[str]:
+    (tmp_path / "halved_rate.py").write_text(TOY)
+    names = search(tmp_path)
+    yield "halved_rate"
+    forget(names)
+
+
+def test_a_file_in_a_folder_is_in_the_catalogue_the_cards_and_the_estimate(toy: str) -> None:
+    assert toy in catalogue()
+    assert card(catalogue()[toy]).fields[0].description == "What the learning rate is multiplied with."
+    run = Run(model=ModelConfig(vocab_size=10), optimizations=(Spec(name=toy),))
+    assert estimate(run, MACHINE).cost.tables == ()
+
+
+def test_a_dropped_in_file_trains(toy: str) -> None:
+    from optimizations.laboratory import losses, run_with
+
+    changed, plain = losses(run_with(Spec(name=toy))), losses(run_with())
+    assert changed[0] == plain[0]
+    assert changed[2] != plain[2]
+
+
+def test_it_is_gone_once_forgotten(toy: str) -> None:
+    forget([toy])
+    with pytest.raises(UsageError, match="unknown optimization 'halved_rate'"):
+        resolve(Spec(name=toy))
+
+
+def test_two_claimants_of_one_seam_conflict_without_knowing_each_other(tmp_path: Path) -> None:
+    for name in ("first_claim", "second_claim"):
+        (tmp_path / f"{name}.py").write_text(TOY)
+    names = search(tmp_path)
+    try:
+        run = Run(optimizations=tuple(Spec(name=name) for name in names))
+        with pytest.raises(Conflict, match="second_claim and first_claim both replace the step's CLAIM"):
+            check(run, MACHINE)
+    finally:
+        forget(names)
+
+
+def test_a_file_without_an_optimization_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty_file.py").write_text('"""Nothing."""\n')
+    with pytest.raises(UsageError, match="must define exactly one Optimization, and defines 0"):
+        search(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("sdpa_atention", "did you mean 'sdpa_attention'"),
+        ("gradient_accumulation:micro_batch=4", "did you mean 'micro_batches'"),
+        ("gradient_accumulation:micro_batches=1", "greater than or equal to 2"),
+        ("gradient_accumulation:micro_batches=two", "valid integer"),
+        ("bf16_mixed:x=1", "it has no fields"),
+    ],
+)
+def test_a_wrong_name_or_field_says_what_was_meant(text: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        resolve(Spec.parse(text))
+
+
+def test_order_and_defaults_do_not_change_a_runs_identity() -> None:
+    one = Run(optimizations=(Spec(name="bf16_mixed"), Spec.parse("gradient_accumulation:micro_batches=4")))
+    other = Run(optimizations=(Spec(name="gradient_accumulation"), Spec(name="bf16_mixed")))
+    assert identity(normalize(one)) == identity(normalize(other))
+    assert identity(normalize(one)) != identity(normalize(Run()))

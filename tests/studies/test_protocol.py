@@ -1,0 +1,123 @@
+from collections import Counter
+
+import pytest
+
+from assay.config import load
+from assay.runs.record import Status
+from assay.studies.design import design
+from assay.studies.plan import waves
+from assay.studies.protocol import Conducted, Ended, News, Planned, Turn, Working, conduct
+from assay.studies.record import Ending
+
+from .fake_child import Stage
+
+CELLS = design(load("demo"), ["sdpa_attention", "bf16_mixed"], seeds=2)
+NAMES = [cell.name for cell in CELLS]
+FIRST = NAMES[:4]
+
+
+def run(stage: Stage, resident: int = 9, heard: list[News] | None = None) -> Conducted:
+    return conduct(waves(CELLS, resident), stage.start, stage.blocks, [].append if heard is None else heard.append)
+
+
+def test_every_round_has_each_living_cell_once() -> None:
+    stage = Stage()
+    done = run(stage)
+    assert len(done.rounds) == 10
+    for one in done.rounds:
+        assert sorted(one.order) == sorted(name for name in NAMES if f"seed {one.seed}" in name)
+    for number in range(1, 6):
+        worked = [name for name, piece in stage.log if piece == f"block {number}"]
+        assert Counter(worked) == Counter(NAMES)
+
+
+def test_cells_start_then_take_turns_then_finish() -> None:
+    stage = Stage()
+    run(stage)
+    pieces = [piece for name, piece in stage.log if name in FIRST]
+    kinds = [piece.partition(" ")[0] for piece in pieces]
+    assert kinds == ["start"] * 4 + ["block"] * 20 + ["finish"] * 4
+    assert pieces[4:24] == [f"block {number}" for number in range(1, 6) for _ in FIRST]
+
+
+def test_the_order_changes_between_rounds_and_repeats_between_comparisons() -> None:
+    orders = [one.order for one in run(Stage()).rounds]
+    assert len(set(orders[:5])) > 1
+    assert orders == [one.order for one in run(Stage()).rounds]
+
+
+def test_the_cells_of_one_seed_only_are_alive_together() -> None:
+    stage = Stage()
+    run(stage)
+    assert stage.most_alive == 4
+    assert stage.alive == set()
+
+
+def test_smaller_waves_keep_fewer_alive() -> None:
+    stage = Stage()
+    done = run(stage, resident=3)
+    assert stage.most_alive == 3
+    assert {one.wave for one in done.cells} == {0, 1, 2, 3}
+    assert len(done.cells) == 10
+
+
+@pytest.mark.parametrize("status", [Status.KILLED, Status.OUT_OF_MEMORY, Status.NO_EFFECT, Status.DIVERGED])
+@pytest.mark.parametrize("piece", ["start", "block 2", "finish"])
+def test_a_death_is_recorded_and_the_others_go_on(status: Status, piece: str) -> None:
+    stage = Stage()
+    victim = FIRST[2]
+    stage.deaths[victim] = (piece, status)
+    done = run(stage)
+    endings = {one.cell.name: one.result.status for one in done.cells}
+    assert endings == {name: status if name == victim else Status.DONE for name in NAMES}
+    blocks = {"start": 0, "block 2": 2, "finish": 5}[piece]
+    assert sum(victim in one.order for one in done.rounds) == blocks
+    assert done.ending is Ending.COMPLETE
+
+
+def test_a_wave_whose_cells_all_die_does_not_stop_the_next() -> None:
+    stage = Stage()
+    stage.deaths = {name: ("start", Status.OUT_OF_MEMORY) for name in FIRST}
+    done = run(stage)
+    assert [one.result.status for one in done.cells] == [Status.OUT_OF_MEMORY] * 4 + [Status.DONE] * 4
+
+
+def test_the_loss_of_a_cell_is_kept() -> None:
+    curve = run(Stage()).cells[0].curve
+    assert curve.train_loss == (3.0, 2.0, 1.0)
+    assert curve.evaluations == ((3, 1.5),)
+
+
+def test_an_interrupt_ends_every_living_cell_in_an_orderly_way() -> None:
+    stage = Stage()
+    stage.interrupts_at = (FIRST[1], "block 3")
+    done = run(stage)
+    assert done.ending is Ending.INTERRUPTED
+    assert {one.cell.name: one.result.status for one in done.cells} == dict.fromkeys(FIRST, Status.INTERRUPTED)
+    assert [name for name, piece in stage.log if piece == "interrupted"] == FIRST
+    assert stage.alive == set()
+
+
+def test_an_error_leaves_no_child_alive() -> None:
+    stage = Stage()
+
+    def fail(news: News) -> None:
+        if isinstance(news, Turn) and news.piece == "block":
+            raise RuntimeError("the listener broke")
+
+    with pytest.raises(RuntimeError, match="listener"):
+        conduct(waves(CELLS, 9), stage.start, stage.blocks, fail)
+    assert stage.alive == set()
+
+
+def test_news_tell_what_runs_and_what_is_left() -> None:
+    heard: list[News] = []
+    run(Stage(), heard=heard)
+    assert isinstance(heard[0], Planned)
+    assert [cell.name for wave in heard[0].waves for cell in wave] == NAMES
+    turns = Counter((one.cell.name, one.piece) for one in heard if isinstance(one, Turn))
+    assert all(
+        turns[name, piece] == count for name in NAMES for piece, count in (("start", 1), ("block", 5), ("finish", 1))
+    )
+    assert sum(isinstance(one, Ended) for one in heard) == len(NAMES)
+    assert any(isinstance(one, Working) for one in heard)
