@@ -3,7 +3,6 @@ import math
 from typing import Any
 
 import pytest
-from studies.synthetic import FACTORS, TREATMENTS, record
 
 from assay.analysis.comparison import Comparison, analyse
 from assay.analysis.noise import Verdict
@@ -11,6 +10,7 @@ from assay.analysis.row import METRICS, Row
 from assay.runs.record import Memory, Status
 from assay.studies.design import AGAIN, BASELINE
 from assay.studies.record import CellResult, ComparisonRecord, Ending
+from studies.synthetic import FACTORS, TREATMENTS, record
 
 NOTHING: dict[str, Any] = {
     "blocks": (),

@@ -1,7 +1,6 @@
 from typing import Any
 
 import pytest
-from studies.synthetic import ENVIRONMENT, FACTORS, TREATMENTS, record
 
 from assay.analysis.comparison import Comparison, analyse
 from assay.analysis.flags import numerics
@@ -10,6 +9,7 @@ from assay.optimizations.base import Numerics
 from assay.runs.record import Memory, Predicted
 from assay.step.evidence import Evidence
 from assay.studies.design import AGAIN
+from studies.synthetic import ENVIRONMENT, FACTORS, TREATMENTS, record
 
 BF16, CHECKPOINTING = TREATMENTS[1], TREATMENTS[2]
 

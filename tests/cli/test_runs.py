@@ -2,6 +2,9 @@
 
 import json
 import os
+import pty
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -138,8 +141,22 @@ def test_a_run_whose_process_is_gone_is_killed(assay: Assay, two: tuple[str, str
 def test_a_run_without_a_process_is_given_time_to_start(assay: Assay, two: tuple[str, str], home: Home) -> None:
     folder = home.runs / two[0]
     (folder / "result.json").unlink()
-    (folder / "process.json").unlink()
+    (folder / "process.json").unlink(missing_ok=True)
     assert assay("runs", "show", two[0], "--json").value["status"] == "running"
     long_ago = time.time() - 3600
     os.utime(folder / "run.json", (long_ago, long_ago))
     assert assay("runs", "show", two[0], "--json").value["status"] == "killed"
+
+
+@pytest.mark.parametrize(("answer", "left"), [("n", 2), ("y", 1)])
+def test_a_person_is_asked(assay: Assay, two: tuple[str, str], home: Home, answer: str, left: int) -> None:
+    """On a terminal of its own, because only there is somebody to ask."""
+    parent, child = pty.openpty()
+    command = [sys.executable, "-m", "assay.cli.main", "runs", "rm", two[0]]
+    process = subprocess.Popen(command, stdin=child, stdout=child, stderr=child)
+    os.close(child)
+    os.write(parent, f"{answer}\n".encode())
+    assert process.wait(timeout=30) == (0 if answer == "y" else 1)
+    assert b"Delete 1 of the runs" in os.read(parent, 65536)
+    os.close(parent)
+    assert len(list(home.runs.iterdir())) == left

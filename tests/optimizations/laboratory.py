@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import torch
+
 from assay.measure.trace import StepTracer
 
 from assay.config import ModelConfig, Run, TrainingConfig
@@ -22,6 +24,7 @@ def run_with(*specs: Spec, model: ModelConfig = SHAPE) -> Run:
 
 def losses(run: Run, steps: int = 3) -> list[float]:
     """The first losses of a run."""
+    torch.manual_seed(run.seed)  # dropout's noise
     step = build_step(run)
     return [train_step(step, index).loss for index in range(steps)]
 

@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 
 import psutil
 import pytest
@@ -66,6 +67,11 @@ def test_a_process_of_another_host_is_believed(home: Home, ready_run: ReadyRun) 
     folder = made(home, ready_run)
     folder.write_process(process_of(os.getpid(), host="elsewhere", pid=2**30))
     assert settle(folder).status is Status.RUNNING
+    say(folder, {"event": "start"})
+    hours_ago = time.time() - 3 * 3600
+    for path in (folder.spec_file, folder.events_file):
+        os.utime(path, (hours_ago, hours_ago))
+    assert settle(folder).status is Status.KILLED, "it has been silent for too long"
 
 
 def test_a_process_that_waits_to_be_reaped_has_ended(home: Home, ready_run: ReadyRun) -> None:

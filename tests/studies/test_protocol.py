@@ -77,7 +77,7 @@ def test_a_death_is_recorded_and_the_others_go_on(status: Status, piece: str) ->
 
 def test_a_wave_whose_cells_all_die_does_not_stop_the_next() -> None:
     stage = Stage()
-    stage.deaths = {name: ("start", Status.OUT_OF_MEMORY) for name in FIRST}
+    stage.deaths = dict.fromkeys(FIRST, ("start", Status.OUT_OF_MEMORY))
     done = run(stage)
     assert [one.result.status for one in done.cells] == [Status.OUT_OF_MEMORY] * 4 + [Status.DONE] * 4
 

@@ -6,35 +6,44 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from assay.analysis.comparison import Comparison
 
 
+_Source = Annotated[
+    str | None, typer.Argument(metavar="[PRESET|FILE]", help="A preset or a YAML file; left out: the preset demo.")
+]
+_Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]...", help="What to change in it, for instance model.n_layer=8."),
+]
+_With = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--with",
+        metavar="NAME[:FIELD=VALUE,...][+NAME...]",
+        help="A treatment: one row of the table. Give it once for each row.",
+    ),
+]
+_Seeds = Annotated[int, typer.Option(metavar="N", help="Runs of every row, each with a seed of its own.")]
+_Blocks = Annotated[int, typer.Option(metavar="N", help="Timed blocks of every run.")]
+_Timeout = Annotated[float | None, typer.Option(metavar="SECONDS", help="Stop a run that works longer than this.")]
+_Page = Annotated[
+    Path | None, typer.Option(metavar="PATH", help="Where to write the page; left out: beside the record.")
+]
+_Json = Annotated[bool, typer.Option("--json", help="Print the comparison as one JSON value.")]
+
+
 def compare(
-    source: Annotated[
-        str | None,
-        typer.Argument(metavar="[PRESET|FILE]", help="A preset or a YAML file; left out: the preset demo."),
-    ] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="What to change in it, for instance model.n_layer=8."),
-    ] = None,
-    with_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--with",
-            metavar="NAME[:FIELD=VALUE,...][+NAME...]",
-            help="A treatment: one row of the table. Give it once for each row.",
-        ),
-    ] = None,
-    seeds: Annotated[int, typer.Option(metavar="N", help="Runs of every row, each with a seed of its own.")] = 3,
-    blocks: Annotated[int, typer.Option(metavar="N", help="Timed blocks of every run.")] = 5,
-    timeout: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Stop a run that works longer than this.")
-    ] = None,
-    page: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="Where to write the page; left out: beside the record.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as one JSON value.")] = False,
+    source: _Source = None,
+    overrides: _Overrides = None,
+    with_: _With = None,
+    seeds: _Seeds = 3,
+    blocks: _Blocks = 5,
+    timeout: _Timeout = None,
+    page: _Page = None,
+    as_json: _Json = False,
 ) -> None:
     """Measure a baseline and what each treatment changes: memory, time and loss, beside what was predicted.
 
@@ -51,32 +60,34 @@ def compare(
     Exit codes: 0 done (running out of memory and diverging are results), 2 wrong input, 3 a run failed, was killed,
     timed out or had an optimization without effect, 130 interrupted.
     """
+    from functools import partial
+
     from assay import api
     from assay.cli.console import print_json
     from assay.config import Home
     from assay.report.page import write_page
-    from assay.report.progress import watcher
 
     home = Home()
     _writable(page)
-    with watcher() as watch:
-        comparison = api.compare(
-            source,
-            *(overrides or ()),
-            treatments=with_ or (),
-            seeds=seeds,
-            blocks=blocks,
-            timeout=timeout,
-            home=home,
-            on_progress=watch.prepare,
-            on_news=watch,
-        )
+    ask = partial(api.compare, source, *(overrides or ()), treatments=with_ or (), seeds=seeds, blocks=blocks)
+    comparison = _watched(partial(ask, timeout=timeout, home=home))
     written = write_page(comparison, home, page)
     if as_json:
         print_json({**comparison.to_json(), "page": str(written)})
     else:
         _print(comparison, written)
     raise typer.Exit(130 if comparison.interrupted else 3 if comparison.failed else 0)
+
+
+def _watched(measure: "Callable[..., Comparison]") -> "Comparison":
+    import signal
+
+    from assay.report.progress import watcher
+
+    # Schedulers end a job with this signal: take it as a Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with watcher() as watch:
+        return measure(on_progress=watch.prepare, on_news=watch)
 
 
 def _print(comparison: "Comparison", page: Path) -> None:

@@ -6,13 +6,14 @@ is exactly one JSON value; a figure that is not finite is null there.
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Container, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+    from rich.table import Table
 
 
 def note(text: str) -> None:
@@ -30,19 +31,41 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False))
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = ()) -> None:
-    """Rows under headings; columns named in `right` hold figures and are aligned so."""
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = (), spare: Sequence[str] = ()
+) -> None:
+    """Rows under headings; columns named in `right` hold figures and are aligned so.
+
+    On a terminal that is too narrow the columns named in `spare` are left out, in that order, until the rest fits.
+    """
+    whole = [tuple(row) for row in rows]
     if not sys.stdout.isatty():
-        for row in (columns, *rows):
-            typer.echo("\t".join(row))
+        for line in (columns, *whole):
+            typer.echo("\t".join(line))
         return
-    from rich import box
     from rich.console import Console
+
+    console = Console(markup=False, highlight=False)
+    shown = list(range(len(columns)))
+    table = _table(columns, whole, shown, set(right))
+    for column in spare:
+        if console.measure(table, options=console.options.update(max_width=10_000)).maximum <= console.width:
+            break
+        shown.remove(columns.index(column))
+        table = _table(columns, whole, shown, set(right))
+    console.print(table)
+
+
+def _table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], shown: Sequence[int], right: Container[str]
+) -> "Table":
+    from rich import box
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        table.add_column(column, justify="right" if column in set(right) else "left", overflow="fold")
+    for index in shown:
+        aligned: Literal["right", "left"] = "right" if columns[index] in right else "left"
+        table.add_column(columns[index], justify=aligned, overflow="fold", no_wrap=index == 0)
     for row in rows:
-        table.add_row(*row)
-    Console(markup=False, highlight=False).print(table)
+        table.add_row(*(row[index] for index in shown))
+    return table

@@ -37,9 +37,16 @@ class _Verbs(typer.core.TyperGroup):
         except StorageError as error:
             code, sentence = _FAILED, str(error)
         except Exception as error:
+            if _is_help(error):
+                raise
             code, sentence = _unforeseen(error, bool(ctx.params.get("show_traceback")))
         typer.echo(f"assay: {sentence}", err=True)
         raise typer.Exit(code)
+
+
+def _is_help(error: Exception) -> bool:
+    """A group of verbs without a verb answers with its help, which is an error to the parser."""
+    return type(error).__name__ == "NoArgsIsHelpError"
 
 
 def _unforeseen(error: Exception, show_traceback: bool) -> tuple[int, str]:

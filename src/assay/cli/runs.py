@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="List, show, compare and remove runs.")
 
+_SPARE = ("created", "model", "process peak", "tokens/s", "steps")
+"""What the list leaves out first on a narrow terminal; an id begins with the time of its creation."""
+
 
 @app.command("ls")
 def list_runs(as_json: Json = False) -> None:
@@ -45,7 +48,7 @@ def list_runs(as_json: Json = False) -> None:
         )
         for result in results
     ]
-    print_table(("run", "status", "created", "model", "with", *figures), rows, right=figures)
+    print_table(("run", "status", "created", "model", "with", *figures), rows, right=figures, spare=_SPARE)
 
 
 @app.command("show")

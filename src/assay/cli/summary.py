@@ -38,9 +38,9 @@ def print_run(result: "RunResult", home: "Home", *, whole: bool = False) -> None
 
 
 def model_summary(run: "Run") -> str:
-    """``"4 layers, 4 heads, 128 wide, context 128"``."""
+    """``"4L 4H 128E 128T"``: layers, heads, width and context."""
     model = run.model
-    return f"{model.n_layer} layers, {model.n_head} heads, {model.n_embd} wide, context {model.context_length}"
+    return f"{model.n_layer}L {model.n_head}H {model.n_embd}E {model.context_length}T"
 
 
 def stack_summary(run: "Run") -> str:
@@ -60,10 +60,12 @@ def amount(count: float | None) -> str:
 
 def _lines(result: "RunResult") -> Iterator[tuple[str, str]]:
     parameters = "" if result.parameters is None else f", {format_count(result.parameters)} parameters"
-    corpus = f"{result.config.data.source} as {result.config.data.tokenizer}"
+    data, model = result.config.data, result.config.model
+    shape = f"{model.n_layer} layers, {model.n_head} heads, {model.n_embd} wide, context {model.context_length}"
+    corpus = f"{data.path or data.corpus} in {data.tokenizer} tokens"
     yield "run", result.run
     yield "status", result.status + (f": {result.reason}" if result.reason else "")
-    yield "model", f"{model_summary(result.config)}{parameters}; {corpus}"
+    yield "model", f"{shape}{parameters}; {corpus}"
     yield "with", stack_summary(result.config)
     yield "trained", f"{result.steps} steps, {format_count(result.tokens)} tokens, loss {figure(result.train_loss)}"
     if result.val_loss is not None:
@@ -84,10 +86,9 @@ def _speed(result: "RunResult") -> Iterator[tuple[str, str]]:
         speed = "" if result.tokens_per_second is None else f", {format_count(result.tokens_per_second)} tokens/s"
         yield "step", f"{format_seconds(step.median)} ({spread}){speed}"
     predicted = result.predicted
-    if predicted is not None and (predicted.step_seconds is not None or predicted.step_flops is not None):
-        seconds = UNKNOWN if predicted.step_seconds is None else format_seconds(predicted.step_seconds)
-        flops = UNKNOWN if predicted.step_flops is None else format_flops(predicted.step_flops)
-        yield "predicted", f"{seconds} and {flops} a step"
+    if predicted is not None and predicted.step_flops is not None:
+        seconds = "" if predicted.step_seconds is None else f"{format_seconds(predicted.step_seconds)} and "
+        yield "predicted", f"{seconds}{format_flops(predicted.step_flops)} a step"
     if result.phase_seconds:
         parts = " · ".join(f"{name} {format_seconds(spent)}" for name, spent in result.phase_seconds.items() if spent)
         yield "time", f"{format_seconds(sum(result.phase_seconds.values()))} = {parts}"

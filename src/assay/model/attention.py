@@ -81,11 +81,16 @@ class Attention(nn.Module):
 
     def _heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries `[B, heads, T, d]`, keys and values `[B, kv_heads, T, d]`, normalized and turned if configured."""
-        grouped = self.qkv(x).unflatten(-1, (-1, self.group + 2, self.config.head_dim))
-        q, k, v = grouped.split((self.group, 1, 1), dim=3)
-        q, k, v = (heads.flatten(2, 3) for heads in (q, k, v))
+        rows, length, _ = x.shape
+        grouped = self.qkv(x).view(rows, length, -1, self.group + 2, self.config.head_dim)
+        if self.group == 1:
+            q, k, v = grouped.unbind(3)
+        else:
+            q, k, v = (heads.flatten(2, 3) for heads in grouped.split((self.group, 1, 1), dim=3))
         # Normalized while heads of one token lie together, so that the merge after the core need not copy.
-        q, k, v = (heads.transpose(1, 2) for heads in (self.q_norm(q), self.k_norm(k), v))
+        if self.config.qk_norm:
+            q, k = self.q_norm(q), self.k_norm(k)
+        q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
         if self.config.position == "rotary":
             base, length = self.config.rotary_base, self.config.context_length
             q, k = rotate(q, length, base), rotate(k, length, base)

@@ -135,8 +135,7 @@ def _expressible(config: ModelConfig) -> None:
     ):
         if value != needed:
             raise UsageError(
-                f"GPT-2 cannot express model.{name}={value}, only {needed}; weights of this model can be exported with "
-                "the format safetensors"
+                f"GPT-2 cannot express model.{name}={value}, only {needed}; export it with --format safetensors"
             )
 
 

@@ -5,8 +5,8 @@ series and keeps its colour in all of them.
 """
 
 from collections.abc import Sequence
+from itertools import accumulate
 from math import isfinite, log10
-from statistics import fmean
 from typing import Any
 
 from assay.analysis.comparison import Comparison
@@ -108,7 +108,8 @@ def predictions(comparison: Comparison) -> str:
 def _change(axis: Any, place: int, row: Row, metric: str, number: int) -> None:
     predicted = row.predicted_change.get(metric)
     if predicted is not None:
-        axis.plot(100 * predicted, place, marker="d", markersize=9, color="none", markeredgecolor=SOFT, zorder=4)
+        axis.plot(100 * predicted, place, marker="d", markersize=9, linestyle="none",
+                  markerfacecolor="none", markeredgecolor=SOFT, zorder=4)  # fmt: skip
     effect = row.effects.get(metric)
     if effect is None:
         return
@@ -157,10 +158,11 @@ def _evaluations(axis: Any, one: CellResult, number: int) -> None:
 def _smooth(values: Sequence[float | None]) -> Curve:
     """A centred running mean over a twentieth of the curve, thinned."""
     finite = [(step, value) for step, value in enumerate(values) if value is not None and isfinite(value)]
-    reach = len(finite) // 40
-    means = [fmean(value for _, value in finite[max(0, at - reach) : at + reach + 1]) for at in range(len(finite))]
-    every = -(-len(finite) // _POINTS) or 1
-    return [float(step) for step, _ in finite][::every], means[::every]
+    sums = list(accumulate((value for _, value in finite), initial=0.0))
+    reach, every = len(finite) // 40, -(-len(finite) // _POINTS) or 1
+    spans = [(max(0, at - reach), min(len(finite), at + reach + 1)) for at in range(0, len(finite), every)]
+    means = [(sums[end] - sums[start]) / (end - start) for start, end in spans]
+    return [float(step) for step, _ in finite[::every]], means
 
 
 def _distance(one: CellResult, reference: Sequence[float | None]) -> Curve:

@@ -83,7 +83,9 @@ class Board:
         """``"3 of 14 cells, about 1 min 20 s left"``."""
         left = self.seconds_left()
         text = f"{len(self.ended)} of {len(self.cells)} cells"
-        return f"{text}, about {format_seconds(left)} left" if left else text
+        if not left:
+            return text
+        return f"{text}, about {f'{left:.0f} s' if left < 60 else format_seconds(left)} left"
 
     def _plan(self, plan: Planned) -> None:
         self._waves, self._blocks = plan.waves, plan.blocks

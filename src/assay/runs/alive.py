@@ -1,7 +1,8 @@
 """Whether the process that measures a run is still there: seen from the process itself, never from what it last said.
 
-A process is the same one only if it has the same number on the same host and started at the same moment. A run of
-another host is believed, for nothing can be seen of its process from here.
+A process is the same one only if it has the same number on the same host and started at the same moment. Nothing can
+be seen from here of a process on another host, or in a container that is gone: such a run is believed for as long as it
+gives signs of life.
 """
 
 import socket
@@ -14,6 +15,9 @@ _CLOCK_SLACK_SECONDS = 2.0
 
 _STARTING_SECONDS = 60.0
 """How long a run may be without a process: its parent is between making the folder and starting the child."""
+
+_SILENT_SECONDS = 3600.0
+"""Longer than a step, an evaluation or a wait for a turn takes."""
 
 
 def this_process(pid: int) -> Process | None:
@@ -38,6 +42,6 @@ def is_running(folder: RunFolder) -> bool:
     if known is None:
         return folder.stamp() == 0 and folder.age_seconds() < _STARTING_SECONDS
     if known.host != socket.gethostname():
-        return folder.stamp() == 0
+        return folder.stamp() == 0 and folder.quiet_seconds() < _SILENT_SECONDS
     now = this_process(known.pid)
     return now is not None and abs(now.started - known.started) < _CLOCK_SLACK_SECONDS

@@ -138,10 +138,11 @@ class RunFolder:
 
     def age_seconds(self) -> float:
         """Time since the run was last asked for."""
-        try:
-            return time.time() - self.spec_file.stat().st_mtime
-        except FileNotFoundError:
-            return float("inf")
+        return _since(self.spec_file)
+
+    def quiet_seconds(self) -> float:
+        """Time since the run last gave a sign of life."""
+        return min(map(_since, (self.spec_file, self.events_file, self.log_file)))
 
     def last_words(self) -> str:
         """The last line that the child wrote to its standard error, or ``""``."""
@@ -172,6 +173,13 @@ def parse_event(line: bytes) -> Event | None:
     except ValueError:
         return None
     return event if isinstance(event, dict) and "event" in event else None
+
+
+def _since(path: Path) -> float:
+    try:
+        return time.time() - path.stat().st_mtime
+    except FileNotFoundError:
+        return float("inf")
 
 
 def _read(path: Path, kind: type[Record]) -> Record:

@@ -54,7 +54,8 @@ def _something_is_left(result: RunResult, asked: Run, run: Run) -> None:
         )
     if result.status is Status.BUDGET_REACHED and run == asked:
         raise UsageError(
-            f"the run {result.run} has spent its budget ({result.reason}); give more training.tokens or training.seconds"
+            f"the run {result.run} has spent its budget: {result.reason}; "
+            "give more training.tokens or training.seconds to go on"
         )
     if result.status is not Status.DONE and not result.status.resumable:
         raise UsageError(f"the run {result.run} ended as {result.status} and would again; start a new one")

@@ -9,7 +9,8 @@ from assay.config.home import Home
 from assay.config.run import Run
 from assay.data.progress import Progress
 from assay.errors import UsageError
-from assay.hardware import detect
+from assay.hardware import Machine, detect
+from assay.optimizations import check
 from assay.runs.launcher import start
 from assay.runs.prepare import ReadyRun, ready
 from assay.studies.design import Cell, design
@@ -39,17 +40,16 @@ def compare(
         raise UsageError(f"--blocks {blocks} is not possible; a cell needs at least one timed block")
     if timeout is not None and timeout <= 0:
         raise UsageError(f"--timeout {timeout:g} is not possible; give a positive number of seconds")
-    cells, prepared = _ready(design(base, treatments, seeds), home, prepare)
-    needs = Needs((prepared[cell.name] for cell in cells if cell.seed == base.seed), detect())
-    resident = needs.resident()
-    note = needs.note(resident)
+    machine = detect()
+    cells, prepared = _ready(design(base, treatments, seeds), machine, home, prepare)
+    needs = Needs((prepared[cell.name] for cell in cells if cell.seed == base.seed), machine)
     created = datetime.now(UTC).isoformat(timespec="seconds")
 
     def begin(cell: Cell) -> AbstractContextManager[Child]:
         known = prepared.get(cell.name) or prepared[cell.repeated(0).name]
         return start(known, home, turns=blocks, timeout=timeout)
 
-    done = conduct(waves(cells, resident), begin, blocks, tell)
+    done = conduct(waves(cells, needs.resident()), begin, blocks, tell)
     record = ComparisonRecord(
         id=new_id(),
         created=created,
@@ -58,13 +58,7 @@ def compare(
         seeds=tuple(dict.fromkeys(cell.seed for cell in cells)),
         treatments=tuple(dict.fromkeys(cell.treatment for cell in cells))[2:],
         ending=done.ending,
-        protocol=Protocol(
-            blocks=blocks,
-            resident=min(resident, len(needs.host)),
-            needed_bytes=sum(needs.host) if needs.known else None,
-            available_bytes=needs.available_bytes,
-            notes=(note,) if note else (),
-        ),
+        protocol=_protocol(blocks, needs),
         cells=tuple(done.cells),
         rounds=tuple(done.rounds),
     )
@@ -72,8 +66,25 @@ def compare(
     return record
 
 
-def _ready(cells: Sequence[Cell], home: Home, prepare: Progress) -> tuple[list[Cell], dict[str, ReadyRun]]:
+def _protocol(blocks: int, needs: Needs) -> Protocol:
+    resident = needs.resident()
+    note = needs.note(resident)
+    return Protocol(
+        blocks=blocks,
+        resident=resident,
+        needed_bytes=sum(needs.host) if needs.known else None,
+        available_bytes=needs.available_bytes,
+        notes=(note,) if note else (),
+    )
+
+
+def _ready(
+    cells: Sequence[Cell], machine: Machine, home: Home, prepare: Progress
+) -> tuple[list[Cell], dict[str, ReadyRun]]:
     """Check every treatment once; the seeds of one differ in nothing that could be found wrong."""
+    for cell in cells:
+        # All of them before the first is made ready, which writes the corpus down.
+        check(cell.run, machine)
     checked: dict[str, ReadyRun] = {}
     complete: list[Cell] = []
     found: dict[str, ReadyRun] = {}

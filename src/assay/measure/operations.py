@@ -1,0 +1,142 @@
+"""What one operator call is: its name, its class, the dtype it computes in, its FLOPs and the bytes it must move.
+
+The classes are those of arXiv:2007.00072: tensor contractions, statistical normalizations (everything that reduces, so
+softmax, norms, losses and a bias's gradient), element-wise operators; and data movement and communication beside them.
+
+FLOPs count two a multiply-add and are given for contractions only, with the closed forms of `torch.utils.flop_counter`.
+A fused attention kernel counts as the whole products, as if nothing were masked: forward 2, backward 5 (the scores are
+computed again), where the same attention written out has 2 and 4. Torch's table lacks its CPU kernel, which is added.
+
+Bytes are the sizes of tensor arguments and results: the least that the operator moves when nothing stays in a cache.
+A view moves none, nor does memory that is only reserved.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
+
+from assay.step.trace import OperationClass
+
+_COLLECTIVES = {"c10d", "_c10d_functional", "c10d_functional", "_dtensor", "symm_mem"}
+_CONTRACTION_PARTS = ("_scaled_dot_product", "_flash_attention", "_efficient_attention", "convolution", "_grouped_mm")
+_CONTRACTIONS = set(
+    "mm bmm addmm baddbmm addbmm _scaled_mm _int_mm mv addmv dot vdot linear mkldnn_linear matmul".split()
+)
+_NORMALIZATION_PARTS = ("softmax", "_norm", "nll_loss", "cross_entropy", "logsumexp")
+_NORMALIZATIONS = set("sum nansum mean var var_mean std std_mean norm amax amin aminmax max min prod any all".split())
+_MOVEMENTS = set(
+    """clone copy copy_ _to_copy _copy_from _foreach_copy_ cat stack embedding embedding_dense_backward index
+    index_select index_put index_put_ _index_put_impl_ _unsafe_index _unsafe_index_put index_add index_add_ index_copy_
+    gather scatter scatter_ scatter_add scatter_add_ masked_select nonzero take slice_backward select_backward
+    slice_scatter select_scatter new_zeros new_ones new_full zeros zeros_like ones ones_like full full_like fill_ zero_
+    _foreach_zero_ scalar_tensor arange linspace eye tril triu repeat roll flip constant_pad_nd split_with_sizes_copy
+    set_ resize_ _local_scalar_dense record_stream""".split()
+)
+_RESERVATIONS = set("empty empty_like empty_strided new_empty new_empty_strided".split())
+_READ_BY_HOST = set("_local_scalar_dense item is_nonzero nonzero masked_select equal _unique2 unique_dim".split())
+
+Call = Callable[..., Any]
+
+
+def name_of(operator: OpOverload) -> str:
+    """`aten.mm`, `aten.add.Tensor`: torch's name without the default overload."""
+    return str(operator).removesuffix(".default")
+
+
+def class_of(operator: OpOverload, *, view: bool) -> OperationClass:
+    """The class of a call; `view` says that its result is an argument under another shape."""
+    base = _base(operator)
+    if operator.namespace in _COLLECTIVES:
+        return "communication"
+    if base in _CONTRACTIONS or any(part in base for part in _CONTRACTION_PARTS):
+        return "contraction"
+    if view or base in _MOVEMENTS or base in _RESERVATIONS:
+        return "movement"
+    if base in _NORMALIZATIONS or any(part in base for part in _NORMALIZATION_PARTS):
+        return "normalization"
+    return "elementwise"
+
+
+def is_view(operator: OpOverload, arguments: list[torch.Tensor], results: list[torch.Tensor]) -> bool:
+    """Whether every result is an argument's storage, unchanged."""
+    if operator._schema.is_mutable or not results:
+        return False
+    given = {one.untyped_storage()._cdata for one in arguments}
+    return all(one.untyped_storage()._cdata in given for one in results)
+
+
+def dtype_of(arguments: list[torch.Tensor], results: list[torch.Tensor]) -> str:
+    """That of the first floating-point argument, else of the first result, else of the first argument."""
+    floating = [one for one in arguments if one.is_floating_point()]
+    first = next(iter((*floating, *results, *arguments)), None)
+    return "none" if first is None else str(first.dtype).removeprefix("torch.")
+
+
+def bytes_of(operator: OpOverload, tensors: list[torch.Tensor]) -> int:
+    """Sizes of arguments and results, an expanded tensor's repetitions not counted."""
+    if _base(operator) in _RESERVATIONS:
+        return 0
+    return sum(min(one.numel() * one.element_size(), one.untyped_storage().nbytes()) for one in tensors)
+
+
+def flops_of(operator: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> int:
+    """FLOPs of a contraction, 0 for anything without a formula."""
+    packet = operator.overloadpacket
+    if formula := flop_registry.get(packet):
+        return int(formula(*args, **kwargs, out_val=result))
+    if formula := _MORE_FLOPS.get(_base(operator)):
+        return formula(*args)
+    return 0
+
+
+def reads_to_host(operator: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> bool:
+    """Whether the host waits for a value: `item` and its kin, or a blocking copy off an accelerator.
+
+    `tolist` and `numpy` of a CPU tensor pass no operator, and are not seen.
+    """
+    base = _base(operator)
+    if base in _READ_BY_HOST:
+        return True
+    if base not in ("_to_copy", "copy_") or kwargs.get("non_blocking") or not isinstance(result, torch.Tensor):
+        return False
+    return result.device.type == "cpu" and any(one.device.type != "cpu" for one in tensors_in((args, kwargs)))
+
+
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """Every tensor in nested arguments or results."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, dict):
+        yield from tensors_in(list(value.values()))
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from tensors_in(one)
+
+
+def _base(operator: OpOverload) -> str:
+    """The operator's name alone: `add` of `aten.add.Tensor`."""
+    return operator._schema.name.partition("::")[2]
+
+
+def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *rest: Any) -> int:
+    return int(sdpa_flop_count(query.shape, key.shape, value.shape))
+
+
+def _attention_backward(
+    gradient: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *rest: Any
+) -> int:
+    return int(sdpa_backward_flop_count(gradient.shape, query.shape, key.shape, value.shape))
+
+
+_MORE_FLOPS: dict[str, Call] = {
+    "_scaled_dot_product_flash_attention_for_cpu": _attention,
+    "_scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
+    "mv": lambda matrix, vector: 2 * matrix.numel(),
+    "addmv": lambda bias, matrix, vector: 2 * matrix.numel(),
+    "dot": lambda left, right: 2 * left.numel(),
+    "vdot": lambda left, right: 2 * left.numel(),
+    "addbmm": lambda bias, left, right: 2 * left.numel() * right.size(-1),
+}

@@ -1,0 +1,92 @@
+"""What autograd keeps for backward, storage by storage.
+
+Autograd hands each tensor that it saves to a hook. The one here keeps the tensor in a holder that lives exactly as long
+as autograd's own reference would, and the holder's end is the end of the saving: so the bytes are those kept *at the
+same time*, whatever the order of micro-batches, and a storage that is freed cannot be mistaken for another that is later
+made at its address. The answer is the highest such sum, by category, when it was first reached.
+
+Left out: parameters and their views (they live anyway), Python numbers that autograd wraps (8 bytes each, which never
+reach a hook), what is saved inside backward (the recomputation of a checkpoint), and whatever a kernel keeps without
+telling the hooks (`linear_cross_entropy`).
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch.autograd.graph import saved_tensors_hooks
+
+from assay.measure.storages import identity, storages
+
+
+class SavedTensors:
+    """A context in which saved tensors are counted. `role` names a storage's origin by its identity."""
+
+    def __init__(self, left_out: set[int], role: Callable[[int], str]) -> None:
+        self.left_out = left_out
+        self.role = role
+        self.highest: dict[str, int] = {}
+        """Bytes by category at the moment when most were kept."""
+        self._holders: Counter[int] = Counter()
+        self._kept: dict[int, tuple[str, int]] = {}
+        self._total = 0
+        self._hooks = saved_tensors_hooks(self._pack, _unpack)
+
+    def __enter__(self) -> "SavedTensors":
+        self._hooks.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._hooks.__exit__(kind, error, trace)
+
+    def _pack(self, tensor: torch.Tensor) -> Any:
+        if torch._C._current_graph_task_id() != -1:
+            return tensor
+        names = [self._keep(storage, tensor.dtype) for storage in storages(tensor)]
+        if self._total > sum(self.highest.values()):
+            self.highest = self._by_category()
+        return _Holder(tensor, [name for name in names if name is not None], self._release)
+
+    def _keep(self, storage: torch.UntypedStorage, dtype: torch.dtype) -> int | None:
+        name = identity(storage)
+        if name in self.left_out:
+            return None
+        self._holders[name] += 1
+        if self._holders[name] == 1:
+            self._kept[name] = (f"{self.role(name)} {str(dtype).removeprefix('torch.')}", storage.nbytes())
+            self._total += storage.nbytes()
+        return name
+
+    def _release(self, names: list[int]) -> None:
+        for name in names:
+            self._holders[name] -= 1
+            if self._holders[name] == 0:
+                del self._holders[name]
+                self._total -= self._kept.pop(name)[1]
+
+    def _by_category(self) -> dict[str, int]:
+        sums: Counter[str] = Counter()
+        for category, size in self._kept.values():
+            sums[category] += size
+        return dict(sums)
+
+
+class _Holder:
+    """Stands for a saved tensor in autograd's graph, and tells when the graph lets go of it."""
+
+    __slots__ = ("names", "release", "tensor")
+
+    def __init__(self, tensor: torch.Tensor, names: list[int], release: Callable[[list[int]], None]) -> None:
+        self.tensor, self.names, self.release = tensor, names, release
+
+    def __del__(self) -> None:
+        self.release(self.names)
+
+
+def _unpack(held: Any) -> torch.Tensor:
+    tensor: torch.Tensor = held.tensor if isinstance(held, _Holder) else held
+    return tensor

@@ -1,0 +1,177 @@
+"""Watch one train step and say, as plain data, what it really did.
+
+A dispatch mode sees every operator that autograd and the kernels run, on whichever thread backward runs. The phase of
+one is told by where it runs: inside the autograd engine it is `backward`, or `recompute` where gradients are enabled
+there (only a checkpoint's second forward enables them); inside the program's update it is `update`; else `forward`.
+Nothing is changed: the watched step's loss and weights are bit-equal to an unwatched one's.
+
+Caveats: a step under the mode is slow, so it is never timed. For compiled code an ordinary dispatch mode turns
+compilation off; a compiled program needs another reader. Sharded tensors are followed down to their local operators.
+
+    with StepTracer(step) as tracer:
+        record = train_step(tracer.watch(), index)
+    trace = tracer.trace(record.loss, record.tokens)
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from assay.measure import operations
+from assay.measure.saved import SavedTensors
+from assay.measure.storages import distinct_bytes, identity, storages
+from assay.step.program import Step
+from assay.step.trace import Operation, OperationClass, Phase, Trace
+
+_Key = tuple[str, Phase, OperationClass, str]
+
+
+class StepTracer:
+    """A context in which one step of `watch()` is traced; `trace` then gives the account."""
+
+    def __init__(self, step: Step) -> None:
+        self.step = step
+        self._parameters = {identity(s) for _, parameter in step.named_parameters() for s in storages(parameter)}
+        self._recorder = _Recorder(self._parameters)
+        self._saved = SavedTensors(self._parameters, self._recorder.origin)
+        self._open = ExitStack()
+        self._forwards = 0
+        self._gradient_bytes: int | None = None
+
+    def watch(self) -> Step:
+        """The step to run: the same parts and optimizer, its update marked."""
+        return replace(self.step, program=replace(self.step.program, update=self._update))
+
+    def __enter__(self) -> "StepTracer":
+        hook = self.step.parts[-1].register_forward_hook(self._count_forward)
+        self._open.callback(hook.remove)
+        self._open.enter_context(self._recorder)
+        self._open.enter_context(self._saved)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.__exit__(kind, error, trace)
+
+    def trace(self, loss: float, targets: int) -> Trace:
+        """The account of the watched step, given its loss and number of targets. Raises when none was run."""
+        if self._gradient_bytes is None:
+            raise RuntimeError("no step was traced: run one step of `watch()` inside the context, up to its update")
+        return Trace(
+            operations=self._recorder.operations(),
+            loss=loss,
+            saved_bytes=self._saved.highest,
+            forwards=self._forwards,
+            targets=targets,
+            parameter_bytes=distinct_bytes(parameter for _, parameter in self.step.named_parameters()),
+            gradient_bytes=self._gradient_bytes,
+            optimizer_state_bytes=distinct_bytes(operations.tensors_in(list(self.step.optimizer.state.values()))),
+            shared_parameters=_shared(self.step.parts),
+            synchronizations=dict(self._recorder.synchronizations),
+        )
+
+    def _update(self, step: Step) -> torch.Tensor:
+        gradients = (parameter.grad for _, parameter in self.step.named_parameters())
+        self._gradient_bytes = distinct_bytes(gradient for gradient in gradients if gradient is not None)
+        self._recorder.updating = True
+        try:
+            return self.step.program.update(step)
+        finally:
+            self._recorder.updating = False
+
+    def _count_forward(self, *_: Any) -> None:
+        if torch.is_grad_enabled() and not _in_backward():
+            self._forwards += 1
+
+
+@dataclass
+class _Tally:
+    """Executions of one kind."""
+
+    count: int = 0
+    flops: int = 0
+    bytes: int = 0
+
+
+class _Recorder(TorchDispatchMode):
+    """Counts operators, and remembers which one made each storage."""
+
+    def __init__(self, parameters: set[int]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.updating = False
+        self.synchronizations: Counter[Phase] = Counter()
+        self._parameters = parameters
+        self._tallies: dict[_Key, _Tally] = {}
+        self._origins: dict[int, str] = {}
+
+    def __torch_dispatch__(
+        self, func: OpOverload, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if any(hasattr(kind, "__tensor_flatten__") for kind in types):
+            return NotImplemented  # a tensor made of others: its own dispatch runs first, and its parts come back here
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        self._record(func, args, kwargs, result)
+        return result
+
+    def origin(self, storage: int) -> str:
+        """What made a storage: an operator, the cast of a weight, or something before the step (`inputs`)."""
+        return self._origins.get(storage, "inputs")
+
+    def operations(self) -> tuple[Operation, ...]:
+        """Everything recorded, in the order of first execution."""
+        return tuple(
+            Operation(name=name, phase=phase, operation_class=kind, dtype=dtype, **vars(tally))
+            for (name, phase, kind, dtype), tally in self._tallies.items()
+        )
+
+    def _record(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        arguments = list(operations.tensors_in((args, kwargs)))
+        results = list(operations.tensors_in(result))
+        name, phase = operations.name_of(func), self._phase()
+        view = operations.is_view(func, arguments, results)
+        kind = operations.class_of(func, view=view)
+        tally = self._tallies.setdefault((name, phase, kind, operations.dtype_of(arguments, results)), _Tally())
+        tally.count += 1
+        tally.bytes += 0 if view else operations.bytes_of(func, [*arguments, *results])
+        tally.flops += operations.flops_of(func, args, kwargs, result) if kind == "contraction" else 0
+        if operations.reads_to_host(func, args, kwargs, result):
+            self.synchronizations[phase] += 1
+        self._remember(name, arguments, results)
+
+    def _remember(self, name: str, arguments: list[torch.Tensor], results: list[torch.Tensor]) -> None:
+        given = {identity(one.untyped_storage()) for one in arguments}
+        label = "weight copies" if name == "aten._to_copy" and given <= self._parameters else name
+        for one in results:
+            made = identity(one.untyped_storage())
+            if made not in given:
+                self._origins[made] = label
+
+    def _phase(self) -> Phase:
+        if self.updating:
+            return "update"
+        if _in_backward():
+            return "recompute" if torch.is_grad_enabled() else "backward"
+        return "forward"
+
+
+def _in_backward() -> bool:
+    return torch._C._current_graph_task_id() != -1
+
+
+def _shared(parts: tuple[torch.nn.Module, ...]) -> tuple[tuple[str, ...], ...]:
+    """Groups of parameter names that are one storage."""
+    names: dict[int, list[str]] = {}
+    for part in parts:
+        for name, parameter in part.named_parameters(remove_duplicate=False):
+            for storage in storages(parameter):
+                names.setdefault(identity(storage), []).append(name)
+    return tuple(tuple(group) for group in names.values() if len(group) > 1)

@@ -1,0 +1,70 @@
+from pathlib import Path
+
+import pytest
+
+from assay.config import Home
+from runs.conftest import Fake
+
+from .conftest import TINY, Assay
+
+DESIGN = (*TINY, "--with", "sdpa_attention", "--with", "bf16_mixed", "--seeds", "1", "--blocks", "2")
+
+
+def test_it_prints_a_table_and_last_the_page(assay: Assay, fake: Fake, corpus: str) -> None:
+    said = assay("compare", "demo", corpus, *DESIGN)
+    assert said.code == 0, said.err
+    for piece in ("baseline", "baseline (again)", "sdpa_attention", "bf16_mixed", "1000 B", "2.6000"):
+        assert piece in said.out
+    page = Path(said.out.splitlines()[-1])
+    assert page.is_absolute()
+    assert "sdpa_attention" in page.read_text()
+    assert (page.parent / "comparison.json").exists()
+    assert "sdpa_attention, seed 0: done" in said.err
+
+
+def test_json_is_one_value_and_nothing_else(assay: Assay, fake: Fake, corpus: str) -> None:
+    said = assay("compare", "demo", corpus, *DESIGN, "--json")
+    assert said.code == 0, said.err
+    assert [row["treatment"] for row in said.value["rows"]] == ["sdpa_attention", "bf16_mixed"]
+    assert Path(said.value["page"]).exists()
+    assert said.value["rows"][0]["metrics"]["tensors_peak_bytes"] == 1000
+    assert said.value["rows"][0]["predicted"]["tensors_peak_bytes"] == 990
+
+
+def test_the_page_goes_where_it_is_wanted(assay: Assay, fake: Fake, corpus: str, tmp_path: Path) -> None:
+    said = assay("compare", "demo", corpus, *DESIGN, "--page", str(tmp_path / "mine.html"))
+    assert said.out.splitlines()[-1] == str(tmp_path / "mine.html")
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [("no_effect", 3), ("failed", 3), ("killed", 3), ("timed_out", 3), ("out_of_memory", 0), ("diverged", 0)],
+)
+def test_failed_cells_exit_3_and_results_0(assay: Assay, fake: Fake, corpus: str, status: str, code: int) -> None:
+    fake.behaves(status=status)
+    said = assay("compare", "demo", corpus, *TINY, "--with", "sdpa_attention", "--seeds", "1", "--blocks", "1")
+    assert said.code == code
+    assert status.replace("_", " ") in said.out
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ((), "nothing to compare"),
+        (("--with", "sdpa_atention"), "did you mean 'sdpa_attention'"),
+        (("--with", "sdpa_attention", "--with", "sdpa_attention"), "listed twice"),
+        (("--with", "gradient_accumulation:micro_batches=5"), "micro"),
+        (("--with", "sdpa_attention", "--seeds", "0"), "at least one seed"),
+        (("--with", "sdpa_attention", "--blocks", "0"), "at least one timed block"),
+        (("--with", "sdpa_attention", "--timeout", "-1"), "positive number of seconds"),
+        (("--with", "sdpa_attention", "model.n_embd=10", "model.n_head=4"), "not divisible"),
+        (("--with", "sdpa_attention", "--page", "no/such/folder/page.html"), "a folder that exists"),
+    ],
+)
+def test_bad_input_is_one_sentence_exits_2_and_writes_nothing(
+    assay: Assay, fake: Fake, home: Home, corpus: str, words: tuple[str, ...], sentence: str
+) -> None:
+    said = assay("compare", "demo", corpus, *TINY, *words)
+    assert said.code == 2
+    assert sentence in said.sentence()
+    assert not home.root.exists() or not [path for path in home.root.rglob("*") if path.is_file()]

@@ -1,0 +1,54 @@
+"""Tables: drawn on a terminal, and narrowed to fit it; lines with tabs in a pipe."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from assay.cli.console import print_json, print_table
+
+TABLE = """
+from assay.cli.console import print_table
+print_table(
+    ("name", "long story", "same", "same"),
+    [("one", "once upon a time there was a king", "1", "20"), ("two", "and so on", "300", "4")],
+    right=("same",), spare=("long story",),
+)
+"""
+
+
+def on_a_terminal(columns: int) -> list[str]:
+    parent, child = pty.openpty()
+    env = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm", "NO_COLOR": "1"}
+    subprocess.run([sys.executable, "-c", TABLE], stdout=child, env=env, check=True)
+    os.close(child)
+    said = os.read(parent, 65536).decode()
+    os.close(parent)
+    return said.splitlines()
+
+
+def test_a_wide_terminal_shows_all() -> None:
+    lines = on_a_terminal(80)
+    assert any("once upon a time there was a king" in line for line in lines)
+    assert any(line.rstrip().endswith("300      4") for line in lines)
+
+
+def test_a_narrow_one_leaves_out_what_is_spare() -> None:
+    lines = on_a_terminal(30)
+    assert not any("story" in line or "once" in line for line in lines)
+    assert any("two" in line and "300" in line for line in lines)
+
+
+def test_a_pipe_gets_fields_between_tabs(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("a", "b"), [("1", "2 3")], spare=("b",))
+    assert capsys.readouterr().out == "a\tb\n1\t2 3\n"
+
+
+def test_json_is_strict(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"a": "ü", "b": None})
+    assert json.loads(capsys.readouterr().out) == {"a": "ü", "b": None}
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        print_json(float("nan"))

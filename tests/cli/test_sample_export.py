@@ -1,0 +1,154 @@
+"""`assay sample` and `assay export`, on a run whose checkpoints were written by the trainer's own code."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from assay.config import Home, Run, validate
+from assay.data import load_tokenizer, prepare
+from assay.model.weights import load_model
+from assay.runs.folder import RunFolder, RunSpec
+from assay.training import checkpoint
+from assay.training.build import baseline, build
+from assay.training.loop import Position
+from cli.conftest import Assay
+
+MODEL = {"n_layer": 1, "n_head": 2, "n_embd": 8, "context_length": 8}
+Trained = Callable[..., RunFolder]
+
+
+@pytest.fixture
+def trained(home: Home, tmp_path: Path) -> Trained:
+    """Makes a run with checkpoints of untrained weights, one seed each so that they differ."""
+    (tmp_path / "corpus.txt").write_text("The quick brown fox jumps over the lazy dog.\n" * 50)
+
+    def make(*steps: int, **model: object) -> RunFolder:
+        run = validate(
+            {"model": {**MODEL, **model}, "data": {"path": str(tmp_path / "corpus.txt"), "tokenizer": "char"}}
+        )
+        data = prepare(run.data, home)
+        run = run.with_vocabulary(data.vocab_size)
+        folder = RunFolder(home.runs / "20260101-000000-abcdef-0001")
+        spec = {"id": folder.id, "created": "now", "identity": "abcdef", "config": run, "data_folder": str(data.folder)}
+        folder.prepare(RunSpec(**spec))
+        for step in steps:
+            seeded: Run = run.model_copy(update={"seed": step})
+            live = build(baseline(seeded, data, torch.device("cpu")))
+            checkpoint.save(folder.checkpoints, live, Position(step=step), "abcdef")
+        return folder
+
+    return make
+
+
+def test_a_sample_is_the_prompt_and_as_many_tokens_as_asked(assay: Assay, trained: Trained) -> None:
+    folder = trained(3)
+    said = assay("sample", "last", "--prompt", "The ", "--tokens", "30", "--seed", "1")
+    assert said.code == 0
+    assert said.out.startswith("The ")
+    assert said.out.endswith("\n")
+    assert len(said.out) == len("The ") + 30 + 1
+    value = assay("sample", folder.id, "--prompt", "The ", "--tokens", "30", "--seed", "1", "--json").value
+    assert "The " + value["text"] + "\n" == said.out
+    assert {name: value[name] for name in ("run", "steps", "prompt")} == {
+        "run": folder.id,
+        "steps": 3,
+        "prompt": "The ",
+    }
+    assert assay("sample", "last", "--prompt", "The ", "--tokens", "30", "--seed", "2", "--json").value != value
+
+
+def test_the_likeliest_token_is_what_the_newest_checkpoint_says(assay: Assay, trained: Trained) -> None:
+    folder = trained(3, 5)
+    spec = folder.spec()
+    model = load_model(folder.checkpoints / "step-00000005", spec.config.model)
+    tokenizer = load_tokenizer(spec.data_folder)
+    with torch.no_grad():
+        ids = torch.tensor([tokenizer.encode("fox").tolist()])
+        likeliest = tokenizer.decode(model.logits(ids)[0, -1].argmax().reshape(1).numpy())
+    sampled = assay("sample", "last", "--prompt", "fox", "--tokens", "1", "--temperature", "0", "--json").value
+    assert (sampled["text"], sampled["steps"]) == (likeliest, 5)
+    assert sampled == assay(
+        "sample", "last", "--prompt", "fox", "--tokens", "1", "--temperature", "0", "--top-k", "1", "--json"
+    ).value | {"top_k": None}
+
+
+def test_a_damaged_checkpoint_is_passed_over(assay: Assay, trained: Trained) -> None:
+    folder = trained(3, 5)
+    (folder.checkpoints / "step-00000005" / "model.safetensors").write_bytes(b"torn")
+    assert assay("sample", "last", "--tokens", "1", "--json").value["steps"] == 3
+    (folder.checkpoints / "step-00000003" / "state.json").write_text("{")
+    said = assay("sample", "last")
+    assert said.code == 2
+    assert "only damaged checkpoints" in said.sentence()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--prompt", "@"), "the character '@'"),
+        (("--prompt", ""), "the prompt is empty"),
+        (("--temperature", "-1"), "a temperature of -1.0"),
+        (("--top-k", "0"), "top_k=0"),
+    ],
+)
+def test_impossible_samples_exit_2(assay: Assay, trained: Trained, words: tuple[str, ...], sentence: str) -> None:
+    trained(3)
+    said = assay("sample", "last", *words)
+    assert said.code == 2
+    assert sentence in said.sentence()
+
+
+def test_a_run_without_a_checkpoint_says_what_to_do(assay: Assay, trained: Trained, tmp_path: Path) -> None:
+    folder = trained()
+    for words in (("sample", "last"), ("export", "last", str(tmp_path / "out"))):
+        said = assay(*words)
+        assert said.code == 2
+        assert f"`assay train --resume {folder.id}`" in said.sentence()
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_export_is_what_transformers_reads(assay: Assay, trained: Trained, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    folder = trained(3, bias=False)
+    said = assay("export", "last", str(tmp_path / "out"), "--json")
+    assert said.code == 0
+    assert said.value["format"] == "hf"
+    assert set(said.value["files_bytes"]) == {"config.json", "model.safetensors"}
+    ours = load_model(folder.checkpoints / "step-00000003", folder.spec().config.model)
+    theirs = transformers.GPT2LMHeadModel.from_pretrained(tmp_path / "out").eval()
+    ids = torch.arange(8).reshape(1, 8)
+    torch.testing.assert_close(ours.logits(ids), theirs(ids).logits, rtol=0, atol=1e-5)
+
+
+def test_what_gpt2_cannot_express_is_exported_as_it_is(assay: Assay, trained: Trained, tmp_path: Path) -> None:
+    folder = trained(3, position="rotary", init_from="somewhere")
+    said = assay("export", "last", str(tmp_path / "out"))
+    assert said.code == 2
+    assert "cannot express model.position=rotary" in said.sentence()
+    assert "--format safetensors" in said.sentence()
+    assert not (tmp_path / "out").exists()
+    said = assay("export", "last", str(tmp_path / "out"), "--format", "safetensors")
+    assert (said.code, said.out) == (0, f"{tmp_path / 'out'}\n")
+    weights = load_file(folder.checkpoints / "step-00000003" / "model.safetensors")
+    exported = load_file(tmp_path / "out" / "model.safetensors")
+    assert exported.keys() == weights.keys()
+    assert all(torch.equal(exported[name], weights[name]) for name in weights)
+    assert "init_from" not in json.loads((tmp_path / "out" / "config.json").read_text())
+
+
+def test_an_export_spares_what_is_there(assay: Assay, trained: Trained, tmp_path: Path) -> None:
+    trained(3)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine").write_text("kept")
+    said = assay("export", "last", str(tmp_path / "out"))
+    assert said.code == 2
+    assert "is not an empty folder" in said.sentence()
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine"]
+    said = assay("export", "last", str(tmp_path / "new"), "--format", "onnx")
+    assert said.code == 2
+    assert "choose hf or safetensors" in said.sentence()
+    assert not (tmp_path / "new").exists()

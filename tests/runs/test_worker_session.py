@@ -1,0 +1,216 @@
+"""The work of the measured child, done in this process: how runs end, and what stands in their results."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from assay.config import validate
+from assay.data import Prepared
+from assay.optimizations import forget, search
+from assay.runs import worker_session
+from assay.runs.channel import Channel
+from assay.runs.folder import RunFolder
+from assay.runs.record import RunResult, Status
+from assay.runs.worker import conclude
+from assay.runs.worker_phases import Phases
+from assay.runs.worker_result import Findings
+from assay.training import checkpoint
+
+from .worker_runs import run_folder, small_corpus
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    return small_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture(autouse=True)
+def torchs_own_settings() -> Iterator[None]:
+    threads, fill = torch.get_num_threads(), torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
+    yield
+    torch.set_num_threads(threads)
+    torch.use_deterministic_algorithms(False)
+    torch.utils.deterministic.fill_uninitialized_memory = fill  # type: ignore[attr-defined]
+
+
+def ended(folder: RunFolder) -> RunResult:
+    """The result of a run, as `worker.main` would write it."""
+    _, out = os.pipe()
+    requests, _ = os.pipe()
+    channel = Channel(folder.events_file, os.open(os.devnull, os.O_WRONLY), requests, in_turns=False)
+    os.close(out)
+    phases = Phases(channel, "import", 0.0)
+    findings = Findings(folder.spec(), phases)
+    session = worker_session.Session(folder, channel, phases, findings, None)
+    return findings.result(*conclude(session.work, lambda: f"in the phase {phases.current}"))
+
+
+def test_a_budget_ends_a_run_that_can_go_on(corpus: Prepared, tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run", corpus, {"steps": 40, "tokens": 640})
+    result = ended(folder)
+    assert (result.status, result.steps, result.tokens) == (Status.BUDGET_REACHED, 10, 640)
+    assert result.reason == "the budget of 640 tokens is reached after 10 steps"
+    assert result.val_loss is not None
+    assert [block.steps for block in result.blocks] == [1] * 5
+    assert (folder.checkpoints / "step-00000010").is_dir()
+    again = ended(folder)
+    assert (again.status, again.steps, again.tokens) == (Status.BUDGET_REACHED, 10, 640)
+
+
+def test_a_budget_of_seconds_counts_over_processes(corpus: Prepared, tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run", corpus, {"steps": 100_000, "seconds": 0.4})
+    first = ended(folder)
+    assert first.status is Status.BUDGET_REACHED
+    assert 0 < first.steps < 100_000
+    spec = folder.spec()
+    more = spec.config.training.model_copy(update={"seconds": 0.6})
+    folder.prepare(spec.model_copy(update={"config": spec.config.model_copy(update={"training": more})}))
+    second = ended(folder)
+    assert second.status is Status.BUDGET_REACHED
+    assert second.steps > first.steps
+    state = checkpoint.read_state(folder.checkpoints / f"step-{second.steps:08d}")
+    assert 0.6 <= state["position"]["seconds"] < 1.2
+
+
+def test_a_target_that_is_reached_is_a_run_that_is_done(corpus: Prepared, tmp_path: Path) -> None:
+    result = ended(run_folder(tmp_path / "run", corpus, {"steps": 40, "eval_interval": 10, "target_loss": 100.0}))
+    assert (result.status, result.steps) == (Status.DONE, 10)
+    assert result.reason is not None
+    assert result.reason.startswith("target loss reached")
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_a_run_of_few_steps_is_a_run(corpus: Prepared, tmp_path: Path, steps: int) -> None:
+    result = ended(run_folder(tmp_path / "run", corpus, {"steps": steps}))
+    assert (result.status, result.steps) == (Status.DONE, steps)
+    assert "trace" in result.extra
+    assert (result.step_seconds is None) is (steps < 3)
+    assert (result.first_step_seconds is None) is (steps < 2)
+
+
+def test_a_run_that_diverges_says_where(corpus: Prepared, tmp_path: Path) -> None:
+    training = {"steps": 40, "learning_rate": 1e35, "warmup_steps": 0, "gradient_clip": 0.0}
+    result = ended(run_folder(tmp_path / "run", corpus, training))
+    assert result.status is Status.DIVERGED
+    assert result.reason is not None
+    assert result.reason.startswith(f"diverged at step {result.steps - 1}: ")
+    assert result.reason.endswith("is the first tensor that is not finite")
+    assert not list((tmp_path / "run").glob("checkpoints/*"))
+
+
+DEAD = """
+from assay.optimizations.bf16_mixed import Bf16Mixed
+
+class Dead(Bf16Mixed):
+    def apply(self, program, run):
+        return program
+"""
+
+
+def test_an_optimization_without_effect_ends_the_run_at_once(corpus: Prepared, tmp_path: Path) -> None:
+    (tmp_path / "extra").mkdir()
+    (tmp_path / "extra" / "dead.py").write_text(DEAD)
+    added = search(tmp_path / "extra")
+    try:
+        result = ended(run_folder(tmp_path / "run", corpus, {"steps": 10}, optimizations="dead"))
+    finally:
+        forget(added)
+    assert (result.status, result.status.exit_code) == (Status.NO_EFFECT, 3)
+    assert result.reason is not None
+    assert result.reason.startswith("dead took no effect: 0 of ")
+    assert [one.verdict for one in result.evidence] == [False]
+    assert (result.steps, result.blocks, result.step_seconds) == (2, (), None)
+
+
+@pytest.mark.parametrize(
+    ("optimization", "observed"),
+    [
+        ("sdpa_attention", "2 of 2 attention layers in a fused kernel, 0 softmaxes written out"),
+        ("gradient_accumulation:micro_batches=2", "2 forward passes over 64 tokens before one update"),
+    ],
+)
+def test_an_optimization_with_effect_is_proven(
+    corpus: Prepared, tmp_path: Path, optimization: str, observed: str
+) -> None:
+    result = ended(run_folder(tmp_path / "run", corpus, {"steps": 6}, optimizations=optimization))
+    assert (result.status, [(one.observed, one.verdict) for one in result.evidence]) == (
+        Status.DONE,
+        [(observed, True)],
+    )
+
+
+def test_a_missing_corpus_fails_the_run_with_one_sentence(
+    corpus: Prepared, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = run_folder(tmp_path / "run", corpus, {"steps": 3})
+    folder.prepare(folder.spec().model_copy(update={"data_folder": str(tmp_path / "nowhere")}))
+    result = ended(folder)
+    assert result.status is Status.FAILED
+    assert result.reason is not None
+    assert str(tmp_path / "nowhere") in result.reason
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_full_disk_ends_the_run_as_failed_and_earlier_checkpoints_stay(
+    corpus: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = checkpoint.write_json
+
+    def full_at_the_second(values: dict[str, Any], path: Path) -> None:
+        if values["position"]["step"] > 4:
+            raise OSError(28, "No space left on device")
+        written(values, path)
+
+    monkeypatch.setattr(checkpoint, "write_json", full_at_the_second)
+    folder = run_folder(tmp_path / "run", corpus, {"steps": 10, "checkpoint_interval": 4})
+    result = ended(folder)
+    assert (result.status, result.steps) == (Status.FAILED, 8)
+    assert result.reason is not None
+    assert result.reason.startswith("the disk is full: step-00000008 could not be written")
+    assert [place.name for place in checkpoint.complete(folder.checkpoints)] == ["step-00000004"]
+    monkeypatch.undo()
+    assert ended(folder).status is Status.DONE
+
+
+def test_a_damaged_checkpoint_is_noted_in_the_result(corpus: Prepared, tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run", corpus, {"steps": 8, "checkpoint_interval": 4})
+    ended(folder)
+    (folder.checkpoints / "step-00000008" / "model.safetensors").write_bytes(b"")
+    result = ended(folder)
+    assert (result.status, result.steps) == (Status.DONE, 8)
+    assert result.extra["notes"] == ["the checkpoint step-00000008 is damaged; going on from the checkpoint before it"]
+    assert [event["text"] for event in folder.events() if event["event"] == "note"] == result.extra["notes"]
+
+
+def test_a_run_starts_from_anothers_weights(corpus: Prepared, tmp_path: Path) -> None:
+    origin = run_folder(tmp_path / "origin", corpus, {"steps": 30, "learning_rate": 1e-2})
+    before = ended(origin)
+    place = origin.newest_checkpoint()
+    heir = run_folder(tmp_path / "heir", corpus, {"steps": 1, "warmup_steps": 0}, model={"init_from": str(place)})
+    after = ended(heir)
+    assert before.val_loss is not None
+    assert after.val_loss == pytest.approx(before.val_loss, abs=0.2)
+    assert after.val_loss < 5.0
+
+
+def test_an_evaluation_covers_the_whole_split_when_asked(corpus: Prepared, tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run", corpus, {"steps": 3, "eval_batches": None})
+    ended(folder)
+    state = checkpoint.read_state(folder.checkpoints / "step-00000003")
+    assert state["position"]["evaluation"]["targets"] == len(corpus.validation) - 1
+
+
+def test_resuming_with_unlike_data_of_a_run_is_not_possible_through_the_model(corpus: Prepared, tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run", corpus, {"steps": 3})
+    ended(folder)
+    spec = folder.spec()
+    wider = validate({**spec.config.model_dump(mode="json"), "model": {**spec.config.model.model_dump(), "n_layer": 3}})
+    folder.prepare(spec.model_copy(update={"config": wider}))
+    result = ended(folder)
+    assert result.status is Status.FAILED
+    assert result.reason is not None
+    assert "disagree about the weight" in result.reason
