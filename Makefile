@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check setup bench docs clean
+.PHONY: demo test check gpu setup bench docs clean
 
 demo: setup
 	$(BIN)/assay compare demo --with sdpa_attention --with bf16_mixed --with activation_checkpointing \
@@ -18,6 +18,9 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python docs/generate.py --check
+
+gpu: setup
+	$(BIN)/pytest -m gpu
 
 bench: setup
 	$(BIN)/python benchmarks/step_time.py

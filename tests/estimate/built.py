@@ -33,8 +33,9 @@ class RandomData:
 
 
 def build_step(run: Run) -> Step:
-    """The run's step, optimizations applied, made real on the CPU."""
-    program: Program = baseline(run, RandomData(run), torch.device("cpu"))  # type: ignore[arg-type]
+    """The run's step, optimizations applied, made real on its device."""
+    device = torch.device("cuda" if run.device == "cuda" else "cpu")
+    program: Program = baseline(run, RandomData(run), device)  # type: ignore[arg-type]
     for optimization in optimizations_of(run):
         program = optimization.apply(program, run)
     return build(program)

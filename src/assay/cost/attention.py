@@ -14,9 +14,7 @@ def hand_coded(tape: Writer, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, p: f
     """Scores written out: keeps the copies of q, k and v that `bmm` needs, the mask, and the probabilities."""
     rows, heads, length, depth = q.shape
     merged = rows * heads
-    q, k, v = (
-        contiguous(tape, x, label, (merged, length, depth)) for label, x in {"q": q, "k": k, "v": v}.items()
-    )
+    q, k, v = (contiguous(tape, x, label, (merged, length, depth)) for label, x in {"q": q, "k": k, "v": v}.items())
     scores = bmm(tape, "scores", q, layers.view(tape, k, "k_columns", (merged, depth, length)))
     scores = layers.scaled(tape, scores)
     masked = tape.made("masked", scores.shape, scores.dtype)

@@ -47,10 +47,6 @@ class Operation:
     """Held only while the forward operation runs."""
     backward_scratch: tuple[Tensor, ...] = ()
     """Held only while the backward operation runs."""
-    parameters: tuple[str, ...] = ()
-    """Parameters among the inputs or behind their casts."""
-    tokens_batched: bool = True
-    """FLOPs grow with the batch."""
 
     def within(self, site: str) -> bool:
         """Whether it belongs to the module `site` or to one inside it."""
@@ -58,15 +54,14 @@ class Operation:
 
     def cut(self, parts: int) -> "Operation":
         """The operation on one of `parts` equal parts of the batch."""
-        share = parts if self.tokens_batched else 1
         return replace(
             self,
             outputs=tuple(tensor.cut(parts) for tensor in self.outputs),
             extras=tuple(tensor.cut(parts) for tensor in self.extras),
             forward_scratch=tuple(tensor.cut(parts) for tensor in self.forward_scratch),
             backward_scratch=tuple(tensor.cut(parts) for tensor in self.backward_scratch),
-            flops=self.flops // share,
-            backward_flops=self.backward_flops // share,
+            flops=self.flops // parts,
+            backward_flops=self.backward_flops // parts,
         )
 
 

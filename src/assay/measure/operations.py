@@ -20,25 +20,28 @@ from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sd
 
 from assay.step.trace import OperationClass
 
+
+def _names(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
 _COLLECTIVES = {"c10d", "_c10d_functional", "c10d_functional", "_dtensor", "symm_mem"}
 _CONTRACTION_PARTS = ("_scaled_dot_product", "_flash_attention", "_efficient_attention", "convolution", "_grouped_mm")
-_CONTRACTIONS = set(
-    "mm bmm addmm baddbmm addbmm _scaled_mm _int_mm mv addmv dot vdot linear mkldnn_linear matmul".split()
-)
+_CONTRACTIONS = _names("mm bmm addmm baddbmm addbmm _scaled_mm _int_mm mv addmv dot vdot linear mkldnn_linear matmul")
 _NORMALIZATION_PARTS = ("softmax", "_norm", "nll_loss", "cross_entropy", "logsumexp")
-_NORMALIZATIONS = set("sum nansum mean var var_mean std std_mean norm amax amin aminmax max min prod any all".split())
-_MOVEMENTS = set(
+_NORMALIZATIONS = _names("sum nansum mean var var_mean std std_mean norm amax amin aminmax max min prod any all")
+_MOVEMENTS = _names(
     """clone copy copy_ _to_copy _copy_from _foreach_copy_ cat stack embedding embedding_dense_backward index
     index_select index_put index_put_ _index_put_impl_ _unsafe_index _unsafe_index_put index_add index_add_ index_copy_
     gather scatter scatter_ scatter_add scatter_add_ masked_select nonzero take slice_backward select_backward
     slice_scatter select_scatter new_zeros new_ones new_full zeros zeros_like ones ones_like full full_like fill_ zero_
     _foreach_zero_ scalar_tensor arange linspace eye tril triu repeat roll flip constant_pad_nd split_with_sizes_copy
-    set_ resize_ _local_scalar_dense record_stream""".split()
+    set_ resize_ _local_scalar_dense record_stream"""
 )
-_RESERVATIONS = set("empty empty_like empty_strided new_empty new_empty_strided".split())
-_READ_BY_HOST = set("_local_scalar_dense item is_nonzero nonzero masked_select equal _unique2 unique_dim".split())
+_RESERVATIONS = _names("empty empty_like empty_strided new_empty new_empty_strided")
+_READ_BY_HOST = _names("_local_scalar_dense item is_nonzero nonzero masked_select equal _unique2 unique_dim")
 
-Call = Callable[..., Any]
+Formula = Callable[..., int]
 
 
 def name_of(operator: OpOverload) -> str:
@@ -122,16 +125,16 @@ def _base(operator: OpOverload) -> str:
 
 
 def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *rest: Any) -> int:
-    return int(sdpa_flop_count(query.shape, key.shape, value.shape))
+    return int(sdpa_flop_count(query.shape, key.shape, value.shape))  # type: ignore[no-untyped-call]
 
 
 def _attention_backward(
     gradient: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *rest: Any
 ) -> int:
-    return int(sdpa_backward_flop_count(gradient.shape, query.shape, key.shape, value.shape))
+    return int(sdpa_backward_flop_count(gradient.shape, query.shape, key.shape, value.shape))  # type: ignore[no-untyped-call]
 
 
-_MORE_FLOPS: dict[str, Call] = {
+_MORE_FLOPS: dict[str, Formula] = {
     "_scaled_dot_product_flash_attention_for_cpu": _attention,
     "_scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
     "mv": lambda matrix, vector: 2 * matrix.numel(),

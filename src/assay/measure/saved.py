@@ -2,8 +2,8 @@
 
 Autograd hands each tensor that it saves to a hook. The one here keeps the tensor in a holder that lives exactly as long
 as autograd's own reference would, and the holder's end is the end of the saving: so the bytes are those kept *at the
-same time*, whatever the order of micro-batches, and a storage that is freed cannot be mistaken for another that is later
-made at its address. The answer is the highest such sum, by category, when it was first reached.
+same time*, whatever the order of micro-batches, and a storage that is freed cannot be mistaken for another that is made
+at its address later. The answer is the highest such sum, by category, when it was first reached.
 
 Left out: parameters and their views (they live anyway), Python numbers that autograd wraps (8 bytes each, which never
 reach a hook), what is saved inside backward (the recomputation of a checkpoint), and whatever a kernel keeps without

@@ -101,13 +101,13 @@ class _Tally:
     bytes: int = 0
 
 
-class _Recorder(TorchDispatchMode):
+class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts operators, and remembers which one made each storage."""
 
     def __init__(self, parameters: set[int]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.updating = False
-        self.synchronizations: Counter[Phase] = Counter()
+        self.synchronizations: Counter[str] = Counter()
         self._parameters = parameters
         self._tallies: dict[_Key, _Tally] = {}
         self._origins: dict[int, str] = {}

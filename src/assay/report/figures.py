@@ -12,7 +12,7 @@ from typing import Any
 from assay.analysis.comparison import Comparison
 from assay.analysis.row import Row
 from assay.report.theme import GRID, INK, PAPER, SOFT, canvas, marker, series, svg
-from assay.report.wording import COLUMNS, prediction_error
+from assay.report.wording import COLUMNS, fine_percent, prediction_error
 from assay.studies.design import BASELINE
 from assay.studies.record import CellResult
 from assay.units import format_percent
@@ -32,8 +32,8 @@ def changes(comparison: Comparison) -> str:
     shown = [column for column in COLUMNS if column.metric.endswith(("_bytes", "_seconds"))]
     with canvas(WIDTH, 0.9 + 0.42 * len(rows), len(shown), sharey=True) as (figure, axes):
         for axis, column in zip(axes, shown, strict=True):
-            floor = 100 * (comparison.noise.floor(column.metric) or 0.0)
-            axis.axvspan(-floor, floor, color=GRID, alpha=0.8, linewidth=0)
+            floor = comparison.noise.floor(column.metric) or 0.0
+            axis.axvspan(-100 * floor / (1 + floor), 100 * floor, color=GRID, alpha=0.8, linewidth=0)
             axis.axvline(0, color=SOFT, linewidth=1)
             for place, row in enumerate(rows):
                 _change(axis, place, row, column.metric, comparison.rows.index(row) + 1)
@@ -94,7 +94,7 @@ def predictions(comparison: Comparison) -> str:
             error = 100 * (prediction_error(row) or 0.0)
             right.plot([0, error], [place, place], color=series(number), linewidth=2)
             right.plot(error, place, **_point(number))
-            right.annotate(f"{error:+.2f} %".replace("-", "−"), (error, place), (0, 8), textcoords="offset points",
+            right.annotate(fine_percent(error / 100), (error, place), (0, 8), textcoords="offset points",
                            ha="center", fontsize=8, color=INK)  # fmt: skip
         right.axvline(0, color=SOFT, linewidth=1)
         right.set(xlabel="predicted over measured, %", title="error of the prediction")
@@ -156,10 +156,10 @@ def _evaluations(axis: Any, one: CellResult, number: int) -> None:
 
 
 def _smooth(values: Sequence[float | None]) -> Curve:
-    """A centred running mean over a twentieth of the curve, thinned."""
+    """A centred running mean over a twentieth of the curve and at least three points, thinned."""
     finite = [(step, value) for step, value in enumerate(values) if value is not None and isfinite(value)]
     sums = list(accumulate((value for _, value in finite), initial=0.0))
-    reach, every = len(finite) // 40, -(-len(finite) // _POINTS) or 1
+    reach, every = max(1, len(finite) // 40), -(-len(finite) // _POINTS) or 1
     spans = [(max(0, at - reach), min(len(finite), at + reach + 1)) for at in range(0, len(finite), every)]
     means = [(sums[end] - sums[start]) / (end - start) for start, end in spans]
     return [float(step) for step, _ in finite[::every]], means

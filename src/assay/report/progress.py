@@ -71,10 +71,10 @@ class Board:
         return total - sum(count.total() for count in self._owed.values()), total
 
     def seconds_left(self) -> float | None:
-        """None before the first piece is through."""
-        known = [seconds for took in self._took.values() for seconds in took]
-        if not known:
+        """None before the first block is through: nothing that came before is like it."""
+        if "block" not in self._took:
             return None
+        known = [seconds for took in self._took.values() for seconds in took]
         usual = sum(known) / len(known)
         means = {piece: sum(took) / len(took) for piece, took in self._took.items()}
         return sum(count * means.get(piece, usual) for owed in self._owed.values() for piece, count in owed.items())

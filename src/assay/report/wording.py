@@ -113,6 +113,8 @@ def status(row: Row) -> str:
     words = row.status.value.replace("_", " ")
     if row.finished:
         words += f", {row.finished} of {row.planned} seeds finished"
+    if row.reason and row.reason.startswith(words):
+        return row.reason
     return f"{words}: {row.reason}" if row.reason else words
 
 
@@ -155,7 +157,8 @@ def _prediction_errors(comparison: Comparison) -> str:
 
 def fine_percent(fraction: float) -> str:
     """Two decimals, for errors that are a fraction of a percent."""
-    return f"{100 * fraction:+.2f} %".replace("-", "−")
+    text = f"{100 * fraction:+.2f} %".replace("-", "−")
+    return "0.00 %" if text[1:] == "0.00 %" else text
 
 
 def _remark(metric: str, effect: Effect | None, verdict: Verdict | None) -> str:

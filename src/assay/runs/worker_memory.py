@@ -1,10 +1,8 @@
 """Tensors in the child: counted per phase where the device counts them, and in the memory pass at the run's end."""
 
-import gc
-
 import torch
 
-from assay.measure.memory import memory_pass
+from assay.measure.memory import live_tensor_bytes, memory_pass
 from assay.runs.record import Memory
 from assay.runs.worker_phases import Phases
 from assay.training.endings import is_out_of_memory
@@ -39,10 +37,3 @@ def measure_memory(loop: Loop, notes: list[str]) -> Memory:
         notes.append("the memory pass itself ran out of memory, so its figures are missing")
         return Memory()
     return Memory.model_validate(vars(measured))
-
-
-def live_tensor_bytes(device: torch.device) -> int:
-    """Bytes of the distinct storages of all tensors that live on a device: weights, optimizer state, kept tables."""
-    tensors = (one for one in gc.get_objects() if issubclass(type(one), torch.Tensor))
-    storages = (one.untyped_storage() for one in tensors if one.device.type == device.type)
-    return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())

@@ -20,7 +20,7 @@ class Phases:
     def __init__(self, channel: Channel, first: str, seconds_before: float) -> None:
         self.current = first
         self.memory: dict[str, PhaseMemory] = {}
-        self.anonymous_peaks: list[tuple[str, int]] = []
+        self.held_peaks: list[tuple[str, int]] = []
         """(phase, highest resident memory without file pages) of every stay, in order."""
         self.tensors_peak: Callable[[], int | None] = lambda: None
         """Highest bytes of tensors on the device since the last call, where the device counts them."""
@@ -67,13 +67,13 @@ class Phases:
 
     def _read(self) -> None:
         now, before = read(), self.memory.get(self.current, PhaseMemory())
-        self.anonymous_peaks.append((self.current, now.peak_bytes - now.file_bytes))
-        self.memory[self.current] = PhaseMemory(
-            process_peak_bytes=max(now.peak_bytes, before.process_peak_bytes or 0),
-            anonymous_bytes=now.anonymous_bytes,
-            file_bytes=now.file_bytes,
-            tensors_peak_bytes=_higher(self.tensors_peak(), before.tensors_peak_bytes),
-        )
+        found = before.model_copy(update={"tensors_peak_bytes": _higher(self.tensors_peak(), before.tensors_peak_bytes)})
+        if now is not None:
+            self.held_peaks.append((self.current, now.held_peak_bytes))
+            highest = _higher(now.peak_bytes, before.process_peak_bytes)
+            held = {"anonymous_bytes": now.anonymous_bytes, "file_bytes": now.file_bytes}
+            found = found.model_copy(update={"process_peak_bytes": highest, **held})
+        self.memory[self.current] = found
 
 
 def _higher(one: int | None, other: int | None) -> int | None:

@@ -130,7 +130,7 @@ class Session:
 
     def _block(self, loop: Loop, steps: int) -> None:
         """One timed block; one that a budget cuts short counts with the steps that it has."""
-        self.steady, stays = [], len(self.phases.anonymous_peaks)
+        self.steady, stays = [], len(self.phases.held_peaks)
         self.phases.enter("steady")
         stopped: Ending | None = None
         try:
@@ -141,7 +141,7 @@ class Session:
         if self.steady:
             seconds = [record.seconds for record in self.steady]
             self.findings.steady_seconds.extend(seconds)
-            peaks = [peak for phase, peak in self.phases.anonymous_peaks[stays:] if phase == "steady"]
+            peaks = [peak for phase, peak in self.phases.held_peaks[stays:] if phase == "steady"]
             self._say_block(
                 Block(
                     steps=len(seconds),

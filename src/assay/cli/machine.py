@@ -1,0 +1,58 @@
+"""`assay machine`: what this machine is, and what torch was measured to reach on it."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from assay.hardware import Machine
+
+
+def machine(
+    fresh: Annotated[bool, typer.Option("--fresh", help="Measure anew, whatever was measured before.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")] = False,
+) -> None:
+    """Show cores, memory and accelerators, and the measured matmul and copy rates.
+
+    Measured once, in some seconds, and kept until processor, torch or number of threads change.
+
+    \b
+    assay machine
+    assay machine --fresh --json
+    """
+    from assay.cli.console import note, plain, print_json, print_table
+    from assay.config import Home
+    from assay.runs.machine import measured_machine
+
+    found = measured_machine(Home(), fresh=fresh, tell=note)
+    if as_json:
+        print_json({**plain(found), "native_dtypes": list(found.native_dtypes)})
+        return
+    print_table(("machine", ""), _facts(found))
+    print_table(("device", "dtype", "matmul", "in hardware"), _rates(found), right=("matmul",))
+
+
+def _facts(found: "Machine") -> Iterator[tuple[str, str]]:
+    from assay.units import format_bytes
+
+    yield "processor", found.processor
+    yield "cores", str(found.cores)
+    yield "memory", format_bytes(found.memory_bytes)
+    yield "instructions", " ".join(found.instructions) or "none that decides a dtype"
+    for one in found.accelerators:
+        yield "accelerator", f"{one.name}, {format_bytes(one.memory_bytes)}"
+    if not found.accelerators:
+        yield "accelerator", "none"
+    for device, rates in found.rates.items():
+        yield f"copy on {device}", f"{format_bytes(rates.bandwidth_bytes)}/s read and written"
+        yield f"measured on {device}", f"torch {rates.torch}, {rates.threads} threads"
+
+
+def _rates(found: "Machine") -> Iterator[tuple[str, str, str, str]]:
+    from assay.units import format_flops
+
+    for device, rates in found.rates.items():
+        for dtype, flops in rates.matmul_flops.items():
+            native = ("yes" if dtype in found.native_dtypes else "no, converted") if device == "cpu" else "–"
+            yield device, dtype, f"{format_flops(flops)}/s", native

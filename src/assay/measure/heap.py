@@ -1,0 +1,75 @@
+"""The heap during one step, by memray's full record: every malloc, aligned or not, and every free of the process.
+
+Memory maps are left out: those that malloc makes for itself are not recorded anyway, and the others are files and the
+interpreter's arenas. The record takes seconds to set up and slows the step, so it is a pass of its own.
+"""
+
+import tempfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Heap:
+    """One step's dealings with the heap."""
+
+    above_start_bytes: int
+    """Most that was asked for in the step and not yet freed."""
+    allocations: int
+    allocated_bytes: int
+    aligned_above_start_bytes: int
+    """The same over `posix_memalign` alone: torch's CPU allocator, and the scratch of kernels that align theirs."""
+
+
+def heap_of(one_step: Callable[[], None]) -> Heap | None:
+    """Run one step under memray; None where there is no memray. The record lies in a temporary folder and goes."""
+    try:
+        import memray
+    except ImportError:
+        return None
+    with tempfile.TemporaryDirectory(prefix="assay-heap-") as folder:
+        record = Path(folder) / "allocations.bin"
+        _watch(memray.Tracker(record), one_step)
+        return _count(memray.FileReader(record).get_allocation_records(), memray.AllocatorType)
+
+
+def _watch(tracker: AbstractContextManager[object], one_step: Callable[[], None]) -> None:
+    with tracker:
+        one_step()
+
+
+def _count(records: Any, kinds: Any) -> Heap:
+    maps = {int(kinds.MMAP), int(kinds.MUNMAP)}
+    heap, aligned, count, total = _Running(), _Running(), 0, 0
+    for record in records:
+        if record.allocator in maps:
+            continue
+        if record.allocator == kinds.FREE:
+            heap.free(record.address)
+            aligned.free(record.address)
+            continue
+        count, total = count + 1, total + record.size
+        heap.take(record.address, record.size)
+        if record.allocator == kinds.POSIX_MEMALIGN:
+            aligned.take(record.address, record.size)
+    return Heap(heap.peak, count, total, aligned.peak)
+
+
+class _Running:
+    """A sum by address. What was there before the step is not known, so its end does not count."""
+
+    def __init__(self) -> None:
+        self.sizes: dict[int, int] = {}
+        self.now = self.peak = 0
+
+    def take(self, address: int, size: int) -> None:
+        self.free(address)
+        self.sizes[address] = size
+        self.now += size
+        self.peak = max(self.peak, self.now)
+
+    def free(self, address: int) -> None:
+        self.now -= self.sizes.pop(address, 0)

@@ -1,0 +1,111 @@
+"""Measure what torch reaches on this machine: ``python -m assay.measure.machine [cpu|cuda]`` prints one line of JSON.
+
+The matmul rate of a dtype is that of the fastest of repeated large square products, 2·n³ FLOPs each: a roof that a
+training step may be held against, not an average. n doubles until a product fills a share of the time allowed, so that
+a dtype without hardware for it, which may be a hundred times slower, is measured on a smaller product. The bandwidth
+is that of a copy too large for any cache, counting bytes read and bytes written.
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+
+from assay.hardware import Rates
+
+DTYPES = ("float32", "bfloat16", "float16", "float64")
+_SMALLEST = 256
+_LARGEST = {"cpu": 4096, "cuda": 16384}
+_COPY_BYTES = {"cpu": 2**28, "cuda": 2**30}
+_PRODUCTS = 2
+"""At least so many products of the final size should fit the time allowed."""
+
+
+def measure_rates(device: str, seconds: float = 2.0) -> Rates:
+    """Measure `cpu` or `cuda` within about `seconds`. Raises `ValueError` where torch has no such device."""
+    if device not in _LARGEST or (device == "cuda" and not torch.cuda.is_available()):
+        raise ValueError(f"this torch has no device {device!r}")
+    torch.set_float32_matmul_precision("highest")
+    share = seconds / (len(DTYPES) + 1)
+    rates = {dtype: _matmul_flops(device, getattr(torch, dtype), share) for dtype in DTYPES}
+    return Rates(
+        device=device,
+        matmul_flops={dtype: rate for dtype, rate in rates.items() if rate is not None},
+        bandwidth_bytes=_bandwidth(device, share),
+        threads=torch.get_num_threads(),
+        torch=torch.__version__,
+    )
+
+
+def _matmul_flops(device: str, dtype: torch.dtype, seconds: float) -> float | None:
+    """FLOP/s; None where the device has no such product."""
+    size, fastest = _SMALLEST, 0.0
+    while True:
+        try:
+            left, right = (torch.ones(size, size, device=device, dtype=dtype) for _ in range(2))
+            multiply = _product(left, right)
+            once = min(_timed(device, multiply) for _ in range(3))  # the first of a size also prepares it
+        except RuntimeError:
+            return fastest or None
+        fastest = max(fastest, 2 * size**3 / once)
+        # The next size takes eight times as long.
+        if 8 * once * _PRODUCTS > seconds or size >= _LARGEST[device]:
+            return max(fastest, 2 * size**3 / _shortest(device, multiply, seconds))
+        size *= 2
+
+
+def _product(left: torch.Tensor, right: torch.Tensor) -> Callable[[], object]:
+    out = torch.empty_like(left)
+    return lambda: torch.mm(left, right, out=out)
+
+
+def _bandwidth(device: str, seconds: float) -> float:
+    source = torch.ones(_COPY_BYTES[device], device=device, dtype=torch.uint8)
+    target = torch.ones_like(source)
+    return 2 * _COPY_BYTES[device] / _shortest(device, lambda: target.copy_(source), seconds)
+
+
+def _shortest(device: str, work: Callable[[], object], seconds: float) -> float:
+    """Seconds of the fastest of the repetitions that fit, at least one."""
+    end, shortest = time.perf_counter() + seconds, float("inf")
+    while True:
+        shortest = min(shortest, _timed(device, work))
+        if time.perf_counter() >= end:
+            return shortest
+
+
+def _timed(device: str, work: Callable[[], object]) -> float:
+    if device == "cuda":
+        return _timed_on_cuda(work)
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
+
+
+def _timed_on_cuda(work: Callable[[], object]) -> float:
+    """By the device's own events: the host only queues."""
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+    begin.record()
+    work()
+    end.record()
+    torch.cuda.synchronize()
+    return float(begin.elapsed_time(end)) / 1e3
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the rates of one device. Exits 2 where torch has no such device."""
+    parser = argparse.ArgumentParser(prog="assay.measure.machine")
+    parser.add_argument("device", nargs="?", default="cpu")
+    parser.add_argument("--seconds", type=float, default=5.0)
+    options = parser.parse_args(arguments)
+    try:
+        rates = measure_rates(options.device, options.seconds)
+    except ValueError as error:
+        parser.error(str(error))
+    print(rates.model_dump_json())
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

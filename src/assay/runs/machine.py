@@ -1,0 +1,48 @@
+"""This machine with its measured rates: from the cache, or by a process of its own that may import torch."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+from assay.config.home import Home
+from assay.data.atomic import write_file
+from assay.hardware import Machine, Rates
+from assay.hardware.rates import devices, known_machine, rates_file, with_rates
+
+_MEASURE = (sys.executable, "-P", "-m", "assay.measure.machine")
+_NO_SUCH_DEVICE = 2
+_LIMIT_SECONDS = 300
+
+
+def measured_machine(home: Home, *, fresh: bool = False, tell: Callable[[str], None] = lambda text: None) -> Machine:
+    """This machine with the rates of each of its devices that torch can use; `fresh` measures them all anew.
+
+    Raises `UsageError` where `home` cannot be written, `StorageError` when the disk refuses, `RuntimeError` when a
+    measurement breaks off. `tell` hears what is being waited for.
+    """
+    machine = known_machine(home)
+    missing = [device for device in devices(machine) if fresh or device not in machine.rates]
+    if not missing:
+        return machine
+    home.ready()
+    found: dict[str, Rates] = {}
+    for device in missing:
+        tell(f"measuring matrix products and copies on {device}, some seconds")
+        rates = _measure(device)
+        if rates is None:
+            tell(f"torch cannot use {device} here, so its rates stay unknown")
+        else:
+            found[device] = rates
+    write_file(rates_file(home), with_rates(home, machine, found))
+    return known_machine(home)
+
+
+def _measure(device: str) -> Rates | None:
+    """The rates of one device, measured in a process of its own; None where torch has no such device."""
+    answer = subprocess.run([*_MEASURE, device], capture_output=True, text=True, timeout=_LIMIT_SECONDS, check=False)
+    if answer.returncode == _NO_SUCH_DEVICE:
+        return None
+    if answer.returncode != 0:
+        lines = answer.stderr.strip().splitlines() or ["it left no message"]
+        raise RuntimeError(f"measuring {device} ended with exit code {answer.returncode}: {lines[-1]}")
+    return Rates.model_validate_json(answer.stdout.strip().splitlines()[-1])

@@ -1,0 +1,55 @@
+"""The same step on a CUDA device: trains like the CPU's, is counted by the device's own counters, and proves itself."""
+
+import pytest
+import torch
+
+from assay.config import Run, Spec
+from assay.hardware import detect
+from assay.measure.memory import memory_pass
+from assay.measure.trace import StepTracer
+from assay.optimizations import catalogue, optimizations_of, resolve
+from assay.training.loop import train_step
+from estimate.built import build_step
+from optimizations.laboratory import losses, run_with
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+CUDA = torch.device("cuda")
+
+
+def on_cuda(*specs: Spec) -> Run:
+    return run_with(*specs).model_copy(update={"device": "cuda"})
+
+
+def test_losses_are_the_cpus_up_to_the_order_of_summation() -> None:
+    assert losses(on_cuda()) == pytest.approx(losses(run_with()), rel=1e-4)
+
+
+@pytest.mark.parametrize("name", list(catalogue()))
+def test_every_optimization_is_proven(name: str) -> None:
+    spec = resolve(Spec(name=name)).spec()
+    run = on_cuda(spec)
+    resolve(spec).check(run, detect())
+    step = build_step(run)
+    train_step(step, 0)
+    with StepTracer(step) as tracer:
+        record = train_step(tracer.watch(), 1)
+    (optimization,) = optimizations_of(run)
+    evidence = optimization.verify(tracer.trace(record.loss, record.tokens), run)
+    assert evidence.verdict, evidence.observed
+
+
+def test_the_memory_pass_reads_the_devices_counters() -> None:
+    step = build_step(on_cuda())
+    for index in range(2):
+        train_step(step, index)
+    held = sum(parameter.nbytes for _, parameter in step.named_parameters())
+    measured = memory_pass(CUDA, lambda: _train(step), 0)
+    assert measured.reserved_peak_bytes is not None
+    assert measured.reserved_peak_bytes >= measured.tensors_peak_bytes > 3 * held
+
+
+def _train(step: object) -> None:
+    train_step(step, 2)  # type: ignore[arg-type]

@@ -1,0 +1,57 @@
+"""The house's own rules: the map in the README is true, files and functions stay small, nothing is imported in a circle."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "assay"
+FILES = sorted(SOURCE.rglob("*.py"))
+LARGEST_FILE, LONGEST_FUNCTION = 300, 50
+
+
+def test_the_readme_maps_every_room_and_no_other() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (section,) = re.findall(r"```\nsrc/assay/\n(.*?)```", text, flags=re.DOTALL)
+    mapped = re.findall(r"^  (\w+)/", section, flags=re.MULTILINE)
+    rooms = {path.name for path in SOURCE.iterdir() if path.is_dir() and (path / "__init__.py").exists()}
+    assert sorted(mapped) == sorted(rooms)
+    named = re.findall(r"^  (\w+\.py)", section, flags=re.MULTILINE)
+    assert sorted(named) == sorted(path.name for path in SOURCE.glob("*.py") if path.name != "__init__.py")
+
+
+def test_every_file_in_the_map_of_a_room_exists() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (section,) = re.findall(r"```\nsrc/assay/\n(.*?)```", text, flags=re.DOTALL)
+    for line in section.splitlines():
+        room = re.match(r"  (\w+)/", line)
+        if room:
+            for name in re.findall(r"\b\w+\.py\b", line):
+                assert (SOURCE / room[1] / name).exists(), f"{room[1]}/{name}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_files_and_functions_stay_small(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text.count("\n") <= LARGEST_FILE
+    tree = ast.parse(text)
+    assert ast.get_docstring(tree), "a file opens with its idea"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert (node.end_lineno or 0) - node.lineno + 1 <= LONGEST_FUNCTION, node.name
+
+
+def test_imports_run_one_way() -> None:
+    command = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run([command, "--no-cache"], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("code", ["import assay", "import assay.api", "import assay.estimate, assay.optimizations"])
+def test_what_is_quick_imports_no_torch(code: str) -> None:
+    check = f"{code}; import sys; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", check], timeout=60).returncode == 0
