@@ -133,9 +133,9 @@ def estimate(
     Raises `UsageError`, also where only the corpus could say how large the vocabulary is.
     """
     from assay.estimate import estimate as predict
-    from assay.hardware import detect
+    from assay.hardware.rates import known_machine
 
-    return predict(configure(source, overrides, optimizations), machine or detect())
+    return predict(configure(source, overrides, optimizations), machine or known_machine(Home()))
 
 
 def _follow(child: "Child", tell: Listener) -> "RunResult":

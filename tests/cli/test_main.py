@@ -138,13 +138,16 @@ from assay.runs import launcher, prepare
 from assay.runs.record import Predicted
 launcher.WORKER = tuple(sys.argv[1].split("|"))
 prepare.predict = lambda run, machine: Predicted()
-from assay.cli.main import app
-app(sys.argv[2:])
+from assay.cli.main import main
+sys.argv = ["assay", *sys.argv[2:]]
+main()
 """
 
 
-def ctrl_c(tmp_path: Path, corpus: str, moods: str, times: int) -> tuple[int, str, Path]:
-    """Train with the stand-in, press Ctrl-C after some steps, and see what is left."""
+def ctrl_c(
+    tmp_path: Path, corpus: str, moods: str, times: int, number: signal.Signals = signal.SIGINT
+) -> tuple[int, str, Path]:
+    """Train with the stand-in, in the background as a shell does it, interrupt it, and see what is left."""
     home = tmp_path / "home"
     process = subprocess.Popen(
         [sys.executable, "-c", LAUNCH, "|".join(FAKE_WORKER), "train", corpus, *TINY, "training.steps=400"],
@@ -152,20 +155,22 @@ def ctrl_c(tmp_path: Path, corpus: str, moods: str, times: int) -> tuple[int, st
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
     )
     deadline = time.monotonic() + 30
     while not list(home.glob("runs/*/events.jsonl")) and time.monotonic() < deadline:
         time.sleep(0.05)
     for _ in range(times):
         time.sleep(0.6)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
     out, err = process.communicate(timeout=30)
     (folder,) = (home / "runs").iterdir()
     return process.returncode, out + err, folder
 
 
-def test_ctrl_c_leaves_a_run_to_resume(tmp_path: Path, corpus: str) -> None:
-    code, said, folder = ctrl_c(tmp_path, corpus, "slow", times=1)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_leaves_a_run_to_resume(tmp_path: Path, corpus: str, number: signal.Signals) -> None:
+    code, said, folder = ctrl_c(tmp_path, corpus, "slow", 1, number)
     assert code == 130
     assert "interrupted after" in said
     assert f"assay train --resume {folder.name}" in said

@@ -13,6 +13,7 @@ import pytest
 from assay.config import Home
 from assay.errors import StorageError
 from assay.runs import child as child_module
+from assay.runs import launcher
 from assay.runs.folder import RunFolder
 from assay.runs.launcher import start
 from assay.runs.prepare import ReadyRun
@@ -41,6 +42,16 @@ def test_a_run_is_done_and_recorded(home: Home, ready_run: ReadyRun, fake: Fake)
     assert spec.config == ready_run.run
     assert spec.identity == ready_run.identity == result.identity
     assert child.folder.id.split("-")[2] == spec.identity[:6]
+
+
+def test_two_runs_never_share_a_folder(
+    home: Home, ready_run: ReadyRun, fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = iter(["a", "a", "b"])
+    monkeypatch.setattr(launcher, "new_id", lambda identity: next(ids))
+    for expected in ("a", "b"):
+        with start(ready_run, home) as child:
+            assert child.result().run == expected
 
 
 def test_each_turn_is_granted(home: Home, ready_run: ReadyRun, fake: Fake) -> None:

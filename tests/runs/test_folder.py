@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -32,10 +33,10 @@ def test_what_was_asked_for_comes_back(folder: RunFolder, ready_run: ReadyRun) -
     assert folder.stamp() == 0
 
 
-def test_ids_sort_by_time_and_do_not_repeat() -> None:
-    ids = {new_id("abcdef012345") for _ in range(100)}
-    assert len(ids) == 100
-    assert all(one.split("-")[2] == "abcdef" and len(one.split("-")) == 4 for one in ids)
+def test_an_id_shows_time_and_configuration() -> None:
+    ids = [new_id("abcdef012345") for _ in range(20)]
+    assert all(re.fullmatch(r"\d{8}-\d{6}-abcdef-[0-9a-f]{4}", one) for one in ids)
+    assert len(set(ids)) > 15
 
 
 @pytest.mark.parametrize("cut", range(1, 12))

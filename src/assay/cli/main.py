@@ -6,8 +6,8 @@ than everything else together; so a verb's file imports typer and typing at its 
 """
 
 import importlib
-import importlib.util
 import os
+import signal
 import sys
 import traceback
 from typing import Annotated, Any
@@ -97,8 +97,6 @@ def _application() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     for name in VERBS:
-        if importlib.util.find_spec(f"assay.cli.{name}") is None:
-            continue
         module = importlib.import_module(f"assay.cli.{name}")
         if isinstance(group := getattr(module, "app", None), typer.Typer):
             verbs.add_typer(group, name=name, no_args_is_help=True)
@@ -112,6 +110,10 @@ app = _application()
 
 def main() -> None:
     """The `assay` command."""
+    # A scheduler ends a job with SIGTERM, and a shell hides SIGINT from what it starts in the background: both mean
+    # what a Ctrl-C means, save and stop.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     try:
         app()
     except BrokenPipeError:

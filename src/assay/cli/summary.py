@@ -26,6 +26,8 @@ _MEMORY = {
 
 def print_run(result: "RunResult", home: "Home", *, whole: bool = False) -> None:
     """Print a run's summary, or with `whole` everything that is known of it."""
+    from assay.runs.folder import RunFolder
+
     for label, text in _lines(result):
         typer.echo(f"{label:<12}{text}")
     typer.echo()
@@ -33,7 +35,8 @@ def print_run(result: "RunResult", home: "Home", *, whole: bool = False) -> None
     if whole:
         _print_the_rest(result)
     typer.echo(f"{'folder':<12}{home.runs / result.run}")
-    for hint in _hints(result):
+    saved = RunFolder(home.runs / result.run).newest_checkpoint() is not None
+    for hint in _hints(result, saved):
         typer.echo(f"{'next':<12}{hint}")
 
 
@@ -137,10 +140,11 @@ def _spec(value: object) -> str:
     return str(Spec.model_validate(value))
 
 
-def _hints(result: "RunResult") -> Iterator[str]:
+def _hints(result: "RunResult", saved: bool) -> Iterator[str]:
     if result.status == "budget_reached":
         yield f"assay train --resume {result.run} KEY=VALUE    goes on with more training.tokens or training.seconds"
     elif result.status.resumable:
-        yield f"assay train --resume {result.run}    goes on from the newest checkpoint"
+        how = "goes on from the newest checkpoint" if saved else "starts again, for nothing was saved"
+        yield f"assay train --resume {result.run}    {how}"
     elif result.status == "done":
         yield f"assay sample {result.run} --prompt TEXT"

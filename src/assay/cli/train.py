@@ -46,7 +46,6 @@ def train(
     from assay.config import Home
 
     home = Home()
-    _stop_in_order()
     with watcher() as watch:
         changes, stack = overrides or (), with_ or ()
         result = api.train(
@@ -57,10 +56,3 @@ def train(
     else:
         print_run(result, home)
     raise typer.Exit(result.status.exit_code)
-
-
-def _stop_in_order() -> None:
-    """Take the signal with which schedulers end a job as they would take a Ctrl-C: save, then stop."""
-    import signal
-
-    signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -49,7 +49,8 @@ class SavedTensors:
         names = [self._keep(storage, tensor.dtype) for storage in storages(tensor)]
         if self._total > sum(self.highest.values()):
             self.highest = self._by_category()
-        return _Holder(tensor, [name for name in names if name is not None], self._release)
+        # Without its history: a result would hold the node that holds it, for ever where backward never runs.
+        return _Holder(tensor.data, [name for name in names if name is not None], self._release)
 
     def _keep(self, storage: torch.UntypedStorage, dtype: torch.dtype) -> int | None:
         name = identity(storage)

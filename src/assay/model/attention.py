@@ -74,15 +74,16 @@ class Attention(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        rows, length, _ = x.shape
+        rows, length, width = x.shape
         q, k, v = self._heads(x)
-        y = self.core(q, k, v).transpose(1, 2).reshape(rows, length, -1)
-        return self.dropout(self.projection(y))
+        y = self.core(q, k, v).transpose(1, 2).reshape(rows * length, -1)
+        return self.dropout(self.projection(y).view(rows, length, width))
 
     def _heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries `[B, heads, T, d]`, keys and values `[B, kv_heads, T, d]`, normalized and turned if configured."""
         rows, length, _ = x.shape
-        grouped = self.qkv(x).view(rows, length, -1, self.group + 2, self.config.head_dim)
+        # As a matrix, each linear layer is one product, without a view before and after it in both directions.
+        grouped = self.qkv(x.flatten(0, 1)).view(rows, length, -1, self.group + 2, self.config.head_dim)
         if self.group == 1:
             q, k, v = grouped.unbind(3)
         else:

@@ -17,7 +17,8 @@ class MLP(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.dropout(self.down(self.activation(self.up(x))))
+        y = self.down(self.activation(self.up(x.flatten(0, 1))))
+        return self.dropout(y.view(x.shape))
 
 
 class GatedMLP(nn.Module):
@@ -31,7 +32,9 @@ class GatedMLP(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.dropout(self.down(F.silu(self.gate(x)) * self.up(x)))
+        rows = x.flatten(0, 1)
+        y = self.down(F.silu(self.gate(rows)) * self.up(rows))
+        return self.dropout(y.view(x.shape))
 
 
 def build_mlp(config: ModelConfig) -> nn.Module:

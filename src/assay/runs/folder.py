@@ -66,7 +66,7 @@ class Process(Frozen):
 
 
 def new_id(identity: str) -> str:
-    """``20261121-081500-3fa9c1-7b2e``: sorts by time, shows the configuration, and does not repeat."""
+    """``20261121-081500-3fa9c1-7b2e``: sorts by time, shows the configuration, and hardly ever repeats."""
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{identity[:6]}-{secrets.token_hex(2)}"
 
 

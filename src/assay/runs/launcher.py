@@ -38,7 +38,7 @@ def start(
     `turns` is the number of timed blocks that wait to be granted; `timeout` limits the child's own seconds.
     Raises `StorageError` when the disk refuses, and leaves no folder then.
     """
-    folder = resume or RunFolder(home.runs / new_id(ready.identity))
+    folder = resume or _new_folder(home, ready.identity)
     spec = RunSpec(
         id=folder.id,
         created=resume.spec().created if resume else datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -59,6 +59,15 @@ def start(
                 folder.remove()
         raise
     return Child(folder, process, store, in_turns=turns is not None, timeout=timeout)
+
+
+def _new_folder(home: Home, identity: str) -> RunFolder:
+    """An empty folder that no other run has: two runs of one configuration may begin in the same second."""
+    while True:
+        folder = RunFolder(home.runs / new_id(identity))
+        with refused(folder.path), suppress(FileExistsError):
+            folder.path.mkdir(parents=True)
+            return folder
 
 
 def _spawn(folder: RunFolder, turns: int | None) -> "subprocess.Popen[bytes]":

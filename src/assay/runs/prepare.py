@@ -15,7 +15,8 @@ from assay.config.home import Home
 from assay.config.run import Run, identity
 from assay.data.progress import Progress, silent
 from assay.errors import UsageError
-from assay.hardware import Machine, detect
+from assay.hardware import Machine
+from assay.hardware.rates import known_machine
 from assay.optimizations import Unavailable, check, normalize
 from assay.runs.lookup import find
 from assay.runs.record import Predicted
@@ -43,7 +44,7 @@ def ready(run: Run, home: Home, progress: Progress = silent) -> ReadyRun:
     Raises `UsageError` for what a person can mend, before anything is written in the folder of runs, and
     `StorageError` when the disk refuses.
     """
-    machine = detect()
+    machine = known_machine(home)
     run = normalize(run)
     _device_exists(run, machine)
     run = _with_initial_weights(run, home)

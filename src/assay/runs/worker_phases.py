@@ -67,7 +67,9 @@ class Phases:
 
     def _read(self) -> None:
         now, before = read(), self.memory.get(self.current, PhaseMemory())
-        found = before.model_copy(update={"tensors_peak_bytes": _higher(self.tensors_peak(), before.tensors_peak_bytes)})
+        found = before.model_copy(
+            update={"tensors_peak_bytes": _higher(self.tensors_peak(), before.tensors_peak_bytes)}
+        )
         if now is not None:
             self.held_peaks.append((self.current, now.held_peak_bytes))
             highest = _higher(now.peak_bytes, before.process_peak_bytes)

@@ -12,6 +12,7 @@ from assay.errors import UsageError
 from assay.hardware import Machine, detect
 from assay.optimizations import check
 from assay.runs.launcher import start
+from assay.runs.machine import measured_machine
 from assay.runs.prepare import ReadyRun, ready
 from assay.studies.design import Cell, design
 from assay.studies.plan import Needs, waves
@@ -85,6 +86,8 @@ def _ready(
     for cell in cells:
         # All of them before the first is made ready, which writes the corpus down.
         check(cell.run, machine)
+    # Its rates, so that step times can be predicted; measured once, then remembered.
+    measured_machine(home, tell=lambda text: prepare(text, None))
     checked: dict[str, ReadyRun] = {}
     complete: list[Cell] = []
     found: dict[str, ReadyRun] = {}

@@ -1,0 +1,54 @@
+"""What is known of a host without torch."""
+
+import os
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from assay.hardware import Machine, detect
+
+module = import_module("assay.hardware.detect")
+
+
+def test_this_host() -> None:
+    machine = detect()
+    assert machine.processor
+    assert 1 <= machine.cores <= (os.cpu_count() or 1)
+    assert machine.memory_bytes > 2**28
+
+
+def test_accelerators_are_read_from_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\necho 'NVIDIA A100-SXM4-40GB, 40960, 8.0'\necho 'NVIDIA H200, 143771, 9.0'\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    first, second = detect().accelerators
+    assert (first.name, first.memory_bytes, first.compute_capability) == (
+        "NVIDIA A100-SXM4-40GB",
+        40960 * 2**20,
+        (8, 0),
+    )
+    assert second.compute_capability == (9, 0)
+    tool.write_text("#!/bin/sh\nexit 9\n")
+    assert detect().accelerators == ()
+
+
+def test_native_dtypes_follow_the_instructions() -> None:
+    plain = Machine(processor="any", cores=1, memory_bytes=1)
+    assert plain.native_dtypes == ("float32", "float64")
+    low = plain.model_copy(update={"instructions": ("avx512_bf16", "amx_fp16")})
+    assert low.native_dtypes == ("float32", "float64", "bfloat16", "float16")
+
+
+def test_a_run_on_auto_takes_the_accelerator() -> None:
+    plain = Machine(processor="any", cores=1, memory_bytes=1)
+    assert plain.device("auto") == "cpu"
+    assert plain.device("cuda") == "cuda"
+
+
+def test_no_torch_is_needed() -> None:
+    code = "import sys; from assay.hardware import detect, rates; detect(); assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

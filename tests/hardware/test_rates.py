@@ -1,0 +1,58 @@
+"""Rates are known only under what they were measured with."""
+
+from pathlib import Path
+
+import pytest
+
+from assay.config import Home
+from assay.hardware import Accelerator, Machine, Rates, rates
+
+MACHINE = Machine(processor="a processor", cores=2, memory_bytes=2**34)
+MEASURED = Rates(device="cpu", matmul_flops={"float32": 1e11}, bandwidth_bytes=1e10, threads=2, torch="any")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    home = Home(tmp_path)
+    home.cache.mkdir()
+    rates.rates_file(home).write_bytes(rates.with_rates(home, MACHINE, {"cpu": MEASURED}))
+    return home
+
+
+def test_what_was_measured_is_known(home: Home) -> None:
+    assert rates.known_rates(home, MACHINE) == {"cpu": MEASURED}
+    assert rates.known_rates(Home(home.root / "elsewhere"), MACHINE) == {}
+
+
+def test_another_processor_torch_or_thread_count_is_not(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert rates.known_rates(home, MACHINE.model_copy(update={"processor": "another"})) == {}
+    assert rates.known_rates(home, MACHINE.model_copy(update={"cores": 4})) == {}
+    with monkeypatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        assert rates.known_rates(home, MACHINE) == {}
+    monkeypatch.setattr(rates, "version", lambda package: "0.0")
+    assert rates.known_rates(home, MACHINE) == {}
+
+
+def test_entries_of_other_machines_stay(home: Home) -> None:
+    other = MACHINE.model_copy(
+        update={"processor": "another", "accelerators": (Accelerator(name="G", memory_bytes=1),)}
+    )
+    both = {"cpu": MEASURED, "cuda": MEASURED.model_copy(update={"device": "cuda"})}
+    rates.rates_file(home).write_bytes(rates.with_rates(home, other, both))
+    assert rates.known_rates(home, other) == both
+    assert rates.known_rates(home, MACHINE) == {"cpu": MEASURED}
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"cpu": 3}', b"\xff"])
+def test_a_damaged_file_is_an_empty_one(home: Home, content: bytes) -> None:
+    rates.rates_file(home).write_bytes(content)
+    assert rates.known_rates(home, MACHINE) == {}
+
+
+def test_this_machine_has_the_rates_measured_on_it(home: Home) -> None:
+    here = rates.known_machine(home)
+    assert here.rates == {}
+    rates.rates_file(home).write_bytes(rates.with_rates(home, here, {"cpu": MEASURED}))
+    assert rates.known_machine(home).rates["cpu"] == MEASURED
