@@ -1,4 +1,4 @@
-"""The house's own rules: the map in the README is true, files and functions stay small, nothing is imported in a circle."""
+"""The house's own rules: the README's map is true, files and functions stay small, imports run one way."""
 
 import ast
 import re

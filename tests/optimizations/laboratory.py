@@ -4,10 +4,9 @@ from collections.abc import Sequence
 
 import torch
 
-from assay.measure.trace import StepTracer
-
 from assay.config import ModelConfig, Run, TrainingConfig
 from assay.config.run import Spec
+from assay.measure.trace import StepTracer
 from assay.optimizations import normalize
 from assay.step import Trace
 from assay.training.loop import train_step

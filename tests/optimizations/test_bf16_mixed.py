@@ -14,7 +14,7 @@ CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
 
 def test_all_flops_move_to_bfloat16() -> None:
     plain, mixed = (estimate(run_with(*specs), CPU) for specs in ((), (BF16,)))
-    assert mixed.cost.flops() == {"bfloat16": plain.cost.flops()["float32"]}
+    assert mixed.flops == {"bfloat16": plain.flops["float32"]}
 
 
 def test_weights_gradients_and_state_stay_in_float32() -> None:

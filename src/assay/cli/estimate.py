@@ -51,7 +51,7 @@ def _print_held(answer: "Estimate") -> None:
         "optimizer state": format_bytes(answer.cost.optimizer_state_bytes),
         "kept for backward": format_bytes(answer.timeline.saved_bytes),
         "peak of tensors": format_bytes(answer.timeline.peak.nbytes),
-        "work": " + ".join(f"{format_flops(count)} in {dtype}" for dtype, count in answer.cost.flops().items()),
+        "work": " + ".join(f"{format_flops(count)} in {dtype}" for dtype, count in answer.flops.items()),
     }
     if answer.step_seconds is not None:
         rows["step time, at the rates measured here"] = format_seconds(answer.step_seconds)

@@ -6,6 +6,7 @@ from assay.cost.replay import Timeline, replay
 from assay.cost.step import Cost, Instant, baseline
 from assay.cost.tape import Gradient, Operation, Tape, Writer
 from assay.cost.tensors import DTYPE_BYTES, Tensor
+from assay.cost.work import executed_flops, model_flops, repeated
 
 __all__ = [
     "DTYPE_BYTES",
@@ -19,7 +20,10 @@ __all__ = [
     "Timeline",
     "Writer",
     "baseline",
+    "executed_flops",
+    "model_flops",
     "parameter_count",
     "parameters",
+    "repeated",
     "replay",
 ]

@@ -33,6 +33,8 @@ class _Caster:
         self.values = dict(cost.values)
         self.copies: dict[str, str] = {}
         """Parameter → its copy in the low dtype."""
+        self.casts: dict[str, str] = {}
+        """Activation → its latest copy in another dtype."""
         self.tape: list[Operation] = []
 
     def add(self, operation: Operation) -> None:
@@ -63,6 +65,7 @@ class _Caster:
             operation,
             inputs=tuple(renamed.get(name, name) for name in operation.inputs),
             saves=tuple(renamed.get(name, name) for name in operation.saves),
+            holds=(*operation.holds, *(self.casts[name] for name in operation.holds if name in self.casts)),
             gradients=tuple(gradients),
         )
 
@@ -78,6 +81,7 @@ class _Caster:
             name += "'"
         cast = replace(value, name=name, dtype=dtype, view_of=None, held=held)
         self.values[name] = cast
+        self.casts[value.name] = name
         self.tape.append(
             Operation(
                 name="aten._to_copy",

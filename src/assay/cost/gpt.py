@@ -186,6 +186,7 @@ def cross_entropy(site: Writer, logits: Tensor, targets: Tensor) -> Tensor:
         (FRESH, NONE),
         saves=(logs, targets, weight),
         extras=(weight,),
+        holds=(logits,),
         backward="NllLossBackward",
     )
     return loss

@@ -120,7 +120,7 @@ class _Player:
     def _forget(self, index: int, operation: Operation) -> None:
         """Let go of what no later operation reads."""
         made = (tensor.name for tensor in (*operation.outputs, *operation.extras))
-        for base in {self.plan.base[name] for name in (*operation.inputs, *made)}:
+        for base in {self.plan.base[name] for name in (*operation.inputs, *operation.holds, *made)}:
             if self.plan.last_use[base] == index and not self.values[base].held:
                 self._release(base)
 

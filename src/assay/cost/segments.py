@@ -41,7 +41,11 @@ def plan(cost: Cost) -> Plan:
     last_use: dict[str, int] = {}
     readers: Counter[str] = Counter()
     for index, operation in enumerate(cost.tape):
-        touched = (*operation.inputs, *(tensor.name for tensor in (*operation.outputs, *operation.extras)))
+        touched = (
+            *operation.inputs,
+            *operation.holds,
+            *(tensor.name for tensor in (*operation.outputs, *operation.extras)),
+        )
         last_use.update({base[name]: index for name in touched})
         readers.update(
             name

@@ -73,18 +73,6 @@ class Cost:
         """Bytes that are there before a step begins: weights, optimizer state and tables; gradients are cleared."""
         return self.parameter_bytes + self.optimizer_state_bytes + sum(tensor.nbytes for tensor in self.tables)
 
-    def flops(self) -> dict[str, int]:
-        """FLOPs of one optimizer step by the dtype that computes them, recomputation included."""
-        total: dict[str, int] = {}
-        values = self.values
-        for operation in self.tape:
-            dtype = values[operation.inputs[0]].dtype
-            again = operation.flops if any(map(operation.within, self.recomputed)) else 0
-            work = self.micro_batches * (operation.flops + operation.backward_flops + again)
-            if work:
-                total[dtype] = total.get(dtype, 0) + work
-        return total
-
 
 def baseline(run: Run, device: str = "cpu") -> Cost:
     """The ledger with every optimization off: hand-coded attention, plain AdamW, one micro-batch."""

@@ -38,6 +38,8 @@ class Operation:
     """Names of inputs, outputs or extras kept for backward."""
     extras: tuple[Tensor, ...] = ()
     """Results that no other operation reads: statistics, dropout noise."""
+    holds: tuple[str, ...] = ()
+    """Names that the caller's frame keeps alive until this has run, though it does not read them."""
     flops: int = 0
     """Of the forward; a multiply-add counts two."""
     backward_flops: int = 0
@@ -104,6 +106,7 @@ class Writer:
         *,
         saves: Sequence[Tensor] = (),
         extras: Sequence[Tensor] = (),
+        holds: Sequence[Tensor] = (),
         flops: int = 0,
         backward_flops: int = 0,
         backward: str = "",
@@ -121,6 +124,7 @@ class Writer:
                 gradients=tuple(gradients),
                 saves=tuple(tensor.name for tensor in saves),
                 extras=tuple(extras),
+                holds=tuple(tensor.name for tensor in holds),
                 flops=flops,
                 backward_flops=backward_flops,
                 backward=backward,

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from assay.config import Run
-from assay.cost import Cost, Timeline, baseline, parameter_count, replay
+from assay.cost import Cost, Timeline, baseline, executed_flops, model_flops, parameter_count, replay
 from assay.errors import UsageError
 from assay.estimate.time import step_seconds
 from assay.hardware import Machine
@@ -41,12 +41,17 @@ class Estimate:
     @property
     def step_flops(self) -> int:
         """FLOPs executed by one optimizer step, recomputation included."""
-        return sum(self.cost.flops().values())
+        return sum(self.flops.values())
+
+    @cached_property
+    def flops(self) -> dict[str, int]:
+        """FLOPs executed by one optimizer step, by the dtype that computes them."""
+        return executed_flops(self.cost)
 
     @property
     def model_flops(self) -> int:
         """FLOPs that the model needs, whatever is recomputed: the numerator of MFU."""
-        return self.cost.micro_batches * sum(one.flops + one.backward_flops for one in self.cost.tape)
+        return model_flops(self.cost)
 
     @property
     def step_seconds(self) -> float | None:
@@ -74,7 +79,7 @@ class Estimate:
             "gradient_bytes": self.gradient_bytes,
             "optimizer_state_bytes": self.cost.optimizer_state_bytes,
             "model_flops": self.model_flops,
-            "flops_by_dtype": self.cost.flops(),
+            "flops_by_dtype": self.flops,
             "instants": [{"instant": str(moment), "bytes": moment.nbytes} for moment in self.timeline.instants],
         }
 

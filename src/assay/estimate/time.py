@@ -8,7 +8,7 @@ treatments better than it times them, and every report prints it beside what was
 
 from collections.abc import Iterable
 
-from assay.cost import Cost, Operation, Tensor
+from assay.cost import Cost, Operation, Tensor, executed_flops, repeated
 from assay.hardware import Rates
 
 UPDATE_PASSES = 21
@@ -18,22 +18,23 @@ moment 3, second moment 2 + 3, root 2, division 2, sum 2, update 4."""
 
 def step_seconds(cost: Cost, rates: Rates) -> float | None:
     """Seconds of one optimizer step, or None where the rate of a dtype was not measured."""
-    work = cost.flops()
-    if not set(work) <= set(rates.matmul_flops):
+    if not set(executed_flops(cost)) <= set(rates.matmul_flops):
         return None
-    values = cost.values
-    once = sum(_operation_seconds(operation, values, cost, rates) for operation in cost.tape)
+    values, again = cost.values, repeated(cost)
+    once = sum(
+        _operation_seconds(operation, values, rates, forwards=2 if index in again else 1)
+        for index, operation in enumerate(cost.tape)
+    )
     update = UPDATE_PASSES * cost.parameter_bytes / rates.bandwidth_bytes
     return cost.micro_batches * once + update
 
 
-def _operation_seconds(operation: Operation, values: dict[str, Tensor], cost: Cost, rates: Rates) -> float:
+def _operation_seconds(operation: Operation, values: dict[str, Tensor], rates: Rates, *, forwards: int) -> float:
     read = [values[name] for name in operation.inputs]
     moved = _nbytes(read) + _nbytes(tensor for tensor in operation.outputs if tensor.view_of is None)
     if all(tensor.view_of is not None for tensor in operation.outputs):
         moved = 0
     rate = rates.matmul_flops.get(read[0].dtype, 0.0)
-    again = any(map(operation.within, cost.recomputed))
 
     def seconds(flops: int, nbytes: int) -> float:
         return max(flops / rate if flops else 0.0, nbytes / rates.bandwidth_bytes)
@@ -41,7 +42,7 @@ def _operation_seconds(operation: Operation, values: dict[str, Tensor], cost: Co
     forward = seconds(operation.flops, moved)
     # Backward reads what forward read and wrote, and writes a gradient for each.
     backward = seconds(operation.backward_flops, 2 * moved)
-    return forward * (2 if again else 1) + backward
+    return forward * forwards + backward
 
 
 def _nbytes(tensors: Iterable[Tensor]) -> int:
