@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 
+from assay.measure.process import keep_freed_memory, return_freed_memory
 from assay.measure.trace import StepTracer
 from assay.optimizations import optimizations_of
 from assay.runs import history
@@ -65,6 +66,7 @@ class Session:
 
     def _build(self) -> Loop:
         self.phases.enter("build")
+        return_freed_memory()  # until the timed steps, so that these begin with a heap that is not fragmented
         findings, earlier = self.findings, self.folder.events()
         built = build_loop(self.folder, findings.spec, self.optimizations, self)
         loop, step = built.loop, built.loop.position.step
@@ -102,6 +104,7 @@ class Session:
             self.phases.enter("trace")
             loop.advance(pieces.trace, self._traced_step)
             self._prove()
+        keep_freed_memory()  # timed steps need not map what they free and take again
         if pieces.warmup:
             self.phases.enter("warmup")
             loop.advance(pieces.warmup)
