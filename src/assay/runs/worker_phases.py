@@ -6,7 +6,7 @@ highest. Recording a step is off its phase's clock but not worth two readings of
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from assay.measure.clock import PhaseClock
 from assay.measure.process import read, reset_peak
@@ -50,14 +50,9 @@ class Phases:
         finally:
             self.enter(before)
 
-    @contextmanager
-    def aside(self, name: str = "recording") -> Iterator[None]:
+    def aside(self, name: str = "recording") -> AbstractContextManager[None]:
         """Take the time inside off the current phase's clock."""
-        self._clock.enter(name)
-        try:
-            yield
-        finally:
-            self._clock.enter(self.current)
+        return self._clock.during(name)
 
     def seconds(self) -> dict[str, float]:
         """Seconds in each phase since the process began; what came before this object counts to the first phase."""
