@@ -40,6 +40,8 @@ CPU = torch.device("cpu")
 SYMBOLS = 65
 BATCHES = 8
 """Different batches, taken in turn."""
+WARMUP = 3
+"""Steps of each side before the first pair."""
 
 Side = Callable[[int], float]
 """One step of one side: its index → the loss."""
@@ -99,24 +101,31 @@ def peer_side(peer: Peer, run: Run, data: Prepared, batches: Sequence[Batch]) ->
 
 
 def interleave(ours: Side, other: Side, shape: Shape) -> dict[str, Any]:
-    """Time both in pairs of alternating order; ratios other/ours of wall clock and of the process's CPU time."""
+    """Time both in pairs of alternating order; ratios other/ours of wall clock and of the process's CPU time.
+
+    `undisturbed_ratio` divides the tenth percentiles of single steps: other work on the machine only ever adds time.
+    """
     sides = {"ours": ours, "other": other}
-    losses: dict[str, list[float]] = {name: [side(index) for index in range(3)] for name, side in sides.items()}
-    wall: dict[str, list[float]] = {name: [] for name in sides}
+    losses: dict[str, list[float]] = {name: [side(index) for index in range(WARMUP)] for name, side in sides.items()}
+    wall: dict[str, list[list[float]]] = {name: [] for name in sides}
     cpu: dict[str, list[float]] = {name: [] for name in sides}
-    done = 3
     for pair in range(shape.pairs):
         for name in ("ours", "other") if pair % 2 == 0 else ("other", "ours"):
-            clock, process = time.perf_counter(), time.process_time()
-            losses[name] += [sides[name](index) for index in range(done, done + shape.steps)]
-            wall[name].append((time.perf_counter() - clock) / shape.steps)
-            cpu[name].append((time.process_time() - process) / shape.steps)
-        done += shape.steps
+            process = time.process_time()
+            wall[name].append([])
+            for index in range(pair * shape.steps, (pair + 1) * shape.steps):
+                clock = time.perf_counter()
+                losses[name].append(sides[name](WARMUP + index))
+                wall[name][-1].append(time.perf_counter() - clock)
+            cpu[name].append(time.process_time() - process)
+    per_step = {name: [sum(pair) / shape.steps for pair in pairs] for name, pairs in wall.items()}
+    tenth = {name: quantiles([step for pair in pairs for step in pair], n=10)[0] for name, pairs in wall.items()}
     return {
-        "ratio": spread([b / a for a, b in zip(wall["ours"], wall["other"], strict=True)]),
+        "ratio": spread([b / a for a, b in zip(per_step["ours"], per_step["other"], strict=True)]),
         "cpu_time_ratio": spread([b / a for a, b in zip(cpu["ours"], cpu["other"], strict=True)]),
-        "our_seconds": spread(wall["ours"]),
-        "other_seconds": spread(wall["other"]),
+        "undisturbed_ratio": tenth["other"] / tenth["ours"],
+        "our_seconds": spread(per_step["ours"]),
+        "other_seconds": spread(per_step["other"]),
         "pairs": shape.pairs,
         "largest_loss_difference": max(abs(a - b) for a, b in zip(losses["ours"], losses["other"], strict=True)),
     }
@@ -128,15 +137,17 @@ def spread(values: Sequence[float]) -> dict[str, float]:
     return {"median": median(values), "lower": lower, "upper": upper}
 
 
-def matmul_peak(size: int = 1024, seconds: float = 3.0) -> float:
-    """FLOP/s of the fastest fp32 product of two square matrices, each repetition timed on its own."""
-    a, b = torch.rand(2, size, size)
-    best, end = float("inf"), time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        start = time.perf_counter()
-        torch.mm(a, b)
-        best = min(best, time.perf_counter() - start)
-    return 2 * size**3 / best
+def matmul_peak(seconds: float = 2.0) -> float:
+    """FLOP/s of the fastest fp32 product of two square matrices, of two sizes, each repetition timed on its own."""
+    best = 0.0
+    for size in (512, 1024):
+        a, b = torch.rand(2, size, size)
+        end = time.perf_counter() + seconds / 2
+        while time.perf_counter() < end:
+            start = time.perf_counter()
+            torch.mm(a, b)
+            best = max(best, 2 * size**3 / (time.perf_counter() - start))
+    return best
 
 
 def measure(shape: Shape, place: Path, nanogpt_folder: Path | None) -> dict[str, Any]:
@@ -147,7 +158,7 @@ def measure(shape: Shape, place: Path, nanogpt_folder: Path | None) -> dict[str,
     run = run.with_vocabulary(data.vocab_size)
     draw = baseline(run, data, CPU).batches
     batches = [draw(index, (0, 1))[0] for index in range(BATCHES)]
-    peak = matmul_peak()
+    peaks = [matmul_peak()]
     peers = [transformers_gpt2(run.model, run.seed)]
     if nanogpt_folder is not None:
         peers.append(nanogpt(nanogpt_folder, run.model, run.seed))
@@ -156,8 +167,10 @@ def measure(shape: Shape, place: Path, nanogpt_folder: Path | None) -> dict[str,
         same = run.model_copy(update={"model": peer.config})
         ours = our_side(same, data, peer.weights, batches, probes=True)
         found[peer.name] = interleave(ours, peer_side(peer, same, data, batches), shape)
+        peaks.append(matmul_peak())
     watched, bare = (our_side(run, data, None, batches, probes=on) for on in (True, False))
     found["ours without probes"] = interleave(watched, bare, shape)
+    peak = max(*peaks, matmul_peak())
     flops = estimate(run).predicted()["step_flops"]
     rate = flops / found["ours without probes"]["our_seconds"]["median"]
     return {
@@ -180,6 +193,7 @@ def show(name: str, found: dict[str, Any]) -> None:
         print(
             f"  {other + ' / ours':28} {wall['median']:.3f} [{wall['lower']:.3f}, {wall['upper']:.3f}]"
             f"   CPU time {cpu['median']:.3f} [{cpu['lower']:.3f}, {cpu['upper']:.3f}]"
+            f"   undisturbed {pair['undisturbed_ratio']:.3f}"
             f"   {pair['pairs']} pairs, ours {pair['our_seconds']['median'] * 1e3:.1f} ms"
             f"   losses within {pair['largest_loss_difference']:.0e}"
         )

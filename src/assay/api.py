@@ -74,7 +74,7 @@ def train(
 
     place = home if isinstance(home, Home) else Home(home)
     tell: Listener = on_event or (lambda event: None)
-    if timeout is not None and timeout <= 0:
+    if timeout is not None and not timeout > 0:
         raise UsageError(f"a timeout of {timeout:g} s is not possible; give a positive number of seconds")
     folder = None
     if resume is None:

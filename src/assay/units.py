@@ -75,5 +75,6 @@ def _three(value: float) -> str:
     """Three significant figures without an exponent."""
     if value == 0:
         return "0"
-    digits = max(0, 2 - math.floor(math.log10(abs(value))))
-    return f"{value:.{digits}f}"
+    rounded = float(f"{value:.3g}")  # first, since 0.9999 has its digits where 1.00 has them
+    digits = max(0, 2 - math.floor(math.log10(abs(rounded))))
+    return f"{rounded:.{digits}f}"

@@ -103,5 +103,15 @@ def _writable(page: Path | None) -> None:
     """Say that a page cannot be written before hours are spent on what it would show."""
     from assay.errors import UsageError
 
-    if page is not None and (page.is_dir() or not page.absolute().parent.is_dir()):
-        raise UsageError(f"--page {page} cannot be written; name a file in a folder that exists")
+    if page is None:
+        return
+    problem = UsageError(f"--page {page} cannot be written; name a file in a folder that exists and can be written")
+    if page.is_dir():
+        raise problem
+    try:
+        existed = page.exists()
+        page.open("ab").close()
+        if not existed:
+            page.unlink()
+    except OSError:
+        raise problem from None

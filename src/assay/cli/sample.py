@@ -13,7 +13,7 @@ def sample(
     tokens: Annotated[int, typer.Option(min=1, help="How many tokens to add.")] = 200,
     temperature: Annotated[float, typer.Option(help="Below 1 likelier, above 1 bolder; 0 always the likeliest.")] = 0.8,
     top_k: Annotated[int | None, typer.Option(help="Draw among this many likeliest tokens only.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same text.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The same seed gives the same text.")] = 0,
     as_json: Json = False,
 ) -> None:
     """Go on with a text, from the newest checkpoint of a run; printed as it comes.

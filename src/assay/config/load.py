@@ -4,7 +4,8 @@ OmegaConf merges and parses the values; pydantic checks them; this file turns it
 the key, says what was wrong with it and which key was meant.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -26,22 +27,34 @@ def load(source: Run | str | Path | None = None, overrides: Sequence[str] = ()) 
 
     Raises `UsageError` with one sentence for an unknown preset, key or value, or a file that cannot be read.
     """
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
+    from omegaconf import DictConfig, OmegaConf
 
     for override in overrides:
         if "=" not in override or override.startswith("="):
             raise UsageError(f"{override!r} is not an override: write key=value, for instance training.steps=100")
-    try:
-        merged = OmegaConf.merge(OmegaConf.create(_base(source)), OmegaConf.from_dotlist(list(overrides)))
-        values = OmegaConf.to_container(merged, resolve=True)
-    except (OmegaConfBaseException, ValueError, TypeError, AttributeError) as error:
-        raise UsageError(f"the configuration cannot be read: {_first_line(error)}") from error
-    except Exception as error:  # yaml raises its own family, which OmegaConf passes through
-        if type(error).__module__.startswith("yaml"):
-            raise UsageError(f"{source} is not valid YAML: {_first_line(error)}") from error
-        raise
+    with _one_sentence(str(source or "the configuration")):
+        base = OmegaConf.create(_base(source))
+    if not isinstance(base, DictConfig):
+        raise UsageError(f"{source} is not a configuration: it must be a mapping with keys such as model and training")
+    with _one_sentence(f"the overrides {' '.join(overrides)}"):
+        values = OmegaConf.to_container(OmegaConf.merge(base, OmegaConf.from_dotlist(list(overrides))), resolve=True)
     return validate(values)
+
+
+@contextmanager
+def _one_sentence(what: str) -> Iterator[None]:
+    """Whatever OmegaConf and the YAML parser below it raise, as one sentence about `what`, with the place."""
+    from omegaconf.errors import OmegaConfBaseException
+    from yaml import YAMLError
+
+    try:
+        yield
+    except YAMLError as error:
+        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+        place = f" in line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
+        raise UsageError(f"{what} cannot be read as YAML{place}: {problem or _first_line(error)}") from error
+    except (OmegaConfBaseException, ValueError, TypeError, AttributeError) as error:
+        raise UsageError(f"{what} cannot be read: {_first_line(error)}") from error
 
 
 def validate(values: Any) -> Run:
@@ -87,6 +100,8 @@ def _sentence(error: ValidationError) -> str:
     if finding["type"] == "value_error":
         return str(finding["ctx"]["error"]) if "ctx" in finding else finding["msg"]
     message = finding["msg"].removeprefix("Input ").removeprefix("Value error, ")
+    if finding["type"] == "model_type":
+        message = "should be a mapping of keys"
     return f"{key}={finding['input']!r} is not possible: it {message}"
 
 

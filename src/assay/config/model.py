@@ -12,7 +12,7 @@ Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
 class ModelConfig(Frozen):
     """A decoder-only transformer in the family of GPT-2, with the variants that the seeds compare."""
 
-    n_layer: PositiveInt = 6
+    n_layer: Annotated[int, Field(ge=1, le=10_000)] = 6
     n_head: PositiveInt = 6
     n_embd: PositiveInt = 384
     context_length: PositiveInt = 256

@@ -6,6 +6,7 @@
     result.json     written whole at the end; a folder without one is running, or was killed
     checkpoints/    step-00000100/…, renamed into place when complete
     worker.log      the child's standard error
+    lock            locked by the child for as long as it lives
 
 A folder is the truth about its run; the store only indexes it. Files that are written once are written whole or not at
 all, so a reader never sees half of one. The last line of `events.jsonl` may be torn by a kill: readers drop it.
@@ -77,6 +78,7 @@ class RunFolder:
         self.path = Path(path).absolute()
         self.spec_file = self.path / "run.json"
         self.process_file = self.path / "process.json"
+        self.lock_file = self.path / "lock"
         self.events_file = self.path / "events.jsonl"
         self.result_file = self.path / "result.json"
         self.log_file = self.path / "worker.log"

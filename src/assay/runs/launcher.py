@@ -5,11 +5,13 @@ input is a pipe that the parent holds open: when the parent is gone, however it 
 ends. The parent stays thin: it imports no torch, and a child inherits nothing from it but these pipes.
 """
 
+import fcntl
 import os
 import subprocess
 import sys
 from contextlib import suppress
 from datetime import UTC, datetime
+from typing import IO
 
 from assay.config.home import Home
 from assay.data.atomic import refused
@@ -50,9 +52,11 @@ def start(
     )
     try:
         store = Store(home)
-        folder.prepare(spec)
-        store.ingest(begun(spec), folder.stamp())
-        process = _spawn(folder, turns)
+        with refused(folder.path), folder.lock_file.open("ab") as lock:
+            _claim(lock, folder)
+            folder.prepare(spec)
+            store.ingest(begun(spec), folder.stamp())
+            process = _spawn(folder, turns, lock)
     except (StorageError, UsageError):
         if resume is None and folder.path.exists():
             with suppress(StorageError):
@@ -70,7 +74,18 @@ def _new_folder(home: Home, identity: str) -> RunFolder:
             return folder
 
 
-def _spawn(folder: RunFolder, turns: int | None) -> "subprocess.Popen[bytes]":
+def _claim(lock: IO[bytes], folder: RunFolder) -> None:
+    """Lock the folder for the child that inherits `lock`: two processes must never train one run.
+
+    The lock belongs to the open file, so it ends when the child does, however that comes. Raises `UsageError`.
+    """
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise UsageError(f"the run {folder.id} is still running; stop it first") from None
+
+
+def _spawn(folder: RunFolder, turns: int | None, lock: IO[bytes]) -> "subprocess.Popen[bytes]":
     command = [*WORKER, str(folder.path), *(["--turns", str(turns)] if turns is not None else [])]
     # The order of a set must not decide how often memory is asked for, and a forked tokenizer must not warn.
     surroundings = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": "0", "TOKENIZERS_PARALLELISM": "false"}
@@ -82,6 +97,7 @@ def _spawn(folder: RunFolder, turns: int | None) -> "subprocess.Popen[bytes]":
             stderr=log,
             env=surroundings,
             start_new_session=True,
+            pass_fds=(lock.fileno(),),
         )
     try:
         known = this_process(process.pid)

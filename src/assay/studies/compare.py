@@ -39,7 +39,7 @@ def compare(
     """
     if blocks < 1:
         raise UsageError(f"--blocks {blocks} is not possible; a cell needs at least one timed block")
-    if timeout is not None and timeout <= 0:
+    if timeout is not None and not timeout > 0:
         raise UsageError(f"--timeout {timeout:g} is not possible; give a positive number of seconds")
     machine = detect()
     cells, prepared = _ready(design(base, treatments, seeds), machine, home, prepare)

@@ -1,0 +1,79 @@
+"""Configurations: presets load, overrides land, and each mistake is one sentence that names the key and what was meant."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.config import Run, Spec, identity, load, presets, validate
+from assay.errors import UsageError
+
+
+@pytest.mark.parametrize("name", presets())
+def test_every_preset_is_a_run(name: str) -> None:
+    run = load(name)
+    assert validate(run.model_dump(mode="json")) == run
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("model.n_layers=3", "unknown key 'model.n_layers'; did you mean 'n_layer'?"),
+        ("n_layer=3", "did you mean 'model.n_layer'?"),
+        ("bogus=1", "the keys here are model, data"),
+        ("model.n_layer=x", "model.n_layer='x' is not possible"),
+        ("model.n_layer=true", "valid integer"),
+        ("model.n_layer=0", "greater than or equal to 1"),
+        ("model.n_head=5", "n_embd=64 is not divisible by n_head=5"),
+        ("model.n_kv_head=3", "not divisible by n_kv_head=3"),
+        ("model=", "should be a mapping of keys"),
+        ("data.validation_fraction=0", "greater than 0"),
+        ("data.corpus=files", "needs data.path"),
+        ("training.min_learning_rate=1", "is above learning_rate"),
+        ("seed=99999999999999999999", "less than"),
+        ("threads=100000", "less than or equal to 1024"),
+        ("optimizations=[bf16_mixed,bf16_mixed]", "listed twice"),
+        ("optimizations=[a:b]", "not of the form field=value"),
+        ("training=[1", "the overrides training=[1 cannot be read"),
+        ("training.steps", "write key=value"),
+    ],
+)
+def test_a_mistake_is_one_sentence(override: str, says: str) -> None:
+    with pytest.raises(UsageError) as error:
+        load("demo", [override])
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_files_that_are_no_configuration(tmp_path: Path) -> None:
+    for text, says in (("- 1\n", "must be a mapping"), ("a: [1\n", "line 2"), ("a: 1\na: 2\n", "duplicate key")):
+        path = tmp_path / "run.yaml"
+        path.write_text(text)
+        with pytest.raises(UsageError, match=says):
+            load(path)
+    with pytest.raises(UsageError, match="is a folder"):
+        load(tmp_path)
+    with pytest.raises(UsageError, match="did you mean 'demo'"):
+        load("dmeo")
+
+
+@given(names=st.permutations(["seed", "model", "training", "data"]))
+def test_key_order_and_spelled_out_defaults_do_not_change_the_identity(names: list[str]) -> None:
+    spelled = Run().model_dump(mode="json")
+    assert identity(validate({name: spelled[name] for name in names})) == identity(Run())
+
+
+@given(text=st.text(max_size=30))
+def test_any_text_is_a_spec_or_a_usage_error(text: str) -> None:
+    try:
+        spec = Spec.parse(text)
+    except ValueError:
+        return
+    assert spec.name
+
+
+def test_a_spec_reads_back_what_it_prints() -> None:
+    spec = Spec.parse("name:count=4,rate=0.5,label=x,on=true")
+    assert spec.fields == {"count": 4, "rate": 0.5, "label": "x", "on": True}
+    assert Spec.parse(str(spec)) == spec

@@ -1,0 +1,48 @@
+"""Numbers as people write them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.errors import UsageError
+from assay.units import (
+    format_bytes,
+    format_count,
+    format_flops,
+    format_percent,
+    format_seconds,
+    parse_bytes,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("40GiB", 40 * 2**30), ("16 GB", 16 * 10**9), ("1024", 1024), ("1.5 KiB", 1536)]
+)
+def test_amounts_of_memory_are_read(text: str, count: int) -> None:
+    assert parse_bytes(text) == count
+
+
+@pytest.mark.parametrize("text", ["", "GB", "-1 GB", "1 GiBB", "one"])
+def test_what_is_no_amount_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="not an amount of memory"):
+        parse_bytes(text)
+
+
+@given(count=st.integers(0, 2**50))
+def test_printed_bytes_read_back_within_their_digits(count: int) -> None:
+    assert parse_bytes(format_bytes(count)) == pytest.approx(count, rel=6e-3)
+
+
+def test_figures_are_short() -> None:
+    assert format_bytes(1536 * 2**20) == "1.50 GiB"
+    assert format_count(124_439_808) == "124M"
+    assert format_count(999_999) == "1.00M"
+    assert format_flops(874_944_921_600) == "875 GFLOP"
+    assert [format_seconds(value) for value in (2e-6, 0.0352, 1.2, 185, 7800)] == [
+        "2.00 µs",
+        "35.2 ms",
+        "1.20 s",
+        "3 min 05 s",
+        "2 h 10 min",
+    ]
+    assert [format_percent(value) for value in (-0.123, 0.05, 0.0)] == ["−12.3 %", "+5.0 %", "0.0 %"]
