@@ -58,8 +58,8 @@ def nanogpt(folder: Path, config: ModelConfig, seed: int) -> Peer:
     return Peer("nanoGPT", model, config, lambda ids, to: model(ids, to)[1], _ours(tensors, config), optimizer)
 
 
-def transformers_gpt2(config: ModelConfig, seed: int) -> Peer:
-    """transformers' GPT2LMHeadModel with its SDPA attention and, for speed, torch's own GELU."""
+def transformers_gpt2(config: ModelConfig, seed: int, *, fused_gelu: bool) -> Peer:
+    """transformers' GPT2LMHeadModel with its SDPA attention; its GELU of several operations, or torch's of one."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     values = {"n_layer": config.n_layer, "n_head": config.n_head, "n_embd": config.n_embd}
@@ -72,7 +72,7 @@ def transformers_gpt2(config: ModelConfig, seed: int) -> Peer:
         **ends,
         n_positions=config.context_length,
         vocab_size=config.vocabulary,
-        activation_function="gelu_pytorch_tanh",
+        activation_function="gelu_pytorch_tanh" if fused_gelu else "gelu_new",
         attn_implementation="sdpa",
         use_cache=False,
     )
@@ -83,7 +83,8 @@ def transformers_gpt2(config: ModelConfig, seed: int) -> Peer:
 
     same = config.model_copy(update={"bias": True, "activation": "gelu_tanh"})
     weights = _ours(model.state_dict(), same)
-    return Peer("transformers", model, same, loss, weights, lambda training: _adamw(model, training))
+    name = "transformers, fused GELU" if fused_gelu else "transformers"
+    return Peer(name, model, same, loss, weights, lambda training: _adamw(model, training))
 
 
 def plain_loop(peer: Peer, training: TrainingConfig) -> Update:

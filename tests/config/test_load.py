@@ -1,4 +1,4 @@
-"""Configurations: presets load, overrides land, and each mistake is one sentence that names the key and what was meant."""
+"""Configurations: presets load, overrides land, and a mistake is one sentence that names the key and what was meant."""
 
 from pathlib import Path
 
