@@ -1,5 +1,16 @@
-"""One thread a process: several processes test at once, and threads that wait for a core in turn spin it away."""
+"""For every test: one thread a process, and no measurement of the machine unless a test is about that."""
 
 import os
 
+import pytest
+
+# Several processes test at once, and threads that wait for a core in turn spin it away.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture(autouse=True)
+def _rates_stay_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A comparison measures the machine first, some seconds in each new home: its step times then are predicted."""
+    from assay.hardware.rates import known_machine
+
+    monkeypatch.setattr("assay.studies.compare.measured_machine", lambda home, tell: known_machine(home))

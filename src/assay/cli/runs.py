@@ -24,7 +24,7 @@ def list_runs(as_json: Json = False) -> None:
     from assay.config import Home
     from assay.units import format_count
 
-    home = Home()
+    home = Home().checked()
     results = _results(home)
     if as_json:
         print_json([_brief(result) for result in results])
@@ -58,7 +58,7 @@ def show_run(run: RunName, as_json: Json = False) -> None:
     from assay.cli.summary import print_run
     from assay.config import Home
 
-    home = Home()
+    home = Home().checked()
     result = _result(home, run)
     if as_json:
         print_json(plain(result))
@@ -77,7 +77,7 @@ def compare_runs(
     from assay.cli.difference import changed, configurations, environments, figures
     from assay.config import Home
 
-    home = Home()
+    home = Home().checked()
     a, b = _result(home, first), _result(home, second)
     parts = {"config": configurations(a, b), "environment": environments(a, b), "figures": figures(a, b)}
     if as_json:
@@ -107,7 +107,7 @@ def remove_runs(
     from assay.runs.lookup import find
     from assay.runs.store import Store
 
-    home = Home()
+    home = Home().checked()
     folders = list({folder.id: folder for folder in (find(home, name) for name in runs)}.values())
     for folder in folders:
         if is_running(folder):

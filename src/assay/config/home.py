@@ -37,6 +37,13 @@ class Home:
         """The SQLite file that lists every run."""
         return self.root / "store.sqlite"
 
+    def checked(self) -> "Home":
+        """The home, for reading: one that does not exist yet is empty. Raises `UsageError` where no folder can be."""
+        existing = next(place for place in (self.root, *self.root.parents) if place.exists())
+        if not existing.is_dir():
+            raise UsageError(f"{self.root} cannot be a folder, since {existing} is a file; set ASSAY_HOME to a folder")
+        return self
+
     def ready(self) -> "Home":
         """Create the folders. Raises `UsageError` when the place cannot be written."""
         try:

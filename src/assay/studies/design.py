@@ -61,7 +61,7 @@ def treatments(base: Run, texts: Sequence[str]) -> dict[str, Run]:
             raise UsageError("an empty --with names no treatment; write --with NAME, or NAME+NAME for a stack")
         same = next((other for other, known in found.items() if known == run), None)
         if same is not None:
-            raise UsageError(f"the treatment {label!r} is listed twice; it is the same as {same!r}")
+            raise UsageError(f"the treatment {label!r} is listed twice, since {same!r} is the same run; leave one out")
         found[label] = run
     return found
 
