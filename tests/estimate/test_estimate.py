@@ -49,7 +49,7 @@ def test_a_step_is_timed_from_measured_rates_only() -> None:
     ("overrides", "error", "says"),
     [
         (["optimizations=[gradient_accumulation:micro_batches=5]"], Conflict, "cannot be cut into"),
-        (["optimizations=[activation_checkpointing:every=9]"], Conflict, "more than the model's 4 blocks"),
+        (["optimizations=[activation_checkpointing:every=9]"], Conflict, "more than the model's 3 blocks"),
         (["optimizations=[sdpa_attention]", "model.dropout=0.1"], Unavailable, "no fused kernel on a CPU"),
         (["data.tokenizer=char"], UsageError, "once the corpus is prepared"),
     ],

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
@@ -115,6 +116,11 @@ class Step:
 
     def named_parameters(self) -> list[tuple[str, nn.Parameter]]:
         """Every distinct parameter of this rank, by its name in the whole model; a tied one under its owner's."""
+        return self._named_parameters
+
+    @cached_property
+    def _named_parameters(self) -> list[tuple[str, nn.Parameter]]:
+        """Walked once: a built step's parameters stay the same objects, and every update asks for them."""
         return [item for part in self.parts for item in part.named_parameters()]
 
     def modules_of(self, kind: type[nn.Module]) -> list[nn.Module]:

@@ -67,12 +67,9 @@ def not_synchronized(step: Step, last: bool) -> AbstractContextManager[None]:
 
 def gradient_norm(step: Step) -> Tensor:
     """Euclidean norm of all gradients together, each weight counted once; a float32 or wider scalar."""
-    norms = [
-        torch.linalg.vector_norm(parameter.grad, dtype=torch.promote_types(parameter.grad.dtype, torch.float32))
-        for _, parameter in step.named_parameters()
-        if parameter.grad is not None
-    ]
-    total: Tensor = torch.linalg.vector_norm(torch.stack(norms))
+    gradients = _gradients(step)
+    widest = torch.promote_types(gradients[0].dtype, torch.float32)
+    total: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients, 2, dtype=widest)))
     return total
 
 
@@ -98,6 +95,8 @@ def updater(clip: float) -> Callable[[Step], Tensor]:
 
 @torch.no_grad()
 def _shrink(step: Step, factor: float) -> None:
-    for _, parameter in step.named_parameters():
-        if parameter.grad is not None:
-            parameter.grad.mul_(factor)
+    torch._foreach_mul_(_gradients(step), factor)
+
+
+def _gradients(step: Step) -> list[Tensor]:
+    return [parameter.grad for _, parameter in step.named_parameters() if parameter.grad is not None]
