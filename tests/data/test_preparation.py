@@ -108,7 +108,7 @@ def test_a_folder_without_a_manifest_is_replaced(home: Home, story: Path) -> Non
     config = DataConfig(path=str(story))
     folder_for(config, home).mkdir()
     (folder_for(config, home) / "train.bin").write_bytes(b"half")
-    open_prepared(prepare(config, home).folder)
+    assert len(open_prepared(prepare(config, home).folder).train) > len(b"half")
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EACCES])

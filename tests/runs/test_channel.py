@@ -112,7 +112,9 @@ def test_turns_are_asked_for_and_granted(events: Path) -> None:
 
 
 def test_without_turns_nothing_waits(events: Path) -> None:
-    Line(events).channel.wait("block")
+    line = Line(events)
+    line.channel.wait("block")
+    assert not line.channel.interrupted
 
 
 @pytest.mark.usefixtures("handlers")

@@ -5,19 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from assay.cli.options import Overrides, Source
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from assay.analysis.comparison import Comparison
 
 
-_Source = Annotated[
-    str | None, typer.Argument(metavar="[PRESET|FILE]", help="A preset or a YAML file; left out: the preset demo.")
-]
-_Overrides = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[KEY=VALUE]...", help="What to change in it, for instance model.n_layer=8."),
-]
 _With = Annotated[
     list[str] | None,
     typer.Option(
@@ -36,8 +31,8 @@ _Json = Annotated[bool, typer.Option("--json", help="Print the comparison as one
 
 
 def compare(
-    source: _Source = None,
-    overrides: _Overrides = None,
+    source: Source = None,
+    overrides: Overrides = None,
     with_: _With = None,
     seeds: _Seeds = 3,
     blocks: _Blocks = 5,

@@ -1,25 +1,18 @@
 """`assay estimate`: what a step will hold and do, before anything runs and without torch."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+from assay.cli.options import Json, Overrides, Source, With
 
 if TYPE_CHECKING:
     from assay.estimate import Estimate
 
 
 def estimate(
-    source: Annotated[
-        str | None, typer.Argument(metavar="[PRESET|FILE]", help="A preset's name or a YAML file.", show_default=False)
-    ] = None,
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="For instance training.batch_size=32.")
-    ] = None,
-    with_: Annotated[
-        list[str] | None,
-        typer.Option("--with", metavar="NAME[:FIELD=VALUE,...][+NAME...]", help="Optimizations; several add up."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")] = False,
+    source: Source = None,
+    overrides: Overrides = None,
+    with_: With = None,
+    as_json: Json = False,
 ) -> None:
     """Predict memory by instant, and the work of one optimizer step, in milliseconds.
 

@@ -4,13 +4,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from assay.cli.options import Json
+
 if TYPE_CHECKING:
     from assay.optimizations import Card
 
 
 def optimizations(
     name: Annotated[str | None, typer.Argument(help="Show this one's card.", show_default=False)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")] = False,
+    as_json: Json = False,
 ) -> None:
     """List what can be turned on, or show one optimization's card.
 
