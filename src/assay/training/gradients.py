@@ -85,16 +85,17 @@ def updater(clip: float) -> Callable[[Step], Tensor]:
             if not math.isfinite(size):
                 return norm
             if 0 < clip < size:
-                _shrink(step, clip / (size + CLIP_EPSILON))
+                _shrink(step, clip / (norm + CLIP_EPSILON))
             step.optimizer.step()
-        step.optimizer.zero_grad(set_to_none=True)
+        for _, parameter in step.named_parameters():
+            parameter.grad = None
         return norm
 
     return update
 
 
 @torch.no_grad()
-def _shrink(step: Step, factor: float) -> None:
+def _shrink(step: Step, factor: Tensor) -> None:
     torch._foreach_mul_(_gradients(step), factor)
 
 
