@@ -2,10 +2,15 @@
 
 from typing import TYPE_CHECKING
 
+import typer
+
 from assay.cli.options import Json, Overrides, Source, With
 
 if TYPE_CHECKING:
     from assay.estimate import Estimate
+
+_SHOWN = 48
+"""Most instants that fit a screen's scrolling; a deep model has some for every block."""
 
 
 def estimate(
@@ -55,7 +60,9 @@ def _print_instants(answer: "Estimate") -> None:
     from assay.cli.console import print_table
     from assay.units import format_bytes
 
-    peak = answer.timeline.peak
+    peak, instants = answer.timeline.peak, answer.timeline.instants
+    stride = -(-len(instants) // _SHOWN)
+    shown = [moment for place, moment in enumerate(instants) if place % stride == 0 or moment is peak]
     rows = [
         (
             str(moment),
@@ -63,6 +70,8 @@ def _print_instants(answer: "Estimate") -> None:
             f"{moment.nbytes / peak.nbytes:.0%}",
             "← peak" if moment is peak else "",
         )
-        for moment in answer.timeline.instants
+        for moment in shown
     ]
     print_table(("highest instant of each part", "alive", "of the peak", ""), rows, right=("alive", "of the peak"))
+    if stride > 1:
+        typer.echo(f"every {stride}th of {len(instants)} instants, and the peak; --json has all")

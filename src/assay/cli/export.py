@@ -34,5 +34,5 @@ def export(
         files = {path.name: path.stat().st_size for path in sorted(place.iterdir())}
         print_json({"run": found.run, "steps": found.steps, "folder": str(place), "format": form, "files_bytes": files})
     else:
-        note(f"wrote the weights of {found.run} after {found.steps} steps")
+        note(f"wrote the weights of {found.run} after {found.steps} steps; its tokenizer is not part of an export")
         typer.echo(place)

@@ -5,6 +5,7 @@ anything unforeseen exit 1, an interrupt exits 130. Help is plain text, because 
 than everything else together; so a verb's file imports typer and typing at its top, and the rest when it runs.
 """
 
+import errno
 import importlib
 import os
 import signal
@@ -50,9 +51,11 @@ def _is_help(error: Exception) -> bool:
 
 
 def _unforeseen(error: Exception, show_traceback: bool) -> tuple[int, str]:
-    """An error of the command line's own parser says how to exit; any other is ours."""
+    """An error of the parser says how to exit, a full disk under standard output is not ours; any other is."""
     if hasattr(error, "format_message") and hasattr(error, "exit_code"):
         return error.exit_code, error.format_message()
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+        return _FAILED, f"the output could not be written: {error.strerror}"
     if show_traceback or os.environ.get("ASSAY_DEBUG"):
         traceback.print_exception(error)
         return _FAILED, "this is a fault in assay, not in your input"

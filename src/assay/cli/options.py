@@ -1,13 +1,17 @@
 """What several verbs take, said once: how a configuration is named and changed, and how a run is."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+_PRESETS = ", ".join(sorted(path.stem for path in (Path(__file__).parents[1] / "config" / "presets").glob("*.yaml")))
+"""Read from the folder, since help must not wait for the configuration's own machinery."""
+
 Source = Annotated[
     str | None,
     typer.Argument(
-        metavar="[PRESET|FILE]", help="A preset or a YAML file; left out: the preset demo.", show_default=False
+        metavar="[PRESET|FILE]", help=f"A YAML file or a preset ({_PRESETS}); left out: demo.", show_default=False
     ),
 ]
 

@@ -83,12 +83,15 @@ def _text(source: str | Path | None) -> str:
     if path.is_dir():
         raise UsageError(f"{name} is a folder; name a YAML file or a preset ({', '.join(presets())})")
     try:
-        return path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         hint = meant(name, presets()) or f"; the presets are {', '.join(presets())}"
         raise UsageError(f"there is no preset or file named {name!r}{hint}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{name} cannot be read: {_first_line(error)}") from error
+    if not text.strip():
+        raise UsageError(f"{name} is empty; write keys such as model and training, or {{}} for every default")
+    return text
 
 
 def _sentence(error: ValidationError) -> str:

@@ -116,6 +116,8 @@ def new_folder(folder: Path) -> Iterator[Path]:
                 path.replace(folder / path.name)
         else:
             made.replace(folder)
+    except (NotADirectoryError, PermissionError) as error:
+        raise UsageError(f"{folder} cannot be made: {error.strerror}; name another folder") from error
     except OSError as error:
         raise StorageError(f"{folder} could not be written: {error.strerror or error}") from error
     finally:

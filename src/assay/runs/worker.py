@@ -30,6 +30,7 @@ from assay.training.endings import (
     NoEffect,
     TargetReached,
     is_out_of_memory,
+    what_was_refused,
 )
 
 _STATUS: dict[type[Ending], Status] = {
@@ -79,7 +80,7 @@ def conclude(work: Callable[[], None], where: Callable[[], str]) -> tuple[Status
     except Exception as error:
         if is_out_of_memory(error):
             traceback.clear_frames(error.__traceback__)  # what they hold is needed to say so
-            return Status.OUT_OF_MEMORY, f"out of memory {where()}: {_first_line(error)}"
+            return Status.OUT_OF_MEMORY, f"out of memory {where()}: {what_was_refused(error)}"
         traceback.print_exc()
         return Status.FAILED, _disk(error)
     return Status.DONE, None

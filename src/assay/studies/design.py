@@ -72,7 +72,7 @@ def design(base: Run, texts: Sequence[str], seeds: int) -> tuple[Cell, ...]:
     The seeds are `base.seed` and those that follow it. Raises `UsageError` as `treatments` does, and below one seed.
     """
     if seeds < 1:
-        raise UsageError(f"--seeds {seeds} is not possible; a comparison needs at least one seed")
+        raise UsageError(f"seeds={seeds} is not possible; a comparison needs at least one seed")
     rows = {BASELINE: base, AGAIN: base, **treatments(base, texts)}
     return tuple(
         Cell(treatment=label, replicate=int(label == AGAIN), seed=seed, run=run.model_copy(update={"seed": seed}))

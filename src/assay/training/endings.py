@@ -1,5 +1,9 @@
 """The ways in which training stops before its last step. Each is raised where it happens, and is a result."""
 
+import re
+
+from assay.units import format_bytes
+
 
 class Ending(Exception):
     """Training stops here; the text is the reason, one sentence."""
@@ -33,3 +37,13 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in _NO_MEMORY)
+
+
+def what_was_refused(error: BaseException) -> str:
+    """What did not fit, in words: the allocators of torch say so between places in their source."""
+    asked = re.search(r"tried to allocate ([\d.]+ ?\w+)", str(error))
+    if asked is None:
+        return str(error).strip().split("\n")[0] or "no more memory was to be had"
+    number, _, unit = asked[1].partition(" ")
+    size = format_bytes(int(number)) if unit == "bytes" else asked[1]
+    return f"a tensor of {size} was refused"
