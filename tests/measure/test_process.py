@@ -94,6 +94,21 @@ del blocks
     assert kept[1]["anonymous_bytes"] - kept[0]["anonymous_bytes"] > 45 * MB
 
 
+def test_what_was_kept_can_be_given_back() -> None:
+    before, kept, trimmed = run("""
+assert process.keep_freed_memory()
+before = answer()
+blocks = [b"x" * 100_000 for _ in range(500)]
+pin = [bytes(2000) for _ in range(100)]
+del blocks
+kept = answer()
+assert process.trim()
+print(json.dumps([before, kept, answer()]))
+""")
+    assert kept["anonymous_bytes"] - before["anonymous_bytes"] > 45 * MB
+    assert trimmed["anonymous_bytes"] - before["anonymous_bytes"] < 5 * MB
+
+
 def test_no_kernel_no_figures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(process, "_STATUS", tmp_path / "missing")
     monkeypatch.setattr(process, "_CLEAR", tmp_path)

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from assay.data import Prepared
 from assay.model import Block
-from assay.training.endings import Diverged, is_out_of_memory
+from assay.training.endings import Diverged, is_out_of_memory, what_was_refused
 
 from .tiny import loop_of, step_of, tiny, weights
 
@@ -72,3 +72,4 @@ def test_torch_raises_what_is_recognised() -> None:
     with pytest.raises(RuntimeError) as caught:
         torch.empty(2**60, dtype=torch.uint8)
     assert is_out_of_memory(caught.value)
+    assert what_was_refused(caught.value) == "a tensor of 1050000 TiB was refused"

@@ -18,7 +18,7 @@ UNKNOWN = "–"
 _MEMORY = {
     "tensors_peak_bytes": "tensors, asked of torch's allocator in one step",
     "reserved_peak_bytes": "reserved by torch's caching allocator",
-    "process_peak_bytes": "process, anonymous resident in the steady phase",
+    "process_peak_bytes": "process, anonymous resident in a settled step",
     "heap_peak_bytes": "heap, memory maps left out",
     "device_peak_bytes": "device, taken by everyone",
 }

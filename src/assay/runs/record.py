@@ -72,7 +72,10 @@ class Quartiles(_Record):
 
 
 class Block(_Record):
-    """One timed block: consecutive steady steps, between which other cells of a comparison had their turn."""
+    """One timed block: consecutive steady steps, between which other cells of a comparison had their turn.
+
+    It begins with a settling step, which is in none of these figures but the process's mark.
+    """
 
     steps: int
     seconds: float
@@ -80,7 +83,7 @@ class Block(_Record):
     median_step_seconds: float
     tokens: int
     process_peak_bytes: int | None
-    """High-water mark of the process's resident anonymous memory in this block."""
+    """High-water mark of the process's resident anonymous memory in this block's settling step."""
 
 
 class PhaseMemory(_Record):
@@ -103,7 +106,7 @@ class Memory(_Record):
     reserved_peak_bytes: int | None = None
     """Most bytes that torch's caching allocator held; a CPU has none."""
     process_peak_bytes: int | None = None
-    """Most anonymous resident memory in the steady phase."""
+    """Most anonymous resident memory in the settling steps of the timed blocks."""
     heap_peak_bytes: int | None = None
     """Most bytes live on the heap in the memory pass, by memray, memory maps left out."""
     device_peak_bytes: int | None = None

@@ -2,7 +2,8 @@
 
 All of them train. The first step is apart because it pays for what happens once (allocations, compilation), the second
 because it is watched, and the next two because caches and clocks settle. What remains is cut into equal blocks; what
-does not divide goes to the warm-up. A run of few steps has fewer or shorter pieces; one of a single step is all trace.
+does not divide goes to the warm-up. Of a block of several steps the first settles: it is not timed. A run of few steps
+has fewer or shorter pieces; one of a single step is all trace.
 """
 
 import math

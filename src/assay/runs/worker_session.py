@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from assay.measure.process import keep_freed_memory, return_freed_memory
+from assay.measure.process import keep_freed_memory, return_freed_memory, trim
 from assay.measure.trace import StepTracer
 from assay.optimizations import optimizations_of
 from assay.runs import history
@@ -132,19 +132,28 @@ class Session:
                 raise NoEffect(f"{evidence.optimization} took no effect: {evidence.observed}")
 
     def _block(self, loop: Loop, steps: int) -> None:
-        """One timed block; one that a budget cuts short counts with the steps that it has."""
-        self.steady, stays = [], len(self.phases.held_peaks)
-        self.phases.enter("steady")
+        """One timed block; one that a budget cuts short counts with the steps that it has.
+
+        Its first step finds memory and caches as others left them. It is not timed, and memory is read over it; of a
+        block of one step, both.
+        """
+        self.steady, stays, settling = [], len(self.phases.held_peaks), int(steps > 1)
+        trim()
         stopped: Ending | None = None
         try:
-            loop.advance(steps)
+            if settling:
+                self.phases.enter("settling")
+                loop.advance(settling)
+            self.phases.enter("steady")
+            loop.advance(steps - settling)
         except Ending as stop:
             stopped = stop
         self.phases.enter("recording")
         if self.steady:
             seconds = [record.seconds for record in self.steady]
             self.findings.steady_seconds.extend(seconds)
-            peaks = [peak for phase, peak in self.phases.held_peaks[stays:] if phase == "steady"]
+            read_in = "settling" if settling else "steady"
+            peaks = [peak for phase, peak in self.phases.held_peaks[stays:] if phase == read_in]
             self._say_block(
                 Block(
                     steps=len(seconds),
