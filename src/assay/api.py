@@ -135,7 +135,8 @@ def estimate(
     from assay.estimate import estimate as predict
     from assay.hardware.rates import known_machine
 
-    return predict(configure(source, overrides, optimizations), machine or known_machine(Home()))
+    run = configure(source, overrides, optimizations)
+    return predict(run, machine or known_machine(Home(), run.threads))
 
 
 def _follow(child: "Child", tell: Listener) -> "RunResult":

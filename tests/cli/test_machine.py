@@ -7,7 +7,13 @@ from assay.runs import machine as source
 from cli.conftest import Assay
 
 RATES = Rates(
-    device="cpu", matmul_flops={"float32": 1.5e11, "bfloat16": 2e9}, bandwidth_bytes=2**33, threads=2, torch="2.13.0"
+    device="cpu",
+    matmul_flops={"float32": 1.5e11, "bfloat16": 2e9},
+    bandwidth_bytes=2**33,
+    launch_seconds=3e-6,
+    backward_launch_seconds=7e-6,
+    threads=2,
+    torch="2.13.0",
 )
 MACHINE = Machine(
     processor="a processor",

@@ -151,7 +151,7 @@ def test_a_device_that_is_not_there(
     from assay.runs import prepare
 
     here = detect().model_copy(update={"accelerators": ()})
-    monkeypatch.setattr(prepare, "known_machine", lambda home: here)
+    monkeypatch.setattr(prepare, "known_machine", lambda home, threads: here)
     said = assay("train", corpus, *TINY, "device=cuda")
     assert said.code == 2
     assert "device=cpu" in said.sentence()

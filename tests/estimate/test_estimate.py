@@ -34,13 +34,28 @@ def test_optimizer_state_is_two_moments_and_a_count() -> None:
 
 
 def test_a_step_is_timed_from_measured_rates_only() -> None:
-    rates = Rates(device="cpu", matmul_flops={"float32": 1e11}, bandwidth_bytes=1e10, threads=2, torch="any")
+    rates = Rates(
+        device="cpu",
+        matmul_flops={"float32": 1e11},
+        bandwidth_bytes=1e10,
+        launch_seconds=1e-6,
+        backward_launch_seconds=2e-6,
+        threads=2,
+        torch="any",
+    )
     here = MACHINE.model_copy(update={"rates": {"cpu": rates}})
     run = load("demo")
     assert estimate(run, MACHINE).step_seconds is None
     seconds = estimate(run, here).step_seconds
     assert seconds is not None
     assert seconds >= estimate(run, here).step_flops / 1e11
+    # On a CPU launches come on top, by micro-batch; an accelerator's host works ahead of it.
+    cut = load("demo", ["optimizations=[gradient_accumulation:micro_batches=4]"])
+    ahead = here.model_copy(update={"rates": {"cpu": rates.model_copy(update={"device": "cuda"})}})
+    launched, hidden = (estimate(cut, one).step_seconds for one in (here, ahead))
+    assert launched is not None
+    assert hidden is not None
+    assert launched - hidden > 4 * 50 * 3e-6
     # A dtype that was not measured is not guessed.
     assert estimate(load("demo", ["optimizations=[bf16_mixed]"]), here).step_seconds is None
 

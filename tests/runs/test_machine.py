@@ -11,7 +11,15 @@ from assay.hardware import Rates
 from assay.runs import machine
 from assay.runs.machine import measured_machine
 
-RATES = Rates(device="cpu", matmul_flops={"float32": 1e11}, bandwidth_bytes=1e10, threads=2, torch="any")
+RATES = Rates(
+    device="cpu",
+    matmul_flops={"float32": 1e11},
+    bandwidth_bytes=1e10,
+    launch_seconds=1e-6,
+    backward_launch_seconds=2e-6,
+    threads=2,
+    torch="any",
+)
 
 
 @pytest.fixture

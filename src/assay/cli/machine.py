@@ -34,7 +34,7 @@ def machine(
 
 
 def _facts(found: "Machine") -> Iterator[tuple[str, str]]:
-    from assay.units import format_bytes
+    from assay.units import format_bytes, format_seconds
 
     yield "processor", found.processor
     yield "cores", str(found.cores)
@@ -46,6 +46,8 @@ def _facts(found: "Machine") -> Iterator[tuple[str, str]]:
         yield "accelerator", "none"
     for device, rates in found.rates.items():
         yield f"copy on {device}", f"{format_bytes(rates.bandwidth_bytes)}/s read and written"
+        launches = (rates.launch_seconds, rates.backward_launch_seconds)
+        yield f"launch on {device}", "{} forward, {} backward".format(*map(format_seconds, launches))
         yield f"measured on {device}", f"torch {rates.torch}, {rates.threads} threads"
 
 

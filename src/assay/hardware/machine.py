@@ -24,6 +24,10 @@ class Rates(Frozen):
     """Sustained FLOP/s of a large square matrix product, by dtype; a multiply-add counts two."""
     bandwidth_bytes: float
     """Bytes per second read and written by a large copy."""
+    launch_seconds: float
+    """For one operation on a few numbers, recorded for backward: what no operation falls below."""
+    backward_launch_seconds: float
+    """For the backward of such an operation, with gradients for two arguments."""
     threads: int
     torch: str
 

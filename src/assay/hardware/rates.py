@@ -17,22 +17,22 @@ from assay.hardware.machine import Machine, Rates
 _FILE = TypeAdapter(dict[str, Rates])
 
 
-def known_machine(home: Home) -> Machine:
-    """This machine, with the rates that were measured on it as it is now."""
+def known_machine(home: Home, threads: int | None = None) -> Machine:
+    """This machine, with the rates that were measured on it as it is now, with so many threads (None: its default)."""
     machine = detect()
-    return machine.model_copy(update={"rates": known_rates(home, machine)})
+    return machine.model_copy(update={"rates": known_rates(home, machine, threads)})
 
 
-def known_rates(home: Home, machine: Machine) -> dict[str, Rates]:
+def known_rates(home: Home, machine: Machine, threads: int | None = None) -> dict[str, Rates]:
     """Rates by device, `cpu` or `cuda`; a device that was not measured is left out."""
     entries = _read(rates_file(home))
-    keys = {device: _key(device, machine) for device in devices(machine)}
+    keys = {device: _key(device, machine, threads) for device in devices(machine)}
     return {device: entries[key] for device, key in keys.items() if key in entries}
 
 
-def with_rates(home: Home, machine: Machine, measured: dict[str, Rates]) -> bytes:
+def with_rates(home: Home, machine: Machine, measured: dict[str, Rates], threads: int | None = None) -> bytes:
     """What `rates_file` should contain after a measurement: the entries of other machines and versions stay."""
-    entries = _read(rates_file(home)) | {_key(device, machine): rates for device, rates in measured.items()}
+    entries = _read(rates_file(home)) | {_key(device, machine, threads): rates for device, rates in measured.items()}
     return _FILE.dump_json(entries, indent=1)
 
 
@@ -46,10 +46,10 @@ def devices(machine: Machine) -> tuple[str, ...]:
     return ("cpu", "cuda") if machine.accelerators else ("cpu",)
 
 
-def _key(device: str, machine: Machine) -> str:
+def _key(device: str, machine: Machine, threads: int | None) -> str:
     name = machine.accelerators[0].name if device == "cuda" else machine.processor
-    threads = os.environ.get("OMP_NUM_THREADS") or machine.cores
-    return f"{device}: {name}, torch {_torch_version()}, {threads} threads"
+    count = threads or os.environ.get("OMP_NUM_THREADS") or machine.cores
+    return f"{device}: {name}, torch {_torch_version()}, {count} threads"
 
 
 def _torch_version() -> str:

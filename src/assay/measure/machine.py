@@ -2,8 +2,10 @@
 
 The matmul rate of a dtype is that of the fastest of repeated large square products, 2·n³ FLOPs each: a roof that a
 training step may be held against, not an average. n doubles until a product fills a share of the time allowed, so that
-a dtype without hardware for it, which may be a hundred times slower, is measured on a smaller product. The bandwidth
-is that of a copy too large for any cache, counting bytes read and bytes written.
+a dtype without hardware for it, which may be a hundred times slower, is measured on a smaller product. The right factor
+is tried as it lies and transposed, as a linear layer has it: converted dtypes can differ sevenfold between the two. The
+bandwidth is that of a copy too large for any cache, counting bytes read and bytes written. The time to launch an
+operation is that of one on a few numbers, in a chain of many.
 """
 
 import argparse
@@ -20,6 +22,8 @@ _LARGEST = {"cpu": 4096, "cuda": 16384}
 _COPY_BYTES = {"cpu": 2**28, "cuda": 2**30}
 _PRODUCTS = 2
 """At least so many products of the final size should fit the time allowed."""
+_CHAIN = 256
+"""Small operations, each on the result of the last."""
 
 
 def measure_rates(device: str, seconds: float = 2.0) -> Rates:
@@ -27,12 +31,15 @@ def measure_rates(device: str, seconds: float = 2.0) -> Rates:
     if device not in _LARGEST or (device == "cuda" and not torch.cuda.is_available()):
         raise ValueError(f"this torch has no device {device!r}")
     torch.set_float32_matmul_precision("highest")
-    share = seconds / (len(DTYPES) + 1)
+    share = seconds / (len(DTYPES) + 2)
+    forward, backward = _launch_seconds(device, share)
     rates = {dtype: _matmul_flops(device, getattr(torch, dtype), share) for dtype in DTYPES}
     return Rates(
         device=device,
         matmul_flops={dtype: rate for dtype, rate in rates.items() if rate is not None},
         bandwidth_bytes=_bandwidth(device, share),
+        launch_seconds=forward,
+        backward_launch_seconds=backward,
         threads=torch.get_num_threads(),
         torch=torch.__version__,
     )
@@ -44,8 +51,9 @@ def _matmul_flops(device: str, dtype: torch.dtype, seconds: float) -> float | No
     while True:
         try:
             left, right = (torch.ones(size, size, device=device, dtype=dtype) for _ in range(2))
-            multiply = _product(left, right)
-            once = min(_timed(device, multiply) for _ in range(3))  # the first of a size also prepares it
+            # the first of a size also prepares it
+            trials = [(min(_timed(device, one) for _ in range(3)), one) for one in _products(left, right)]
+            once, multiply = min(trials, key=lambda trial: trial[0])
         except RuntimeError:
             return fastest or None
         fastest = max(fastest, 2 * size**3 / once)
@@ -55,9 +63,29 @@ def _matmul_flops(device: str, dtype: torch.dtype, seconds: float) -> float | No
         size *= 2
 
 
-def _product(left: torch.Tensor, right: torch.Tensor) -> Callable[[], object]:
+def _products(left: torch.Tensor, right: torch.Tensor) -> list[Callable[[], object]]:
     out = torch.empty_like(left)
-    return lambda: torch.mm(left, right, out=out)
+    return [lambda: torch.mm(left, right, out=out), lambda: torch.mm(left, right.t(), out=out)]
+
+
+def _launch_seconds(device: str, seconds: float) -> tuple[float, float]:
+    """Of an operation and of its backward, by the host's clock, which waits for the device at the end of a chain."""
+    factor = torch.ones(8, device=device, requires_grad=True)
+    forward, backward, end = float("inf"), float("inf"), time.perf_counter() + seconds
+    while True:
+        begun = time.perf_counter()
+        product = factor
+        for _ in range(_CHAIN):
+            product = product * factor
+        total = product.sum()
+        total.item()
+        turned = time.perf_counter()
+        (gradient,) = torch.autograd.grad(total, factor)
+        gradient.sum().item()
+        ended = time.perf_counter()
+        forward, backward = min(forward, (turned - begun) / _CHAIN), min(backward, (ended - turned) / _CHAIN)
+        if ended >= end:
+            return forward, backward
 
 
 def _bandwidth(device: str, seconds: float) -> float:
@@ -98,7 +126,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="assay.measure.machine")
     parser.add_argument("device", nargs="?", default="cpu")
     parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--threads", type=int, help="for kernels on the CPU; by default torch's choice")
     options = parser.parse_args(arguments)
+    if options.threads:
+        torch.set_num_threads(options.threads)
     try:
         rates = measure_rates(options.device, options.seconds)
     except ValueError as error:

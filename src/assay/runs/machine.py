@@ -14,13 +14,17 @@ _NO_SUCH_DEVICE = 2
 _LIMIT_SECONDS = 300
 
 
-def measured_machine(home: Home, *, fresh: bool = False, tell: Callable[[str], None] = lambda text: None) -> Machine:
+def measured_machine(
+    home: Home, threads: int | None = None, *, fresh: bool = False, tell: Callable[[str], None] = lambda text: None
+) -> Machine:
     """This machine with the rates of each of its devices that torch can use; `fresh` measures them all anew.
+
+    `threads` are a run's, None for the default.
 
     Raises `UsageError` where `home` cannot be written, `StorageError` when the disk refuses, `RuntimeError` when a
     measurement breaks off. `tell` hears what is being waited for.
     """
-    machine = known_machine(home)
+    machine = known_machine(home, threads)
     missing = [device for device in devices(machine) if fresh or device not in machine.rates]
     if not missing:
         return machine
@@ -28,18 +32,19 @@ def measured_machine(home: Home, *, fresh: bool = False, tell: Callable[[str], N
     found: dict[str, Rates] = {}
     for device in missing:
         tell(f"measuring matrix products and copies on {device}, some seconds")
-        rates = _measure(device)
+        rates = _measure(device, threads)
         if rates is None:
             tell(f"torch cannot use {device} here, so its rates stay unknown")
         else:
             found[device] = rates
-    write_file(rates_file(home), with_rates(home, machine, found))
-    return known_machine(home)
+    write_file(rates_file(home), with_rates(home, machine, found, threads))
+    return known_machine(home, threads)
 
 
-def _measure(device: str) -> Rates | None:
+def _measure(device: str, threads: int | None) -> Rates | None:
     """The rates of one device, measured in a process of its own; None where torch has no such device."""
-    answer = subprocess.run([*_MEASURE, device], capture_output=True, text=True, timeout=_LIMIT_SECONDS, check=False)
+    command = [*_MEASURE, device, *(["--threads", str(threads)] if threads else [])]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_SECONDS, check=False)
     if answer.returncode == _NO_SUCH_DEVICE:
         return None
     if answer.returncode != 0:

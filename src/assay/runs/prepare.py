@@ -44,7 +44,7 @@ def ready(run: Run, home: Home, progress: Progress = silent) -> ReadyRun:
     Raises `UsageError` for what a person can mend, before anything is written in the folder of runs, and
     `StorageError` when the disk refuses.
     """
-    machine = known_machine(home)
+    machine = known_machine(home, run.threads)
     run = normalize(run)
     _device_exists(run, machine)
     run = _with_initial_weights(run, home)

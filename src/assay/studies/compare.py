@@ -87,7 +87,7 @@ def _ready(
         # All of them before the first is made ready, which writes the corpus down.
         check(cell.run, machine)
     # Its rates, so that step times can be predicted; measured once, then remembered.
-    measured_machine(home, tell=lambda text: prepare(text, None))
+    measured_machine(home, cells[0].run.threads, tell=lambda text: prepare(text, None))
     checked: dict[str, ReadyRun] = {}
     complete: list[Cell] = []
     found: dict[str, ReadyRun] = {}
