@@ -1,0 +1,103 @@
+"""Who is where: ranks on a mesh of named axes, as arithmetic. No torch and no process; `training` makes it real.
+
+An axis is a way of dividing a step, and its degree says among how many. The order is fixed, outermost first: pipeline,
+data, context, tensor. The innermost axis has neighbouring ranks, which is where the fastest links are, and tensor
+parallelism sends most often (Narayanan et al. 2021, arXiv:2104.04473, section 5.2). Ranks count in row-major order, as
+torch's `init_device_mesh` does. The axes' names are those of NVIDIA's NeMo: pp, dp, cp, tp; experts lie along dp.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+from assay.errors import UsageError
+
+AXES = ("pp", "dp", "cp", "tp")
+"""Outermost first."""
+
+MEANING = {"pp": "pipeline", "dp": "data", "cp": "context", "tp": "tensor"}
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """Degrees by axis, in the order of `AXES`; an axis that is not used has degree 1."""
+
+    pp: int = 1
+    dp: int = 1
+    cp: int = 1
+    tp: int = 1
+
+    def __post_init__(self) -> None:
+        for axis in AXES:
+            if self.degree(axis) < 1:
+                raise UsageError(f"{axis}={self.degree(axis)} is not possible: a degree is at least 1")
+
+    def degree(self, axis: str) -> int:
+        """Among how many ranks the axis divides."""
+        return int(getattr(self, axis))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The degrees in the order of `AXES`."""
+        return tuple(map(self.degree, AXES))
+
+    @property
+    def size(self) -> int:
+        """How many ranks there are."""
+        return prod(self.shape)
+
+    def at(self, rank: int) -> dict[str, int]:
+        """A rank's index along each axis. Raises `ValueError` for a rank that is not there."""
+        if not 0 <= rank < self.size:
+            raise ValueError(f"there is no rank {rank} among {self.size}")
+        place = {}
+        for axis in reversed(AXES):
+            rank, place[axis] = divmod(rank, self.degree(axis))
+        return {axis: place[axis] for axis in AXES}
+
+    def rank(self, place: Mapping[str, int]) -> int:
+        """The rank at an index along each axis; an axis left out is at 0."""
+        rank = 0
+        for axis in AXES:
+            rank = rank * self.degree(axis) + place.get(axis, 0)
+        return rank
+
+    def groups(self, axis: str) -> list[tuple[int, ...]]:
+        """The ranks that differ along `axis` only: those that its collectives join."""
+        others = [range(1 if one == axis else self.degree(one)) for one in AXES]
+        places = (dict(zip(AXES, indices, strict=True)) for indices in product(*others))
+        return [tuple(self.rank({**place, axis: i}) for i in range(self.degree(axis))) for place in places]
+
+    def __str__(self) -> str:
+        used = [f"{axis}={self.degree(axis)}" for axis in AXES if self.degree(axis) > 1]
+        return " × ".join(used) or "one device"
+
+
+def fill(world: int, degrees: Mapping[str, int | None]) -> Mesh:
+    """The mesh of `world` ranks in which at most one axis, the one with None, takes what the others leave.
+
+    Raises `UsageError` where they do not multiply to `world`.
+    """
+    known = {axis: degree for axis, degree in degrees.items() if degree is not None}
+    taken, open_axes = Mesh(**known).size, [axis for axis, degree in degrees.items() if degree is None]
+    if world < 1:
+        raise UsageError(f"a world of {world} ranks is not possible: it has at least one")
+    if world % taken:
+        raise UsageError(f"{_said(known)} need a multiple of {taken} ranks, and there are {world}")
+    if not open_axes and taken != world:
+        raise UsageError(
+            f"{_said(known)} use {taken} of {world} ranks; add a technique that divides the batch, or take {taken} ranks"
+        )
+    return Mesh(**known, **dict.fromkeys(open_axes, world // taken))
+
+
+def nodes(mesh: Mesh, ranks_per_node: int) -> Iterator[Sequence[int]]:
+    """The ranks of each node, in order. Raises `UsageError` where nodes would not be full."""
+    if ranks_per_node < 1 or mesh.size % ranks_per_node:
+        raise UsageError(f"{mesh.size} ranks do not fill nodes of {ranks_per_node}")
+    return (range(first, first + ranks_per_node) for first in range(0, mesh.size, ranks_per_node))
+
+
+def _said(degrees: Mapping[str, int]) -> str:
+    return " × ".join(f"{axis}={degree}" for axis, degree in degrees.items()) or "these techniques"
