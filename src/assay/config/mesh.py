@@ -87,7 +87,7 @@ def fill(world: int, degrees: Mapping[str, int | None]) -> Mesh:
         raise UsageError(f"{_said(known)} need a multiple of {taken} ranks, and there are {world}")
     if not open_axes and taken != world:
         raise UsageError(
-            f"{_said(known)} use {taken} of {world} ranks; add a technique that divides the batch, or take {taken} ranks"
+            f"{_said(known)} use {taken} of {world} ranks; add one that divides the batch, or take {taken} ranks"
         )
     return Mesh(**known, **dict.fromkeys(open_axes, world // taken))
 
