@@ -38,8 +38,8 @@ COLUMNS = (
         "process_peak_bytes",
         "process, peak",
         "less",
-        "The most anonymous memory that the process held resident in the step before the timed ones of a block, from the "
-        "kernel's own high-water mark. It holds the interpreter, the libraries and what the allocator keeps as well.",
+        "The most anonymous memory that the process held resident in the step before the timed ones of a block, by the "
+        "kernel's high-water mark. It holds the interpreter, the libraries and what the allocator keeps as well.",
     ),
     Column(
         "step_seconds",
