@@ -7,10 +7,10 @@ from assay.config import Run, Spec
 from assay.hardware import detect
 from assay.measure.memory import memory_pass
 from assay.measure.trace import StepTracer
-from assay.optimizations import catalogue, optimizations_of, resolve
+from assay.optimizations import optimizations_of, resolve
 from assay.training.loop import train_step
 from estimate.built import build_step
-from optimizations.laboratory import losses, run_with
+from optimizations.laboratory import ON_ONE_DEVICE, losses, run_with
 
 pytestmark = [
     pytest.mark.gpu,
@@ -27,7 +27,7 @@ def test_losses_are_the_cpus_up_to_the_order_of_summation() -> None:
     assert losses(on_cuda()) == pytest.approx(losses(run_with()), rel=1e-4)
 
 
-@pytest.mark.parametrize("name", list(catalogue()))
+@pytest.mark.parametrize("name", ON_ONE_DEVICE)
 def test_every_optimization_is_proven(name: str) -> None:
     spec = resolve(Spec(name=name)).spec()
     run = on_cuda(spec)

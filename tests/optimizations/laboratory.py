@@ -7,12 +7,16 @@ import torch
 from assay.config import ModelConfig, Run, TrainingConfig
 from assay.config.run import Spec
 from assay.measure.trace import StepTracer
-from assay.optimizations import normalize
+from assay.optimizations import catalogue, normalize, resolve
 from assay.step import Trace
 from assay.training.loop import train_step
 from estimate.built import build_step
 
 SHAPE = ModelConfig(n_layer=4, n_head=2, n_embd=32, context_length=16, vocab_size=61)
+
+
+ON_ONE_DEVICE = [name for name in catalogue() if not resolve(Spec(name=name)).axes()]
+"""The others divide a step over ranks, and are tested there (`tests/parallel`)."""
 
 
 def run_with(*specs: Spec, model: ModelConfig = SHAPE) -> Run:

@@ -128,3 +128,9 @@ def test_a_full_disk_at_the_start_leaves_no_run(home: Home, fake: Fake, monkeypa
     assert [path.name for path in home.runs.iterdir()] == [earlier.run]
     assert find(home, "last").result() == earlier
     assert Store(home).get(earlier.run) == earlier
+
+
+def test_a_corpus_that_is_too_short_leaves_nothing(place: Home, text: Path) -> None:
+    with pytest.raises(UsageError, match="use more text"):
+        ready(tiny(text, model={"context_length": 4000}), place)
+    assert not place.root.exists()

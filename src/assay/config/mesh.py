@@ -74,6 +74,9 @@ class Mesh:
         return " × ".join(used) or "one device"
 
 
+ONE_DEVICE = Mesh()
+
+
 def fill(world: int, degrees: Mapping[str, int | None]) -> Mesh:
     """The mesh of `world` ranks in which at most one axis, the one with None, takes what the others leave.
 

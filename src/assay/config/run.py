@@ -61,6 +61,8 @@ class Run(Frozen):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
     """Threads for CPU kernels. None: torch's choice."""
+    ranks: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    """Processes that share the run, where an optimization divides it among them."""
     optimizations: tuple[Spec, ...] = ()
 
     @field_validator("optimizations", mode="before")

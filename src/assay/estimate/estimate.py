@@ -12,7 +12,7 @@ from assay.cost import Cost, Timeline, baseline, executed_flops, model_flops, pa
 from assay.errors import UsageError
 from assay.estimate.time import step_seconds
 from assay.hardware import Machine
-from assay.optimizations import check, normalize, optimizations_of
+from assay.optimizations import check, mesh_of, normalize, optimizations_of
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def estimate(run: Run, machine: Machine) -> Estimate:
             "set model.vocab_size, or run `assay data prepare` first"
         )
     check(run, machine)
-    cost = baseline(run, machine.device(run.device))
+    cost = baseline(run, machine.device(run.device), mesh_of(run))
     for optimization in optimizations_of(run):
         cost = optimization.predict(cost, run, machine)
     return Estimate(run, machine, cost)

@@ -10,7 +10,9 @@ def storages(tensor: torch.Tensor) -> Iterator[torch.UntypedStorage]:
     """The storages behind a tensor: one, or for a subclass made of others (sharded, quantized) all of theirs."""
     if is_traceable_wrapper_subclass(tensor):
         for name in tensor.__tensor_flatten__()[0]:
-            yield from storages(getattr(tensor, name))
+            inner = getattr(tensor, name)
+            if isinstance(inner, torch.Tensor):  # a sharded tensor also names its mesh
+                yield from storages(inner)
     else:
         yield tensor.untyped_storage()
 

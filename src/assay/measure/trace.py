@@ -14,7 +14,7 @@ compilation off; a compiled program needs another reader. Sharded tensors are fo
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -25,10 +25,11 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from assay.measure import operations
+from assay.measure.communication import axes_by_group, axis_of, collective_of, payload_bytes
 from assay.measure.saved import SavedTensors
 from assay.measure.storages import distinct_bytes, identity, storages
 from assay.step.program import Step
-from assay.step.trace import Operation, OperationClass, Phase, Trace
+from assay.step.trace import Communication, Operation, OperationClass, Phase, Trace
 
 _Key = tuple[str, Phase, OperationClass, str]
 
@@ -39,7 +40,7 @@ class StepTracer:
     def __init__(self, step: Step) -> None:
         self.step = step
         self._parameters = {identity(s) for _, parameter in step.named_parameters() for s in storages(parameter)}
-        self._recorder = _Recorder(self._parameters)
+        self._recorder = _Recorder(self._parameters, axes_by_group(step.program.mesh))
         self._saved = SavedTensors(self._parameters, self._recorder.origin)
         self._open = ExitStack()
         self._forwards = 0
@@ -74,6 +75,8 @@ class StepTracer:
             parameter_bytes=distinct_bytes(parameter for _, parameter in self.step.named_parameters()),
             gradient_bytes=self._gradient_bytes,
             optimizer_state_bytes=distinct_bytes(operations.tensors_in(list(self.step.optimizer.state.values()))),
+            whole_parameter_bytes=sum(p.numel() * p.element_size() for _, p in self.step.named_parameters()),
+            communications=self._recorder.communications(),
             shared_parameters=_shared(self.step.parts),
             synchronizations=dict(self._recorder.synchronizations),
         )
@@ -104,12 +107,14 @@ class _Tally:
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts operators, and remembers which one made each storage."""
 
-    def __init__(self, parameters: set[int]) -> None:
+    def __init__(self, parameters: set[int], axes: Mapping[str, str]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.updating = False
         self.synchronizations: Counter[str] = Counter()
         self._parameters = parameters
+        self._axes = axes
         self._tallies: dict[_Key, _Tally] = {}
+        self._sent: dict[tuple[str, str, Phase], _Tally] = {}
         self._origins: dict[int, str] = {}
 
     def __torch_dispatch__(
@@ -133,6 +138,13 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             for (name, phase, kind, dtype), tally in self._tallies.items()
         )
 
+    def communications(self) -> tuple[Communication, ...]:
+        """Every collective recorded, in the order of first execution."""
+        return tuple(
+            Communication(collective=name, axis=axis, phase=phase, count=tally.count, payload_bytes=tally.bytes)
+            for (name, axis, phase), tally in self._sent.items()
+        )
+
     def _record(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         arguments = list(operations.tensors_in((args, kwargs)))
         results = list(operations.tensors_in(result))
@@ -145,6 +157,10 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         tally.flops += operations.flops_of(func, args, kwargs, result) if kind == "contraction" else 0
         if operations.reads_to_host(func, args, kwargs, result):
             self.synchronizations[phase] += 1
+        if kind == "communication" and (collective := collective_of(func)):
+            sent = self._sent.setdefault((collective, axis_of(args, kwargs, self._axes), phase), _Tally())
+            sent.count += 1
+            sent.bytes += payload_bytes(args, kwargs, result)
         self._remember(name, arguments, results)
 
     def _remember(self, name: str, arguments: list[torch.Tensor], results: list[torch.Tensor]) -> None:

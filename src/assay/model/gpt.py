@@ -22,6 +22,10 @@ TIED = (("head.projection.weight", "embedding.token.weight"),)
 """(alias, owner): the weights that are one where embeddings are tied."""
 
 
+NOT_COUNTED = -100
+"""The target that cross-entropy leaves out."""
+
+
 class Embedding(nn.Module):
     """Token ids `[B, T]` → `[B, T, n_embd]`, with learned positions unless they are rotary."""
 

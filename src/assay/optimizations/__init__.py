@@ -2,7 +2,16 @@
 
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
 from assay.optimizations.card import Card, availability, card
-from assay.optimizations.registry import catalogue, check, forget, normalize, optimizations_of, resolve, search
+from assay.optimizations.registry import (
+    catalogue,
+    check,
+    forget,
+    mesh_of,
+    normalize,
+    optimizations_of,
+    resolve,
+    search,
+)
 
 __all__ = [
     "Card",
@@ -16,6 +25,7 @@ __all__ = [
     "catalogue",
     "check",
     "forget",
+    "mesh_of",
     "normalize",
     "optimizations_of",
     "resolve",

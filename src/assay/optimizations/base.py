@@ -8,6 +8,7 @@ else in the package knows the name of a single one.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from enum import Enum, IntEnum, auto
 from typing import TYPE_CHECKING, ClassVar
 
@@ -79,6 +80,10 @@ class Optimization(Frozen):
     def spec(self) -> Spec:
         """The optimization as configuration, every default written out."""
         return Spec(name=self.name(), fields=self.model_dump(mode="json"))
+
+    def axes(self) -> Mapping[str, int | None]:
+        """The mesh axes along which it divides the step, with their degrees; None takes what other axes leave."""
+        return {}
 
     def check(self, run: Run, machine: Machine) -> None:
         """Raise `Unavailable` or `Conflict`, in one sentence, before anything is built."""

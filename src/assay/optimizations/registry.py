@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
+from assay.config.mesh import ONE_DEVICE, Mesh, fill
 from assay.config.run import Run, Spec
 from assay.errors import UsageError, meant
 from assay.optimizations.base import Conflict, Optimization
@@ -94,8 +95,31 @@ def normalize(run: Run) -> Run:
     return run.model_copy(update={"optimizations": tuple(one.spec() for one in optimizations_of(run))})
 
 
+def mesh_of(run: Run) -> Mesh:
+    """The mesh that the run's optimizations divide it over; without such a one it is one device.
+
+    Raises `Conflict` where two want unlike degrees of an axis or an axis is left with one rank, and `UsageError` where
+    the degrees do not multiply to `run.ranks`.
+    """
+    degrees: dict[str, int | None] = {}
+    for one in optimizations_of(run):
+        for axis, degree in one.axes().items():
+            if degrees.setdefault(axis, degree) not in (degree, None) and degree is not None:
+                raise Conflict(f"{one.name()} wants {axis}={degree} and another wants {degrees[axis]}; make them agree")
+            degrees[axis] = degrees[axis] or degree
+    if not degrees:
+        return ONE_DEVICE
+    mesh = fill(run.ranks, degrees)
+    for one in optimizations_of(run):
+        for axis in one.axes():
+            if mesh.degree(axis) == 1:
+                raise Conflict(f"{one.name()} divides nothing: {run.ranks} ranks leave {axis}=1; raise --nproc")
+    return mesh
+
+
 def check(run: Run, machine: "Machine") -> None:
     """Ask every optimization whether it can be had here and together. Raises `Unavailable` or `Conflict`."""
+    mesh_of(run)
     owners: dict[str, str] = {}
     for one in optimizations_of(run):
         for seam in one.claims:

@@ -14,15 +14,18 @@ import queue
 import signal
 import sys
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 from assay.data.atomic import refused
 
 PARENT_GONE = 3
 """Exit code of a child without a parent: that of a killed run."""
+
+_WATCH_SECONDS = 0.5
 
 
 def take_standard_output() -> int:
@@ -31,6 +34,44 @@ def take_standard_output() -> int:
     channel = os.dup(1)
     os.dup2(2, 1)
     return channel
+
+
+class Voice(Protocol):
+    """What a measured child needs of its conversation with its parent."""
+
+    interrupted: bool
+
+    def event(self, kind: str, **values: Any) -> None: ...
+    def wait(self, upcoming: str) -> None: ...
+    def stop_on_signals(self) -> None: ...
+
+
+class Bystander:
+    """Of a rank for which another speaks: it says nothing, waits for nobody, and ends when whoever started it has."""
+
+    def __init__(self) -> None:
+        self.interrupted = False
+        threading.Thread(target=_outlive_nobody, args=(os.getppid(),), daemon=True).start()
+
+    def stop_on_signals(self) -> None:
+        """Take SIGTERM and SIGINT as requests to stop."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._ask_to_stop)
+
+    def event(self, kind: str, **values: Any) -> None:
+        """Nothing: the first rank's event tells it."""
+
+    def wait(self, upcoming: str) -> None:
+        """Not at all: the ranks meet when the first one has its turn."""
+
+    def _ask_to_stop(self, number: int, frame: FrameType | None) -> None:
+        self.interrupted = True
+
+
+def _outlive_nobody(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_WATCH_SECONDS)
+    os._exit(PARENT_GONE)
 
 
 class Channel:

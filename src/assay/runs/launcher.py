@@ -16,6 +16,7 @@ from typing import IO
 from assay.config.home import Home
 from assay.data.atomic import refused
 from assay.errors import StorageError, UsageError
+from assay.optimizations import mesh_of
 from assay.runs.alive import this_process
 from assay.runs.child import Child
 from assay.runs.folder import RunFolder, RunSpec, new_id
@@ -24,6 +25,7 @@ from assay.runs.recover import begun
 from assay.runs.store import Store
 
 WORKER = (sys.executable, "-P", "-m", "assay.runs.worker")
+AGENT = (sys.executable, "-P", "-m", "assay.runs.agent")
 """`-P`: a file in the current folder must not pass for a library."""
 
 
@@ -56,7 +58,7 @@ def start(
             _claim(lock, folder)
             folder.prepare(spec)
             store.ingest(begun(spec), folder.stamp())
-            process = _spawn(folder, turns, lock)
+            process = _spawn(folder, mesh_of(spec.config).size, turns, lock)
     except (StorageError, UsageError):
         if resume is None and folder.path.exists():
             with suppress(StorageError):
@@ -85,8 +87,9 @@ def _claim(lock: IO[bytes], folder: RunFolder) -> None:
         raise UsageError(f"the run {folder.id} is still running; stop it first") from None
 
 
-def _spawn(folder: RunFolder, turns: int | None, lock: IO[bytes]) -> "subprocess.Popen[bytes]":
-    command = [*WORKER, str(folder.path), *(["--turns", str(turns)] if turns is not None else [])]
+def _spawn(folder: RunFolder, ranks: int, turns: int | None, lock: IO[bytes]) -> "subprocess.Popen[bytes]":
+    program = WORKER if ranks == 1 else (*AGENT, "--ranks", str(ranks))
+    command = [*program, str(folder.path), *(["--turns", str(turns)] if turns is not None else [])]
     # The order of a set must not decide how often memory is asked for, and a forked tokenizer must not warn.
     surroundings = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": "0", "TOKENIZERS_PARALLELISM": "false"}
     with refused(folder.path), folder.log_file.open("ab") as log:

@@ -5,6 +5,7 @@ weights from, whether the place can be written, and then the corpus, which says 
 that has passed gets a folder.
 """
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -55,11 +56,17 @@ def ready(run: Run, home: Home, progress: Progress = silent) -> ReadyRun:
 
 
 def _with_data(run: Run, home: Home, machine: Machine, progress: Progress) -> ReadyRun:
-    from assay.data import check_lengths, prepare
+    from assay.data import check_lengths, folder_for, prepare
 
+    was_there = folder_for(run.data, home).exists()
     prepared = prepare(run.data, home, progress)
-    check_lengths(prepared, run.model.context_length)
-    _vocabulary_fits(run, prepared.vocab_size)
+    try:
+        check_lengths(prepared, run.model.context_length)
+        _vocabulary_fits(run, prepared.vocab_size)
+    except UsageError:
+        if not was_there:
+            shutil.rmtree(prepared.folder, ignore_errors=True)
+        raise
     run = run.with_vocabulary(prepared.vocab_size)
     return ReadyRun(run, prepared.folder, prepared.digest, predict(run, machine))
 

@@ -7,6 +7,7 @@ nobody expected leaves its traceback in the log.
 
 import argparse
 import errno
+import os
 import sys
 import time
 import traceback
@@ -17,7 +18,7 @@ import psutil
 
 from assay.errors import StorageError, UsageError
 from assay.optimizations import Unavailable
-from assay.runs.channel import Channel, take_standard_output
+from assay.runs.channel import Bystander, Channel, Voice, take_standard_output
 from assay.runs.folder import RunFolder
 from assay.runs.record import Status
 from assay.runs.worker_phases import Phases
@@ -49,7 +50,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--turns", type=int)
     options = parser.parse_args(arguments)
     folder = RunFolder(options.folder)
-    channel = Channel(folder.events_file, take_standard_output(), 0, in_turns=options.turns is not None)
+    speaks = os.environ.get("RANK", "0") == "0"
+    channel: Voice = (
+        Channel(folder.events_file, take_standard_output(), 0, in_turns=options.turns is not None)
+        if speaks
+        else Bystander()
+    )
     channel.stop_on_signals()
     phases = Phases(channel, "import", _seconds_since_start())
     findings = Findings(folder.spec(), phases)
@@ -64,6 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Session(folder, channel, phases, findings, options.turns).work()
 
     status, reason = conclude(work, lambda: f"in the phase {phases.current}")
+    if not speaks:
+        print(reason or status, file=sys.stderr, flush=True)
+        return status.exit_code
     return _record(folder, channel, findings, status, reason)
 
 
@@ -86,7 +95,7 @@ def conclude(work: Callable[[], None], where: Callable[[], str]) -> tuple[Status
     return Status.DONE, None
 
 
-def _record(folder: RunFolder, channel: Channel, findings: Findings, status: Status, reason: str | None) -> int:
+def _record(folder: RunFolder, channel: Voice, findings: Findings, status: Status, reason: str | None) -> int:
     if reason is not None:
         print(reason, file=sys.stderr)
     try:

@@ -1,5 +1,6 @@
 """From `run.json` to a loop that stands where the run was left: data, program, optimizations, newest checkpoint."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from assay.config.run import Run
 from assay.data import Prepared, open_prepared
 from assay.hardware import detect
 from assay.optimizations import Optimization, check
+from assay.parallel.ranks import ALONE, Ranks
 from assay.runs.folder import RunFolder, RunSpec
 from assay.runs.record import Environment
 from assay.runs.worker_environment import environment
@@ -32,15 +34,18 @@ class Built:
     """What a person should know, for instance that a damaged checkpoint was passed over."""
 
 
-def build_loop(folder: RunFolder, spec: RunSpec, optimizations: Sequence[Optimization], observer: Observer) -> Built:
+def build_loop(
+    folder: RunFolder, spec: RunSpec, optimizations: Sequence[Optimization], observer: Observer, ranks: Ranks
+) -> Built:
     """Build the run's step and load its newest checkpoint. Raises `UsageError` for what a person can mend."""
     run, machine = spec.config, detect()
     check(run, machine)
-    device = torch.device(machine.device(run.device))
-    settle_torch(run, device)
+    device = device_of(run, ranks.local_rank)
+    settle_torch(run, device, ranks)
     data = open_prepared(spec.data_folder)
-    step = _build_step(run, data, device, optimizations, fresh=not checkpoint.complete(folder.checkpoints))
-    position, notes = checkpoint.resume(folder.checkpoints, step)
+    fresh = not checkpoint.complete(folder.checkpoints)
+    step = _build_step(run, data, device, optimizations, ranks, fresh=fresh)
+    position, notes = checkpoint.resume(folder.checkpoints, step, ranks)
     loop = Loop(
         run=run,
         step=step,
@@ -48,33 +53,48 @@ def build_loop(folder: RunFolder, spec: RunSpec, optimizations: Sequence[Optimiz
         probes=ActivationNorms(step),
         windows=validation_batches(run, data, device),
         bytes_per_token=data.bytes_per_token,
-        save=lambda now: checkpoint.save(folder.checkpoints, step, now, spec.identity),
+        save=lambda now: checkpoint.save(folder.checkpoints, step, now, spec.identity, ranks),
         observer=observer,
         saved_at=position.step,
+        ranks=ranks,
     )
     return Built(loop, environment(run, machine, device, data.digest), tuple(notes))
 
 
 def _build_step(
-    run: Run, data: Prepared, device: torch.device, optimizations: Sequence[Optimization], *, fresh: bool
+    run: Run,
+    data: Prepared,
+    device: torch.device,
+    optimizations: Sequence[Optimization],
+    ranks: Ranks,
+    *,
+    fresh: bool,
 ) -> Step:
     source = run.model.init_from
     # A checkpoint holds all weights, so what the run once started from is not needed again.
     weights = initial_weights(Path(source), run.model) if source is not None and fresh else None
-    program = baseline(run, data, device, weights)
+    program = baseline(run, data, device, weights, ranks)
     for one in optimizations:
         program = one.apply(program, run)
     return build(program)
 
 
-def settle_torch(run: Run, device: torch.device) -> None:
+def device_of(run: Run, local_rank: int = 0) -> torch.device:
+    """The run's device on this machine; each rank of a machine has an accelerator of its own."""
+    kind = detect().device(run.device)
+    return torch.device(kind, local_rank) if kind == "cuda" else torch.device(kind)
+
+
+def settle_torch(run: Run, device: torch.device, ranks: Ranks = ALONE) -> None:
     """Threads, and what makes equal runs equal: the seed of dropout, and on a CPU deterministic kernels.
 
-    On a GPU those would change what is measured, so there torch's own choice stays.
+    On a GPU those would change what is measured, so there torch's own choice stays. Ranks of one machine divide its
+    cores; those that have other rows, or other layers, of the batch draw other noise.
     """
-    if run.threads is not None:
-        torch.set_num_threads(run.threads)
-    torch.manual_seed(run.seed)
+    if run.threads is not None or ranks.world > 1:
+        torch.set_num_threads(run.threads or max(1, (os.cpu_count() or 1) // ranks.world))
+    place = ranks.place
+    torch.manual_seed(run.seed + place["pp"] * ranks.layout.dp + place["dp"])
     if device.type == "cpu":
         torch.use_deterministic_algorithms(True, warn_only=True)
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]

@@ -10,14 +10,14 @@ from contextlib import AbstractContextManager, contextmanager
 
 from assay.measure.clock import PhaseClock
 from assay.measure.process import read, reset_peak
-from assay.runs.channel import Channel
+from assay.runs.channel import Voice
 from assay.runs.record import PhaseMemory
 
 
 class Phases:
     """The child's own account of where its time and memory went."""
 
-    def __init__(self, channel: Channel, first: str, seconds_before: float) -> None:
+    def __init__(self, channel: Voice, first: str, seconds_before: float) -> None:
         self.current = first
         self.memory: dict[str, PhaseMemory] = {}
         self.held_peaks: list[tuple[str, int]] = []

@@ -15,12 +15,13 @@ import psutil
 
 from assay.measure.process import keep_freed_memory, return_freed_memory, trim
 from assay.measure.trace import StepTracer
-from assay.optimizations import optimizations_of
+from assay.optimizations import mesh_of, optimizations_of
+from assay.parallel.ranks import ALONE, joined, local_rank
 from assay.runs import history
-from assay.runs.channel import Channel
+from assay.runs.channel import Voice
 from assay.runs.folder import Event, RunFolder
 from assay.runs.record import Block, Quartiles
-from assay.runs.worker_build import build_loop
+from assay.runs.worker_build import build_loop, device_of
 from assay.runs.worker_memory import count_tensors, measure_memory
 from assay.runs.worker_phases import Phases
 from assay.runs.worker_plan import BLOCKS, plan, steps_left
@@ -37,17 +38,22 @@ class Session:
     """One run in this process. It observes its own training, and writes down what it finds."""
 
     def __init__(
-        self, folder: RunFolder, channel: Channel, phases: Phases, findings: Findings, turns: int | None
+        self, folder: RunFolder, channel: Voice, phases: Phases, findings: Findings, turns: int | None
     ) -> None:
         self.folder, self.channel, self.phases, self.findings = folder, channel, phases, findings
         self.run = findings.spec.config
         self.optimizations = optimizations_of(self.run)
         self.blocks = turns or BLOCKS
+        self.ranks = ALONE
         self.steady: list[StepRecord] = []
         """Steps of the timed block in progress."""
 
     def work(self) -> None:
         """Everything. Raises the `Ending` of a run that stops before its last step, once what is still due is done."""
+        with joined(mesh_of(self.run), device_of(self.run, local_rank())) as self.ranks:
+            self._work()
+
+    def _work(self) -> None:
         loop = self._build()
         try:
             ended = _stopped(lambda: self._train(loop))
@@ -68,7 +74,7 @@ class Session:
         self.phases.enter("build")
         return_freed_memory()  # until the timed steps, so that these begin with a heap that is not fragmented
         findings, earlier = self.findings, self.folder.events()
-        built = build_loop(self.folder, findings.spec, self.optimizations, self)
+        built = build_loop(self.folder, findings.spec, self.optimizations, self, self.ranks)
         loop, step = built.loop, built.loop.position.step
         count_tensors(self.phases, loop.step.program.device)
         findings.position, findings.environment, findings.notes = loop.position, built.environment, list(built.notes)
@@ -127,9 +133,12 @@ class Session:
         with self.phases.aside():
             for one in self.optimizations:
                 self._say_evidence(one.verify(self.findings.trace, self.run))
-        for evidence in self.findings.evidence:
-            if not evidence.verdict:
-                raise NoEffect(f"{evidence.optimization} took no effect: {evidence.observed}")
+        own = [
+            f"{one.optimization} took no effect: {one.observed}" for one in self.findings.evidence if not one.verdict
+        ]
+        missing = [said for said in self.ranks.gather(own[0] if own else "") if said]
+        if missing:
+            raise NoEffect(missing[0])
 
     def _block(self, loop: Loop, steps: int) -> None:
         """One timed block; one that a budget cuts short counts with the steps that it has.
@@ -169,6 +178,7 @@ class Session:
     def _wait(self, upcoming: str) -> None:
         with self.phases.aside("waiting"):
             self.channel.wait(upcoming)
+            self.ranks.meet()
 
     def _say_evidence(self, evidence: Evidence) -> None:
         self.findings.evidence.append(evidence)
@@ -214,7 +224,8 @@ class Session:
             self.channel.event("checkpoint", step=step, folder=folder.name)
 
     def interrupted(self) -> bool:
-        return self.channel.interrupted
+        (asked,) = self.ranks.highest(float(self.channel.interrupted))
+        return asked > 0
 
     def during(self, phase: str) -> AbstractContextManager[None]:
         return self.phases.during(phase)

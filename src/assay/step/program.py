@@ -100,6 +100,12 @@ class Program:
     """Run between the last backward and the update (a tied weight's all-reduce under a pipeline)."""
     stateful: Mapping[str, Stateful] = field(default_factory=dict)
 
+    def axis(self, name: str) -> DeviceMesh:
+        """The one-dimensional mesh of this rank's group along an axis. Raises `RuntimeError` on one device."""
+        if self.mesh is None:
+            raise RuntimeError(f"there is no axis {name!r}: the program was made for one device")
+        return self.mesh[name]
+
 
 @dataclass(frozen=True)
 class Step:

@@ -33,8 +33,21 @@ class Operation(Frozen):
     """Sum of the sizes of tensor arguments and results: what it must at least move."""
 
 
+class Communication(Frozen):
+    """All calls of one collective by this rank that agree in mesh axis and phase."""
+
+    collective: str
+    """torch's name without its namespace, for instance `allreduce_`."""
+    axis: str
+    """The mesh axis whose ranks it joins, or `world`."""
+    phase: Phase
+    count: int
+    payload_bytes: int
+    """Of the whole that it gathers, reduces or sends, as handed over at the call; a backend may carry it otherwise."""
+
+
 class Trace(Frozen):
-    """One optimizer step."""
+    """One optimizer step of one rank."""
 
     operations: tuple[Operation, ...]
     loss: float
@@ -50,6 +63,9 @@ class Trace(Frozen):
     optimizer_state_bytes: int
     shared_parameters: tuple[tuple[str, ...], ...]
     """Names that are one storage."""
+    whole_parameter_bytes: int = 0
+    """Of all ranks' pieces of this rank's parameters together: what they would take on one device."""
+    communications: tuple[Communication, ...] = ()
     synchronizations: Mapping[str, int]
     """Times by phase that the host read a value off the device (`item`, `nonzero`, …)."""
 
@@ -57,6 +73,16 @@ class Trace(Frozen):
     def saved_total_bytes(self) -> int:
         """Everything kept for backward at the end of the largest micro-batch's forward."""
         return sum(self.saved_bytes.values())
+
+    def communicated(self, *fragments: str, axis: str | None = None, phase: Phase | None = None) -> int:
+        """Payload bytes of the collectives whose name contains any of `fragments`."""
+        return sum(
+            one.payload_bytes
+            for one in self.communications
+            if any(fragment in one.collective for fragment in fragments)
+            and axis in (None, one.axis)
+            and phase in (None, one.phase)
+        )
 
     def count(self, *fragments: str, phase: Phase | None = None, dtype: str | None = None) -> int:
         """Executions whose name contains any of `fragments`, in one phase and dtype or in all."""

@@ -19,6 +19,8 @@ from torch import Tensor, nn
 from assay.config import Run
 from assay.data import Prepared
 from assay.model import GPT, TIED, initializer, tie
+from assay.parallel.ranks import ALONE, Ranks
+from assay.parallel.shards import fill
 from assay.step.program import Context, Program, Step
 from assay.training.batches import training_batches
 from assay.training.evaluation import summed_evaluation
@@ -28,8 +30,17 @@ from assay.training.optimizers import adamw
 from assay.training.schedules import schedule
 
 
-def baseline(run: Run, data: Prepared, device: torch.device, weights: Mapping[str, Tensor] | None = None) -> Program:
-    """The step with every optimization off. `weights`, by parameter name, replace the random initialization."""
+def baseline(
+    run: Run,
+    data: Prepared,
+    device: torch.device,
+    weights: Mapping[str, Tensor] | None = None,
+    ranks: Ranks = ALONE,
+) -> Program:
+    """The step with every optimization off, whole on each of `ranks` until an optimization divides it.
+
+    `weights`, by parameter name, replace the random initialization.
+    """
     torch.set_float32_matmul_precision("highest")
     torch.backends.cudnn.allow_tf32 = False
     with torch.device("meta"):
@@ -48,6 +59,7 @@ def baseline(run: Run, data: Prepared, device: torch.device, weights: Mapping[st
         evaluate=summed_evaluation,
         reduce_loss=lambda loss: loss,
         synchronize=not_synchronized,
+        mesh=ranks.mesh,
     )
 
 
@@ -76,7 +88,7 @@ def _initialize(part: nn.Module, initialize: Initialize) -> None:
     if buffers:
         raise ValueError(f"the buffer {buffers[0]!r} would stay uninitialised: a part holds parameters only")
     for name, parameter in part.named_parameters():
-        parameter.copy_(initialize(name, parameter.shape))
+        fill(parameter, initialize(name, parameter.shape))
 
 
 def _enter_around_forward(part: nn.Module, contexts: Iterable[Context]) -> None:

@@ -20,16 +20,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from assay.data.atomic import new_folder
 from assay.errors import StorageError, UsageError
 from assay.model.weights import WEIGHTS, read_safetensors, write_json, write_safetensors
+from assay.parallel.ranks import ALONE, Ranks
 from assay.step.program import Step
 from assay.training.evaluation import Evaluation
 from assay.training.loop import Position
-from assay.training.state import load_optimizer, load_stateful, optimizer_tensors, stateful_parts
+from assay.training.spread import read_spread, read_spread_state, write_spread
+from assay.training.state import load_optimizer, load_stateful, optimizer_tensors, stateful_parts, weights_at_rest
 
-FORMAT = 1
+FORMAT = 2
 KEPT = 2
 """Checkpoints that are kept: the newest, and the one to fall back to."""
 
@@ -37,27 +40,53 @@ OPTIMIZER = "optimizer.safetensors"
 STATE = "state.json"
 
 
-def save(folder: Path, step: Step, position: Position, identity: str) -> Path:
-    """Write the checkpoint of `position` into `folder`, and keep the last two. Raises `StorageError`."""
+def save(folder: Path, step: Step, position: Position, identity: str, ranks: Ranks = ALONE) -> Path:
+    """Write the checkpoint of `position` into `folder`, and keep the last two; every rank must call it.
+
+    Raises `StorageError`.
+    """
     place = folder / f"step-{position.step:08d}"
     plain, tensors = stateful_parts(step.program.stateful)
-    weights = dict(step.named_parameters())
-    with _disk(place), new_folder(place, lambda _: False) as made:
-        write_safetensors(weights, made / WEIGHTS)
-        write_safetensors({**optimizer_tensors(step), **tensors}, made / OPTIMIZER)
-        state = {
-            "format": FORMAT,
-            "identity": identity,
-            "position": _position_to_json(position),
-            "generators": _generators(step.program.device),
-            "stateful": plain,
-            "sha256": {name: _digest(made / name) for name in (WEIGHTS, OPTIMIZER)},
-        }
-        write_json({**state, "digest": _digest_of(state)}, made / STATE)
-    _flush_folder(folder)
-    for old in complete(folder)[KEPT:]:
-        shutil.rmtree(old, ignore_errors=True)
+    generators = [json.loads(said) for said in ranks.gather(json.dumps(_generators(step.program.device)))]
+    with _disk(place), _seen_by_all(place, ranks) as made:
+        _write(weights_at_rest(step), made / WEIGHTS, ranks)
+        _write({**optimizer_tensors(step), **tensors}, made / OPTIMIZER, ranks)
+        if ranks.rank == 0:
+            state = {
+                "format": FORMAT,
+                "identity": identity,
+                "position": _position_to_json(position),
+                "generators": generators,
+                "stateful": plain,
+                "sha256": {name: _digest(made / name) for name in (WEIGHTS, OPTIMIZER)},
+            }
+            write_json({**state, "digest": _digest_of(state)}, made / STATE)
+    if ranks.rank == 0:
+        _flush_folder(folder)
+        for old in complete(folder)[KEPT:]:
+            shutil.rmtree(old, ignore_errors=True)
     return place
+
+
+@contextmanager
+def _seen_by_all(place: Path, ranks: Ranks) -> Iterator[Path]:
+    """The hidden folder that rank 0 makes, and renames once every rank has written its part."""
+    if ranks.rank == 0:
+        with new_folder(place, lambda _: False) as made:
+            ranks.gather(str(made))
+            yield made
+            ranks.meet()
+    else:
+        yield Path(ranks.gather("")[0])
+        ranks.meet()
+    ranks.meet()
+
+
+def _write(tensors: Mapping[str, Tensor], path: Path, ranks: Ranks) -> None:
+    if ranks.world > 1:
+        write_spread(tensors, path, ranks)
+    else:
+        write_safetensors(tensors, path)
 
 
 def complete(folder: Path) -> list[Path]:
@@ -66,14 +95,14 @@ def complete(folder: Path) -> list[Path]:
     return sorted(found, key=lambda path: int(path.name.removeprefix("step-")), reverse=True)
 
 
-def resume(folder: Path, step: Step) -> tuple[Position, list[str]]:
+def resume(folder: Path, step: Step, ranks: Ranks = ALONE) -> tuple[Position, list[str]]:
     """Load the newest whole checkpoint into `step` → its position, and a sentence for each damaged one passed over.
 
     Without any, the position is the beginning. A damaged one is removed: the run will train that part again.
     Raises `UsageError` when there are checkpoints and all are damaged. A folder has one writer at a time: what a killed
     one left half-made is removed too.
     """
-    for left in folder.glob(".*"):
+    for left in folder.glob(".*") if ranks.rank == 0 else ():
         shutil.rmtree(left, ignore_errors=True)
     notes: list[str] = []
     found = complete(folder)
@@ -83,8 +112,9 @@ def resume(folder: Path, step: Step) -> tuple[Position, list[str]]:
         except UsageError as error:
             notes.append(f"{error}; going on from the checkpoint before it")
             continue
-        _load(place, state, step)
-        for later in found[: len(notes)]:
+        _load(place, state, step, ranks)
+        ranks.meet()  # all have read what is about to go
+        for later in found[: len(notes)] if ranks.rank == 0 else ():
             shutil.rmtree(later, ignore_errors=True)
         return _position_from_json(state["position"]), notes
     if notes:
@@ -108,18 +138,24 @@ def read_state(place: Path) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def _load(place: Path, state: Mapping[str, Any], step: Step) -> None:
-    weights = read_safetensors(place / WEIGHTS)
-    parameters = dict(step.named_parameters())
-    if weights.keys() != parameters.keys():
-        name = min(weights.keys() ^ parameters.keys())
-        raise UsageError(f"{place} and the configuration disagree about the weight {name!r}; use its own configuration")
-    for name, parameter in parameters.items():
-        parameter.copy_(weights[name])
-    tensors = read_safetensors(place / OPTIMIZER)
+def _load(place: Path, state: Mapping[str, Any], step: Step, ranks: Ranks) -> None:
+    parameters = weights_at_rest(step)
+    if ranks.world > 1:
+        read_spread(parameters, place / WEIGHTS)
+        tensors = read_spread_state(parameters, place / OPTIMIZER)
+    else:
+        weights = read_safetensors(place / WEIGHTS)
+        if weights.keys() != parameters.keys():
+            name = min(weights.keys() ^ parameters.keys())
+            raise UsageError(f"{place} and the configuration disagree about the weight {name!r}; use its own")
+        for name, parameter in parameters.items():
+            parameter.copy_(weights[name])
+        tensors = read_safetensors(place / OPTIMIZER)
     load_optimizer(step, tensors)
     load_stateful(step.program.stateful, state["stateful"], tensors)
-    _restore_generators(state["generators"])
+    generators = state["generators"]
+    # On another number of ranks dropout draws anew: there is no other generator's place to go on from.
+    _restore_generators(generators[ranks.rank % len(generators)])
 
 
 def _generators(device: torch.device) -> dict[str, str]:

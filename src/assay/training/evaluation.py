@@ -7,11 +7,12 @@ loss / ln 2 / UTF-8 bytes per token of the held-out text.
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import torch
 
+from assay.model.gpt import NOT_COUNTED
 from assay.step.program import MicroBatch, Step
 from assay.training.gradients import summed_loss
 
@@ -54,10 +55,12 @@ def evaluate(step: Step, windows: Windows, bytes_per_token: float, done: int) ->
 def summed_evaluation(step: Step, batches: Iterable[MicroBatch]) -> tuple[float, int]:
     """The evaluation seam on one device → (summed loss, number of targets)."""
     loss, targets = 0.0, 0
-    with evaluating(step), torch.no_grad():
+    with evaluating(step), torch.no_grad(), ExitStack() as contexts:
+        for context in step.program.step_contexts:
+            contexts.enter_context(context())
         for batch in batches:
             loss += summed_loss(step, batch).item()
-            targets += batch[1].numel()
+            targets += int((batch[1] != NOT_COUNTED).sum())
     return loss, targets
 
 

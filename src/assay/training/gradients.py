@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import UsageError
+from assay.parallel.shards import local
 from assay.step.program import MicroBatch, Step
 
 CLIP_EPSILON = 1e-6
@@ -100,4 +101,5 @@ def _shrink(step: Step, factor: Tensor) -> None:
 
 
 def _gradients(step: Step) -> list[Tensor]:
-    return [parameter.grad for _, parameter in step.named_parameters() if parameter.grad is not None]
+    """This rank's pieces of them."""
+    return [local(parameter.grad) for _, parameter in step.named_parameters() if parameter.grad is not None]

@@ -10,13 +10,14 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 import torch
 
 from assay.config import Run
+from assay.parallel.ranks import ALONE, Ranks
 from assay.step.program import MicroBatch, Step
 from assay.training.divergence import first_not_finite, gradients_remain
 from assay.training.endings import BudgetReached, Diverged, Interrupted, TargetReached
@@ -92,8 +93,9 @@ def train_step(step: Step, index: int, probes: ActivationNorms | None = None) ->
     for finish in program.finish_gradients:
         finish(step)
     norm = program.update(step)
-    loss = program.reduce_loss(summed) / tokens
-    figures = torch.stack([loss, norm, *(probes.take() if probes else ())]).tolist()
+    watched = [norm.square() for norm in probes.take()] if probes else []
+    sums = program.reduce_loss(torch.stack([summed, *watched]))
+    figures = torch.stack([sums[0] / tokens, norm, *sums[1:].sqrt()]).tolist()
     seconds = time.perf_counter() - start
     finite = math.isfinite(figures[0]) and math.isfinite(figures[1])
     skipped = not finite and not gradients_remain(step)
@@ -124,12 +126,17 @@ class Loop:
     observer: Observer
     saved_at: int = 0
     """The step of the newest checkpoint."""
+    ranks: Ranks = ALONE
 
     def advance(self, steps: int, take: Callable[[Step, int, ActivationNorms | None], StepRecord] = train_step) -> None:
         """Do `steps` steps with what is due between them. Raises an `Ending`; `take` does one step."""
         for _ in range(steps):
             self.stop_if_spent()
             record = take(self.step, self.position.step, self.probes)
+            if self.ranks.world > 1:
+                # They count the same seconds, or one would stop for its budget before another.
+                (slowest,) = self.ranks.highest(record.seconds)
+                record = replace(record, seconds=slowest)
             self.position.advance(record)
             self.observer.stepped(record)
             if not record.finite:

@@ -15,6 +15,12 @@ from assay.errors import UsageError
 from assay.step.program import Stateful, Step
 
 
+def weights_at_rest(step: Step) -> dict[str, Tensor]:
+    """This rank's parameters by name; a tied one under its owner's, also where the owner lies on another rank."""
+    owners = dict(step.program.tied)
+    return {owners.get(name, name): parameter for name, parameter in step.named_parameters()}
+
+
 def optimizer_tensors(step: Step) -> dict[str, Tensor]:
     """The optimizer's state as `state.<parameter>.<key>`; numbers become float64 scalars."""
     names = _names_by_index(step)
@@ -43,7 +49,7 @@ def load_optimizer(step: Step, tensors: Mapping[str, Tensor]) -> None:
 
 def _names_by_index(step: Step) -> dict[int, str]:
     """The name of each parameter, by its number in the optimizer's `state_dict`."""
-    names = {parameter: name for name, parameter in step.named_parameters()}
+    names = {parameter: name for name, parameter in weights_at_rest(step).items()}
     ordered = [parameter for group in step.optimizer.param_groups for parameter in group["params"]]
     return {index: names[parameter] for index, parameter in enumerate(ordered)}
 

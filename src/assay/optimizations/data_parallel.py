@@ -1,0 +1,48 @@
+"""Every rank holds the whole model and trains on its share of the batch; gradients are summed before the update.
+
+The summing is overlapped with backward, block by block (Li et al. 2020, arXiv:2006.15704). Memory for activations
+falls with the number of ranks, memory for weights, gradients and optimizer state does not.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar
+
+from assay.config import Run
+from assay.optimizations.base import Numerics, Optimization, Stage
+from assay.step import Evidence, Trace
+
+if TYPE_CHECKING:
+    from assay.cost import Cost
+    from assay.hardware import Machine
+    from assay.step.program import Program
+
+
+class DataParallel(Optimization):
+    """Replicas of the model that divide the batch."""
+
+    title: ClassVar = "data parallelism"
+    stage: ClassVar = Stage.SHARD
+    numerics: ClassVar = Numerics.REASSOCIATED
+    saves: ClassVar = "time, and activations: each rank computes its share of the batch"
+    pays: ClassVar = "one all-reduce of all gradients a step: 2(n−1)/n of their bytes sent by each rank"
+    sources: ClassVar = ("arXiv:2006.15704", "arXiv:1802.05799")
+    claims: ClassVar = frozenset({"replicas"})
+
+    def axes(self) -> Mapping[str, int | None]:
+        return {"dp": None}
+
+    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+        return cost.divided(cost.mesh.dp)
+
+    def apply(self, program: "Program", run: Run) -> "Program":
+        from torch.distributed._composable.replicate_with_fsdp import replicate
+
+        from assay.parallel.sharded import replicas
+
+        mesh = program.axis("dp")
+        return replicas(program, mesh, lambda module: replicate(module, mesh=mesh))
+
+    def verify(self, trace: Trace, run: Run) -> Evidence:
+        reduced = trace.communicated("allreduce_", phase="backward")
+        observed = f"{reduced} of {trace.gradient_bytes} bytes of gradients summed over the ranks in backward"
+        return self.evidence(observed, reduced == trace.gradient_bytes > 0)

@@ -1,0 +1,46 @@
+"""A batch shared by the ranks of an axis: each takes its rows, and what is summed over rows is summed over ranks.
+
+Evaluation needs care: every rank must run the same number of forwards, or the collectives inside would wait for ever.
+So each batch is dealt out row by row, and a rank that gets none computes one row whose targets do not count.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh
+
+from assay.model.gpt import NOT_COUNTED
+from assay.step.program import MicroBatch, Program, Step
+
+
+def share_batch(program: Program, mesh: DeviceMesh) -> Program:
+    """Divide every batch among the ranks of a one-dimensional `mesh`."""
+    group, place, count = mesh.get_group(), mesh.get_local_rank(), mesh.size()
+    evaluate_here, reduce_here = program.evaluate, program.reduce_loss
+
+    def evaluate(step: Step, batches: Iterable[MicroBatch]) -> tuple[float, int]:
+        loss, targets = evaluate_here(step, _dealt(batches, place, count))
+        total = torch.tensor([loss, targets], dtype=torch.float64, device=program.device)
+        dist.all_reduce(total, group=group)
+        return float(total[0].item()), int(total[1].item())
+
+    def reduce_loss(loss: Tensor) -> Tensor:
+        total = reduce_here(loss).clone()
+        dist.all_reduce(total, group=group)
+        return total
+
+    index, before = program.share
+    share = (index * count + place, before * count)
+    return replace(program, share=share, evaluate=evaluate, reduce_loss=reduce_loss)
+
+
+def _dealt(batches: Iterable[MicroBatch], place: int, count: int) -> Iterator[MicroBatch]:
+    for ids, targets in batches:
+        mine = slice(place, None, count)
+        if place < len(ids):
+            yield ids[mine], targets[mine]
+        else:
+            yield ids[:1], torch.full_like(targets[:1], NOT_COUNTED)

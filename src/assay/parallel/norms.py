@@ -1,0 +1,52 @@
+"""The global gradient norm where weights are spread over a mesh: every element counted once.
+
+Squares are summed on each rank over its own pieces, and then across the axes along which the piece is only a part. A
+replicated gradient is whole on every rank, so it is not summed across that axis. Weights with unlike placements are
+summed apart, since they cross different axes (arXiv:2104.04473 clips by the same rule).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+
+from assay.parallel.shards import local
+from assay.step.program import Step
+
+_Groups = tuple[dist.ProcessGroup, ...]
+
+
+def gradient_norm(step: Step) -> Tensor:
+    """Euclidean norm over all ranks: a float32 or wider scalar, equal on every rank."""
+    total: Tensor | None = None
+    for groups, gradients in _by_groups(p.grad for _, p in step.named_parameters() if p.grad is not None).items():
+        squared = _squared(gradients)
+        for group in groups:
+            dist.all_reduce(squared, group=group)
+        total = squared if total is None else total + squared
+    if total is None:
+        raise ValueError("there are no gradients to measure")
+    return total.sqrt()
+
+
+def _by_groups(gradients: Iterable[Tensor]) -> dict[_Groups, list[Tensor]]:
+    found: dict[_Groups, list[Tensor]] = defaultdict(list)
+    for gradient in gradients:
+        found[_split_over(gradient)].append(local(gradient))
+    return found
+
+
+def _split_over(gradient: Tensor) -> _Groups:
+    if not isinstance(gradient, DTensor):
+        return ()
+    mesh = gradient.device_mesh
+    # A strided shard, of a weight that two axes split along one dimension, is no `Shard`, but is not whole either.
+    return tuple(mesh.get_group(i) for i, place in enumerate(gradient.placements) if not place.is_replicate())
+
+
+def _squared(gradients: list[Tensor]) -> Tensor:
+    widest = torch.promote_types(gradients[0].dtype, torch.float32)
+    return torch.stack(torch._foreach_norm(gradients, 2, dtype=widest)).square().sum()

@@ -1,0 +1,93 @@
+"""This process among the ranks of a run: who started it said where it is, and the process group is joined once.
+
+The launcher (torchrun's agent) sets RANK, LOCAL_RANK, WORLD_SIZE and where to meet. gloo joins CPUs, NCCL GPUs; a CPU
+group is there in both cases, for what ranks agree on between steps.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+from assay.config.mesh import AXES, ONE_DEVICE, Mesh
+
+PATIENCE = timedelta(minutes=30)
+"""How long a collective waits for the others, who may be granted their turn late."""
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """One rank's view of all."""
+
+    rank: int = 0
+    local_rank: int = 0
+    layout: Mesh = ONE_DEVICE
+    mesh: DeviceMesh | None = None
+    """None on one device."""
+
+    @property
+    def world(self) -> int:
+        """How many ranks there are."""
+        return self.layout.size
+
+    @property
+    def place(self) -> dict[str, int]:
+        """This rank's index along each axis."""
+        return self.layout.at(self.rank)
+
+    def highest(self, *values: float) -> list[float]:
+        """Each value's maximum over all ranks, on every rank: how they agree to stop, and on how long a step took."""
+        if self.world == 1:
+            return list(values)
+        agreed = torch.tensor(values, dtype=torch.float64)
+        dist.all_reduce(agreed, dist.ReduceOp.MAX, group=_host_group())
+        return [float(value) for value in agreed.tolist()]
+
+    def meet(self) -> None:
+        """Wait until every rank is here."""
+        self.highest(0.0)
+
+    def gather(self, text: str) -> list[str]:
+        """What every rank says, in order of ranks, on every rank."""
+        if self.world == 1:
+            return [text]
+        said: list[str] = [""] * self.world
+        dist.all_gather_object(said, text, group=_host_group())
+        return said
+
+
+ALONE = Ranks()
+
+
+def local_rank() -> int:
+    """The number that a launcher gave to this process among those of its machine; 0 where there was none."""
+    return int(os.environ.get("LOCAL_RANK", "0"))
+
+
+@contextmanager
+def joined(layout: Mesh, device: torch.device) -> Iterator[Ranks]:
+    """The ranks of `layout`, met and left. Raises `RuntimeError` where fewer or more processes were started."""
+    if layout.size == 1:
+        yield ALONE
+        return
+    started = int(os.environ.get("WORLD_SIZE", "1"))
+    if started != layout.size:
+        raise RuntimeError(f"{layout} needs {layout.size} processes, and {started} were started")
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    dist.init_process_group("cuda:nccl,cpu:gloo" if device.type == "cuda" else "gloo", timeout=PATIENCE)
+    try:
+        mesh = init_device_mesh(device.type, layout.shape, mesh_dim_names=AXES)
+        yield Ranks(dist.get_rank(), local_rank(), layout, mesh)
+    finally:
+        dist.destroy_process_group()
+
+
+def _host_group() -> dist.ProcessGroup | None:
+    """The default group: it has a gloo backend for tensors of the host beside NCCL."""
+    return dist.group.WORLD

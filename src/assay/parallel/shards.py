@@ -1,0 +1,25 @@
+"""What one rank holds of a tensor that is spread over a mesh.
+
+A spread tensor (`DTensor`) has the global shape and a placement per mesh dimension; its local tensor is this rank's
+piece. Everything that must see storage, such as filling and scaling, works on the piece.
+"""
+
+import torch
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+
+def local(tensor: Tensor) -> Tensor:
+    """This rank's piece, sharing storage; a plain tensor is its own."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+@torch.no_grad()
+def fill(tensor: Tensor, whole: Tensor) -> None:
+    """Copy this rank's piece out of `whole`, which has the global shape."""
+    if isinstance(tensor, DTensor):
+        shape, offset = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)
+        for dimension, (start, length) in enumerate(zip(offset, shape, strict=True)):
+            whole = whole.narrow(dimension, start, length)
+    local(tensor).copy_(whole)

@@ -1,0 +1,93 @@
+"""Tensor parallelism (Shoeybi et al. 2019, arXiv:1909.08053): each weight matrix in two-dimensional pairs.
+
+The first matrix of a pair is split by rows of its weight (its outputs), the second by columns (its inputs), so that
+what lies between them (heads, hidden units) never leaves a rank, and each pair costs one all-reduce in forward and one
+in backward. The embedding is split by tokens, and so is the head: logits stay split, and the loss is computed from the
+pieces. Torch's own styles do the splitting; here is only which module takes which.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    ParallelStyle,
+    RowwiseParallel,
+    loss_parallel,
+    parallelize_module,
+)
+
+from assay.model import Block
+from assay.model.gpt import Head
+from assay.parallel.norms import gradient_norm
+from assay.step.program import Program, Step
+
+
+def split_matrices(program: Program, mesh: DeviceMesh) -> Program:
+    """Every block's matrices, the embedding and the head over a one-dimensional `mesh`."""
+    for part in program.parts:
+        for module in list(part.modules()):
+            if isinstance(module, Block):
+                parallelize_module(module, mesh, _block_plan(module))
+            elif isinstance(module, Head):
+                parallelize_module(module, mesh, {"projection": _split_logits()})
+                _return_plain_loss(module)
+            elif isinstance(module, nn.Embedding) and module is getattr(_embedding(part), "token", None):
+                parallelize_module(module, mesh, RowwiseParallel(input_layouts=Replicate()))
+        _tie_again(part, program.tied)
+
+    def finish(step: Step) -> None:
+        for gradient in _partial_gradients(step):
+            dist.all_reduce(gradient, group=mesh.get_group())
+
+    return replace(
+        program,
+        gradient_norm=gradient_norm,
+        step_contexts=(*program.step_contexts, loss_parallel),
+        finish_gradients=(*program.finish_gradients, finish),
+    )
+
+
+def _block_plan(block: Block) -> dict[str, ParallelStyle]:
+    first = ("attention.qkv", "mlp.up", "mlp.gate")
+    second = ("attention.projection", "mlp.down")
+    there = {name for name, _ in block.named_modules()}
+    styles: dict[str, ParallelStyle] = {name: ColwiseParallel() for name in first if name in there}
+    return styles | {name: RowwiseParallel() for name in second if name in there}
+
+
+def _split_logits() -> ParallelStyle:
+    return ColwiseParallel(output_layouts=Shard(-1), use_local_output=False)
+
+
+def _embedding(part: nn.Module) -> nn.Module | None:
+    return getattr(part, "embedding", None)
+
+
+def _return_plain_loss(head: Head) -> None:
+    """A loss that is spread would reach code that knows nothing of meshes."""
+    inner = head.forward
+
+    def forward(x: Tensor, targets: Tensor) -> Tensor:
+        loss = inner(x, targets)
+        return loss.full_tensor() if isinstance(loss, DTensor) else loss
+
+    head.forward = forward  # type: ignore[method-assign]
+
+
+def _tie_again(part: nn.Module, tied: tuple[tuple[str, str], ...]) -> None:
+    """Splitting gave the two names of one weight a spread tensor each."""
+    from assay.model import tie
+
+    names = {name for name, _ in part.named_parameters(remove_duplicate=False)}
+    tie(part, tuple(pair for pair in tied if names.issuperset(pair)))
+
+
+def _partial_gradients(step: Step) -> list[Any]:
+    """Of weights that every rank holds whole and uses on its own heads only: the norms of queries and keys."""
+    names = (".q_norm.weight", ".k_norm.weight")
+    return [p.grad for name, p in step.named_parameters() if name.endswith(names) and p.grad is not None]

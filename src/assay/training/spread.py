@@ -1,0 +1,66 @@
+"""Checkpoint files of a model that is spread over ranks: one whole safetensors file each, whatever the mesh.
+
+Every rank writes its own pieces, and one of them joins the pieces on the disk, tensor by tensor: nobody ever holds the
+whole model. So a checkpoint looks the same from every mesh, and is read by any other: each rank reads its pieces only.
+Both ways go through torch's distributed checkpoints in their Hugging Face format; nothing is pickled.
+"""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import _getdtype
+from torch import Tensor
+from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
+
+from assay.errors import UsageError
+from assay.parallel.ranks import Ranks
+
+_JOINED = "model-00001-of-00001.safetensors"
+"""The name that torch gives to the only file of a consolidated checkpoint."""
+
+
+def write_spread(tensors: Mapping[str, Tensor], path: Path, ranks: Ranks) -> None:
+    """Write the pieces of all ranks into one safetensors file; all ranks must call it."""
+    pieces = path.with_name(f"{path.name}.pieces")
+    writer = HuggingFaceStorageWriter(str(pieces), save_distributed=True, enable_consolidation=True)
+    save({name: tensor.detach() for name, tensor in tensors.items()}, storage_writer=writer)
+    if ranks.rank == 0:
+        (pieces / _JOINED).rename(path)
+        shutil.rmtree(pieces)
+    ranks.meet()
+
+
+def read_spread(tensors: dict[str, Tensor], path: Path) -> None:
+    """Fill each tensor, by name, with this rank's piece of what the file holds. Raises `UsageError`."""
+    missing = next((name for name in tensors if name not in _names(path)), None)
+    if missing is not None:
+        raise UsageError(f"{path} has no tensor {missing!r}; use the checkpoint's own configuration")
+    load(tensors, storage_reader=HuggingFaceStorageReader(str(path.parent)))
+
+
+def read_spread_state(parameters: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
+    """This rank's pieces of the optimizer's state, `state.<parameter>.<key>`, and all other tensors whole."""
+    found: dict[str, Tensor] = {}
+    with safe_open(path, framework="pt") as file:
+        for name in file.keys():  # noqa: SIM118  (it is no mapping)
+            owner = name.removeprefix("state.").rpartition(".")[0]
+            piece = file.get_slice(name)
+            if not name.startswith("state."):
+                found[name] = torch.empty(piece.get_shape(), dtype=_getdtype(piece.get_dtype()))
+            elif owner in parameters:
+                like, shape = parameters[owner], tuple(piece.get_shape())
+                dtype = _getdtype(piece.get_dtype())
+                spread = shape == tuple(like.shape)
+                found[name] = torch.empty_like(like, dtype=dtype) if spread else torch.empty(shape, dtype=dtype)
+    load(found, storage_reader=HuggingFaceStorageReader(str(path.parent)))
+    return found
+
+
+def _names(path: Path) -> set[str]:
+    with safe_open(path, framework="pt") as file:
+        return set(file.keys())

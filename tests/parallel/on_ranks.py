@@ -1,0 +1,125 @@
+"""Cases that are computed by several ranks: started once for many, each in a process group of its own.
+
+As a program it is one rank: it reads a list of cases from the file it is given, and rank 0 writes what came of each.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+Case = Mapping[str, Any]
+"""`run`: a configuration; `steps`; `dtype`: of the weights."""
+
+
+def compute(cases: Sequence[Case], ranks: int, place: Path) -> list[dict[str, Any]]:
+    """What each case came to on so many ranks (1: on one device), in order."""
+    asked, answered = place / "cases.json", place / "answers.json"
+    asked.write_text(json.dumps(list(cases)))
+    answered.unlink(missing_ok=True)
+    port = _free_port(len(cases))
+    folder = Path(__file__).parents[1]
+    processes = []
+    for rank in range(ranks):
+        place_of_rank = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks)}
+        meet = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1", "PYTHONPATH": str(folder)}
+        command = [sys.executable, __file__, str(asked), str(answered)]
+        environment = {**os.environ, **place_of_rank, **meet}
+        processes.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True))
+    errors = [process.communicate(timeout=240)[1] for process in processes]
+    if any(process.returncode for process in processes):
+        raise AssertionError("\n".join(errors))
+    answers: list[dict[str, Any]] = json.loads(answered.read_text())
+    return answers
+
+
+def _free_port(count: int) -> int:
+    """The first of `count` ports that nobody listens on."""
+    for first in range(29600, 60000, 97):
+        sockets = [socket.socket() for _ in range(count)]
+        try:
+            for offset, one in enumerate(sockets):
+                one.bind(("127.0.0.1", first + offset))
+        except OSError:
+            continue
+        else:
+            return first
+        finally:
+            for one in sockets:
+                one.close()
+    raise AssertionError("no free ports")
+
+
+def _answer(case: Case) -> dict[str, Any]:
+    import torch
+
+    from assay.config.load import validate
+    from assay.measure.trace import StepTracer
+    from assay.optimizations import mesh_of, normalize, optimizations_of
+    from assay.parallel.ranks import joined
+    from assay.training.build import baseline, build
+    from assay.training.loop import train_step
+    from assay.training.probes import ActivationNorms
+    from assay.training.state import weights_at_rest
+    from estimate.built import RandomData
+
+    run = normalize(validate(case["run"]))
+    device = torch.device("cpu")
+    with joined(mesh_of(run), device) as ranks:
+        program = baseline(run, RandomData(run), device, None, ranks)  # type: ignore[arg-type]
+        for part in program.parts:
+            part.to(getattr(torch, case["dtype"]))
+        for one in optimizations_of(run):
+            program = one.apply(program, run)
+        step = build(program)
+        probes = ActivationNorms(step)
+        tracer, records = StepTracer(step), []
+        for index in range(case["steps"]):
+            if index == 1:
+                with tracer:
+                    records.append(train_step(tracer.watch(), index, probes))
+                trace = tracer.trace(records[-1].loss, records[-1].tokens)
+            else:
+                records.append(train_step(step, index, probes))
+        loss, targets = program.evaluate(step, [program.batches(0, (0, 1))[0]])
+        weights = {name: _whole(weight).flatten().tolist() for name, weight in weights_at_rest(step).items()}
+        evidence = [one.verify(trace, run).model_dump() for one in optimizations_of(run)]
+        own = {"evidence": evidence, "trace": trace.model_dump(mode="json", exclude={"operations"}), "weights": weights}
+        everyone = [json.loads(said) for said in ranks.gather(json.dumps(own))]
+        return {
+            "losses": [record.loss for record in records],
+            "norms": [record.log_gradient_norm for record in records],
+            "activations": [record.activation_norms for record in records],
+            "evaluation": [loss, targets],
+            "weights": {name: values for one in everyone for name, values in one["weights"].items()},
+            "ranks": [{key: one[key] for key in ("evidence", "trace")} for one in everyone],
+        }
+
+
+def _whole(weight: Any) -> Any:
+    from torch.distributed.tensor import DTensor
+
+    return (weight.full_tensor() if isinstance(weight, DTensor) else weight).detach()
+
+
+def _main(asked: Path, answered: Path) -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    port, answers = int(os.environ["MASTER_PORT"]), []
+    for offset, case in enumerate(json.loads(asked.read_text())):
+        os.environ["MASTER_PORT"] = str(port + offset)
+        try:
+            answers.append(_answer(case))
+        except Exception as error:
+            raise AssertionError(f"case {case['run'].get('optimizations')}: {error}") from error
+    if os.environ["RANK"] == "0":
+        answered.write_text(json.dumps(answers))
+
+
+if __name__ == "__main__":
+    _main(Path(sys.argv[1]), Path(sys.argv[2]))

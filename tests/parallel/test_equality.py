@@ -1,0 +1,104 @@
+"""Every technique over ranks, alone and stacked, against one device: equal losses, norms, weights; and its proof."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from parallel.on_ranks import compute
+
+MODEL = {"n_layer": 2, "n_head": 2, "n_embd": 32, "context_length": 16, "vocab_size": 65}
+"""65 tokens divide by nothing, as a character vocabulary may."""
+STEPS = 20
+
+ON_TWO = (
+    "data_parallel",
+    "fully_sharded",
+    "fully_sharded:reshard=false",
+    "tensor_parallel",
+    *(
+        f"{one}+{other}"
+        for one in ("data_parallel", "fully_sharded", "tensor_parallel")
+        for other in ("activation_checkpointing", "gradient_accumulation", "sdpa_attention")
+    ),
+)
+ON_FOUR = ("fully_sharded+tensor_parallel", "data_parallel+tensor_parallel", "tensor_parallel:degree=4")
+LOSSY = tuple(f"{one}+bf16_mixed" for one in ("data_parallel", "fully_sharded", "tensor_parallel"))
+
+
+def case(stack: str, ranks: int, dtype: str) -> dict[str, Any]:
+    """One stack on so many ranks."""
+    training = {"batch_size": 8, "steps": STEPS, "warmup_steps": 2}
+    model = {**MODEL, "n_head": 4} if "degree=4" in stack else MODEL
+    listed = [one for one in stack.split("+") if one not in ("", "degree=4")]
+    run = {"model": model, "training": training, "device": "cpu", "ranks": ranks, "optimizations": listed}
+    return {"run": run, "steps": STEPS, "dtype": dtype}
+
+
+def answers(stacks: Sequence[str], ranks: int, folder: Any) -> dict[tuple[str, str], Any]:
+    """By stack and dtype; what is only stacked on a technique is not computed in float64 as well."""
+    asked = [(stack, dtype) for stack in stacks for dtype in ("float32", "float64") if exact(stack) or dtype[-1] == "2"]
+    found = compute([case(stack, ranks, dtype) for stack, dtype in asked], ranks, folder)
+    return dict(zip(asked, found, strict=True))
+
+
+def exact(stack: str) -> bool:
+    """Whether a stack is held against one device in float64, too."""
+    return stack in ("", "degree=4", *ON_FOUR) or (stack in ON_TWO and "+" not in stack)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[str, str], Any]:
+    """Every stack on its ranks, and what it is held against: the same stack without what divides it."""
+    folder = tmp_path_factory.mktemp("ranks")
+    alone = {alone_of(stack) for stack in (*ON_TWO, *ON_FOUR, *LOSSY)}
+    return {
+        **answers(sorted(alone), 1, folder),
+        **answers((*ON_TWO, *LOSSY), 2, folder),
+        **answers(ON_FOUR, 4, folder),
+    }
+
+
+def alone_of(stack: str) -> str:
+    """What is left of a stack on one device; a model with four heads is another one."""
+    kept = [one for one in stack.split("+") if not one.startswith(("data_", "fully_", "tensor_"))]
+    return "+".join(kept) or ("degree=4" if "degree=4" in stack else "")
+
+
+@pytest.mark.parametrize("stack", [*ON_TWO, *ON_FOUR])
+def test_losses_and_norms_are_those_of_one_device(found: Mapping[tuple[str, str], Any], stack: str) -> None:
+    for dtype, within in (("float32", 1e-5), ("float64", 1e-12)):
+        if dtype == "float64" and not exact(stack):
+            continue
+        here, there = found[stack, dtype], found[alone_of(stack), dtype]
+        assert len(here["losses"]) == STEPS
+        assert here["losses"] == pytest.approx(there["losses"], rel=within)
+        assert here["norms"] == pytest.approx(there["norms"], abs=10 * within)
+        for mine, other in zip(here["activations"], there["activations"], strict=True):
+            assert mine == pytest.approx(other, rel=10 * within)
+        assert here["evaluation"] == pytest.approx(there["evaluation"], rel=within)
+
+
+@pytest.mark.parametrize("stack", [stack for stack in (*ON_TWO, *ON_FOUR) if exact(stack)])
+def test_final_weights_are_those_of_one_device(found: Mapping[tuple[str, str], Any], stack: str) -> None:
+    here, there = (found[one, "float64"]["weights"] for one in (stack, alone_of(stack)))
+    assert here.keys() == there.keys()
+    for name, weight in there.items():
+        # A key bias has no gradient but rounding, which Adam makes into full steps.
+        if not name.endswith("qkv.bias"):
+            assert math.dist(here[name], weight) <= 1e-5 * math.hypot(*weight), name
+
+
+@pytest.mark.parametrize("stack", LOSSY)
+def test_bfloat16_stays_near(found: Mapping[tuple[str, str], Any], stack: str) -> None:
+    here, there = (found[one, "float32"]["losses"] for one in (stack, alone_of(stack)))
+    assert here == pytest.approx(there, rel=2e-3)
+
+
+@pytest.mark.parametrize("stack", [*ON_TWO, *ON_FOUR, *LOSSY])
+def test_every_rank_proves_every_technique(found: Mapping[tuple[str, str], Any], stack: str) -> None:
+    for rank in found[stack, "float32"]["ranks"]:
+        assert len(rank["evidence"]) == len(stack.split("+"))
+        for evidence in rank["evidence"]:
+            assert evidence["verdict"], evidence["observed"]
