@@ -10,9 +10,7 @@ A100_FLOPS = 312e12
 
 def gpt(layers: int, width: int, heads: int) -> ModelConfig:
     """A GPT of both papers: sequences of 2048 and a vocabulary of 51,200."""
-    return ModelConfig(
-        n_layer=layers, n_embd=width, n_head=heads, context_length=2048, vocab_size=51_200, dropout=0.1
-    )
+    return ModelConfig(n_layer=layers, n_embd=width, n_head=heads, context_length=2048, vocab_size=51_200, dropout=0.1)
 
 
 @dataclass(frozen=True)
