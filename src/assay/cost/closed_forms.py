@@ -11,7 +11,7 @@ micro-batch b, vocabulary V, t tensor-parallel ranks, c context-parallel ranks.
 - Activations of a layer (arXiv:2205.05198, table 2): 16-bit, with dropout, attention's scores written out. A context
   axis is not in that paper: its ranks hold a c-th of the sequence, and of the scores as many rows.
 - Recomputing only attention's core adds its forward, 4BLs²h. The hardware FLOPs of that paper add three times as much,
-  so its HFU is some tenths of a point above ours.
+  so its HFU is up to one point above ours.
 - Mixed-precision Adam holds 2 + 2 + 12 bytes a parameter, of which ZeRO's stages divide the last, the last two, or all
   (arXiv:1910.02054). Megatron-LM's gradients in 32 bits are 2 more.
 """

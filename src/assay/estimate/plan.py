@@ -4,8 +4,10 @@ One rate describes a device: the FLOP/s that its matrix products reach while not
 16 bits about 0.6 of the peak; every larger product reaches more, which a single rate cannot say). A layer then takes
 its FLOPs over that rate plus its collectives by the α–β model, none of them hidden; stages play the schedule against
 each other, the last with the logits on top; gradients are summed at the end, unhidden too. So seconds are what a step
-takes at a steady rate with no overlap: fitted on one published row, other rows come within some percent (the tests
-hold how many). Stragglers, contention, the update itself and loading are not in it.
+takes at a steady rate with no overlap. With 200 TFLOP/s for an A100, published steps of 146 billion parameters and more
+come within 12 % (within 2 % where two are divided, so that the rate cancels); of smaller models a step is planned up to
+45 % too fast, since one rate leaves out smaller products and all that is no product. Stragglers, contention, the update
+and loading are not in it either.
 
 Sources: those of `cost.closed_forms`, `cost.pipeline` and `estimate.traffic`.
 """
