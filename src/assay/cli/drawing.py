@@ -1,0 +1,116 @@
+"""A mesh as text: a row for each pipeline stage, a column for each data index, and below it the groups by axis.
+
+Everything fits the terminal, or 120 columns in a pipe or a file: of what is more, the first ones and the last are
+shown with an ellipsis between them. Only what is shown is worked out, so a million ranks take no longer than sixteen.
+A drawing is aligned in a pipe, too: the figures for a program are those of `--json`.
+"""
+
+import shutil
+from collections.abc import Iterator, Sequence
+
+from assay.config.mesh import AXES, Mesh
+from assay.hardware.links import inside_node
+
+_STAGES = 16
+"""Most rows."""
+_DETAILS = ((8, 4), (4, 4), (4, 3), (3, 3))
+"""Most entries of a tensor group, and most context indices, in a cell; the first with which two cells fit is taken."""
+_DIVIDES = {"pp": "the layers", "dp": "the batch", "cp": "each sequence", "tp": "the tensors of a layer"}
+
+
+def drawn(mesh: Mesh, ranks_per_node: int | None = None, width: int | None = None) -> Iterator[str]:
+    """Lines of at most `width` characters; None: as wide as the terminal."""
+    width = width or shutil.get_terminal_size((120, 24)).columns
+    title = f"{mesh.size} ranks: {mesh}" if mesh.size > 1 else "1 rank"
+    if ranks_per_node is not None:
+        count = mesh.size // ranks_per_node
+        title += f"; {count} {'node' if count == 1 else 'nodes'} of {ranks_per_node}"
+    yield title
+    yield ""
+    yield from _ranks(mesh, ranks_per_node, width)
+    for axis in AXES:
+        if mesh.degree(axis) > 1:
+            yield ""
+            yield from _groups(mesh, axis, ranks_per_node, width)
+
+
+def _ranks(mesh: Mesh, per_node: int | None, width: int) -> Iterator[str]:
+    shown, detail = _shown(mesh, per_node, width)
+    rows = [["", *("…" if dp is None else f"dp {dp}" for dp in shown), *(["node"] if per_node else [])]]
+    for pp in _few(range(mesh.pp), _STAGES):
+        if pp is None:
+            rows.append(["…"] * len(rows[0]))
+            continue
+        row = [f"pp {pp}", *("…" if dp is None else _cell(mesh, pp, dp, detail) for dp in shown)]
+        if per_node:
+            stage = mesh.size // mesh.pp
+            first, last = pp * stage // per_node, ((pp + 1) * stage - 1) // per_node
+            row.append(str(first) if first == last else f"{first}–{last}")
+        rows.append(row)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(text.ljust(size) for text, size in zip(row, widths, strict=True)).rstrip()
+
+
+def _shown(mesh: Mesh, per_node: int | None, width: int) -> tuple[list[int | None], tuple[int, int]]:
+    """The data indices that fit beside each other, and how much of each cell is written for that."""
+    taken = len(f"pp {mesh.pp - 1}") + (2 + 2 * len(str(mesh.size)) if per_node else 0)
+    for detail in _DETAILS:
+        cell = 2 + max(len(_cell(mesh, 0, mesh.dp - 1, detail)), len(f"dp {mesh.dp - 1}"))
+        if taken + mesh.dp * cell <= width:
+            return list(range(mesh.dp)), detail
+        fitting = (width - taken - len("  …")) // cell
+        if fitting >= 2:
+            return [*range(fitting - 1), None, mesh.dp - 1], detail
+    return [0, None], detail
+
+
+def _cell(mesh: Mesh, pp: int, dp: int, detail: tuple[int, int]) -> str:
+    """The ranks at a stage and a data index: in brackets those of a tensor group, one for each context index."""
+    tensors, contexts = detail
+    digits = len(str(mesh.size - 1))
+    groups = []
+    for cp in _few(range(mesh.cp), contexts):
+        first = mesh.rank({"pp": pp, "dp": dp, "cp": cp or 0})
+        shown = _few(range(first, first + mesh.tp), tensors)
+        text = " ".join("…" if rank is None else str(rank).rjust(digits) for rank in shown)
+        groups.append("…" if cp is None else f"[{text}]" if mesh.tp > 1 else text)
+    return " ".join(groups)
+
+
+def _groups(mesh: Mesh, axis: str, per_node: int | None, width: int) -> Iterator[str]:
+    degree = mesh.degree(axis)
+    count = mesh.size // degree
+    said = f"{axis} divides {_DIVIDES[axis]}: {count} {'group' if count == 1 else 'groups'} of {degree}"
+    if per_node is not None:
+        said += ", each inside a node" if inside_node(mesh, axis, per_node) else ", across nodes"
+    yield said
+    room = width - 3
+    share = room // min(count, 3) - 3
+    last = _group(mesh, axis, mesh.size - 1, share)
+    line: list[str] = []
+    for rank in (rank for rank in range(mesh.size) if mesh.at(rank)[axis] == 0):
+        text = _group(mesh, axis, rank, share)
+        left = count - len(line) - 1
+        # What must still fit behind this group: nothing, the last one, or an ellipsis and the last one.
+        behind = 0 if left == 0 else len(last) + (1 if left == 1 else 3)
+        if line and len(" ".join([*line, text])) + behind > room:
+            line += ["…", last]
+            break
+        line.append(text)
+    yield "   " + " ".join(line)
+
+
+def _group(mesh: Mesh, axis: str, rank: int, share: int) -> str:
+    """The ranks that differ from `rank` along the axis only, in about `share` characters."""
+    place, digits = mesh.at(rank), len(str(mesh.size - 1))
+    shown = _few(range(mesh.degree(axis)), max(3, share // (digits + 1)))
+    members = ("…" if index is None else str(mesh.rank({**place, axis: index})) for index in shown)
+    return f"({' '.join(members)})"
+
+
+def _few(indices: Sequence[int], most: int) -> list[int | None]:
+    """All of them; or, where they are more than `most`, that many with None for those before the last."""
+    if len(indices) <= most:
+        return list(indices)
+    return [*indices[: max(1, most - 2)], None, indices[-1]]

@@ -1,0 +1,73 @@
+"""`assay mesh`: who is where, and in which groups, before any process is started."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from assay.cli.options import Json
+
+if TYPE_CHECKING:
+    from assay.config.mesh import Mesh
+
+_LARGEST = 2**20
+"""Ranks: more than any machine has, and few enough to be listed."""
+
+
+def mesh(
+    world: Annotated[int, typer.Option("--world", metavar="RANKS", help="How many ranks there are.")],
+    tp: Annotated[int, typer.Option("--tp", metavar="N", help="Ranks that share the tensors of a layer.")] = 1,
+    pp: Annotated[int, typer.Option("--pp", metavar="N", help="Stages that share the layers.")] = 1,
+    cp: Annotated[int, typer.Option("--cp", metavar="N", help="Ranks that share each sequence.")] = 1,
+    ranks_per_node: Annotated[
+        int | None,
+        typer.Option("--ranks-per-node", metavar="N", help="Show nodes, and which groups cross them."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Draw ranks by pipeline stage and data index, and the groups of each axis.
+
+    What pp, cp and tp leave of the world is dp, the axis that shares the batch. Names and order are those of NVIDIA's
+    NeMo: the ranks of a tensor group are neighbours, those of a pipeline are furthest apart.
+
+    \b
+    assay mesh --world 16 --tp 2 --pp 2
+    assay mesh --world 3072 --tp 8 --pp 64 --ranks-per-node 8
+    """
+    from assay.config.mesh import fill, nodes
+    from assay.errors import UsageError
+
+    if world > _LARGEST:
+        raise UsageError(f"{world} ranks are too many to list: take at most {_LARGEST}")
+    # A degree of 1 divides anything, so an error need not name it.
+    named: dict[str, int | None] = {axis: n for axis, n in (("pp", pp), ("cp", cp), ("tp", tp)) if n != 1}
+    found = fill(world, {**named, "dp": None})
+    if ranks_per_node is not None:
+        nodes(found, ranks_per_node)
+    if as_json:
+        from assay.cli.console import print_json
+
+        print_json(_value(found, ranks_per_node))
+        return
+    from assay.cli.drawing import drawn
+
+    for line in drawn(found, ranks_per_node):
+        typer.echo(line)
+
+
+def _value(mesh: "Mesh", per_node: int | None) -> dict[str, Any]:
+    from assay.config.mesh import AXES, nodes
+    from assay.hardware.links import inside_node
+
+    def place(rank: int) -> dict[str, int]:
+        return {"rank": rank, **mesh.at(rank), **({} if per_node is None else {"node": rank // per_node})}
+
+    value: dict[str, Any] = {
+        "world": mesh.size,
+        "degrees": {axis: mesh.degree(axis) for axis in AXES},
+        "ranks": [place(rank) for rank in range(mesh.size)],
+        "groups": {axis: mesh.groups(axis) for axis in AXES},
+    }
+    if per_node is not None:
+        value["nodes"] = [list(node) for node in nodes(mesh, per_node)]
+        value["inside_node"] = {axis: inside_node(mesh, axis, per_node) for axis in AXES}
+    return value

@@ -1,0 +1,140 @@
+"""What a pipeline loses: the published bubbles, and a simulator that plays any schedule on unequal stages.
+
+A stage idles while the pipeline fills and drains. With p equal stages, m micro-batches and v chunks a stage that is
+(p−1)(t_F + t_B)/v seconds, so of the whole step the share (p−1)/(vm + p−1). Papers often print the bubble over the
+useful time instead, (p−1)/(vm): `bubble_fraction` is the share of the step. Dividing the backward pass into the
+gradient of the input (t_I) and of the weights (t_W) leaves (p−1)(t_F + t_I − t_W), ZB-H1, or (p−1)(t_F + t_I − 2 t_W),
+ZB-H2, at p and 2p−1 micro-batches held. ZB-V leaves none at p held if t_F = t_I = t_W. All of that takes equal stages,
+free sends, t_W no longer than the others, and as many micro-batches as are held. ZB-H2 and ZB-V are without a bubble
+only if no stage waits for another before its update: counted from a stage's own begin to its own end, `span_seconds`. A
+step that ends for all at once still has the pipeline's fill in it, which is in `makespan_seconds`.
+
+The simulator plays the order of each stage as written: an action begins when its stage is free and what it needs has
+arrived. Sends take time and keep nobody busy. Its caveat is the converse: real schedules adapt, and sends contend.
+
+Sources: Huang et al. 2019, arXiv:1811.06965; Narayanan et al. 2021, arXiv:2104.04473, section 2.2; Qi et al. 2023,
+arXiv:2401.10241, tables 1 and 2.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from assay.cost.schedules import Action, Schedule
+
+
+@dataclass(frozen=True)
+class StageTime:
+    """Seconds that all layers of a stage take for one micro-batch."""
+
+    forward_seconds: float
+    input_seconds: float
+    """Backward to the stage's input."""
+    weight_seconds: float
+    """Backward to the stage's weights."""
+
+    def of(self, kind: str) -> float:
+        """Seconds of one kind of action."""
+        halves = {"F": self.forward_seconds, "I": self.input_seconds, "W": self.weight_seconds}
+        return self.input_seconds + self.weight_seconds if kind == "B" else halves[kind]
+
+
+@dataclass(frozen=True)
+class Played:
+    """What came out of a schedule."""
+
+    makespan_seconds: float
+    busy_seconds: tuple[float, ...]
+    """By stage."""
+    span_seconds: tuple[float, ...]
+    """By stage, from the begin of its first action to the end of its last."""
+    held: tuple[Fraction, ...]
+    """By stage: most micro-batches whose activations are alive at once, a chunk counting as its share."""
+
+    @property
+    def idle_shares(self) -> tuple[float, ...]:
+        """By stage, of the whole step."""
+        return tuple(1 - busy / self.makespan_seconds for busy in self.busy_seconds)
+
+    @property
+    def idle_share(self) -> float:
+        """Of all stages' time."""
+        return sum(self.idle_shares) / len(self.busy_seconds)
+
+
+def bubble_fraction(stages: int, micro_batches: int, chunks: int = 1) -> float:
+    """The share of a step that each of equal stages idles: GPipe and 1F1B, and with chunks interleaved 1F1B."""
+    return (stages - 1) / (chunks * micro_batches + stages - 1)
+
+
+def zero_bubble_seconds(stages: int, time: StageTime, put_off: int = 1) -> float:
+    """Seconds that a stage idles in its span under ZB-H1, or with `put_off` 2 under ZB-H2; never below 0."""
+    left = time.forward_seconds + time.input_seconds - put_off * time.weight_seconds
+    return max(0.0, (stages - 1) * left)
+
+
+def play(schedule: Schedule, times: Sequence[StageTime], send_seconds: float = 0.0) -> Played:
+    """Simulate a step. Raises `ValueError` where stages wait for each other for ever."""
+    ends: dict[tuple[str, int, int], float] = {}
+    clock = [0.0] * schedule.stages
+    begins: list[float | None] = [None] * schedule.stages
+    busy = [0.0] * schedule.stages
+    reached = [0] * schedule.stages
+    ahead = True
+    while ahead:
+        ahead = False
+        for stage, order in enumerate(schedule.orders):
+            while reached[stage] < len(order):
+                action = order[reached[stage]]
+                ready = _ready(schedule, stage, action, ends, send_seconds)
+                if ready is None:
+                    break
+                begin = max(clock[stage], ready)
+                taken = times[stage].of(action.kind) / schedule.chunks
+                clock[stage] = begin + taken
+                busy[stage] += taken
+                begins[stage] = begin if begins[stage] is None else begins[stage]
+                ends[_key(action, schedule.position(stage, action.chunk))] = clock[stage]
+                reached[stage] += 1
+                ahead = True
+    for stage, order in enumerate(schedule.orders):
+        if reached[stage] < len(order):
+            raise ValueError(f"stage {stage} waits for ever before {order[reached[stage]]}")
+    spans = tuple(end - (begin or 0.0) for end, begin in zip(clock, begins, strict=True))
+    return Played(max(clock), tuple(busy), spans, tuple(_held(order, schedule.chunks) for order in schedule.orders))
+
+
+def _key(action: Action, position: int) -> tuple[str, int, int]:
+    # A whole backward hands on the gradient of its input as its first half does.
+    return "I" if action.kind == "B" else action.kind, action.micro_batch, position
+
+
+def _ready(
+    schedule: Schedule, stage: int, action: Action, ends: dict[tuple[str, int, int], float], send_seconds: float
+) -> float | None:
+    """When what an action needs is there; None while that is not known."""
+    position = schedule.position(stage, action.chunk)
+    last = schedule.stages * schedule.chunks - 1
+    if action.kind == "W":
+        return ends.get(("I", action.micro_batch, position))
+    forward = action.kind == "F"
+    neighbour = position - 1 if forward else position + 1
+    if forward and position == 0:
+        return 0.0
+    if not forward and position == last:
+        return ends.get(("F", action.micro_batch, position))
+    end = ends.get(("F" if forward else "I", action.micro_batch, neighbour))
+    if end is None or (not forward and ("F", action.micro_batch, position) not in ends):
+        return None
+    # At the turn of a vee both neighbours are the same stage.
+    turns = schedule.placement == "vee" and position // schedule.stages != neighbour // schedule.stages
+    return end if turns or schedule.stages == 1 else end + send_seconds
+
+
+def _held(order: Sequence[Action], chunks: int) -> Fraction:
+    """A chunk's activations live from its forward to the last gradient that needs them."""
+    most = alive = 0
+    for action in order:
+        alive += {"F": 1, "I": 0}.get(action.kind, -1)
+        most = max(most, alive)
+    return Fraction(most, chunks)
