@@ -88,7 +88,7 @@ class ModelConfig(Frozen):
 
     @property
     def experts_aligned(self) -> bool:
-        """Whether the rows of expert matrices start at multiples of 16 bytes in every dtype, as grouped products ask."""
+        """Whether rows of expert matrices start at multiples of 16 bytes in any dtype, as grouped products ask."""
         return self.n_embd % 8 == 0 and self.hidden % 8 == 0
 
     def expert_places(self, tokens: int) -> int | None:

@@ -55,7 +55,7 @@ _factor = _Factor()
 def noted(loss: Tensor) -> Tensor:
     """The summed loss itself; a backward from it will scale the balance losses as it scales the loss."""
     if loss.requires_grad:
-        loss.register_hook(_factor.note)
+        loss.register_hook(_factor.note)  # type: ignore[no-untyped-call]
     return loss
 
 
@@ -71,8 +71,9 @@ def scaled_by(factor: Tensor | float) -> Iterator[None]:
 
 def balanced(probabilities: Tensor, shares: Tensor, coefficient: float) -> Tensor:
     """`probabilities [n, E]` as they are; their gradient gains that of the balance loss for `shares [E]`."""
-    balance: Tensor = _Balance.apply(probabilities, shares * (coefficient * shares.numel()))
-    return balance
+    gradient = shares * (coefficient * shares.numel())
+    joined: Tensor = _Balance.apply(probabilities, gradient)  # type: ignore[no-untyped-call]
+    return joined
 
 
 def balance_loss(probabilities: Tensor, shares: Tensor) -> Tensor:
@@ -89,7 +90,7 @@ class _Balance(torch.autograd.Function):
         return probabilities.view_as(probabilities)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, incoming: Tensor) -> tuple[Tensor, None]:
         (gradient,) = ctx.saved_tensors
         return incoming + gradient * _factor.read(), None

@@ -80,7 +80,7 @@ class MixtureMLP(nn.Module):
     def _gates(self, probabilities: Tensor, chosen: Tensor, routes: Routes) -> Tensor:
         """`[n, k]`: the weights of a token's experts, 0 for one that dropped it."""
         if self.training and self.config.router_loss > 0 and probabilities.requires_grad:
-            shares = routes.shares.to(probabilities.dtype)
+            shares = routes.shares(probabilities.dtype)
             probabilities = balanced(probabilities, shares, self.config.router_loss)
         gates = probabilities.gather(1, chosen)
         if chosen.size(1) > 1:
@@ -92,7 +92,8 @@ class MixtureMLP(nn.Module):
         if self.watcher is None or not self.training or torch._C._current_graph_task_id() != -1:
             return
         limit = routes.counts if places is None else routes.counts.clamp(max=places)
-        self.watcher(Routing(routes.counts, (routes.counts - limit).sum(), balance_loss(probabilities, routes.shares)))
+        balance = balance_loss(probabilities, routes.shares(probabilities.dtype))
+        self.watcher(Routing(routes.counts, (routes.counts - limit).sum(), balance))
 
 
 class Experts(nn.Module):
@@ -125,7 +126,7 @@ class Experts(nn.Module):
         if self.aligned and _has_grouped(rows):
             return F.grouped_mm(rows, weight.transpose(1, 2), offs=ends)
         sizes = ends.diff(prepend=ends.new_zeros(1)).tolist()
-        pairs = zip(rows.split(sizes), weight.unbind(), strict=True)
+        pairs = zip(torch.split(rows, sizes), weight.unbind(), strict=True)
         return torch.cat([part @ matrix.t() for part, matrix in pairs])
 
 

@@ -27,10 +27,9 @@ class Routes:
     kept: Tensor | None
     """`[n, k]`: False where a choice was dropped and its destination is another's. None: all are kept."""
 
-    @property
-    def shares(self) -> Tensor:
-        """`[E]`, float32: the share of all choices that each expert got."""
-        return self.counts / self.destinations.numel()
+    def shares(self, dtype: torch.dtype) -> Tensor:
+        """`[E]`: the share of all choices that each expert got."""
+        return self.counts.to(dtype) / self.destinations.numel()
 
 
 def plan(chosen: Tensor, experts: int, places: int | None = None) -> Routes:
