@@ -49,6 +49,8 @@ class Operation:
     """Held only while the forward operation runs."""
     backward_scratch: tuple[Tensor, ...] = ()
     """Held only while the backward operation runs."""
+    autocast: str = ""
+    """How autocast treats it, where not by its kind: `float32`, or `low`: the module casts at this use, uncached."""
 
     def within(self, site: str) -> bool:
         """Whether it belongs to the module `site` or to one inside it."""
@@ -112,6 +114,7 @@ class Writer:
         backward: str = "",
         forward_scratch: Sequence[Tensor] = (),
         backward_scratch: Sequence[Tensor] = (),
+        autocast: str = "",
     ) -> None:
         """Append an operation."""
         self.operations.append(
@@ -130,6 +133,7 @@ class Writer:
                 backward=backward,
                 forward_scratch=tuple(forward_scratch),
                 backward_scratch=tuple(backward_scratch),
+                autocast=autocast,
             )
         )
 
