@@ -91,6 +91,8 @@ def test_more_experts_add_parameters_and_only_the_router_adds_work() -> None:
     runs_of = [Run(model=one, training=TrainingConfig(batch_size=2), device="cpu") for one in (few, many)]
     less, more = (estimate(run, MACHINE).model_flops for run in runs_of)
     assert more - less == 6 * 2 * 4 * router * (2 * 16)
+    roomy = estimate(runs_of[0].model_copy(update={"model": few.model_copy(update={"expert_capacity": 2.0})}), MACHINE)
+    assert roomy.model_flops == less < roomy.step_flops
 
 
 @pytest.mark.parametrize("stack", ["", "bf16_mixed", "activation_checkpointing"])

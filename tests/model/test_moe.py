@@ -12,8 +12,11 @@ from torch import Tensor
 from assay.config import ModelConfig
 from assay.errors import UsageError
 from assay.model import GPT, MixtureMLP, initializer
+from assay.model.generate import generate
 from assay.model.hf_tensors import to_hf
 from assay.model.mlp import MLP, GatedMLP, build_mlp
+
+from .variants import random_ids, random_model
 
 SHAPE = {"n_layer": 2, "n_head": 2, "n_embd": 16, "context_length": 8, "vocab_size": 17, "n_hidden": 24, "bias": False}
 
@@ -191,3 +194,25 @@ def test_gpt2_cannot_express_a_mixture() -> None:
 def test_what_cannot_be_is_refused(fields: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ModelConfig(**fields)
+
+
+@pytest.mark.parametrize("capacity", [None, 0.6])
+def test_a_later_token_changes_no_earlier_logit(capacity: float | None) -> None:
+    config = ModelConfig(**SHAPE, n_expert=4, expert_capacity=capacity)
+    model = random_model(config, dtype=torch.float64)
+    ids = random_ids(config, rows=1)
+    with torch.no_grad():
+        before = model.logits(ids)
+        for length in range(1, 8):
+            changed = ids.clone()
+            changed[:, length:] = (changed[:, length:] + 1) % 17
+            # Not bit-equal: how many rows an expert multiplies at once may change how it adds up.
+            torch.testing.assert_close(model.logits(changed)[:, :length], before[:, :length], rtol=1e-11, atol=1e-12)
+
+
+def test_text_can_be_drawn_from_it() -> None:
+    config = ModelConfig(**SHAPE, n_expert=4, expert_capacity=0.6)
+    model = random_model(config)
+    drawn = list(generate(model, [1, 2, 3], 12, temperature=0))
+    assert len(drawn) == 12
+    assert drawn == list(generate(model, [1, 2, 3], 12, temperature=0))

@@ -2,8 +2,8 @@
 
 Which expert a token goes to is not known before it runs, and hardly matters: every token has k choices, so the experts
 of a layer compute n·k rows whatever the router does, and what backward keeps is exact on a CPU, to the byte, held so by
-the tests. With a capacity the rows are E·places. Cut into micro-batches, places are divided here and rounded up anew
-there: at most one place an expert differs.
+the tests. With a capacity the rows are E·places, all of which are executed and at most n·k needed. Cut into
+micro-batches, places are divided here and rounded up anew there: at most one place an expert differs.
 
 The integers of the routes are counted where backward keeps them; those that live for an instant only are left out, and
 so are the pieces of the loop over experts that takes a grouped product's place: a peak inside a mixture can be higher
@@ -28,7 +28,7 @@ def mixture(site: Writer, x: Tensor, config: ModelConfig, parameters: dict[str, 
     sources, destinations, ends = _routes(site, chosen, config)
     gates = _gates(site, probabilities, chosen, config)
     rows = _selected(site, x, sources, (*sources.shape, config.n_embd), autocast="low")
-    out = _experts(site.at("experts"), rows, ends, config, parameters)
+    out = _experts(site.at("experts"), rows, ends, config, parameters, chosen.elements)
     y = _selected(site, out, destinations, (x.shape[0], x.shape[1] * k, config.n_embd))
     weighted = site.made("weighted", y.shape, "float32")
     site.write(
@@ -123,10 +123,10 @@ def _selected(site: Writer, x: Tensor, index: Tensor, shape: tuple[int, ...], au
 
 
 def _experts(
-    site: Writer, rows: Tensor, ends: Tensor | None, config: ModelConfig, parameters: dict[str, Tensor]
+    site: Writer, rows: Tensor, ends: Tensor | None, config: ModelConfig, parameters: dict[str, Tensor], needed: int
 ) -> Tensor:
     def product(x: Tensor, name: str) -> Tensor:
-        return _product(site, x, parameters[f"{site.site}.{name}"], ends, config)
+        return _product(site, x, parameters[f"{site.site}.{name}"], ends, config, needed)
 
     if config.activation == "swiglu":
         activation = site.at("activation")
@@ -137,7 +137,8 @@ def _experts(
     return product(inner, "down")
 
 
-def _product(site: Writer, x: Tensor, weight: Tensor, ends: Tensor | None, config: ModelConfig) -> Tensor:
+def _product(site: Writer, x: Tensor, weight: Tensor, ends: Tensor | None, config: ModelConfig, needed: int) -> Tensor:
+    """Each row times the matrix of its expert; of the rows at most `needed` hold a token."""
     _, wide, narrow = weight.shape
     out = site.made("out", (*x.shape[:-1], wide), x.dtype)
     flops = 2 * prod(x.shape[:-1]) * wide * narrow
@@ -154,6 +155,7 @@ def _product(site: Writer, x: Tensor, weight: Tensor, ends: Tensor | None, confi
         saves=(x, weight, *kept),
         flops=flops,
         backward_flops=2 * flops,
+        padding_flops=3 * 2 * max(0, prod(x.shape[:-1]) - needed) * wide * narrow,
         backward=node,
         autocast="low",
     )
