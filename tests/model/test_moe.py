@@ -149,6 +149,24 @@ def test_one_expert_is_the_dense_mlp(activation: str) -> None:
     torch.testing.assert_close(mixture(x), dense(x), rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("activation", ["gelu", "swiglu"])
+def test_the_loop_over_experts_gives_what_the_grouped_product_gives(
+    activation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = ModelConfig(**SHAPE, activation=activation, n_expert=5, n_expert_active=2, router_loss=0.0)
+    grouped, looped = random_mixture(config, torch.float32), random_mixture(config, torch.float32)
+    assert grouped.experts.aligned
+    x = torch.randn(2, 8, 16)
+    expected = grouped(x)
+    expected.square().sum().backward()
+    monkeypatch.delattr(F, "grouped_mm", raising=False)
+    found = looped(x)
+    found.square().sum().backward()
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
+    for one, other in zip(looped.parameters(), grouped.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad, rtol=1e-5, atol=1e-5)
+
+
 def test_bfloat16_under_autocast_keeps_the_router_in_float32() -> None:
     config = ModelConfig(**SHAPE, n_expert=4, router_loss=0.0)
     module = random_mixture(config, torch.float32)
