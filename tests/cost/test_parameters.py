@@ -3,6 +3,7 @@
 import pytest
 import torch
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from assay.config import ModelConfig, load
 from assay.cost import parameter_count, parameters
@@ -20,6 +21,16 @@ PUBLISHED = {
 @settings(max_examples=40, deadline=None)
 @given(config=model_configs())
 def test_names_and_shapes_are_the_modules(config: ModelConfig) -> None:
+    _agree(config)
+
+
+@settings(max_examples=20, deadline=None)
+@given(config=model_configs(), experts=st.integers(2, 5))
+def test_those_of_a_mixture_too(config: ModelConfig, experts: int) -> None:
+    _agree(config.model_copy(update={"n_expert": experts}))
+
+
+def _agree(config: ModelConfig) -> None:
     with torch.device("meta"):
         module = GPT(config)
     expected = {name: tuple(parameter.shape) for name, parameter in module.named_parameters()}

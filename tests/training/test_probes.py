@@ -9,8 +9,9 @@ from torch.utils.checkpoint import checkpoint
 from assay.data import Prepared
 from assay.model import GPT, Block
 from assay.step.program import Step
+from assay.training.evaluation import evaluate
 from assay.training.loop import train_step
-from assay.training.probes import ActivationNorms
+from assay.training.probes import ActivationNorms, RouterStatistics
 
 from .tiny import step_of, tiny
 
@@ -74,3 +75,33 @@ def test_probes_change_no_bit_of_the_training(corpus: Prepared) -> None:
     seen = train_step(watched, 0, ActivationNorms(watched))
     torch.manual_seed(0)
     assert replace(seen, activation_norms=(), seconds=0) == replace(train_step(plain, 0), seconds=0)
+
+
+@pytest.mark.parametrize("capacity", [None, 0.5])
+@pytest.mark.parametrize("micro_batches", [1, 2])
+def test_router_statistics_count_every_choice_once(
+    corpus: Prepared, capacity: float | None, micro_batches: int
+) -> None:
+    run = tiny(n_layer=3, n_expert=4, n_expert_active=2, expert_capacity=capacity)
+    step = step_of(run, corpus, micro_batches=micro_batches)
+    for block in step.modules_of(Block):
+        block.forward = partial(checkpoint, block.forward, use_reentrant=False)  # type: ignore[method-assign]
+    statistics = RouterStatistics(step)
+    assert statistics.take() == []
+    for index in range(2):
+        train_step(step, index)
+        evaluate(step, lambda: step.program.batches(0, (0, 1)), 1.0, 0)
+        layers = statistics.take()
+        assert len(layers) == 3
+        for layer in layers:
+            assert sum(layer.tokens) == run.tokens_per_step * 2
+            assert layer.imbalance == max(layer.tokens) / (run.tokens_per_step * 2 / 4)
+            assert layer.balance > 0.9
+            if capacity is None:
+                assert layer.dropped == 0
+            else:
+                # Half of the choices have places, and an expert that lacks tokens leaves some of its own empty.
+                assert 0.5 <= layer.dropped < 1
+    statistics.remove()
+    train_step(step, 2)
+    assert statistics.take() == []

@@ -40,9 +40,11 @@ def _print_held(answer: "Estimate") -> None:
     from assay.cli.console import print_table
     from assay.units import format_bytes, format_count, format_flops, format_seconds
 
+    idle = answer.active_parameters < answer.parameters
+    active = f", {format_count(answer.active_parameters)} of them active for a token" if idle else ""
     rows = {
         "optimizations": " + ".join(map(str, answer.run.optimizations)) or "none",
-        "parameters": format_count(answer.parameters),
+        "parameters": format_count(answer.parameters) + active,
         "tokens per step": format_count(answer.run.tokens_per_step),
         "weights": format_bytes(answer.cost.parameter_bytes),
         "gradients": format_bytes(answer.gradient_bytes),

@@ -1,8 +1,9 @@
 """The shape of a GPT decoder, and the numbers that follow from it."""
 
+import math
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from assay.config.base import Frozen
 
@@ -31,6 +32,14 @@ class ModelConfig(Frozen):
     position: Literal["learned", "rotary"] = "learned"
     rotary_base: PositiveFloat = 10_000.0
     activation: Literal["gelu", "gelu_tanh", "swiglu"] = "gelu"
+    n_expert: PositiveInt | None = None
+    """Experts in place of each MLP, every one `hidden` wide and without biases. None: the dense MLP."""
+    n_expert_active: PositiveInt = 2
+    """Experts that each token is sent to."""
+    expert_capacity: PositiveFloat | None = None
+    """Places of an expert in training, as a multiple of its even share of tokens (arXiv:2101.03961). None: no limit."""
+    router_loss: NonNegativeFloat = 0.01
+    """Coefficient of the load-balancing loss, which acts on gradients and is in no reported loss."""
     qk_norm: bool = False
     """RMS-normalize queries and keys over the head dimension (arXiv:2010.04245)."""
     tie_embeddings: bool = True
@@ -49,6 +58,17 @@ class ModelConfig(Frozen):
             raise ValueError(f"rotary positions need an even head dimension, and n_embd/n_head is {self.head_dim}")
         return self
 
+    @model_validator(mode="after")
+    def _experts_suffice(self) -> Self:
+        if self.n_expert is not None and self.n_expert_active > self.n_expert:
+            raise ValueError(
+                f"n_expert_active={self.n_expert_active} is more than n_expert={self.n_expert}; "
+                f"choose between 1 and {self.n_expert}"
+            )
+        if self.n_expert is None and self.expert_capacity is not None:
+            raise ValueError(f"expert_capacity={self.expert_capacity} needs experts; set n_expert, or leave it out")
+        return self
+
     @property
     def head_dim(self) -> int:
         """Width of one attention head."""
@@ -65,6 +85,20 @@ class ModelConfig(Frozen):
         if self.n_hidden is not None:
             return self.n_hidden
         return -(-8 * self.n_embd // 24) * 8 if self.activation == "swiglu" else 4 * self.n_embd
+
+    @property
+    def experts_aligned(self) -> bool:
+        """Whether rows of expert matrices start at multiples of 16 bytes in any dtype, as grouped products ask."""
+        return self.n_embd % 8 == 0 and self.hidden % 8 == 0
+
+    def expert_places(self, tokens: int) -> int | None:
+        """Rows that an expert takes of `tokens` in training; None where there is no limit.
+
+        The capacity factor times the expert's even share, rounded up; no expert sees a token twice.
+        """
+        if self.n_expert is None or self.expert_capacity is None:
+            return None
+        return min(tokens, math.ceil(self.expert_capacity * tokens * self.n_expert_active / self.n_expert))
 
     @property
     def vocabulary(self) -> int:

@@ -1,7 +1,7 @@
 """Bytes held and FLOPs done by one device in one step, as plain arithmetic; no torch."""
 
 from assay.cost.ledger import Moment
-from assay.cost.parameters import parameter_count, parameters
+from assay.cost.parameters import active_parameter_count, parameter_count, parameters
 from assay.cost.replay import Timeline, replay
 from assay.cost.step import Cost, Instant, baseline
 from assay.cost.tape import Gradient, Operation, Tape, Writer
@@ -19,6 +19,7 @@ __all__ = [
     "Tensor",
     "Timeline",
     "Writer",
+    "active_parameter_count",
     "baseline",
     "executed_flops",
     "model_flops",

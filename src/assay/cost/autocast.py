@@ -1,8 +1,9 @@
 """Mixed precision on a tape: what torch's autocast inserts and where dtypes change because of it.
 
-Contractions get their inputs in the low dtype. An activation is cast at each use; a parameter once per forward, and
-that copy lives until the forward's context exits. The loss is lifted back to float32; a CUDA device lifts softmax and
-norms, too. Everything else computes in the widest dtype that reaches it.
+Contractions get their inputs in the low dtype, a router's excepted. An activation is cast at each use; a parameter once
+per forward, and that copy lives until the forward's context exits; a module that casts by itself keeps its copy only as
+long as it needs it. The loss is lifted back to float32; a CUDA device lifts softmax and norms, too. Everything else
+computes in the widest dtype that reaches it.
 """
 
 from dataclasses import replace
@@ -12,6 +13,7 @@ from assay.cost.tape import Gradient, Operation
 from assay.cost.tensors import Tensor
 
 _LIFTED = {"aten._log_softmax", "aten.nll_loss_forward"}
+_EXACT = {"bool", "int32", "int64"}
 _LIFTED_ON_CUDA = {"aten._softmax", "aten.native_layer_norm", "aten._fused_rms_norm"}
 
 
@@ -39,10 +41,10 @@ class _Caster:
 
     def add(self, operation: Operation) -> None:
         """Append the operation with its inputs cast and its results in the dtype that follows."""
-        if operation.kind == "contraction":
-            self._finish(self._with_inputs(operation, self.dtype), self.dtype)
-        elif operation.name in self.lifted:
+        if operation.autocast == "float32" or operation.name in self.lifted:
             self._finish(self._with_inputs(operation, "float32"), "float32")
+        elif operation.autocast == "low" or operation.kind == "contraction":
+            self._finish(self._with_inputs(operation, self.dtype), self.dtype)
         else:
             dtype = self._widest(operation)
             self._follow_tables(operation, dtype)
@@ -71,7 +73,8 @@ class _Caster:
 
     def _copy_of_parameter(self, operation: Operation, parameter: Tensor, dtype: str) -> str:
         if parameter.name not in self.copies:
-            name = self._cast(operation, parameter, dtype, held=True, how=Gradient.INPLACE)
+            cached = operation.autocast == ""
+            name = self._cast(operation, parameter, dtype, held=cached, how=Gradient.INPLACE)
             self.copies[parameter.name] = name
         return self.copies[parameter.name]
 
@@ -100,7 +103,7 @@ class _Caster:
         read = [self.values[name] for name in operation.inputs if name not in self.cost.parameters] or [
             self.values[name] for name in operation.inputs
         ]
-        activations = [value for value in read if value.batched and value.dtype != "int64"]
+        activations = [value for value in read if value.batched and value.dtype not in _EXACT]
         dtypes = {value.dtype for value in activations} or {"float32"}
         return "float32" if "float32" in dtypes else self.dtype
 
@@ -126,4 +129,4 @@ class _Caster:
         self.tape.append(replace(operation, outputs=outputs, extras=extras, saves=saves))
 
     def _result(self, output: Tensor, dtype: str) -> Tensor:
-        return output if output.dtype in ("bool", "int64") else output.cast(dtype)
+        return output if output.dtype in _EXACT else output.cast(dtype)

@@ -7,7 +7,7 @@ the module really keeps, to the byte, over configurations drawn at random.
 from dataclasses import dataclass
 
 from assay.config import ModelConfig
-from assay.cost import attention, layers
+from assay.cost import attention, layers, mixture
 from assay.cost.layers import ALIAS, FRESH, INPLACE, NONE
 from assay.cost.parameters import parameters
 from assay.cost.tape import Tape, Writer
@@ -145,6 +145,8 @@ class Forward:
         return layers.add(site, straight, layers.table_product(site, swapped, self.tables["sine"]))
 
     def _mlp(self, site: Writer, x: Tensor) -> Tensor:
+        if self.config.n_expert is not None:
+            return self._dropout(site, mixture.mixture(site, x, self.config, self.parameters))
         if self.config.activation == "swiglu":
             gate = layers.elementwise(site, "aten.silu", self._linear(site.at("gate"), x), backward="SiluBackward")
             inner = layers.product(site, gate, self._linear(site.at("up"), x))

@@ -12,7 +12,7 @@ from assay.cost.tensors import Tensor
 FRESH, ALIAS, INPLACE, NONE = Gradient.FRESH, Gradient.ALIAS, Gradient.INPLACE, Gradient.NONE
 
 
-def linear(tape: Writer, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def linear(tape: Writer, x: Tensor, weight: Tensor, bias: Tensor | None, autocast: str = "") -> Tensor:
     """`[…, in] → […, out]`; keeps its input and (where it is a copy) its weight."""
     wide, narrow = weight.shape
     out = tape.made("out", (*x.shape[:-1], wide), x.dtype)
@@ -28,6 +28,7 @@ def linear(tape: Writer, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tens
         flops=flops,
         backward_flops=2 * flops,
         backward="MmBackward" if bias is None else "AddmmBackward",
+        autocast=autocast,
     )
     return out
 

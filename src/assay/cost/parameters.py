@@ -17,6 +17,13 @@ def parameter_count(config: ModelConfig) -> int:
     return sum(tensor.elements for tensor in parameters(config).values())
 
 
+def active_parameter_count(config: ModelConfig) -> int:
+    """How many of them compute one token: of a mixture's experts those that it is sent to, of the rest all."""
+    idle = 0 if config.n_expert is None else config.n_expert - config.n_expert_active
+    experts = [tensor for name, tensor in parameters(config).items() if ".experts." in name]
+    return parameter_count(config) - sum(idle * tensor.elements // tensor.shape[0] for tensor in experts)
+
+
 def _shapes(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
     yield "embedding.token.weight", (config.vocabulary, config.n_embd)
     if config.position == "learned":
@@ -38,10 +45,23 @@ def _block(config: ModelConfig, name: str) -> Iterator[tuple[str, tuple[int, ...
         yield f"{name}.attention.k_norm.weight", (config.head_dim,)
     yield from _linear(config, f"{name}.attention.projection", width, width)
     yield from _norm(config, f"{name}.mlp_norm", width)
+    yield from (_mlp if config.n_expert is None else _mixture)(config, f"{name}.mlp")
+
+
+def _mlp(config: ModelConfig, name: str) -> Iterator[tuple[str, tuple[int, ...]]]:
     if config.activation == "swiglu":
-        yield from _linear(config, f"{name}.mlp.gate", config.hidden, width)
-    yield from _linear(config, f"{name}.mlp.up", config.hidden, width)
-    yield from _linear(config, f"{name}.mlp.down", width, config.hidden)
+        yield from _linear(config, f"{name}.gate", config.hidden, config.n_embd)
+    yield from _linear(config, f"{name}.up", config.hidden, config.n_embd)
+    yield from _linear(config, f"{name}.down", config.n_embd, config.hidden)
+
+
+def _mixture(config: ModelConfig, name: str) -> Iterator[tuple[str, tuple[int, ...]]]:
+    experts = config.n_expert or 1
+    yield f"{name}.router.weight", (experts, config.n_embd)
+    if config.activation == "swiglu":
+        yield f"{name}.experts.gate", (experts, config.hidden, config.n_embd)
+    yield f"{name}.experts.up", (experts, config.hidden, config.n_embd)
+    yield f"{name}.experts.down", (experts, config.n_embd, config.hidden)
 
 
 def _norm(config: ModelConfig, name: str, width: int) -> Iterator[tuple[str, tuple[int, ...]]]:

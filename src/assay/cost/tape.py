@@ -43,12 +43,16 @@ class Operation:
     flops: int = 0
     """Of the forward; a multiply-add counts two."""
     backward_flops: int = 0
+    padding_flops: int = 0
+    """Of both together: executed on rows that hold nothing."""
     backward: str = ""
     """The autograd node, without its trailing number, for naming the instant of a peak."""
     forward_scratch: tuple[Tensor, ...] = ()
     """Held only while the forward operation runs."""
     backward_scratch: tuple[Tensor, ...] = ()
     """Held only while the backward operation runs."""
+    autocast: str = ""
+    """How autocast treats it, where not by its kind: `float32`, or `low`: the module casts at this use, uncached."""
 
     def within(self, site: str) -> bool:
         """Whether it belongs to the module `site` or to one inside it."""
@@ -64,6 +68,7 @@ class Operation:
             backward_scratch=tuple(tensor.cut(parts) for tensor in self.backward_scratch),
             flops=self.flops // parts,
             backward_flops=self.backward_flops // parts,
+            padding_flops=self.padding_flops // parts,
         )
 
 
@@ -109,9 +114,11 @@ class Writer:
         holds: Sequence[Tensor] = (),
         flops: int = 0,
         backward_flops: int = 0,
+        padding_flops: int = 0,
         backward: str = "",
         forward_scratch: Sequence[Tensor] = (),
         backward_scratch: Sequence[Tensor] = (),
+        autocast: str = "",
     ) -> None:
         """Append an operation."""
         self.operations.append(
@@ -127,9 +134,11 @@ class Writer:
                 holds=tuple(tensor.name for tensor in holds),
                 flops=flops,
                 backward_flops=backward_flops,
+                padding_flops=padding_flops,
                 backward=backward,
                 forward_scratch=tuple(forward_scratch),
                 backward_scratch=tuple(backward_scratch),
+                autocast=autocast,
             )
         )
 

@@ -10,6 +10,7 @@ DTYPE_BYTES = {
     "bfloat16": 2,
     "float16": 2,
     "int64": 8,
+    "int32": 4,
     "bool": 1,
 }
 

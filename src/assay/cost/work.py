@@ -18,8 +18,8 @@ def executed_flops(cost: Cost) -> dict[str, int]:
 
 
 def model_flops(cost: Cost) -> int:
-    """FLOPs that one optimizer step needs, whatever is recomputed: the numerator of MFU."""
-    return cost.micro_batches * sum(operation.flops + operation.backward_flops for operation in cost.tape)
+    """FLOPs that one optimizer step needs, whatever is recomputed or padded: the numerator of MFU."""
+    return cost.micro_batches * sum(one.flops + one.backward_flops - one.padding_flops for one in cost.tape)
 
 
 def repeated(cost: Cost) -> frozenset[int]:

@@ -8,7 +8,16 @@ from functools import cached_property
 from typing import Any
 
 from assay.config import Run
-from assay.cost import Cost, Timeline, baseline, executed_flops, model_flops, parameter_count, replay
+from assay.cost import (
+    Cost,
+    Timeline,
+    active_parameter_count,
+    baseline,
+    executed_flops,
+    model_flops,
+    parameter_count,
+    replay,
+)
 from assay.errors import UsageError
 from assay.estimate.time import step_seconds
 from assay.hardware import Machine
@@ -32,6 +41,11 @@ class Estimate:
     def parameters(self) -> int:
         """How many numbers the model learns."""
         return parameter_count(self.run.model)
+
+    @property
+    def active_parameters(self) -> int:
+        """How many of them compute one token."""
+        return active_parameter_count(self.run.model)
 
     @property
     def gradient_bytes(self) -> int:
@@ -74,6 +88,7 @@ class Estimate:
         return {
             **self.predicted(),
             "parameters": self.parameters,
+            "active_parameters": self.active_parameters,
             "tokens_per_step": self.run.tokens_per_step,
             "parameter_bytes": self.cost.parameter_bytes,
             "gradient_bytes": self.gradient_bytes,

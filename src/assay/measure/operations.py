@@ -139,6 +139,8 @@ _MORE_FLOPS: dict[str, Formula] = {
     "_scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
     "mv": lambda matrix, vector: 2 * matrix.numel(),
     "addmv": lambda bias, matrix, vector: 2 * matrix.numel(),
+    # The groups' sizes are in another argument; together they are one side of either product.
+    "_grouped_mm": lambda left, right, *rest: 2 * left.numel() * right.size(-1),
     "dot": lambda left, right: 2 * left.numel(),
     "vdot": lambda left, right: 2 * left.numel(),
     "addbmm": lambda bias, left, right: 2 * left.numel() * right.size(-1),

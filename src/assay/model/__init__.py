@@ -2,6 +2,7 @@
 
 from assay.model.attention import Attention, HandCodedAttention, SdpaAttention
 from assay.model.gpt import GPT, TIED, Block, Embedding, Head, initializer, tie
+from assay.model.moe import MixtureMLP
 
 __all__ = [
     "GPT",
@@ -11,6 +12,7 @@ __all__ = [
     "Embedding",
     "HandCodedAttention",
     "Head",
+    "MixtureMLP",
     "SdpaAttention",
     "initializer",
     "tie",

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from assay.config import ModelConfig
 from assay.model.attention import Attention
+from assay.model.balance import noted
 from assay.model.mlp import build_mlp
 from assay.model.norms import build_norm
 
@@ -93,7 +94,8 @@ class GPT(nn.Module):
 
     def forward(self, ids: Tensor, targets: Tensor) -> Tensor:
         """Token ids and targets, each `[B, T]` → the summed loss, a scalar."""
-        return self.head(self.hidden(ids), targets)
+        loss = self.head(self.hidden(ids), targets)
+        return loss if self.config.n_expert is None else noted(loss)
 
     def logits(self, ids: Tensor) -> Tensor:
         """Token ids `[B, T]` → `[B, T, vocab_size]`."""
@@ -117,8 +119,8 @@ def tie(module: nn.Module, pairs: tuple[tuple[str, str], ...]) -> None:
 def initializer(config: ModelConfig, seed: int) -> Callable[[str, torch.Size], Tensor]:
     """GPT-2's initialization as a pure function of (seed, parameter name): every sharding starts equal.
 
-    Matrices and embeddings are normal with `init_std`; those that write to the residual stream are scaled by
-    1/√(2·n_layer) (Radford et al. 2019); biases are zero and norms one.
+    Matrices, experts' stacked ones among them, and embeddings are normal with `init_std`; those that write to the
+    residual stream are scaled by 1/√(2·n_layer) (Radford et al. 2019); biases are zero and norms one.
     """
 
     def initialize(name: str, shape: torch.Size) -> Tensor:
@@ -126,7 +128,7 @@ def initializer(config: ModelConfig, seed: int) -> Callable[[str, torch.Size], T
             return torch.zeros(shape)
         if len(shape) == 1:
             return torch.ones(shape)
-        residual = name.endswith(("attention.projection.weight", "mlp.down.weight"))
+        residual = name.endswith(("attention.projection.weight", "mlp.down.weight", "mlp.experts.down"))
         std = config.init_std / math.sqrt(2 * config.n_layer) if residual else config.init_std
         digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
         generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)

@@ -131,6 +131,7 @@ def _expressible(config: ModelConfig) -> None:
         ("norm_position", config.norm_position, "pre"),
         ("activation", config.activation, activation),
         ("qk_norm", config.qk_norm, False),
+        ("n_expert", config.n_expert, None),
         ("n_kv_head", config.kv_heads, config.n_head),
     ):
         if value != needed:

@@ -1,9 +1,10 @@
-"""The position-wise half of a block: GELU as in GPT-2, or the gated SwiGLU (arXiv:2002.05202)."""
+"""The position-wise half of a block: GELU as in GPT-2, or the gated SwiGLU (arXiv:2002.05202). Experts: `moe`."""
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from assay.config import ModelConfig
+from assay.model.moe import MixtureMLP
 
 
 class MLP(nn.Module):
@@ -38,5 +39,7 @@ class GatedMLP(nn.Module):
 
 
 def build_mlp(config: ModelConfig) -> nn.Module:
-    """The configured MLP."""
+    """The configured MLP: dense, or a mixture where there are experts."""
+    if config.n_expert is not None:
+        return MixtureMLP(config)
     return GatedMLP(config) if config.activation == "swiglu" else MLP(config)

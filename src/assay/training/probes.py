@@ -1,16 +1,21 @@
-"""Activation norms of the first and the last block, from hooks that cost next to nothing.
+"""What a step's modules say of themselves: norms of the first and last block, and where routers sent the tokens.
 
-A hook reduces its block's output to one number, with no copy and no host read; the numbers of a step's micro-batches
-are squared, summed and rooted when the step is over, so cutting the batch does not change the norm. Forwards of an
-evaluation do not count, nor does a block that is run again in backward: there, autograd's engine is at work.
+Both cost next to nothing. A hook reduces its block's output to one number, with no copy and no host read; the numbers
+of a step's micro-batches are squared, summed and rooted when the step is over, so cutting the batch does not change the
+norm. Forwards of an evaluation do not count, nor does a block that is run again in backward: there, autograd's engine
+is at work. A mixture tells its watcher by the same rule; what it tells is summed on the device and read by the host
+once, when it is taken.
 """
 
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from assay.model import Block
+from assay.model import Block, MixtureMLP
+from assay.model.moe import Routing
 from assay.step.program import Step
 
 
@@ -40,3 +45,53 @@ class ActivationNorms:
         """Take the hooks off."""
         for handle in self._handles:
             handle.remove()
+
+
+@dataclass(frozen=True)
+class LayerRouting:
+    """Where the router of one layer sent the tokens of a step."""
+
+    tokens: tuple[int, ...]
+    """By expert: how often it was chosen, also where it had no place left. They sum to tokens times active experts."""
+    dropped: float
+    """Share of the choices that found no place."""
+    balance: float
+    """Load-balancing loss without its coefficient, over micro-batches weighted by tokens; 1 where all is even."""
+
+    @property
+    def imbalance(self) -> float:
+        """The busiest expert's tokens over the mean; 1 where all is even."""
+        return max(self.tokens) * len(self.tokens) / sum(self.tokens)
+
+
+class RouterStatistics:
+    """Watches every mixture of a step until `remove()`."""
+
+    def __init__(self, step: Step) -> None:
+        self._watched = [module for module in step.modules_of(MixtureMLP) if isinstance(module, MixtureMLP)]
+        self._sums: list[Tensor | None] = [None] * len(self._watched)
+        for layer, module in enumerate(self._watched):
+            module.watcher = partial(self._note, layer)
+
+    def _note(self, layer: int, routing: Routing) -> None:
+        balance = routing.balance.double() * routing.tokens.sum()
+        noted = torch.cat((torch.stack((balance, routing.dropped.double())), routing.tokens.double()))
+        earlier = self._sums[layer]
+        self._sums[layer] = noted if earlier is None else earlier + noted
+
+    def take(self) -> list[LayerRouting]:
+        """One entry a layer, over all micro-batches since the last call; none before a forward in training."""
+        noted = [one for one in self._sums if one is not None]
+        self._sums = [None] * len(self._watched)
+        read = torch.stack(noted).tolist() if noted else []
+        return [_layer_routing(balance, dropped, tokens) for balance, dropped, *tokens in read]
+
+    def remove(self) -> None:
+        """Stop watching."""
+        for module in self._watched:
+            module.watcher = None
+
+
+def _layer_routing(balance: float, dropped: float, tokens: list[float]) -> LayerRouting:
+    choices = sum(tokens)
+    return LayerRouting(tuple(map(int, tokens)), dropped / choices, balance / choices)

@@ -1,0 +1,162 @@
+"""The mixture of experts on a tape: what `assay.model.moe` does, operation by operation, without torch.
+
+Which expert a token goes to is not known before it runs, and hardly matters: every token has k choices, so the experts
+of a layer compute n·k rows whatever the router does, and what backward keeps is exact on a CPU, to the byte, held so by
+the tests. With a capacity the rows are E·places, all of which are executed and at most n·k needed. Cut into
+micro-batches, places are divided here and rounded up anew there: at most one place an expert differs.
+
+The integers of the routes are counted where backward keeps them; those that live for an instant only are left out, and
+so are the pieces of the loop over experts that takes a grouped product's place: a peak inside a mixture can be higher
+than predicted by one copy of the experts' output.
+"""
+
+from math import prod
+
+from assay.config import ModelConfig
+from assay.cost import layers
+from assay.cost.layers import ALIAS, FRESH, INPLACE, NONE
+from assay.cost.tape import Writer
+from assay.cost.tensors import Tensor
+
+
+def mixture(site: Writer, x: Tensor, config: ModelConfig, parameters: dict[str, Tensor]) -> Tensor:
+    """`[B, T, n_embd]` through a router and the experts of its choice, dropout left out."""
+    probabilities = _probabilities(site.at("router"), x, parameters)
+    k = config.n_expert_active
+    chosen = site.made("chosen", (*x.shape[:-1], k), "int64")
+    site.write("aten.topk", "movement", (probabilities,), (chosen,), (NONE,))
+    sources, destinations, ends = _routes(site, chosen, config)
+    gates = _gates(site, probabilities, chosen, config)
+    rows = _selected(site, x, sources, (*sources.shape, config.n_embd), autocast="low")
+    out = _experts(site.at("experts"), rows, ends, config, parameters, chosen.elements)
+    y = _selected(site, out, destinations, (x.shape[0], x.shape[1] * k, config.n_embd))
+    weighted = site.made("weighted", y.shape, "float32")
+    site.write(
+        "aten.mul",
+        "elementwise",
+        (y, gates),
+        (weighted,),
+        (FRESH, FRESH),
+        saves=(y, gates),
+        backward="MulBackward",
+        backward_scratch=(y,),
+    )
+    summed = site.made("mixed", x.shape, "float32")
+    site.write("aten.sum", "normalization", (weighted,), (summed,), (ALIAS,), backward="SumBackward")
+    return summed
+
+
+def _probabilities(site: Writer, x: Tensor, parameters: dict[str, Tensor]) -> Tensor:
+    logits = layers.linear(site, x, parameters[f"{site.site}.weight"], None, autocast="float32")
+    made = site.made("probabilities", logits.shape, "float32")
+    site.write(
+        "aten._softmax", "normalization", (logits,), (made,), (FRESH,), saves=(made,), backward="SoftmaxBackward"
+    )
+    return made
+
+
+def _routes(site: Writer, chosen: Tensor, config: ModelConfig) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Sources, destinations, and the ends that only a grouped product keeps."""
+    rows, length, k = chosen.shape
+    experts, places = config.n_expert or 1, config.expert_places(rows * length)
+    sources = site.made("sources", (rows, length * k) if places is None else (experts * places,), "int64")
+    destinations = site.made("destinations", (rows, length * k), "int64")
+    grouped = places is None and config.experts_aligned
+    ends = site.made("ends", (experts,), "int32", batched=False) if grouped else None
+    site.write("aten.sort", "movement", (chosen,), (sources, destinations, *([ends] if ends else [])), (NONE,))
+    return sources, destinations, ends
+
+
+def _gates(site: Writer, probabilities: Tensor, chosen: Tensor, config: ModelConfig) -> Tensor:
+    if config.router_loss > 0:
+        shares = site.made("shares", (config.n_expert or 1,), "float32", batched=False)
+        joined = site.made("balanced", probabilities.shape, "float32", of=probabilities.name)
+        site.write(
+            "balance",
+            "movement",
+            (probabilities,),
+            (joined,),
+            (FRESH,),
+            saves=(shares,),
+            extras=(shares,),
+            backward="_BalanceBackward",
+        )
+        probabilities = joined
+    gates = site.made("gates", chosen.shape, "float32")
+    saved = (probabilities, chosen)
+    site.write("aten.gather", "movement", saved, (gates,), (FRESH, NONE), saves=saved, backward="GatherBackward")
+    if config.n_expert_active > 1:
+        gates = _normalized(site, gates)
+    if config.expert_capacity is not None:
+        kept = site.made("kept", chosen.shape, "bool")
+        gated = site.made("gated", gates.shape, "float32")
+        site.write(
+            "aten.mul", "movement", (gates,), (gated,), (FRESH,), saves=(kept,), extras=(kept,), backward="MulBackward"
+        )
+        gates = gated
+    return gates
+
+
+def _normalized(site: Writer, gates: Tensor) -> Tensor:
+    total = site.made("total", (*gates.shape[:-1], 1), "float32")
+    site.write("aten.sum", "normalization", (gates,), (total,), (ALIAS,), backward="SumBackward")
+    out = site.made("normalized", gates.shape, "float32")
+    both = (gates, total)
+    site.write("aten.div", "elementwise", both, (out,), (FRESH, FRESH), saves=both, backward="DivBackward")
+    return out
+
+
+def _selected(site: Writer, x: Tensor, index: Tensor, shape: tuple[int, ...], autocast: str = "") -> Tensor:
+    """Rows gathered by an index, which is kept; backward adds them up where they came from."""
+    out = site.made("selected", shape, x.dtype)
+    site.write(
+        "aten.index_select",
+        "movement",
+        (x, index),
+        (out,),
+        (FRESH, NONE),
+        saves=(index,),
+        backward="IndexSelectBackward",
+        autocast=autocast,
+    )
+    return out
+
+
+def _experts(
+    site: Writer, rows: Tensor, ends: Tensor | None, config: ModelConfig, parameters: dict[str, Tensor], needed: int
+) -> Tensor:
+    def product(x: Tensor, name: str) -> Tensor:
+        return _product(site, x, parameters[f"{site.site}.{name}"], ends, config, needed)
+
+    if config.activation == "swiglu":
+        activation = site.at("activation")
+        gate = layers.elementwise(activation, "aten.silu", product(rows, "gate"), backward="SiluBackward")
+        inner = layers.product(site, gate, product(rows, "up"))
+    else:
+        inner = layers.elementwise(site.at("activation"), "aten.gelu", product(rows, "up"), backward="GeluBackward")
+    return product(inner, "down")
+
+
+def _product(site: Writer, x: Tensor, weight: Tensor, ends: Tensor | None, config: ModelConfig, needed: int) -> Tensor:
+    """Each row times the matrix of its expert; of the rows at most `needed` hold a token."""
+    _, wide, narrow = weight.shape
+    out = site.made("out", (*x.shape[:-1], wide), x.dtype)
+    flops = 2 * prod(x.shape[:-1]) * wide * narrow
+    operator, node = ("aten.mm", "MmBackward") if config.expert_capacity is None else ("aten.bmm", "BmmBackward")
+    kept: tuple[Tensor, ...] = () if ends is None else (ends,)
+    if kept:
+        operator, node = "aten._grouped_mm", "GroupedMmBackward"
+    site.write(
+        operator,
+        "contraction",
+        (x, weight, *kept),
+        (out,),
+        (FRESH, INPLACE, NONE)[: 2 + len(kept)],
+        saves=(x, weight, *kept),
+        flops=flops,
+        backward_flops=2 * flops,
+        padding_flops=3 * 2 * max(0, prod(x.shape[:-1]) - needed) * wide * narrow,
+        backward=node,
+        autocast="low",
+    )
+    return out

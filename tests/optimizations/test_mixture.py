@@ -1,0 +1,50 @@
+"""Every optimization on a mixture of experts: it is proven, and its loss is what its numerics promise."""
+
+import pytest
+
+from assay.config import ModelConfig, Spec
+from assay.errors import UsageError
+from assay.hardware import detect
+from assay.optimizations import Numerics, catalogue, check, optimizations_of, resolve
+from optimizations.laboratory import SHAPE, losses, run_with, traced
+
+MIXTURE = ModelConfig.model_validate({**SHAPE.model_dump(), "n_expert": 4})
+VARIANTS = {
+    "grouped": {},
+    "loop": {"n_hidden": 20},
+    "capacity": {"expert_capacity": 1.0},
+}
+
+
+@pytest.mark.parametrize("fields", VARIANTS.values(), ids=list(VARIANTS))
+@pytest.mark.parametrize("name", catalogue())
+def test_it_is_proven_and_trains_as_promised(name: str, fields: dict[str, object]) -> None:
+    model = ModelConfig.model_validate({**MIXTURE.model_dump(), **fields})
+    run, plain = run_with(resolve(Spec(name=name)).spec(), model=model), run_with(model=model)
+    try:
+        check(run, detect())
+    except UsageError as reason:
+        pytest.skip(str(reason))
+    trace = traced(run)
+    for optimization in optimizations_of(run):
+        evidence = optimization.verify(trace, run)
+        assert evidence.verdict, evidence.observed
+    numerics = catalogue()[name].numerics
+    if numerics is Numerics.EXACT:
+        assert losses(run) == losses(plain)
+    elif numerics is not Numerics.DIFFERENT_TRAINING:
+        # A micro-batch has a capacity and a balance of its own, which moves gradients a little.
+        assert losses(run) == pytest.approx(losses(plain), rel=2e-2)
+
+
+def test_only_the_router_may_stay_in_float32() -> None:
+    bf16 = Spec(name="bf16_mixed")
+    run = run_with(bf16, model=MIXTURE)
+    trace = traced(run)
+    assert "and the 12 of the routers in float32" in resolve(bf16).verify(trace, run).observed
+    lifted = tuple(
+        one.model_copy(update={"dtype": "float32"}) if "_grouped_mm" in one.name else one for one in trace.operations
+    )
+    assert not resolve(bf16).verify(trace.model_copy(update={"operations": lifted}), run).verdict
+    dense = run_with(bf16)
+    assert not resolve(bf16).verify(trace, dense).verdict
