@@ -163,4 +163,4 @@ def test_what_a_program_holds_beside_weights_comes_back(corpus: Prepared, tmp_pa
 def test_the_state_is_plain_json_and_names_its_run(corpus: Prepared, tmp_path: Path) -> None:
     trained(corpus, tmp_path, 3)
     state = json.loads((tmp_path / "step-00000002" / "state.json").read_text())
-    assert (state["format"], state["identity"], state["position"]["step"]) == (1, "test", 2)
+    assert (state["format"], state["identity"], state["position"]["step"]) == (2, "test", 2)

@@ -95,7 +95,7 @@ def train_step(step: Step, index: int, probes: ActivationNorms | None = None) ->
     norm = program.update(step)
     watched = [norm.square() for norm in probes.take()] if probes else []
     sums = program.reduce_loss(torch.stack([summed, *watched]))
-    figures = torch.stack([sums[0] / tokens, norm, *sums[1:].sqrt()]).tolist()
+    figures = torch.stack([sums[0] / tokens, norm, *sums[1:]]).tolist()
     seconds = time.perf_counter() - start
     finite = math.isfinite(figures[0]) and math.isfinite(figures[1])
     skipped = not finite and not gradients_remain(step)
@@ -104,7 +104,7 @@ def train_step(step: Step, index: int, probes: ActivationNorms | None = None) ->
         loss=figures[0],
         learning_rate=rate,
         log_gradient_norm=math.log(figures[1]) if figures[1] > 0 else -math.inf if figures[1] == 0 else math.nan,
-        activation_norms=tuple(figures[2:]),
+        activation_norms=tuple(map(math.sqrt, figures[2:])),
         seconds=seconds,
         tokens=tokens,
         skipped=skipped,
