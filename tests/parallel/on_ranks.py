@@ -32,7 +32,8 @@ def compute(cases: Sequence[Case], ranks: int, place: Path) -> list[dict[str, An
         processes.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True))
     errors = [process.communicate(timeout=240)[1] for process in processes]
     if any(process.returncode for process in processes):
-        raise AssertionError("\n".join(errors))
+        codes = [process.returncode for process in processes]
+        raise AssertionError(f"exit codes {codes}\n" + "\n".join(errors))
     answers: list[dict[str, Any]] = json.loads(answered.read_text())
     return answers
 
@@ -62,6 +63,7 @@ def _answer(case: Case) -> dict[str, Any]:
     from assay.optimizations import mesh_of, normalize, optimizations_of
     from assay.parallel.ranks import joined
     from assay.training.build import baseline, build
+    from assay.training.evaluation import evaluate
     from assay.training.loop import train_step
     from assay.training.probes import ActivationNorms
     from assay.training.state import weights_at_rest
@@ -85,7 +87,9 @@ def _answer(case: Case) -> dict[str, Any]:
                 trace = tracer.trace(records[-1].loss, records[-1].tokens)
             else:
                 records.append(train_step(step, index, probes))
-        loss, targets = program.evaluate(step, [program.batches(0, (0, 1))[0]])
+        # Seven rows, so that neither ranks nor micro-batches divide them.
+        windows = [(ids[:7], targets[:7]) for ids, targets in program.batches(0, (0, 1))]
+        seen = evaluate(step, lambda: windows, 1.0, 0)
         weights = {name: _whole(weight).flatten().tolist() for name, weight in weights_at_rest(step).items()}
         evidence = [one.verify(trace, run).model_dump() for one in optimizations_of(run)]
         own = {"evidence": evidence, "trace": trace.model_dump(mode="json", exclude={"operations"}), "weights": weights}
@@ -94,7 +98,7 @@ def _answer(case: Case) -> dict[str, Any]:
             "losses": [record.loss for record in records],
             "norms": [record.log_gradient_norm for record in records],
             "activations": [record.activation_norms for record in records],
-            "evaluation": [loss, targets],
+            "evaluation": [seen.loss, seen.targets],
             "weights": {name: values for one in everyone for name, values in one["weights"].items()},
             "ranks": [{key: one[key] for key in ("evidence", "trace")} for one in everyone],
         }

@@ -73,6 +73,7 @@ class StepTracer:
             forwards=self._forwards,
             targets=targets,
             parameter_bytes=distinct_bytes(parameter for _, parameter in self.step.named_parameters()),
+            parameters=tuple(name for name, _ in self.step.named_parameters()),
             gradient_bytes=self._gradient_bytes,
             optimizer_state_bytes=distinct_bytes(operations.tensors_in(list(self.step.optimizer.state.values()))),
             whole_parameter_bytes=sum(p.numel() * p.element_size() for _, p in self.step.named_parameters()),

@@ -59,7 +59,7 @@ class ActivationCheckpointing(Optimization):
         return program
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
-        blocks = len(range(0, run.model.n_layer, self.every)) * trace.forwards
+        blocks = len(trace.blocks[:: self.every]) * trace.forwards
         again = trace.contractions(phase="recompute")
         per_block, rest = divmod(again, blocks)
         observed = f"{again} matmuls of {blocks} blocks ran again in backward"

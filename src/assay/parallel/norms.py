@@ -6,7 +6,7 @@ summed apart, since they cross different axes (arXiv:2104.04473 clips by the sam
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import torch
 import torch.distributed as dist
@@ -22,14 +22,22 @@ _Groups = tuple[dist.ProcessGroup, ...]
 def gradient_norm(step: Step) -> Tensor:
     """Euclidean norm over all ranks: a float32 or wider scalar, equal on every rank."""
     total: Tensor | None = None
-    for groups, gradients in _by_groups(p.grad for _, p in step.named_parameters() if p.grad is not None).items():
+    for groups, gradients in _by_groups(_own(step)).items():
         squared = _squared(gradients)
         for group in groups:
             dist.all_reduce(squared, group=group)
         total = squared if total is None else total + squared
     if total is None:
         raise ValueError("there are no gradients to measure")
+    if step.program.mesh is not None and step.program.mesh["pp"].size() > 1:
+        dist.all_reduce(total, group=step.program.mesh["pp"].get_group())
     return total.sqrt()
+
+
+def _own(step: Step) -> Iterator[Tensor]:
+    """Gradients of this rank's weights; a tied one whose owner is elsewhere, or in another stage, counts there."""
+    aliases = {alias for alias, _ in step.program.tied}
+    return (p.grad for name, p in step.named_parameters() if p.grad is not None and name not in aliases)
 
 
 def _by_groups(gradients: Iterable[Tensor]) -> dict[_Groups, list[Tensor]]:

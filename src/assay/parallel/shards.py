@@ -15,6 +15,15 @@ def local(tensor: Tensor) -> Tensor:
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
+def placed_gradient(parameter: Tensor) -> Tensor | None:
+    """The gradient, first placed as its weight is: backward may leave it whole, or as summands, on every rank."""
+    gradient = parameter.grad
+    if isinstance(parameter, DTensor) and isinstance(gradient, DTensor) and gradient.placements != parameter.placements:
+        gradient = gradient.redistribute(placements=parameter.placements)
+        parameter.grad = gradient
+    return gradient
+
+
 @torch.no_grad()
 def fill(tensor: Tensor, whole: Tensor) -> None:
     """Copy this rank's piece out of `whole`, which has the global shape."""

@@ -7,7 +7,6 @@ pieces. Torch's own styles do the splitting; here is only which module takes whi
 """
 
 from dataclasses import replace
-from typing import Any
 
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -24,6 +23,7 @@ from torch.distributed.tensor.parallel import (
 from assay.model import Block
 from assay.model.gpt import Head
 from assay.parallel.norms import gradient_norm
+from assay.parallel.shards import local, placed_gradient
 from assay.step.program import Program, Step
 
 
@@ -41,6 +41,8 @@ def split_matrices(program: Program, mesh: DeviceMesh) -> Program:
         _tie_again(part, program.tied)
 
     def finish(step: Step) -> None:
+        for _, parameter in step.named_parameters():
+            placed_gradient(parameter)
         for gradient in _partial_gradients(step):
             dist.all_reduce(gradient, group=mesh.get_group())
 
@@ -87,7 +89,7 @@ def _tie_again(part: nn.Module, tied: tuple[tuple[str, str], ...]) -> None:
     tie(part, tuple(pair for pair in tied if names.issuperset(pair)))
 
 
-def _partial_gradients(step: Step) -> list[Any]:
+def _partial_gradients(step: Step) -> list[Tensor]:
     """Of weights that every rank holds whole and uses on its own heads only: the norms of queries and keys."""
     names = (".q_norm.weight", ".k_norm.weight")
-    return [p.grad for name, p in step.named_parameters() if name.endswith(names) and p.grad is not None]
+    return [local(p.grad) for name, p in step.named_parameters() if name.endswith(names) and p.grad is not None]

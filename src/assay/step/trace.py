@@ -59,6 +59,8 @@ class Trace(Frozen):
     targets: int
     """Targets in the whole step."""
     parameter_bytes: int
+    parameters: tuple[str, ...] = ()
+    """Names of those that this rank holds, whole or in part."""
     gradient_bytes: int
     optimizer_state_bytes: int
     shared_parameters: tuple[tuple[str, ...], ...]
@@ -68,6 +70,12 @@ class Trace(Frozen):
     communications: tuple[Communication, ...] = ()
     synchronizations: Mapping[str, int]
     """Times by phase that the host read a value off the device (`item`, `nonzero`, …)."""
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """The blocks of which this rank holds weights."""
+        names = (name.split(".") for name in self.parameters)
+        return tuple(sorted({int(parts[1]) for parts in names if parts[0] == "blocks"}))
 
     @property
     def saved_total_bytes(self) -> int:

@@ -69,7 +69,7 @@ def build(program: Program) -> Step:
         part.to_empty(device=program.device)
         names = {name for name, _ in part.named_parameters(remove_duplicate=False)}
         tie(part, tuple(pair for pair in program.tied if names.issuperset(pair)))
-        _initialize(part, program.initialize)
+        _initialize(part, program.initialize, dict(program.tied))
         if program.forward_contexts:
             _enter_around_forward(part, program.forward_contexts)
     parameters = [item for part in program.parts for item in part.named_parameters()]
@@ -83,12 +83,13 @@ def _spent(name: str, shape: torch.Size) -> Tensor:
 
 
 @torch.no_grad()
-def _initialize(part: nn.Module, initialize: Initialize) -> None:
+def _initialize(part: nn.Module, initialize: Initialize, owners: Mapping[str, str]) -> None:
+    """A tied weight whose owner is on another rank starts as the owner does."""
     buffers = [name for name, _ in part.named_buffers()]
     if buffers:
         raise ValueError(f"the buffer {buffers[0]!r} would stay uninitialised: a part holds parameters only")
     for name, parameter in part.named_parameters():
-        fill(parameter, initialize(name, parameter.shape))
+        fill(parameter, initialize(owners.get(name, name), parameter.shape))
 
 
 def _enter_around_forward(part: nn.Module, contexts: Iterable[Context]) -> None:

@@ -29,7 +29,7 @@ class ActivationNorms:
         self._handles = [block.register_forward_hook(self._note) for block in self._norms]
 
     def _note(self, block: nn.Module, args: Any, output: Tensor) -> None:
-        if block.training and torch._C._current_graph_task_id() == -1:
+        if output.requires_grad and block.training and torch._C._current_graph_task_id() == -1:
             dtype = torch.promote_types(output.dtype, torch.float32)
             self._norms[block].append(torch.linalg.vector_norm(output.detach(), dtype=dtype))
 

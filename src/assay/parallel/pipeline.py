@@ -1,0 +1,231 @@
+"""Pipeline parallelism: stages on different ranks, micro-batches on their way through them, by torch's schedules.
+
+A schedule replaces forward and backward of a whole step, which is one seam. It is made when first used: by then other
+techniques have wrapped the stages. Evaluation goes through the same schedule, forwards only, in pieces of the training
+shape, since what travels between stages has one. A tied weight lives on the first and on the last stage; both copies
+start equal, get the sum of both gradients, and so stay equal.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining.schedules import get_schedule_class
+
+from assay.model import GPT
+from assay.model.balance import scaled_by
+from assay.model.gpt import NOT_COUNTED
+from assay.parallel.norms import gradient_norm
+from assay.parallel.shards import local, placed_gradient
+from assay.parallel.stages import Split
+from assay.step.program import MicroBatch, Program, Step
+
+SCHEDULES = {
+    "gpipe": ("GPipe", 1),
+    "1f1b": ("1F1B", 1),
+    "interleaved": ("Interleaved1F1B", 2),
+    "zero-bubble": ("ZBVZeroBubble", 2),
+}
+"""torch's name, and stages a rank."""
+
+_FORWARD = ("F", "SEND_F", "RECV_F", "UNSHARD", "RESHARD")
+
+
+def pipelined(program: Program, mesh: DeviceMesh, schedule: str, micro_batches: int) -> Program:
+    """The program of this rank's stages along a one-dimensional `mesh`."""
+    (model,) = program.parts
+    if not isinstance(model, GPT):
+        raise TypeError("a pipeline cuts a whole decoder")
+    name, per_rank = SCHEDULES[schedule]
+    split = Split(mesh.size(), per_rank, vee=schedule == "zero-bubble")
+    line = _Line(mesh, split, name, program.device, model.config.n_embd)
+    return replace(
+        program,
+        parts=split.cut(model, mesh.get_local_rank()),
+        gradients=line.gradients,
+        gradient_norm=gradient_norm,
+        evaluate=line.evaluate,
+        reduce_loss=_over_stages(program.reduce_loss, line),
+        finish_gradients=(*program.finish_gradients, _TiedGradients(mesh, split, program.tied)),
+        micro_batches=program.micro_batches * micro_batches,
+    )
+
+
+@dataclass
+class _Line:
+    """This rank's end of the pipeline."""
+
+    mesh: DeviceMesh
+    split: Split
+    schedule_name: str
+    device: torch.device
+    width: int
+    """Of what travels between stages."""
+    tokens: int = 1
+    """By which a loss is divided before it is differentiated."""
+    rows: int = 0
+    """Of a micro-batch in training, once there was one."""
+    _schedules: dict[tuple[str, int], Any] = field(default_factory=dict)
+
+    @property
+    def has_first(self) -> bool:
+        """Whether token ids enter here."""
+        return 0 in self.split.of(self.mesh.get_local_rank())
+
+    @property
+    def has_last(self) -> bool:
+        """Whether the loss is computed here."""
+        return self.split.count - 1 in self.split.of(self.mesh.get_local_rank())
+
+    def gradients(self, step: Step, micro_batches: Sequence[MicroBatch], tokens: int) -> Tensor:
+        """The gradient seam: the summed loss of this rank, zero where the last stage is elsewhere."""
+        self.tokens, self.rows = tokens, len(micro_batches[0][0])
+        with scaled_by(1 / tokens):
+            losses = self._run(step, micro_batches, "step")
+        total = torch.zeros((), device=self.device)
+        return total + sum(one.detach() for one in losses) * tokens if losses else total
+
+    def evaluate(self, step: Step, batches: Iterable[MicroBatch]) -> tuple[float, int]:
+        """The evaluation seam: (summed loss, targets) on every rank."""
+        self.tokens = 1
+        total = torch.zeros(2, dtype=torch.float64, device=self.device)
+        with ExitStack() as modes, torch.no_grad():
+            for part in step.parts:
+                part.eval()
+                modes.callback(part.train)
+            for pieces in _full(batches, step, self.rows):
+                losses = self._run(step, pieces, "eval")
+                if self.has_last:
+                    total[0] += sum(one.double() for one in losses)
+                    total[1] += sum(int((targets != NOT_COUNTED).sum()) for _, targets in pieces)
+        dist.all_reduce(total, group=self.mesh.get_group())
+        return float(total[0].item()), int(total[1].item())
+
+    def _run(self, step: Step, micro_batches: Sequence[MicroBatch], how: str) -> list[Tensor]:
+        ids, targets = (torch.cat(side) for side in zip(*micro_batches, strict=True))
+        shape = micro_batches[0][0].shape
+        losses: list[Tensor] = []
+        given = (ids,) if self.has_first else ()
+        wanted: dict[str, Any] = {"target": targets, "targets": targets, "losses": losses} if self.has_last else {}
+        run: Callable[..., Any] = getattr(self._schedule(step, len(micro_batches), shape, how), how)
+        with ExitStack() as contexts:
+            for context in step.program.step_contexts:
+                contexts.enter_context(context())
+            run(*given, **wanted, return_outputs=False)
+        return losses
+
+    def _stage(self, part: nn.Module, index: int, shape: torch.Size) -> PipelineStage:
+        """Told what it takes and gives: else torch finds out by a forward of its own, on arbitrary numbers."""
+        between = _between(part, shape, self.width)
+        ids = torch.empty(shape, dtype=torch.int64, device="meta")
+        loss = torch.empty((), dtype=between.dtype, device="meta", requires_grad=True)
+        return PipelineStage(
+            part,
+            index,
+            self.split.count,
+            self.device,
+            input_args=ids if index == 0 else between,
+            output_args=loss if index == self.split.count - 1 else between,
+            group=self.mesh.get_group(),
+        )
+
+    def _schedule(self, step: Step, micro_batches: int, shape: torch.Size, how: str) -> Any:
+        if (how, micro_batches) not in self._schedules:
+            stages = [
+                self._stage(part, index, shape)
+                for part, index in zip(step.parts, self.split.of(self.mesh.get_local_rank()), strict=True)
+            ]
+            kind = get_schedule_class(self.schedule_name)
+            owned: Any = stages if self.split.per_rank > 1 else stages[0]
+            made = kind(owned, micro_batches, loss_fn=lambda loss, _: loss / self.tokens, scale_grads=False)
+            self._schedules[how, micro_batches] = made if how == "step" else _forwards_only(made)
+        return self._schedules[how, micro_batches]
+
+
+def _between(part: nn.Module, shape: torch.Size, width: int) -> Tensor:
+    """What travels between stages, as torch wants to be shown it: shape and dtype, no storage."""
+    dtype = next(part.parameters()).dtype
+    return torch.empty(*shape, width, dtype=dtype, device="meta", requires_grad=True)
+
+
+def _forwards_only(schedule: Any) -> Any:
+    """Torch's `eval` leaves whole backwards out, but not those that a zero-bubble schedule has cut in two."""
+    for rank, actions in getattr(schedule, "pipeline_order_with_comms", {}).items():
+        kept = [one for one in actions if one is not None and one.computation_type.value in _FORWARD]
+        schedule.pipeline_order_with_comms[rank] = kept
+    return schedule
+
+
+def _full(batches: Iterable[MicroBatch], step: Step, rows: int) -> Iterator[list[MicroBatch]]:
+    """Lists of as many pieces as a step has micro-batches, each of its shape; what is filled in does not count."""
+    parts, pieces = step.program.micro_batches, []
+    for ids, targets in batches:
+        rows = rows or len(ids)
+        pieces.append(_padded(ids, targets, rows))
+        if len(pieces) == parts:
+            yield pieces
+            pieces = []
+    if pieces:
+        ids, targets = pieces[0]
+        yield pieces + [(ids, torch.full_like(targets, NOT_COUNTED))] * (parts - len(pieces))
+
+
+def _padded(ids: Tensor, targets: Tensor, rows: int) -> MicroBatch:
+    lacking = rows - len(ids)
+    if lacking <= 0:
+        return ids, targets
+    filler = torch.full_like(targets[:1], NOT_COUNTED).expand(lacking, -1)
+    return torch.cat([ids, ids[:1].expand(lacking, -1)]), torch.cat([targets, filler])
+
+
+def _over_stages(inner: Callable[[Tensor], Tensor], line: _Line) -> Callable[[Tensor], Tensor]:
+    """The loss comes from the last stage; of the activation norms beside it, the first from the first stage."""
+
+    def reduce(sums: Tensor) -> Tensor:
+        sums = inner(sums).clone()
+        if sums.ndim and len(sums) > 1:
+            sums[1] *= line.has_first
+            sums[2:] *= line.has_last
+        dist.all_reduce(sums, group=line.mesh.get_group())
+        return sums
+
+    return reduce
+
+
+class _TiedGradients:
+    """Gives both copies of a tied weight the sum of both gradients."""
+
+    def __init__(self, mesh: DeviceMesh, split: Split, tied: tuple[tuple[str, str], ...]) -> None:
+        self._names = tied
+        self._alone = split.vee
+        self._group = None if split.vee or not tied else _ends(mesh)
+
+    def __call__(self, step: Step) -> None:
+        held = dict(step.named_parameters())
+        for alias, owner in self._names:
+            found = [placed_gradient(held[name]) for name in (alias, owner) if name in held]
+            gradients = [local(one) for one in found if one is not None]
+            for gradient in gradients:
+                if self._group is not None:
+                    dist.all_reduce(gradient, group=self._group)
+            if self._alone and len(gradients) == 2:
+                gradients[0] += gradients[1]
+                gradients[1].copy_(gradients[0])
+
+
+def _ends(mesh: DeviceMesh) -> dist.ProcessGroup | None:
+    """The group of the first and the last rank of this rank's line; every rank takes part in making all of them."""
+    root = mesh._get_root_mesh()
+    lines = root.mesh.movedim(list(root.mesh_dim_names or ()).index("pp"), -1).reshape(-1, mesh.size())
+    mine = None
+    for line in lines.tolist():
+        group = dist.new_group([line[0], line[-1]])
+        if dist.get_rank() in (line[0], line[-1]):
+            mine = group
+    return mine
