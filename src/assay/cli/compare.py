@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.cli.options import Overrides, Source
+from assay.cli.options import Nproc, Overrides, Oversubscribe, Source, changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +34,8 @@ def compare(
     source: Source = None,
     overrides: Overrides = None,
     with_: _With = None,
+    nproc: Nproc = None,
+    oversubscribe: Oversubscribe = False,
     seeds: _Seeds = 3,
     blocks: _Blocks = 5,
     timeout: _Timeout = None,
@@ -48,6 +50,7 @@ def compare(
     \b
     assay compare demo --with sdpa_attention --with bf16_mixed
     assay compare demo --with sdpa_attention+bf16_mixed --seeds 5
+    assay compare demo --nproc 2 --with data_parallel --with tensor_parallel:degree=2
     assay compare my.yaml training.steps=200 --with gradient_accumulation:micro_batches=4
 
     Ctrl-C saves what has finished.
@@ -64,7 +67,14 @@ def compare(
 
     home = Home()
     _writable(page)
-    ask = partial(api.compare, source, *(overrides or ()), treatments=with_ or (), seeds=seeds, blocks=blocks)
+    ask = partial(
+        api.compare,
+        source,
+        *changes(overrides, nproc, oversubscribe),
+        treatments=with_ or (),
+        seeds=seeds,
+        blocks=blocks,
+    )
     comparison = _watched(partial(ask, timeout=timeout, home=home))
     written = write_page(comparison, home, page)
     if as_json:

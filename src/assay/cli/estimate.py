@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from assay.cli.options import Json, Overrides, Source, With
+from assay.cli.options import Json, Nproc, Overrides, Source, With, changes
 
 if TYPE_CHECKING:
     from assay.estimate import Estimate
@@ -17,6 +17,7 @@ def estimate(
     source: Source = None,
     overrides: Overrides = None,
     with_: With = None,
+    nproc: Nproc = None,
     as_json: Json = False,
 ) -> None:
     """Predict memory by instant, and the work of one optimizer step, in milliseconds.
@@ -28,7 +29,7 @@ def estimate(
     from assay import api
     from assay.cli.console import print_json
 
-    answer = api.estimate(source, *(overrides or ()), optimizations=with_ or ())
+    answer = api.estimate(source, *changes(overrides, nproc), optimizations=with_ or ())
     if as_json:
         print_json(answer.to_dict())
         return

@@ -27,6 +27,20 @@ With = Annotated[
     ),
 ]
 
+Nproc = Annotated[
+    int | None,
+    typer.Option("--nproc", metavar="N", help="Processes on this machine that optimizations may divide a run among."),
+]
+
+Oversubscribe = Annotated[bool, typer.Option("--oversubscribe", help="Allow more processes than cores.")]
+
+
+def changes(overrides: list[str] | None, nproc: int | None, oversubscribe: bool = False) -> list[str]:
+    """Overrides, with those that have an option of their own."""
+    ranks = [] if nproc is None else [f"ranks={nproc}"]
+    return [*(overrides or ()), *ranks, *(["oversubscribe=true"] if oversubscribe else [])]
+
+
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="An id, the start of one, or last.")]
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]

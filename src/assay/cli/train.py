@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.options import Json, Overrides, Source, With
+from assay.cli.options import Json, Nproc, Overrides, Oversubscribe, Source, With, changes
 
 _Resume = Annotated[
     str | None, typer.Option(metavar="RUN", help="Go on with a stopped run: its id, the start of one, or last.")
@@ -18,6 +18,8 @@ def train(
     source: Source = None,
     overrides: Overrides = None,
     with_: With = None,
+    nproc: Nproc = None,
+    oversubscribe: Oversubscribe = False,
     resume: _Resume = None,
     timeout: _Timeout = None,
     as_json: Json = False,
@@ -32,6 +34,7 @@ def train(
     assay train my.yaml training.steps=500 seed=1          a file, with changes
     assay train demo --with sdpa_attention+bf16_mixed      with two optimizations
     assay train demo --with activation_checkpointing:every=2
+    assay train demo --nproc 2 --with data_parallel        on two processes of this machine
     assay train --resume last training.steps=200           go on with the last run
 
     Ctrl-C stops after the current step and saves; --resume goes on from there.
@@ -47,9 +50,9 @@ def train(
 
     home = Home()
     with watcher() as watch:
-        changes, stack = overrides or (), with_ or ()
+        said, stack = changes(overrides, nproc, oversubscribe), with_ or ()
         result = api.train(
-            source, *changes, optimizations=stack, resume=resume, home=home, timeout=timeout, on_event=watch
+            source, *said, optimizations=stack, resume=resume, home=home, timeout=timeout, on_event=watch
         )
     if as_json:
         print_json(plain(result))

@@ -63,6 +63,8 @@ class Run(Frozen):
     """Threads for CPU kernels. None: torch's choice."""
     ranks: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     """Processes that share the run, where an optimization divides it among them."""
+    oversubscribe: bool = False
+    """Whether there may be more processes than cores; they then wait for each other, and times mean little."""
     optimizations: tuple[Spec, ...] = ()
 
     @field_validator("optimizations", mode="before")

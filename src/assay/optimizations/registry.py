@@ -91,8 +91,12 @@ def optimizations_of(run: Run) -> tuple[Optimization, ...]:
 
 
 def normalize(run: Run) -> Run:
-    """The run with its optimizations in order and their defaults written out, so that equal runs have equal hashes."""
-    return run.model_copy(update={"optimizations": tuple(one.spec() for one in optimizations_of(run))})
+    """The run with its optimizations in order and their defaults written out, so that equal runs have equal hashes.
+
+    It has as many ranks as its mesh, so that a run that nothing divides is one device's, however many there are.
+    """
+    specs = tuple(one.spec() for one in optimizations_of(run))
+    return run.model_copy(update={"optimizations": specs, "ranks": mesh_of(run).size})
 
 
 def mesh_of(run: Run) -> Mesh:
@@ -119,7 +123,9 @@ def mesh_of(run: Run) -> Mesh:
 
 def check(run: Run, machine: "Machine") -> None:
     """Ask every optimization whether it can be had here and together. Raises `Unavailable` or `Conflict`."""
-    mesh_of(run)
+    ranks = mesh_of(run).dp
+    if run.training.batch_size % ranks:
+        raise Conflict(f"training.batch_size={run.training.batch_size} cannot be divided among dp={ranks} ranks")
     owners: dict[str, str] = {}
     for one in optimizations_of(run):
         for seam in one.claims:

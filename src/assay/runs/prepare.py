@@ -48,6 +48,7 @@ def ready(run: Run, home: Home, progress: Progress = silent) -> ReadyRun:
     machine = known_machine(home, run.threads)
     run = normalize(run)
     _device_exists(run, machine)
+    _ranks_have_room(run, machine)
     run = _with_initial_weights(run, home)
     check(run, machine)
     _vocabulary_fits(run, KNOWN_VOCABULARIES.get(run.data.tokenizer, 0))
@@ -90,6 +91,19 @@ def _vocabulary_fits(run: Run, tokens: int) -> None:
 def _device_exists(run: Run, machine: Machine) -> None:
     if run.device == "cuda" and not machine.accelerators:
         raise Unavailable("device=cuda is not possible: this machine shows no CUDA device; use device=cpu")
+
+
+def _ranks_have_room(run: Run, machine: Machine) -> None:
+    """Each rank wants a core or an accelerator of its own."""
+    if machine.device(run.device) == "cuda" and run.ranks > len(machine.accelerators):
+        raise Unavailable(
+            f"{run.ranks} ranks want as many accelerators, and this machine has {len(machine.accelerators)}"
+        )
+    if run.ranks > machine.cores and not run.oversubscribe:
+        raise UsageError(
+            f"{run.ranks} ranks want as many cores, and this machine has {machine.cores}; "
+            "take fewer, or say --oversubscribe"
+        )
 
 
 def _with_initial_weights(run: Run, home: Home) -> Run:

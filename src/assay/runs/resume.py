@@ -16,8 +16,8 @@ from assay.runs.prepare import ReadyRun
 from assay.runs.record import RunResult, Status
 from assay.runs.recover import settle
 
-BUDGET = ("training.steps", "training.tokens", "training.seconds", "training.target_loss")
-"""What may be given anew."""
+BUDGET = ("training.steps", "training.tokens", "training.seconds", "training.target_loss", "ranks", "oversubscribe")
+"""What may be given anew: how far to train, and on how many processes."""
 
 
 def continued(home: Home, name: str, overrides: Sequence[str]) -> tuple[RunFolder, Run]:

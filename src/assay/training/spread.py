@@ -28,11 +28,16 @@ def write_spread(tensors: Mapping[str, Tensor], path: Path, ranks: Ranks) -> Non
     """Write the pieces of all ranks into one safetensors file; all ranks must call it."""
     pieces = path.with_name(f"{path.name}.pieces")
     writer = HuggingFaceStorageWriter(str(pieces), save_distributed=True, enable_consolidation=True)
-    save({name: tensor.detach() for name, tensor in tensors.items()}, storage_writer=writer)
+    # Joining the pieces leaves scalars zero (torch 2.13), so they are written as vectors of one element.
+    save({name: _vector(tensor.detach()) for name, tensor in tensors.items()}, storage_writer=writer)
     if ranks.rank == 0:
         (pieces / _JOINED).rename(path)
         shutil.rmtree(pieces)
     ranks.meet()
+
+
+def _vector(tensor: Tensor) -> Tensor:
+    return tensor if tensor.ndim else tensor.reshape(1)
 
 
 def read_spread(tensors: dict[str, Tensor], path: Path) -> None:

@@ -35,6 +35,7 @@ def load_optimizer(step: Step, tensors: Mapping[str, Tensor]) -> None:
     """Put back what `optimizer_tensors` gave. Raises `UsageError` for state of a parameter that is not there."""
     names = _names_by_index(step)
     indices = {name: index for index, name in names.items()}
+    shapes = {name: tuple(parameter.shape) for name, parameter in weights_at_rest(step).items()}
     state: dict[int, dict[str, Tensor]] = {}
     for flat, tensor in tensors.items():
         kind, _, rest = flat.partition(".")
@@ -43,7 +44,9 @@ def load_optimizer(step: Step, tensors: Mapping[str, Tensor]) -> None:
             continue
         if name not in indices:
             raise UsageError(f"the checkpoint has optimizer state of {name!r}, which is no parameter of this run")
-        state.setdefault(indices[name], {})[key] = tensor.clone()
+        # A scalar that several ranks wrote is a vector at rest.
+        scalar = tensor.shape == (1,) and shapes[name] != (1,)
+        state.setdefault(indices[name], {})[key] = tensor.reshape(()).clone() if scalar else tensor.clone()
     step.optimizer.load_state_dict({**step.optimizer.state_dict(), "state": state})
 
 

@@ -1,0 +1,80 @@
+"""A run on two ranks, through the product: measured, killed in one rank, gone on with, and read by one device."""
+
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from assay import api
+from assay.config import Home
+from assay.errors import UsageError
+from assay.runs import history
+from assay.runs.folder import RunFolder
+from assay.runs.record import RunResult, Status
+
+STEPS = 12
+SHAPE = ("model.n_layer=2", "model.n_head=2", "model.n_embd=16", "model.context_length=16", "training.batch_size=4")
+RUN = (*SHAPE, f"training.steps={STEPS}", "training.checkpoint_interval=4", "data.tokenizer=byte", "ranks=2")
+RUN = (*RUN, "training.eval_interval=0", "training.eval_batches=1", "threads=1")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path / "home")
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> str:
+    path = tmp_path / "text.txt"
+    path.write_text("All happy families are alike. " * 200)
+    return f"data.path={path}"
+
+
+def losses(home: Home, result: RunResult) -> list[float]:
+    return [step["loss"] for step in history.steps(RunFolder(home.runs / result.run).events())]
+
+
+def test_a_killed_rank_ends_the_run_which_goes_on_where_it_was(home: Home, text: str) -> None:
+    def kill_the_other(event: dict[str, Any]) -> None:
+        if event["event"] == "step" and event["step"] == 6:
+            agents = [one for one in psutil.Process().children() if "assay.runs.agent" in one.cmdline()]
+            workers = [one for agent in agents for one in agent.children()]
+            next(one for one in workers if one.environ().get("RANK") == "1").kill()
+
+    killed = api.train("demo", *RUN, text, optimizations="fully_sharded", home=home, on_event=kill_the_other)
+    assert killed.status is Status.KILLED
+    assert killed.reason is not None
+    assert killed.reason.startswith("rank 1 was killed by signal 9 (SIGKILL); its log is ")
+    assert Path(killed.reason.rpartition(" ")[2]).is_file()
+    assert 4 <= killed.steps < STEPS
+    resumed = api.train(resume=killed.run, home=home)
+    assert (resumed.status, resumed.steps) == (Status.DONE, STEPS)
+    whole = api.train("demo", *RUN, text, optimizations="fully_sharded", home=home)
+    assert losses(home, resumed) == losses(home, whole)
+    assert whole.evidence
+    assert all(one.verdict for one in whole.evidence)
+    # Its checkpoint is an ordinary one: one device starts from it.
+    alone = api.train("demo", *RUN, text, f"model.init_from={whole.run}", "training.steps=1", home=home)
+    assert alone.status is Status.DONE
+    assert alone.train_loss == pytest.approx(whole.train_loss, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("stack", "changes", "says"),
+    [
+        ("data_parallel", ["ranks=1"], "divides nothing"),
+        ("tensor_parallel:degree=3", ["ranks=2"], "need a multiple of 3 ranks"),
+        ("tensor_parallel", ["model.n_head=1"], "does not divide the model's 1 key/value heads"),
+        ("pipeline_parallel", ["model.n_layer=3"], "do not divide the model's 3 blocks"),
+        ("pipeline_parallel:schedule=interleaved", ["pipeline=1"], "unknown key"),
+        ("pipeline_parallel+gradient_accumulation", [], "both replace the step's micro_batches"),
+        ("data_parallel+fully_sharded", [], "both replace the step's replicas"),
+        ("data_parallel", ["training.batch_size=3"], "cannot be divided among dp=2 ranks"),
+        ("data_parallel", ["ranks=4096", "training.batch_size=4096"], "want as many cores"),
+    ],
+)
+def test_what_cannot_be_divided_is_refused(home: Home, text: str, stack: str, changes: list[str], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        api.train("demo", *RUN, text, *changes, optimizations=stack, home=home)
+    assert not home.root.exists()
