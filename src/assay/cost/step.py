@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from assay.config import Run
-from assay.config.mesh import ONE_DEVICE, Mesh
 from assay.cost.gpt import CPU, CUDA, Forward, Kernels
 from assay.cost.tape import Operation, Tape, replace_site
 from assay.cost.tensors import Tensor
@@ -40,8 +39,6 @@ class Cost:
     update: tuple[Instant, ...]
     kernels: Kernels = CPU
     micro_batches: int = 1
-    mesh: Mesh = ONE_DEVICE
-    """Over which the step is divided; everything here is of one rank."""
     recomputed: tuple[str, ...] = ()
     """Modules that keep only their input and run again in backward."""
 
@@ -53,11 +50,6 @@ class Cost:
         """The ledger when the same batch goes through in equal parts, one after the other."""
         tape = tuple(operation.cut(micro_batches) for operation in self.tape)
         return replace(self, tape=tape, micro_batches=self.micro_batches * micro_batches)
-
-    def divided(self, ranks: int) -> Self:
-        """The ledger of one of `ranks` that divide the batch by rows."""
-        tape = tuple(operation.cut(ranks) for operation in self.tape)
-        return replace(self, tape=tape, batch=tuple(replace(x, batched=True).cut(ranks) for x in self.batch))
 
     @property
     def values(self) -> dict[str, Tensor]:
@@ -82,8 +74,8 @@ class Cost:
         return self.parameter_bytes + self.optimizer_state_bytes + sum(tensor.nbytes for tensor in self.tables)
 
 
-def baseline(run: Run, device: str = "cpu", mesh: Mesh = ONE_DEVICE) -> Cost:
-    """The ledger with every optimization off: hand-coded attention, plain AdamW, one micro-batch, all of it here."""
+def baseline(run: Run, device: str = "cpu") -> Cost:
+    """The ledger with every optimization off: hand-coded attention, plain AdamW, one micro-batch."""
     kernels = CUDA if device == "cuda" else CPU
     forward = Forward(run.model, run.training.batch_size, kernels)
     tape = forward.tape()
@@ -97,7 +89,6 @@ def baseline(run: Run, device: str = "cpu", mesh: Mesh = ONE_DEVICE) -> Cost:
         batch=tuple(forward.batch.values()),
         update=_adamw_update(learned),
         kernels=kernels,
-        mesh=mesh,
     )
 
 

@@ -21,7 +21,7 @@ from assay.cost import (
 from assay.errors import UsageError
 from assay.estimate.time import step_seconds
 from assay.hardware import Machine
-from assay.optimizations import check, mesh_of, normalize, optimizations_of
+from assay.optimizations import check, normalize, optimizations_of
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def estimate(run: Run, machine: Machine) -> Estimate:
     """Predict one step of `run` on one device of `machine`.
 
     Raises `UsageError` where the vocabulary is not known yet, and `Unavailable` or `Conflict` where an optimization
-    cannot be had.
+    cannot be had, and `Unpredicted` where one divides the step over ranks.
     """
     run = normalize(run.with_vocabulary())
     if run.model.vocab_size is None:
@@ -112,7 +112,7 @@ def estimate(run: Run, machine: Machine) -> Estimate:
             "set model.vocab_size, or run `assay data prepare` first"
         )
     check(run, machine)
-    cost = baseline(run, machine.device(run.device), mesh_of(run))
+    cost = baseline(run, machine.device(run.device))
     for optimization in optimizations_of(run):
         cost = optimization.predict(cost, run, machine)
     return Estimate(run, machine, cost)

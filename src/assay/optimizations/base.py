@@ -60,6 +60,13 @@ class Conflict(UsageError):
     """The run, or another optimization in it, excludes it."""
 
 
+class Unpredicted(UsageError):
+    """The ledger is one device's, and the technique divides a step over several."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"what each rank holds under {name} cannot be predicted by the ledger, which is one device's")
+
+
 class Optimization(Frozen):
     """A technique. Its pydantic fields are its parameters; its class constants are its card."""
 

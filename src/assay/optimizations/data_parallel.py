@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import Run
-from assay.optimizations.base import Numerics, Optimization, Stage
+from assay.optimizations.base import Numerics, Optimization, Stage, Unpredicted
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class DataParallel(Optimization):
         return {"dp": None}
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        return cost.divided(cost.mesh.dp)
+        raise Unpredicted(self.name())
 
     def apply(self, program: "Program", run: Run) -> "Program":
         from torch.distributed._composable.replicate_with_fsdp import replicate

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from assay.config import Run
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unpredicted
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class PipelineParallel(Optimization):
             )
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        return cost.cut(self.micro_batches)
+        raise Unpredicted(self.name())
 
     def apply(self, program: "Program", run: Run) -> "Program":
         from assay.parallel.pipeline import pipelined

@@ -18,7 +18,7 @@ from assay.data.progress import Progress, silent
 from assay.errors import UsageError
 from assay.hardware import Machine
 from assay.hardware.rates import known_machine
-from assay.optimizations import Unavailable, check, normalize
+from assay.optimizations import Unavailable, Unpredicted, check, normalize
 from assay.runs.lookup import find
 from assay.runs.record import Predicted
 
@@ -72,11 +72,14 @@ def _with_data(run: Run, home: Home, machine: Machine, progress: Progress) -> Re
     return ReadyRun(run, prepared.folder, prepared.digest, predict(run, machine))
 
 
-def predict(run: Run, machine: Machine) -> Predicted:
-    """What the estimator says of a run whose vocabulary is known."""
+def predict(run: Run, machine: Machine) -> Predicted | None:
+    """What the estimator says of a run whose vocabulary is known; nothing of one that is divided over ranks."""
     from assay.estimate import estimate
 
-    return Predicted.model_validate(estimate(run, machine).predicted())
+    try:
+        return Predicted.model_validate(estimate(run, machine).predicted())
+    except Unpredicted:
+        return None
 
 
 def _vocabulary_fits(run: Run, tokens: int) -> None:

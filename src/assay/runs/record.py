@@ -148,6 +148,7 @@ class Environment(_Record):
     processor: str
     cores: int
     threads: int
+    """For CPU kernels, of all ranks together."""
     memory_bytes: int
     accelerator: str | None = None
     driver: str | None = None

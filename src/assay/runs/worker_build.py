@@ -58,6 +58,8 @@ def build_loop(
         saved_at=position.step,
         ranks=ranks,
     )
+    if ranks.world > 1:
+        notes.append(f"{ranks.layout}: memory and time are those of rank 0")
     return Built(loop, environment(run, machine, device, data.digest), tuple(notes))
 
 

@@ -14,7 +14,7 @@ _TELLING = ("numpy", "safetensors", "memray", "triton")
 
 
 def environment(run: Run, machine: Machine, device: torch.device, corpus_digest: str) -> Environment:
-    """The surroundings of a run on `device`."""
+    """The surroundings of a run on `device`; threads are those of all its ranks."""
     on_gpu = device.type == "cuda"
     return Environment(
         assay=version("assay"),
@@ -23,7 +23,7 @@ def environment(run: Run, machine: Machine, device: torch.device, corpus_digest:
         device=device.type,
         processor=machine.processor,
         cores=machine.cores,
-        threads=torch.get_num_threads(),
+        threads=torch.get_num_threads() * run.ranks,
         memory_bytes=machine.memory_bytes,
         accelerator=torch.cuda.get_device_name(device) if on_gpu else None,
         driver=_driver() if on_gpu else None,
