@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from assay.config import Spec
+from assay.optimizations import catalogue, resolve
+from optimizations.laboratory import ON_ONE_DEVICE, run_with, traced
 from parallel.on_ranks import compute
 
 MODEL = {"n_layer": 4, "n_head": 2, "n_embd": 32, "context_length": 16, "vocab_size": 65}
@@ -107,3 +110,15 @@ def test_every_rank_proves_every_technique(found: Mapping[tuple[str, str], Any],
         assert len(rank["evidence"]) == len(stack.split("+"))
         for evidence in rank["evidence"]:
             assert evidence["verdict"], evidence["observed"]
+
+
+@pytest.mark.parametrize("name", [name for name in catalogue() if name not in ON_ONE_DEVICE])
+def test_it_is_refuted_on_one_device(name: str) -> None:
+    run = run_with()
+    evidence = resolve(Spec(name=name)).verify(traced(run), run)
+    assert not evidence.verdict, evidence.observed
+
+
+@pytest.mark.parametrize("name", [name for name in catalogue() if name not in ON_ONE_DEVICE])
+def test_every_technique_is_held_against_one_device(name: str) -> None:
+    assert any(stack.startswith(name) and exact(stack) for stack in ON_TWO)

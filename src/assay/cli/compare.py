@@ -49,9 +49,7 @@ def compare(
 
     \b
     assay compare demo --with sdpa_attention --with bf16_mixed
-    assay compare demo --with sdpa_attention+bf16_mixed --seeds 5
     assay compare demo --nproc 2 --with data_parallel --with tensor_parallel:degree=2
-    assay compare my.yaml training.steps=200 --with gradient_accumulation:micro_batches=4
 
     Ctrl-C saves what has finished.
 
