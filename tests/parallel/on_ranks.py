@@ -12,6 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+_PATIENCE_SECONDS = 500
+"""Where cores are busy, ranks wait for each other."""
+
 Case = Mapping[str, Any]
 """`run`: a configuration; `steps`; `dtype`: of the weights."""
 
@@ -30,7 +33,7 @@ def compute(cases: Sequence[Case], ranks: int, place: Path) -> list[dict[str, An
         command = [sys.executable, __file__, str(asked), str(answered)]
         environment = {**os.environ, **place_of_rank, **meet}
         processes.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True))
-    errors = [process.communicate(timeout=240)[1] for process in processes]
+    errors = [process.communicate(timeout=_PATIENCE_SECONDS)[1] for process in processes]
     if any(process.returncode for process in processes):
         codes = [process.returncode for process in processes]
         raise AssertionError(f"exit codes {codes}\n" + "\n".join(errors))
