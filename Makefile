@@ -10,7 +10,7 @@ demo: setup
 	  --with gradient_accumulation:micro_batches=4 --with sdpa_attention+bf16_mixed+activation_checkpointing --seeds 2
 
 test: setup
-	$(BIN)/pytest -n 2 --dist loadgroup
+	$(BIN)/pytest -n 2 --dist loadfile
 
 check: setup
 	$(BIN)/ruff check .

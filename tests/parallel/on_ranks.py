@@ -5,7 +5,6 @@ As a program it is one rank: it reads a list of cases from the file it is given,
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,19 +20,19 @@ Case = Mapping[str, Any]
 
 def compute(cases: Sequence[Case], ranks: int, place: Path) -> list[dict[str, Any]]:
     """What each case came to on so many ranks (1: on one device), in order."""
+    import torch.distributed as dist
+
     asked, answered = place / "cases.json", place / "answers.json"
-    asked.write_text(json.dumps(list(cases)))
     answered.unlink(missing_ok=True)
-    port = _free_port(len(cases))
-    folder = Path(__file__).parents[1]
-    processes = []
-    for rank in range(ranks):
-        place_of_rank = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks)}
-        meet = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1", "PYTHONPATH": str(folder)}
-        command = [sys.executable, __file__, str(asked), str(answered)]
-        environment = {**os.environ, **place_of_rank, **meet}
-        processes.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True))
-    errors = [process.communicate(timeout=_PATIENCE_SECONDS)[1] for process in processes]
+    # One meeting place for each case, as torchrun's agent makes one: the system chooses ports that nobody else has.
+    stores = [dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False) for _ in cases]
+    asked.write_text(json.dumps([[store.port, case] for store, case in zip(stores, cases, strict=True)]))
+    processes = [_rank(rank, ranks, [str(asked), str(answered)]) for rank in range(ranks)]
+    try:
+        errors = [process.communicate(timeout=_PATIENCE_SECONDS)[1] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
     if any(process.returncode for process in processes):
         codes = [process.returncode for process in processes]
         raise AssertionError(f"exit codes {codes}\n" + "\n".join(errors))
@@ -41,21 +40,11 @@ def compute(cases: Sequence[Case], ranks: int, place: Path) -> list[dict[str, An
     return answers
 
 
-def _free_port(count: int) -> int:
-    """The first of `count` ports that nobody listens on."""
-    for first in range(29600, 60000, 97):
-        sockets = [socket.socket() for _ in range(count)]
-        try:
-            for offset, one in enumerate(sockets):
-                one.bind(("127.0.0.1", first + offset))
-        except OSError:
-            continue
-        else:
-            return first
-        finally:
-            for one in sockets:
-                one.close()
-    raise AssertionError("no free ports")
+def _rank(rank: int, ranks: int, arguments: Sequence[str]) -> "subprocess.Popen[str]":
+    place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1"}
+    own = {"TORCHELASTIC_USE_AGENT_STORE": "True", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])}
+    command = [sys.executable, __file__, *arguments]
+    return subprocess.Popen(command, env={**os.environ, **place, **own}, stderr=subprocess.PIPE, text=True)
 
 
 def _answer(case: Case) -> dict[str, Any]:
@@ -117,9 +106,9 @@ def _main(asked: Path, answered: Path) -> None:
     import torch
 
     torch.set_num_threads(1)
-    port, answers = int(os.environ["MASTER_PORT"]), []
-    for offset, case in enumerate(json.loads(asked.read_text())):
-        os.environ["MASTER_PORT"] = str(port + offset)
+    answers = []
+    for port, case in json.loads(asked.read_text()):
+        os.environ["MASTER_PORT"] = str(port)
         try:
             answers.append(_answer(case))
         except Exception as error:

@@ -13,7 +13,6 @@ from parallel.on_ranks import compute
 
 MODEL = {"n_layer": 4, "n_head": 2, "n_embd": 32, "context_length": 16, "vocab_size": 65}
 """65 tokens divide by nothing, as a character vocabulary may."""
-pytestmark = pytest.mark.xdist_group("ranks")  # one process computes the cases once, for all tests
 
 STEPS, FEWER_STEPS = 20, 5
 """The second for what is only stacked on a technique."""
