@@ -8,8 +8,9 @@ import pytest
 from assay.config import load
 from assay.errors import UsageError
 from assay.estimate import estimate
-from assay.hardware import Machine, Rates
+from assay.hardware import Machine
 from assay.optimizations import Conflict, Unavailable
+from hardware.measured import MEASURED
 
 MACHINE = Machine(processor="any", cores=2, memory_bytes=2**34)
 
@@ -34,16 +35,7 @@ def test_optimizer_state_is_two_moments_and_a_count() -> None:
 
 
 def test_a_step_is_timed_from_measured_rates_only() -> None:
-    rates = Rates(
-        device="cpu",
-        matmul_flops={"float32": 1e11},
-        bandwidth_bytes=1e10,
-        launch_seconds=1e-6,
-        backward_launch_seconds=2e-6,
-        threads=2,
-        torch="any",
-    )
-    here = MACHINE.model_copy(update={"rates": {"cpu": rates}})
+    here = MACHINE.model_copy(update={"rates": {"cpu": MEASURED}})
     run = load("demo")
     assert estimate(run, MACHINE).step_seconds is None
     seconds = estimate(run, here).step_seconds
@@ -51,7 +43,7 @@ def test_a_step_is_timed_from_measured_rates_only() -> None:
     assert seconds >= estimate(run, here).step_flops / 1e11
     # On a CPU launches come on top, by micro-batch; an accelerator's host works ahead of it.
     cut = load("demo", ["optimizations=[gradient_accumulation:micro_batches=4]"])
-    ahead = here.model_copy(update={"rates": {"cpu": rates.model_copy(update={"device": "cuda"})}})
+    ahead = here.model_copy(update={"rates": {"cpu": MEASURED.model_copy(update={"device": "cuda"})}})
     launched, hidden = (estimate(cut, one).step_seconds for one in (here, ahead))
     assert launched is not None
     assert hidden is not None

@@ -5,18 +5,10 @@ from pathlib import Path
 import pytest
 
 from assay.config import Home
-from assay.hardware import Accelerator, Machine, Rates, rates
+from assay.hardware import Accelerator, Machine, rates
+from hardware.measured import MEASURED
 
 MACHINE = Machine(processor="a processor", cores=2, memory_bytes=2**34)
-MEASURED = Rates(
-    device="cpu",
-    matmul_flops={"float32": 1e11},
-    bandwidth_bytes=1e10,
-    launch_seconds=1e-6,
-    backward_launch_seconds=2e-6,
-    threads=2,
-    torch="any",
-)
 
 
 @pytest.fixture

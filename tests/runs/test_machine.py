@@ -7,26 +7,16 @@ import pytest
 
 from assay.config import Home
 from assay.errors import UsageError
-from assay.hardware import Rates
 from assay.runs import machine
 from assay.runs.machine import measured_machine
-
-RATES = Rates(
-    device="cpu",
-    matmul_flops={"float32": 1e11},
-    bandwidth_bytes=1e10,
-    launch_seconds=1e-6,
-    backward_launch_seconds=2e-6,
-    threads=2,
-    torch="any",
-)
+from hardware.measured import MEASURED
 
 
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A measurement that takes no time and leaves a line."""
     log = tmp_path / "log"
-    code = f"import sys; open({str(log)!r}, 'a').write(sys.argv[1] + '\\n'); print({RATES.model_dump_json()!r})"
+    code = f"import sys; open({str(log)!r}, 'a').write(sys.argv[1] + '\\n'); print({MEASURED.model_dump_json()!r})"
     monkeypatch.setattr(machine, "_MEASURE", (sys.executable, "-c", code))
     monkeypatch.setattr(machine, "devices", lambda found: ("cpu",))
     return log
@@ -34,11 +24,11 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_measured_once_and_again_when_asked(tmp_path: Path, log: Path) -> None:
     home, heard = Home(tmp_path / "home"), list[str]()
-    assert measured_machine(home, tell=heard.append).rates == {"cpu": RATES}
+    assert measured_machine(home, tell=heard.append).rates == {"cpu": MEASURED}
     assert len(heard) == 1
-    assert measured_machine(home, tell=heard.append).rates == {"cpu": RATES}
+    assert measured_machine(home, tell=heard.append).rates == {"cpu": MEASURED}
     assert len(heard) == 1
-    assert measured_machine(home, fresh=True).rates == {"cpu": RATES}
+    assert measured_machine(home, fresh=True).rates == {"cpu": MEASURED}
     assert log.read_text() == "cpu\ncpu\n"
 
 

@@ -34,67 +34,31 @@ class Link(Frozen):
         return steps * self.latency_seconds + sent_bytes / self.bandwidth_bytes
 
 
-_NCCL = "latency: NCCL's tuning.cc, ring, Simple, "
+def _link(name: str, bandwidth_bytes: float, source: str, step: tuple[str, float]) -> Link:
+    kind, latency = step
+    told = f"{source}; latency: NCCL's tuning.cc, ring, Simple, {kind}"
+    return Link(name=name, latency_seconds=latency, bandwidth_bytes=bandwidth_bytes, source=told)
 
-NVLINK_A100 = Link(
-    name="NVLink 3 (A100)",
-    latency_seconds=3.4e-6,
-    bandwidth_bytes=300e9,
-    source=f"NVIDIA A100 datasheet: 600 GB/s, both directions; {_NCCL}NVLink",
-)
-NVLINK_H100 = Link(
-    name="NVLink 4 (H100)",
-    latency_seconds=3.4e-6,
-    bandwidth_bytes=450e9,
-    source=f"NVIDIA H100 datasheet: 900 GB/s, both directions; {_NCCL}NVLink",
-)
-NVLINK_H200 = Link(
-    name="NVLink 4 (H200)",
-    latency_seconds=3.4e-6,
-    bandwidth_bytes=450e9,
-    source=f"NVIDIA H200 datasheet: 900 GB/s, both directions; {_NCCL}NVLink",
-)
-PCIE_4 = Link(
-    name="PCIe 4.0 x16",
-    latency_seconds=5.7e-6,
-    bandwidth_bytes=16e9 * 16 / 8 * 128 / 130,
-    source=f"PCI Express base specification 4.0: 16 GT/s a lane, 128b/130b; {_NCCL}PCI",
-)
-PCIE_5 = Link(
-    name="PCIe 5.0 x16",
-    latency_seconds=5.7e-6,
-    bandwidth_bytes=32e9 * 16 / 8 * 128 / 130,
-    source=f"PCI Express base specification 5.0: 32 GT/s a lane, 128b/130b; {_NCCL}PCI",
-)
-INFINIBAND_HDR = Link(
-    name="InfiniBand HDR",
-    latency_seconds=9.6e-6,
-    bandwidth_bytes=25e9,
-    source=f"NVIDIA ConnectX-6 datasheet: 200 Gb/s; {_NCCL}network",
-)
-INFINIBAND_NDR = Link(
-    name="InfiniBand NDR",
-    latency_seconds=9.6e-6,
-    bandwidth_bytes=50e9,
-    source=f"NVIDIA ConnectX-7 datasheet: 400 Gb/s; {_NCCL}network",
-)
-ETHERNET_100G = Link(
-    name="Ethernet 100G",
-    latency_seconds=9.6e-6,
-    bandwidth_bytes=12.5e9,
-    source=f"IEEE 802.3: 100 Gb/s; {_NCCL}network, and more over sockets",
-)
 
-LINKS = (
-    NVLINK_A100,
-    NVLINK_H100,
-    NVLINK_H200,
-    PCIE_4,
-    PCIE_5,
-    INFINIBAND_HDR,
-    INFINIBAND_NDR,
-    ETHERNET_100G,
-)
+def _pcie(generation: int, transfers: float) -> Link:
+    """Sixteen lanes of so many transfers per second, each of a bit; 128 of 130 carry data."""
+    source = f"PCI Express base specification {generation}.0: {transfers / 1e9:.0f} GT/s a lane, 128b/130b"
+    return _link(f"PCIe {generation}.0 x16", transfers * 16 / 8 * 128 / 130, source, _PCI)
+
+
+_NVLINK, _PCI, _NETWORK = ("NVLink", 3.4e-6), ("PCI", 5.7e-6), ("network", 9.6e-6)
+"""NCCL's seconds of a step, by what carries it."""
+
+NVLINK_A100 = _link("NVLink 3 (A100)", 300e9, "NVIDIA A100 datasheet: 600 GB/s, both directions", _NVLINK)
+NVLINK_H100 = _link("NVLink 4 (H100)", 450e9, "NVIDIA H100 datasheet: 900 GB/s, both directions", _NVLINK)
+NVLINK_H200 = _link("NVLink 4 (H200)", 450e9, "NVIDIA H200 datasheet: 900 GB/s, both directions", _NVLINK)
+PCIE_4 = _pcie(4, 16e9)
+PCIE_5 = _pcie(5, 32e9)
+INFINIBAND_HDR = _link("InfiniBand HDR", 25e9, "NVIDIA ConnectX-6 datasheet: 200 Gb/s", _NETWORK)
+INFINIBAND_NDR = _link("InfiniBand NDR", 50e9, "NVIDIA ConnectX-7 datasheet: 400 Gb/s", _NETWORK)
+ETHERNET_100G = _link("Ethernet 100G", 12.5e9, "IEEE 802.3: 100 Gb/s, more latency over sockets", _NETWORK)
+
+LINKS = (NVLINK_A100, NVLINK_H100, NVLINK_H200, PCIE_4, PCIE_5, INFINIBAND_HDR, INFINIBAND_NDR, ETHERNET_100G)
 
 
 class Network(Frozen):

@@ -46,26 +46,33 @@ class Voice(Protocol):
     def stop_on_signals(self) -> None: ...
 
 
-class Bystander:
-    """Of a rank for which another speaks: it says nothing, waits for nobody, and ends when whoever started it has."""
+class _Stoppable:
+    """Notes that a signal has asked this process to stop, for the work to notice between steps."""
 
     def __init__(self) -> None:
         self.interrupted = False
-        threading.Thread(target=_outlive_nobody, args=(os.getppid(),), daemon=True).start()
 
     def stop_on_signals(self) -> None:
         """Take SIGTERM and SIGINT as requests to stop."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._ask_to_stop)
 
+    def _ask_to_stop(self, number: int, frame: FrameType | None) -> None:
+        self.interrupted = True
+
+
+class Bystander(_Stoppable):
+    """Of a rank for which another speaks: it says nothing, waits for nobody, and ends when whoever started it has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        threading.Thread(target=_outlive_nobody, args=(os.getppid(),), daemon=True).start()
+
     def event(self, kind: str, **values: Any) -> None:
         """Nothing: the first rank's event tells it."""
 
     def wait(self, upcoming: str) -> None:
         """Not at all: the ranks meet when the first one has its turn."""
-
-    def _ask_to_stop(self, number: int, frame: FrameType | None) -> None:
-        self.interrupted = True
 
 
 def _outlive_nobody(parent: int) -> None:
@@ -74,12 +81,11 @@ def _outlive_nobody(parent: int) -> None:
     os._exit(PARENT_GONE)
 
 
-class Channel:
+class Channel(_Stoppable):
     """Writes events to the parent and to the file, and waits for turns."""
 
     def __init__(self, events: Path, parent: int, requests: int, *, in_turns: bool) -> None:
-        self.interrupted = False
-        """Whether a signal has asked the process to stop."""
+        super().__init__()
         self._parent = parent
         self._in_turns = in_turns
         self._words: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -89,11 +95,6 @@ class Channel:
             self._length = _repair(self._file)
         self._path = events
         threading.Thread(target=self._listen, args=(requests,), daemon=True).start()
-
-    def stop_on_signals(self) -> None:
-        """Take SIGTERM and SIGINT as requests to stop."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._ask_to_stop)
 
     def event(self, kind: str, **values: Any) -> None:
         """Say one event. Raises `StorageError` when it cannot be written to the file; the parent has it then."""
@@ -130,7 +131,7 @@ class Channel:
         os._exit(PARENT_GONE)
 
     def _ask_to_stop(self, number: int, frame: FrameType | None) -> None:
-        self.interrupted = True
+        super()._ask_to_stop(number, frame)
         self._words.put(b"")
 
 
