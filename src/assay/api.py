@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from assay.analysis.comparison import Comparison
     from assay.data.progress import Progress
     from assay.estimate import Estimate
+    from assay.estimate.projection import Projection
     from assay.hardware import Machine
     from assay.runs.child import Child
     from assay.runs.record import RunResult
@@ -137,6 +138,24 @@ def estimate(
 
     run = configure(source, overrides, optimizations)
     return predict(run, machine or known_machine(Home(), run.threads))
+
+
+def project(
+    source: Source = None,
+    *overrides: str,
+    optimizations: Stack = (),
+    gpu: str,
+    nodes: int = 1,
+    gpus_per_node: int = 8,
+) -> "Projection":
+    """Plan one optimizer step on `nodes` nodes of `gpus_per_node` GPUs (``a100``, ``h100`` or ``h200``), not here.
+
+    Raises `UsageError` where the run does not divide so, or a plan cannot express it.
+    """
+    from assay.estimate.projection import project as plan
+    from assay.hardware.cluster import cluster
+
+    return plan(configure(source, overrides, optimizations), cluster(gpu, nodes, gpus_per_node))
 
 
 def _follow(child: "Child", tell: Listener) -> "RunResult":

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from assay.config.mesh import Mesh
+from assay.cost.layout import Layout
 from assay.cost.pipeline import bubble_fraction
 from assay.errors import UsageError
-from assay.estimate.layout import Layout
 from assay.estimate.plan import Plan, plan
 from assay.hardware.links import INFINIBAND_HDR, INFINIBAND_NDR, NVLINK_A100, NVLINK_H200, Network
 from cost.published import A100_FLOPS, KORTHIKANTI, MEGATRON, Korthikanti, Megatron, gpt

@@ -15,23 +15,33 @@ _STAGES = 16
 """Most rows."""
 _DETAILS = ((8, 4), (4, 4), (4, 3), (3, 3))
 """Most entries of a tensor group, and most context indices, in a cell; the first with which two cells fit is taken."""
-_DIVIDES = {"pp": "the layers", "dp": "the batch", "cp": "each sequence", "tp": "the tensors of a layer"}
+DIVIDES = {"pp": "the layers", "dp": "the batch", "cp": "each sequence", "tp": "the tensors of a layer"}
+"""What each axis divides, in words."""
 
 
 def drawn(mesh: Mesh, ranks_per_node: int | None = None, width: int | None = None) -> Iterator[str]:
     """Lines of at most `width` characters; None: as wide as the terminal."""
-    width = width or shutil.get_terminal_size((120, 24)).columns
+    width = width or _terminal()
+    yield from placed(mesh, ranks_per_node, width)
+    for axis in AXES:
+        if mesh.degree(axis) > 1:
+            yield ""
+            yield from _groups(mesh, axis, ranks_per_node, width)
+
+
+def placed(mesh: Mesh, ranks_per_node: int | None = None, width: int | None = None) -> Iterator[str]:
+    """The ranks without the groups."""
     title = f"{mesh.size} ranks: {mesh}" if mesh.size > 1 else "1 rank"
     if ranks_per_node is not None:
         count = mesh.size // ranks_per_node
         title += f"; {count} {'node' if count == 1 else 'nodes'} of {ranks_per_node}"
     yield title
     yield ""
-    yield from _ranks(mesh, ranks_per_node, width)
-    for axis in AXES:
-        if mesh.degree(axis) > 1:
-            yield ""
-            yield from _groups(mesh, axis, ranks_per_node, width)
+    yield from _ranks(mesh, ranks_per_node, width or _terminal())
+
+
+def _terminal() -> int:
+    return shutil.get_terminal_size((120, 24)).columns
 
 
 def _ranks(mesh: Mesh, per_node: int | None, width: int) -> Iterator[str]:
@@ -81,7 +91,7 @@ def _cell(mesh: Mesh, pp: int, dp: int, detail: tuple[int, int]) -> str:
 def _groups(mesh: Mesh, axis: str, per_node: int | None, width: int) -> Iterator[str]:
     degree = mesh.degree(axis)
     count = mesh.size // degree
-    said = f"{axis} divides {_DIVIDES[axis]}: {count} {'group' if count == 1 else 'groups'} of {degree}"
+    said = f"{axis} divides {DIVIDES[axis]}: {count} {'group' if count == 1 else 'groups'} of {degree}"
     if per_node is not None:
         said += ", each inside a node" if inside_node(mesh, axis, per_node) else ", across nodes"
     yield said

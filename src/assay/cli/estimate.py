@@ -1,10 +1,10 @@
-"""`assay estimate`: what a step will hold and do, before anything runs and without torch."""
+"""`assay estimate`: what a step will hold and do, before anything runs and without torch, here or elsewhere."""
 
 from typing import TYPE_CHECKING
 
 import typer
 
-from assay.cli.options import Json, Nproc, Overrides, Source, With, changes
+from assay.cli.options import Gpu, GpusPerNode, Json, Nodes, Nproc, Overrides, Source, With, changes
 
 if TYPE_CHECKING:
     from assay.estimate import Estimate
@@ -18,17 +18,38 @@ def estimate(
     overrides: Overrides = None,
     with_: With = None,
     nproc: Nproc = None,
+    nodes: Nodes = None,
+    gpus_per_node: GpusPerNode = None,
+    gpu: Gpu = None,
     as_json: Json = False,
 ) -> None:
     """Predict memory by instant, and the work of one optimizer step, in milliseconds.
 
+    With --nodes, --gpus-per-node or --gpu: plan the step for machines that are not here, from datasheets.
+
     \b
     assay estimate demo
     assay estimate gpt2-124m --with sdpa_attention+bf16_mixed training.batch_size=16
+    assay estimate gpt2-1558m training.batch_size=512 --nodes 4 --gpus-per-node 8 --gpu h100 --with fully_sharded
     """
     from assay import api
     from assay.cli.console import print_json
+    from assay.cli.planned import print_plan
+    from assay.errors import UsageError
 
+    if (nodes, gpus_per_node, gpu) != (None, None, None):
+        if nproc is not None:
+            raise UsageError("--nproc is of this machine and --nodes of others; give one of them")
+        where = api.project(
+            source,
+            *changes(overrides, nproc),
+            optimizations=with_ or (),
+            gpu=gpu or "a100",
+            nodes=1 if nodes is None else nodes,
+            gpus_per_node=8 if gpus_per_node is None else gpus_per_node,
+        )
+        print_json(where.to_dict()) if as_json else print_plan(where)
+        return
     answer = api.estimate(source, *changes(overrides, nproc), optimizations=with_ or ())
     if as_json:
         print_json(answer.to_dict())

@@ -32,6 +32,19 @@ Nproc = Annotated[
     typer.Option("--nproc", metavar="N", help="Processes on this machine that optimizations may divide a run among."),
 ]
 
+Nodes = Annotated[
+    int | None,
+    typer.Option("--nodes", metavar="N", help="Plan for so many nodes that are not here (1, where --gpu is given)."),
+]
+
+GpusPerNode = Annotated[
+    int | None, typer.Option("--gpus-per-node", metavar="N", help="GPUs in each of those nodes; left out: 8.")
+]
+
+Gpu = Annotated[
+    str | None, typer.Option("--gpu", metavar="a100|h100|h200", help="Which GPU those nodes have; left out: a100.")
+]
+
 Oversubscribe = Annotated[bool, typer.Option("--oversubscribe", help="Allow more processes than cores.")]
 
 

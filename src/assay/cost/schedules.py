@@ -19,6 +19,7 @@ the last stage of the first leg has begun; this one does, or up to a forward lat
 first stage is then busy to the end, where the paper's has ended before.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -107,22 +108,24 @@ def zero_bubble_h2(stages: int, micro_batches: int) -> Schedule:
 def zero_bubble_v(stages: int, micro_batches: int) -> Schedule:
     """A vee in which each stage does the first that can be done of: an input's gradient, a forward, a weight's."""
     orders: list[list[Action]] = [[] for _ in range(stages)]
+    counts: list[Counter[tuple[Kind, int]]] = [Counter() for _ in range(stages)]
     shape = Schedule(tuple(() for _ in range(stages)), 2, "vee")
     done: dict[Action, int] = {}
     """When, by action; its chunk is here the place among the layers."""
     time = 0
     while len(done) < 6 * stages * micro_batches:
-        for stage, order in enumerate(orders):
-            places = [shape.position(stage, chunk) for chunk in (0, 1)]
-            held = sum({"F": 1, "W": -1}.get(action.kind, 0) for action in order)
+        for stage, (order, count) in enumerate(zip(orders, counts, strict=True)):
+            held = sum(count["F", chunk] - count["W", chunk] for chunk in (0, 1))
             # The upper leg of the vee first: it is what the others wait for.
-            wanted = [("I", 0), ("I", 1), *([("F", 1), ("F", 0)] if held < 2 * stages else []), ("W", 1), ("W", 0)]
+            wanted: list[tuple[Kind, int]] = [("I", 0), ("I", 1), ("W", 1), ("W", 0)]
+            wanted[2:2] = [("F", 1), ("F", 0)] if held < 2 * stages else []
             for kind, chunk in wanted:
-                index = sum(action.kind == kind and action.chunk == chunk for action in order)
-                action = Action(kind, index, places[chunk])  # type: ignore[arg-type]
+                index = count[kind, chunk]
+                action = Action(kind, index, shape.position(stage, chunk))
                 if index < micro_batches and all(done.get(one, time) < time for one in _needs(action, 2 * stages)):
                     done[action] = time
-                    order.append(Action(action.kind, index, chunk))
+                    count[kind, chunk] += 1
+                    order.append(Action(kind, index, chunk))
                     break
         time += 1
     return Schedule(tuple(map(tuple, orders)), 2, "vee")

@@ -19,10 +19,11 @@ from assay.config import ModelConfig
 from assay.cost import parameter_count
 from assay.cost.closed_forms import forward_flops, step_flops
 from assay.cost.collectives import Communication, sent_by_axis
+from assay.cost.layout import Layout
 from assay.cost.pipeline import Played, StageTime, play
 from assay.errors import UsageError
 from assay.estimate.communication import seconds
-from assay.estimate.layout import Held, Layout, held
+from assay.estimate.held import Held, held
 from assay.estimate.traffic import gradient_traffic, layer_traffic, stage_send_bytes, traffic
 from assay.hardware.links import Network
 
@@ -126,4 +127,4 @@ def stage_times(model: ModelConfig, layout: Layout, network: Network, device_flo
     middle = StageTime(layers + down, layers + again + up, layers)
     logits = flops["logits"] / rate
     last = StageTime(middle.forward_seconds + logits, middle.input_seconds + logits, layers + logits)
-    return [*[middle] * (mesh.pp - 1), last]
+    return [last if stage == layout.last_stage else middle for stage in range(mesh.pp)]

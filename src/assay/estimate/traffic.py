@@ -16,7 +16,8 @@ from collections.abc import Iterator
 
 from assay.config import ModelConfig
 from assay.cost.collectives import Communication
-from assay.estimate.layout import Layout, rank_parameters
+from assay.cost.layout import Layout
+from assay.estimate.held import rank_parameters
 
 _BYTES = 2
 """Of an activation, a weight and a gradient: 16 bits."""
@@ -53,7 +54,7 @@ def stage_send_bytes(model: ModelConfig, layout: Layout) -> float:
 def gradient_traffic(model: ModelConfig, layout: Layout) -> list[Communication]:
     """What the ranks that share a batch send in a step: of the stage with the most parameters."""
     mesh = layout.mesh
-    payload = _BYTES * max(rank_parameters(model, mesh))
+    payload = _BYTES * max(rank_parameters(model, layout))
     passes = layout.micro_batches if layout.zero >= 2 else 1
     axis = "dp+cp"
     if mesh.dp * mesh.cp == 1:
@@ -88,7 +89,7 @@ def _pipeline(model: ModelConfig, layout: Layout) -> Iterator[Communication]:
     directions = 2 if mesh.pp > 2 or layout.chunks > 1 else 1
     count = directions * layout.micro_batches * layout.chunks
     yield Communication("send", "pp", stage_send_bytes(model, layout), count, "activations and their gradients")
-    if model.tie_embeddings:
+    if model.tie_embeddings and layout.last_stage != 0:
         # Summed between two ranks, an all-reduce sends each one's copy once.
         copy = _BYTES * model.vocabulary * model.n_embd / mesh.tp
         yield Communication("send", "pp", copy, 1, "the tied embedding's gradient")

@@ -1,6 +1,6 @@
 """One file per optimization; `base` is the interface, `registry` finds them."""
 
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable, Unpredicted
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable, Unplanned, Unpredicted
 from assay.optimizations.card import Card, availability, card
 from assay.optimizations.registry import (
     catalogue,
@@ -20,6 +20,7 @@ __all__ = [
     "Optimization",
     "Stage",
     "Unavailable",
+    "Unplanned",
     "Unpredicted",
     "availability",
     "card",

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import PositiveInt
 
 from assay.config import Run
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unplanned
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
+    from assay.cost.layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -34,6 +35,11 @@ class ActivationCheckpointing(Optimization):
     pays: ClassVar = "most of the blocks' forward again: step FLOPs × 11/9 (weight matmuls, no dropout)"
     sources: ClassVar = ("arXiv:1604.06174", "pytorch/pytorch#81448", "pytorch/pytorch#96866")
     claims: ClassVar = frozenset({"recomputation"})
+
+    def lay_out(self, layout: "Layout") -> "Layout":
+        if self.every > 1:
+            raise Unplanned(f"activation_checkpointing:every={self.every}")
+        return replace(layout, recompute="full")
 
     def check(self, run: Run, machine: "Machine") -> None:
         if self.every > run.model.n_layer:

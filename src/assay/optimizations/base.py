@@ -20,6 +20,7 @@ from assay.step.trace import Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
+    from assay.cost.layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -67,6 +68,13 @@ class Unpredicted(UsageError):
         super().__init__(f"what each rank holds under {name} cannot be predicted by the ledger, which is one device's")
 
 
+class Unplanned(UsageError):
+    """A plan for other machines is made of closed forms, and they do not know this technique."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"a plan for other machines cannot express {name}; leave it out of the plan")
+
+
 class Optimization(Frozen):
     """A technique. Its pydantic fields are its parameters; its class constants are its card."""
 
@@ -91,6 +99,13 @@ class Optimization(Frozen):
     def axes(self) -> Mapping[str, int | None]:
         """The mesh axes along which it divides the step, with their degrees; None takes what other axes leave."""
         return {}
+
+    def lay_out(self, layout: Layout) -> Layout:
+        """The layout of a step on other machines with the change; its mesh already has `axes`.
+
+        Raises `Unplanned` where a plan cannot express it.
+        """
+        raise Unplanned(self.name())
 
     def check(self, run: Run, machine: Machine) -> None:
         """Raise `Unavailable` or `Conflict`, in one sentence, before anything is built."""

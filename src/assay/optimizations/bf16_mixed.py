@@ -16,6 +16,7 @@ from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
+    from assay.cost.layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -32,6 +33,10 @@ class Bf16Mixed(Optimization):
     pays: ClassVar = "a bfloat16 copy of every weight during the step; 8 bits of mantissa in products"
     sources: ClassVar = ("arXiv:1710.03740", "arXiv:1905.12322")
     claims: ClassVar = frozenset({"forward precision"})
+
+    def lay_out(self, layout: "Layout") -> "Layout":
+        # A plan's closed forms are of 16-bit products to begin with.
+        return layout
 
     def check(self, run: Run, machine: "Machine") -> None:
         if machine.device(run.device) != "cuda":

@@ -13,6 +13,7 @@ from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
+    from assay.cost.layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -30,6 +31,9 @@ class DataParallel(Optimization):
 
     def axes(self) -> Mapping[str, int | None]:
         return {"dp": None}
+
+    def lay_out(self, layout: "Layout") -> "Layout":
+        return layout
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         raise Unpredicted(self.name())

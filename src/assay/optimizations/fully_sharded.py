@@ -6,6 +6,7 @@ done (stage 2). Gradients leave each block's backward as a reduce-scatter.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import Run
@@ -14,6 +15,7 @@ from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
+    from assay.cost.layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -36,6 +38,9 @@ class FullySharded(Optimization):
 
     def axes(self) -> Mapping[str, int | None]:
         return {"dp": None}
+
+    def lay_out(self, layout: "Layout") -> "Layout":
+        return replace(layout, zero=3 if self.reshard else 2)
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         raise Unpredicted(self.name())

@@ -16,6 +16,7 @@ from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
+    from assay.cost.layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -33,6 +34,9 @@ class GradientAccumulation(Optimization):
     pays: ClassVar = "smaller, less efficient kernels; gradients live through every forward but the first"
     sources: ClassVar = ("arXiv:1806.00187", "huggingface/transformers#35203")
     claims: ClassVar = frozenset({"micro_batches"})
+
+    def lay_out(self, layout: "Layout") -> "Layout":
+        return layout.cut(self.micro_batches)
 
     def check(self, run: Run, machine: "Machine") -> None:
         if run.training.batch_size % self.micro_batches:

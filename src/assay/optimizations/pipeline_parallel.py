@@ -8,6 +8,7 @@ can close it (arXiv:2401.10241).
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -18,8 +19,17 @@ from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
+    from assay.cost.layout import Layout, ScheduleName
     from assay.hardware import Machine
     from assay.step.program import Program
+
+_PLANNED: "Mapping[str, ScheduleName]" = {
+    "gpipe": "gpipe",
+    "1f1b": "one_f_one_b",
+    "interleaved": "interleaved",
+    "zero-bubble": "zero_bubble_v",
+}
+"""A schedule's name in a plan."""
 
 
 class PipelineParallel(Optimization):
@@ -47,6 +57,10 @@ class PipelineParallel(Optimization):
 
     def axes(self) -> Mapping[str, int | None]:
         return {"pp": self.degree}
+
+    def lay_out(self, layout: "Layout") -> "Layout":
+        schedule = _PLANNED[self.schedule]
+        return replace(layout, schedule=schedule, chunks=self.stages // self.degree).cut(self.micro_batches)
 
     def check(self, run: Run, machine: "Machine") -> None:
         layers, rows = run.model.n_layer, run.training.batch_size

@@ -117,7 +117,7 @@ def mesh_of(run: Run) -> Mesh:
     for one in optimizations_of(run):
         for axis in one.axes():
             if mesh.degree(axis) == 1:
-                raise Conflict(f"{one.name()} divides nothing: {run.ranks} ranks leave {axis}=1; raise --nproc")
+                raise Conflict(f"{one.name()} divides nothing: {run.ranks} ranks leave {axis}=1; take more ranks")
     return mesh
 
 

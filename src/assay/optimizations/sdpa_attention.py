@@ -5,6 +5,7 @@ attention, arXiv:2205.14135) keeps one number a row and head instead, and comput
 tile. On a CPU torch's kernel has no dropout: with dropout it would silently fall back to unfused mathematics.
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import Run
@@ -13,6 +14,7 @@ from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost, Tape
+    from assay.cost.layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -27,6 +29,10 @@ class SdpaAttention(Optimization):
     pays: ClassVar = "the scores once more in backward: 7 attention products instead of 6"
     sources: ClassVar = ("arXiv:2205.14135", "arXiv:2307.08691", "pytorch/pytorch#195460")
     claims: ClassVar = frozenset({"attention core"})
+
+    def lay_out(self, layout: "Layout") -> "Layout":
+        # What the kernel makes again is what selective recomputation does, but for one of its two products.
+        return replace(layout, recompute="selective")
 
     def check(self, run: Run, machine: "Machine") -> None:
         if run.model.dropout > 0 and machine.device(run.device) == "cpu":

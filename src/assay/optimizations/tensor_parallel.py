@@ -16,6 +16,7 @@ from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
+    from assay.cost.layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -36,6 +37,9 @@ class TensorParallel(Optimization):
 
     def axes(self) -> Mapping[str, int | None]:
         return {"tp": self.degree}
+
+    def lay_out(self, layout: "Layout") -> "Layout":
+        return layout
 
     def check(self, run: Run, machine: "Machine") -> None:
         model = run.model

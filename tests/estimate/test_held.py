@@ -1,7 +1,6 @@
-"""What a rank holds: parameters add up to the model's, activations are the published ones, and errors are sentences."""
+"""What a rank holds: parameters add up to the model's, and activations are the published ones."""
 
 from fractions import Fraction
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -10,9 +9,9 @@ from hypothesis import strategies as st
 from assay.config import ModelConfig
 from assay.config.mesh import Mesh
 from assay.cost import parameter_count
+from assay.cost.layout import Layout
 from assay.cost.pipeline import StageTime, play
-from assay.errors import UsageError
-from assay.estimate.layout import Layout, held, rank_parameters
+from assay.estimate.held import held, rank_parameters
 from cost.published import gpt
 from estimate.drawn import model_configs
 
@@ -22,7 +21,7 @@ GPT3 = gpt(96, 12288, 96)
 @settings(max_examples=40, deadline=None)
 @given(model_configs(), st.integers(1, 3))
 def test_stages_hold_the_model_once_and_a_tied_table_twice(model: ModelConfig, stages: int) -> None:
-    held_by = rank_parameters(model, Mesh(pp=stages))
+    held_by = rank_parameters(model, Layout(Mesh(pp=stages), 1))
     again = model.vocabulary * model.n_embd if stages > 1 and model.tie_embeddings else 0
     assert sum(held_by) == pytest.approx(parameter_count(model) + again, rel=1e-12)
 
@@ -30,7 +29,7 @@ def test_stages_hold_the_model_once_and_a_tied_table_twice(model: ModelConfig, s
 def test_tensor_ranks_hold_norms_and_some_biases_each() -> None:
     width = 12288
     per_layer = (12 * width**2 + 7 * width) / 8 + 6 * width
-    assert rank_parameters(GPT3, Mesh(pp=8, tp=8))[3] == pytest.approx(12 * per_layer)
+    assert rank_parameters(GPT3, Layout(Mesh(pp=8, tp=8), 1))[3] == pytest.approx(12 * per_layer)
 
 
 def test_the_first_stage_keeps_the_published_activations() -> None:
@@ -56,23 +55,13 @@ def test_zero_divides_among_those_that_share_a_batch() -> None:
     assert whole.nbytes == pytest.approx(16 * whole.parameters + whole.activations)
 
 
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"mesh": Mesh(pp=7)}, "n_layer=96 does not divide by 7"),
-        ({"mesh": Mesh(tp=64)}, "n_head=96 does not divide by 64"),
-        ({"mesh": Mesh(cp=3)}, "context_length=2048 does not divide by 3"),
-    ],
-)
-def test_a_model_that_does_not_divide(changes: dict[str, Any], says: str) -> None:
-    with pytest.raises(UsageError, match=says):
-        Layout(**{"batch": 64, **changes}).check(GPT3)
-
-
-def test_a_batch_that_does_not_divide() -> None:
-    with pytest.raises(UsageError, match="make it a multiple of 6"):
-        _ = Layout(Mesh(dp=3), batch=8, micro_batch=2).micro_batches
-    with pytest.raises(UsageError, match="a multiple of 4 micro-batches, not 6"):
-        Layout(Mesh(pp=4), batch=6, schedule="interleaved", chunks=2).order()
-    with pytest.raises(UsageError, match="take 'interleaved' for more"):
-        Layout(Mesh(pp=4), batch=8, chunks=2).order()
+def test_a_vee_ends_where_it_began() -> None:
+    """The first stage has the logits too, so a tied table is held once."""
+    straight, vee = (
+        Layout(Mesh(pp=4), 8, 1, schedule, chunks)  # type: ignore[arg-type]
+        for schedule, chunks in (("one_f_one_b", 1), ("zero_bubble_v", 2))
+    )
+    assert sum(rank_parameters(GPT3, straight)) - sum(rank_parameters(GPT3, vee)) == GPT3.vocabulary * GPT3.n_embd
+    alive = (Fraction(1),) * 4
+    ends = [one.activations for one in held(GPT3, vee, alive)]
+    assert ends[0] > ends[1] == ends[2] == ends[3]

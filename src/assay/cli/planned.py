@@ -1,0 +1,100 @@
+"""A plan for other machines as text: who is where, what a rank holds and sends, and how long a step takes."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import typer
+
+from assay.cli.console import print_table
+from assay.cli.drawing import DIVIDES, placed
+from assay.units import format_bytes, format_count, format_flops, format_seconds
+
+if TYPE_CHECKING:
+    from assay.cost.layout import Layout
+    from assay.estimate.projection import Projection
+
+_DAY = 86_400
+
+
+def print_plan(projection: "Projection") -> None:
+    """Four short tables, and below them what is left out."""
+    for line in placed(projection.plan.layout.mesh, projection.cluster.gpus_per_node):
+        typer.echo(line)
+    typer.echo("")
+    print_table(("one optimizer step", ""), _step(projection))
+    _print_held(projection)
+    _print_sent(projection)
+    typer.echo(
+        "Arithmetic from datasheets, nothing measured: no overlap, no stragglers, no update; buffers, gathered weights "
+        "and fragmentation take several gigabytes more. docs/numbers.md has how far plans are off."
+    )
+
+
+def _step(projection: "Projection") -> Iterator[tuple[str, str]]:
+    planned, sheet = projection.plan, projection.cluster.datasheet
+    layout = planned.layout
+    tokens = projection.training_tokens
+    yield "machines", f"{projection.cluster}, {sheet.inner.name} inside a node, {sheet.outer.name} between nodes"
+    yield "optimizations", " + ".join(map(str, projection.run.optimizations)) or "none"
+    yield "precision", "16-bit products, 32-bit Adam: the only one that plans know"
+    yield "parameters", format_count(planned.parameters)
+    yield "batch", f"{format_count(projection.run.tokens_per_step)} tokens, {_micro_batches(layout)}"
+    if layout.mesh.pp > 1:
+        yield "pipeline bubble", _bubble(projection)
+    yield "step time", format_seconds(planned.step_seconds)
+    yield "tokens/s", format_count(planned.tokens_per_second)
+    executed, peak = planned.executed_flops, sheet.peak_flops
+    yield "work of a device", f"{format_flops(executed)}/s with what is recomputed, {executed / peak:.1%} of its peak"
+    yield "MFU", f"{projection.mfu:.1%}"
+    yield f"{format_count(tokens)} tokens", _days(planned.training_seconds(tokens))
+
+
+def _micro_batches(layout: "Layout") -> str:
+    each = f"of {layout.micro_batch} {'sequence' if layout.micro_batch == 1 else 'sequences'}"
+    count = layout.micro_batches
+    return f"{count} micro-batches {each} a replica" if count > 1 else f"one micro-batch {each} a replica"
+
+
+def _bubble(projection: "Projection") -> str:
+    played = f"{projection.plan.bubble:.1%} of forward and backward, with the sends and the logits"
+    formula = projection.bubble_by_formula
+    if formula is None:
+        return f"{played}; no share of a step is published for this schedule"
+    chunks = projection.plan.layout.chunks
+    return f"{played}; (p−1)/({'v' if chunks > 1 else ''}m+p−1) = {formula:.1%}"
+
+
+def _days(seconds: float) -> str:
+    if seconds < 2 * _DAY:
+        return format_seconds(seconds)
+    days = seconds / _DAY
+    return f"{days:.1f} days" if days < 1000 else f"{format_count(days / 365)} years"
+
+
+def _print_held(projection: "Projection") -> None:
+    stage, held = projection.fullest
+    memory = projection.cluster.datasheet.accelerator.memory_bytes
+    parts = ("weights", "gradients", "optimizer", "activations")
+    rows = [(part, *_amount(getattr(held, part), memory)) for part in parts]
+    rows.append(("together", *_amount(held.nbytes, memory)))
+    rows.append(("does it fit?", f"{'yes' if projection.fits else 'no'}, of {format_bytes(memory)}", ""))
+    of = f"memory of a rank at stage {stage}, the fullest" if len(projection.plan.held) > 1 else "memory of a rank"
+    print_table((of, "", "of the device"), rows, right=("of the device",))
+
+
+def _amount(nbytes: float, memory: int) -> tuple[str, str]:
+    return format_bytes(nbytes), f"{nbytes / memory:.1%}"
+
+
+def _print_sent(projection: "Projection") -> None:
+    mesh, sent = projection.plan.layout.mesh, projection.plan.sent_bytes
+    rows = []
+    for axis, count in sent.items():
+        link = projection.link(axis)
+        used = [name for name in axis.split("+") if mesh.degree(name) > 1]
+        divides = " and ".join(DIVIDES[name] for name in used)
+        bandwidth = f"{format_bytes(link.bandwidth_bytes)}/s"
+        rows.append(("+".join(used), divides, format_bytes(count), link.name, bandwidth))
+    if rows:
+        columns = ("axis", "divides", "sent by a rank", "over", "at most")
+        print_table(columns, rows, right=("sent by a rank", "at most"))

@@ -1,0 +1,89 @@
+"""How a step lies on many devices: its mesh, its pieces and what is divided or made again. Everything but the model.
+
+A layout is what the techniques of a run come to: each says what it changes in it, in the order in which they are
+applied, as `predict` does with the ledger of one device. Plans for machines that nobody here has are made from it.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal, Self
+
+from assay.config.mesh import Mesh
+from assay.config.model import ModelConfig
+from assay.cost import schedules
+from assay.cost.closed_forms import Recompute
+from assay.cost.schedules import Schedule
+from assay.errors import UsageError
+
+ScheduleName = Literal["gpipe", "one_f_one_b", "interleaved", "zero_bubble_h1", "zero_bubble_v"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which ranks there are, how a batch is cut, and what each rank keeps."""
+
+    mesh: Mesh
+    batch: int
+    """Sequences of a step, over all ranks."""
+    micro_batch: int = 1
+    schedule: ScheduleName = "one_f_one_b"
+    chunks: int = 1
+    """Of the layers that a stage holds; more than one only when interleaved, two in a vee."""
+    zero: Literal[0, 1, 2, 3] = 0
+    sequence_parallel: bool = False
+    recompute: Recompute = "none"
+
+    @property
+    def last_stage(self) -> int:
+        """Where the logits are: a vee ends where it began."""
+        return 0 if self.schedule == "zero_bubble_v" else self.mesh.pp - 1
+
+    def cut(self, parts: int) -> Self:
+        """Micro-batches into so many equal parts. Raises `UsageError` where they do not divide."""
+        if self.micro_batch % parts:
+            raise UsageError(
+                f"{self.micro_batch} sequences of a rank cannot be cut into {parts} micro-batches; "
+                f"make training.batch_size={self.batch} a multiple of dp × micro-batches = {self.mesh.dp * parts}"
+            )
+        return replace(self, micro_batch=self.micro_batch // parts)
+
+    @property
+    def micro_batches(self) -> int:
+        """How many each pipeline gets. Raises `UsageError` where the batch does not divide."""
+        share = self.mesh.dp * self.micro_batch
+        if self.batch % share:
+            raise UsageError(
+                f"a batch of {self.batch} does not divide among dp={self.mesh.dp} in micro-batches of "
+                f"{self.micro_batch}; make it a multiple of {share}"
+            )
+        return self.batch // share
+
+    def order(self) -> Schedule:
+        """The schedule of its pipeline. Raises `UsageError` where it does not exist."""
+        stages, micro_batches = self.mesh.pp, self.micro_batches
+        if self.schedule == "zero_bubble_v" and self.chunks == 2:
+            return schedules.zero_bubble_v(stages, micro_batches)
+        if self.schedule == "zero_bubble_v":
+            raise UsageError(f"a vee has two chunks a stage, not {self.chunks}; set chunks=2")
+        if self.schedule != "interleaved":
+            if self.chunks > 1:
+                raise UsageError(f"the schedule {self.schedule!r} has one chunk a stage; take 'interleaved' for more")
+            return {
+                "gpipe": schedules.gpipe,
+                "one_f_one_b": schedules.one_f_one_b,
+                "zero_bubble_h1": schedules.zero_bubble_h1,
+            }[self.schedule](stages, micro_batches)
+        try:
+            return schedules.interleaved(stages, micro_batches, self.chunks)
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+
+    def check(self, model: ModelConfig) -> None:
+        """Raise `UsageError` where the model does not divide so."""
+        parts = self.mesh.pp * self.chunks
+        for degree, what, count in (
+            (parts, "n_layer", model.n_layer),
+            (self.mesh.tp, "n_head", model.n_head),
+            (self.mesh.cp, "context_length", model.context_length),
+        ):
+            if count % degree:
+                raise UsageError(f"{what}={count} does not divide by {degree}; take a {what} or a degree that does")

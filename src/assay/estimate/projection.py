@@ -1,0 +1,139 @@
+"""A run on machines that are not here: its techniques folded into a layout, the layout planned with datasheets.
+
+Nothing knows a technique by its name: `axes` make the mesh, `lay_out` makes the layout, and a technique that a plan
+cannot express says so. What a plan always assumes is products in 16 bits with Adam's state in 32 (16 bytes a parameter)
+and the block of GPT-2: an MLP of four times the width, and as many key and value heads as query heads.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from assay.config import ModelConfig, Run
+from assay.config.mesh import AXES
+from assay.cost.layout import Layout
+from assay.cost.pipeline import bubble_fraction
+from assay.errors import UsageError
+from assay.estimate.held import Held
+from assay.estimate.plan import Plan, plan
+from assay.hardware.cluster import Cluster
+from assay.hardware.links import Link, inside_node
+from assay.optimizations import check, mesh_of, normalize, optimizations_of
+
+
+@dataclass(frozen=True)
+class Projection:
+    """A plan, and the machines that it is for."""
+
+    run: Run
+    cluster: Cluster
+    plan: Plan
+
+    @property
+    def fullest(self) -> tuple[int, Held]:
+        """The pipeline stage whose ranks hold most, and what one of them holds."""
+        return max(enumerate(self.plan.held), key=lambda stage: stage[1].nbytes)
+
+    @property
+    def fits(self) -> bool:
+        """Whether that is within a device's memory; several gigabytes of a real device are left out of it."""
+        return self.plan.memory_bytes <= self.cluster.datasheet.accelerator.memory_bytes
+
+    @property
+    def mfu(self) -> float:
+        """The share of the datasheet's peak that the model's own FLOPs take."""
+        return self.plan.mfu(self.cluster.datasheet.peak_flops)
+
+    @property
+    def bubble_by_formula(self) -> float | None:
+        """With equal stages and free sends. None: no share of a step is published for this schedule."""
+        layout = self.plan.layout
+        if layout.schedule.startswith("zero_bubble"):
+            return None
+        return bubble_fraction(layout.mesh.pp, layout.micro_batches, layout.chunks)
+
+    @property
+    def training_tokens(self) -> int:
+        """Of the whole run."""
+        asked = self.run.training.steps * self.run.tokens_per_step
+        return min(asked, self.run.training.tokens or asked)
+
+    def link(self, axis: str) -> Link:
+        """What carries an axis, as wide as it is for a rank."""
+        return self.cluster.network.link(self.plan.layout.mesh, axis)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain values for JSON."""
+        planned, mesh = self.plan, self.plan.layout.mesh
+        stage, held = self.fullest
+        return {
+            "gpu": self.cluster.datasheet.accelerator.name,
+            "gpu_memory_bytes": self.cluster.datasheet.accelerator.memory_bytes,
+            "peak_flops": self.cluster.datasheet.peak_flops,
+            "products_flops": self.cluster.datasheet.products_flops,
+            "nodes": self.cluster.nodes,
+            "gpus_per_node": self.cluster.gpus_per_node,
+            "optimizations": [str(spec) for spec in self.run.optimizations],
+            "parameters": planned.parameters,
+            "mesh": {axis: mesh.degree(axis) for axis in AXES},
+            "layout": {key: value for key, value in asdict(planned.layout).items() if key != "mesh"},
+            "micro_batches": planned.layout.micro_batches,
+            "fullest_stage": stage,
+            "rank_bytes": {**_parts(held), "total": held.nbytes},
+            "fits": self.fits,
+            "stages": [{**_parts(one), "parameters": one.parameters} for one in planned.held],
+            "sent": {axis: self._sent(axis, count) for axis, count in planned.sent_bytes.items()},
+            "bubble_by_formula": self.bubble_by_formula,
+            "bubble_played": planned.bubble,
+            "step_seconds": planned.step_seconds,
+            "tokens_per_step": self.run.tokens_per_step,
+            "tokens_per_second": planned.tokens_per_second,
+            "executed_flops": planned.executed_flops,
+            "mfu": self.mfu,
+            "training_tokens": self.training_tokens,
+            "training_seconds": planned.training_seconds(self.training_tokens),
+        }
+
+    def _sent(self, axis: str, sent_bytes: float) -> dict[str, Any]:
+        link, mesh = self.link(axis), self.plan.layout.mesh
+        return {
+            "bytes": sent_bytes,
+            "link": link.name,
+            "bandwidth_bytes": link.bandwidth_bytes,
+            "inside_node": inside_node(mesh, axis, self.cluster.gpus_per_node),
+        }
+
+
+def project(run: Run, cluster: Cluster) -> Projection:
+    """Plan one step of `run` on `cluster`. Raises `UsageError` where that cannot be done, or not be planned."""
+    there = run.with_vocabulary().model_copy(update={"device": "cuda", "ranks": cluster.size})
+    _known_shape(there.model)
+    mesh = mesh_of(there)
+    if mesh.size != cluster.size:
+        raise UsageError(
+            f"nothing divides the step among {cluster.size} GPUs; add a technique that does, such as data_parallel"
+        )
+    check(there, cluster.machine)
+    layout = Layout(mesh, there.training.batch_size, there.training.batch_size // mesh.dp)
+    for one in optimizations_of(there):
+        layout = one.lay_out(layout)
+    planned = plan(there.model, layout, cluster.network, cluster.datasheet.products_flops)
+    return Projection(normalize(there), cluster, planned)
+
+
+def _known_shape(model: ModelConfig) -> None:
+    """Raise `UsageError` for a model that the closed forms are not of."""
+    unlike = (
+        ("n_expert", model.n_expert is not None),
+        ("n_kv_head", model.kv_heads != model.n_head),
+        ("n_hidden", model.activation != "swiglu" and model.hidden != 4 * model.n_embd),
+        ("activation", model.activation == "swiglu"),
+    )
+    for key, differs in unlike:
+        if differs:
+            raise UsageError(
+                f"a plan for other machines knows GPT-2's block only; leave model.{key}={getattr(model, key)} out of it"
+            )
+
+
+def _parts(held: Held) -> dict[str, float]:
+    return {part: getattr(held, part) for part in ("weights", "gradients", "optimizer", "activations")}
