@@ -1,12 +1,15 @@
 """Write the pages that are generated, or with ``--check`` say which of them are out of date.
 
-`docs/optimizations.md` comes from the cards of the catalogue, `docs/cli.md` from the command line's own help.
+`docs/optimizations.md` comes from the cards of the catalogue, `docs/cli.md` from the command line's own help,
+`docs/plans.md` from the command itself, and `docs/figures/` from the arithmetic that the package predicts with.
 """
 
 import sys
 from pathlib import Path
 
 import typer
+from figures import FIGURES
+from plans import plans
 
 from assay.cli.main import app
 from assay.optimizations import Card, card, catalogue
@@ -57,14 +60,21 @@ def _commands(command: object, path: tuple[str, ...]) -> list[tuple[tuple[str, .
     return found
 
 
+def pages() -> dict[str, str]:
+    """What each generated file should contain, by its path below docs/."""
+    drawn = {f"figures/{name}.svg": draw().svg() for name, draw in FIGURES.items()}
+    return {"optimizations.md": optimizations(), "cli.md": command_line(), "plans.md": NOTE + plans(), **drawn}
+
+
 def main(check: bool) -> int:
-    """Write both pages, or compare them; returns the exit code."""
+    """Write all pages, or compare them; returns the exit code."""
     stale = []
-    for name, text in (("optimizations.md", optimizations()), ("cli.md", command_line())):
+    for name, text in pages().items():
         page = HERE / name
         if check and (not page.exists() or page.read_text(encoding="utf-8") != text):
             stale.append(name)
         elif not check:
+            page.parent.mkdir(exist_ok=True)
             page.write_text(text, encoding="utf-8")
     if stale:
         print(f"out of date: {', '.join('docs/' + name for name in stale)}; run `make docs`", file=sys.stderr)

@@ -1,6 +1,7 @@
 """Pipelines: the simulator equals the published bubbles on equal stages, and answers to unequal ones."""
 
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ STAGES, MICRO_BATCHES = st.integers(1, 8), st.integers(1, 20)
 SECONDS = st.integers(1, 8).map(float)
 TIMES = st.builds(StageTime, SECONDS, SECONDS, SECONDS)
 EQUAL = StageTime(1.0, 1.0, 1.0)
+UNEQUAL = StageTime(2.0, 3.0, 1.0)
 
 
 @given(STAGES, MICRO_BATCHES, TIMES)
@@ -121,3 +123,19 @@ def test_published_numbers() -> None:
     assert bubble_fraction(4, 8) == pytest.approx(0.2727, abs=1e-4)
     assert bubble_fraction(4, 8, chunks=2) == pytest.approx(3 / 19)
     assert bubble_fraction(1, 1) == 0
+
+
+@pytest.mark.parametrize("make", [schedules.gpipe, schedules.one_f_one_b, schedules.zero_bubble_v])
+def test_a_stage_does_one_thing_at_a_time_and_nothing_before_what_it_needs(make: Any) -> None:
+    schedule = make(4, 6)
+    played = play(schedule, [UNEQUAL] * 4)
+    begins = {}
+    for stage, (order, begun) in enumerate(zip(schedule.orders, played.begin_seconds, strict=True)):
+        ends = [begin + UNEQUAL.of(action.kind) / schedule.chunks for action, begin in zip(order, begun, strict=True)]
+        assert all(end <= begin + 1e-12 for end, begin in zip(ends, begun[1:], strict=False))
+        assert max(ends) <= played.makespan_seconds + 1e-12
+        for action, begin in zip(order, begun, strict=True):
+            begins[action.kind, action.micro_batch, schedule.position(stage, action.chunk)] = begin
+    for (kind, index, place), begin in begins.items():
+        if kind == "F" and place:
+            assert begins["F", index, place - 1] < begin

@@ -44,6 +44,8 @@ class Played:
     """What came out of a schedule."""
 
     makespan_seconds: float
+    begin_seconds: tuple[tuple[float, ...], ...]
+    """By stage, of each action in its order."""
     busy_seconds: tuple[float, ...]
     """By stage."""
     span_seconds: tuple[float, ...]
@@ -77,7 +79,7 @@ def play(schedule: Schedule, times: Sequence[StageTime], send_seconds: float = 0
     """Simulate a step. Raises `ValueError` where stages wait for each other for ever."""
     ends: dict[tuple[str, int, int], float] = {}
     clock = [0.0] * schedule.stages
-    begins: list[float | None] = [None] * schedule.stages
+    begins: list[list[float]] = [[] for _ in range(schedule.stages)]
     busy = [0.0] * schedule.stages
     reached = [0] * schedule.stages
     ahead = True
@@ -93,15 +95,16 @@ def play(schedule: Schedule, times: Sequence[StageTime], send_seconds: float = 0
                 taken = times[stage].of(action.kind) / schedule.chunks
                 clock[stage] = begin + taken
                 busy[stage] += taken
-                begins[stage] = begin if begins[stage] is None else begins[stage]
+                begins[stage].append(begin)
                 ends[_key(action, schedule.position(stage, action.chunk))] = clock[stage]
                 reached[stage] += 1
                 ahead = True
     for stage, order in enumerate(schedule.orders):
         if reached[stage] < len(order):
             raise ValueError(f"stage {stage} waits for ever before {order[reached[stage]]}")
-    spans = tuple(end - (begin or 0.0) for end, begin in zip(clock, begins, strict=True))
-    return Played(max(clock), tuple(busy), spans, tuple(_held(order, schedule.chunks) for order in schedule.orders))
+    spans = tuple(end - begun[0] if begun else 0.0 for end, begun in zip(clock, begins, strict=True))
+    held = tuple(_held(order, schedule.chunks) for order in schedule.orders)
+    return Played(max(clock), tuple(map(tuple, begins)), tuple(busy), spans, held)
 
 
 def _key(action: Action, position: int) -> tuple[str, int, int]:
