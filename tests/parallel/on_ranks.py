@@ -42,7 +42,8 @@ def compute(cases: Sequence[Case], ranks: int, place: Path) -> list[dict[str, An
 
 def _rank(rank: int, ranks: int, arguments: Sequence[str]) -> "subprocess.Popen[str]":
     place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1"}
-    own = {"TORCHELASTIC_USE_AGENT_STORE": "True", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])}
+    path = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])  # the package that the tests import, no other
+    own = {"TORCHELASTIC_USE_AGENT_STORE": "True", "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
     command = [sys.executable, __file__, *arguments]
     return subprocess.Popen(command, env={**os.environ, **place, **own}, stderr=subprocess.PIPE, text=True)
 

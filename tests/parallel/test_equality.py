@@ -19,12 +19,17 @@ STEPS, FEWER_STEPS = 20, 5
 
 SCHEDULES = tuple(f"pipeline_parallel:schedule={one}" for one in ("gpipe", "1f1b", "interleaved", "zero-bubble"))
 TECHNIQUES = ("data_parallel", "fully_sharded", "tensor_parallel", "pipeline_parallel")
+STACKED = ("activation_checkpointing", "sdpa_attention", "gradient_accumulation:micro_batches=2")
+BESIDE_TENSOR = ("sequence_parallel+tensor_parallel",)
+"""What is a technique only together with another."""
 ON_TWO = (
     *TECHNIQUES[:3],
     "fully_sharded:reshard=false",
     *SCHEDULES,
     *(f"{one}+{other}" for one in TECHNIQUES for other in ("activation_checkpointing", "sdpa_attention")),
     *(f"{one}+gradient_accumulation:micro_batches=2" for one in TECHNIQUES[:3]),
+    *BESIDE_TENSOR,
+    *(f"{BESIDE_TENSOR[0]}+{other}" for other in STACKED),
 )
 ON_FOUR = (
     "fully_sharded+tensor_parallel",
@@ -32,8 +37,10 @@ ON_FOUR = (
     "tensor_parallel:degree=4",
     "pipeline_parallel+data_parallel",
     "pipeline_parallel:schedule=interleaved+tensor_parallel",
+    "sequence_parallel+tensor_parallel+data_parallel",
+    "pipeline_parallel+sequence_parallel+tensor_parallel",
 )
-LOSSY = tuple(f"{one}+bf16_mixed" for one in TECHNIQUES)
+LOSSY = tuple(f"{one}+bf16_mixed" for one in (*TECHNIQUES, *BESIDE_TENSOR))
 
 
 def case(stack: str, ranks: int, dtype: str) -> dict[str, Any]:
@@ -54,7 +61,7 @@ def answers(stacks: Sequence[str], ranks: int, folder: Any) -> dict[tuple[str, s
 
 def exact(stack: str) -> bool:
     """Whether a stack is held against one device in float64, too."""
-    return stack in ("", "degree=4", *ON_FOUR) or (stack in ON_TWO and "+" not in stack)
+    return stack in ("", "degree=4", *ON_FOUR, *BESIDE_TENSOR) or (stack in ON_TWO and "+" not in stack)
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +78,11 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[str, str], 
 
 def alone_of(stack: str) -> str:
     """What is left of a stack on one device; a model with four heads is another one."""
-    kept = [one for one in stack.split("+") if not one.startswith(("data_", "fully_", "tensor_", "pipeline_"))]
+    kept = [
+        one
+        for one in stack.split("+")
+        if not one.startswith(("data_", "fully_", "tensor_", "pipeline_", "sequence_", "zero_"))
+    ]
     return "+".join(kept) or ("degree=4" if "degree=4" in stack else "")
 
 

@@ -77,7 +77,8 @@ class Head(nn.Module):
 
     def forward(self, x: Tensor, targets: Tensor) -> Tensor:
         """Cross-entropy in nats, summed over all targets `[B, T]`: a scalar."""
-        return F.cross_entropy(self.logits(x.flatten(0, 1)), targets.flatten(), reduction="sum")
+        logits = self.projection(self.norm(x).flatten(0, 1))
+        return F.cross_entropy(logits, targets.flatten(), reduction="sum")
 
 
 class GPT(nn.Module):

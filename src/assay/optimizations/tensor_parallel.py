@@ -57,6 +57,6 @@ class TensorParallel(Optimization):
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         held, whole = trace.parameter_bytes, trace.whole_parameter_bytes
-        reduced = trace.communicated("all_reduce", axis="tp", phase="forward")
+        reduced = trace.communicated("all_reduce", "reduce_scatter", axis="tp", phase="forward")
         observed = f"{held} of {whole} bytes of weights held by this rank; {reduced} bytes summed over tp in forward"
         return self.evidence(observed, held < whole and reduced > 0)

@@ -120,9 +120,10 @@ class _Line:
             run(*given, **wanted, return_outputs=False)
         return losses
 
-    def _stage(self, part: nn.Module, index: int, shape: torch.Size) -> PipelineStage:
+    def _stage(self, part: nn.Module, index: int, shape: torch.Size, sequence_parts: int) -> PipelineStage:
         """Told what it takes and gives: else torch finds out by a forward of its own, on arbitrary numbers."""
-        between = _between(part, shape, self.width)
+        rows, length = shape
+        between = _between(part, (rows, length // sequence_parts, self.width))
         ids = torch.empty(shape, dtype=torch.int64, device="meta")
         loss = torch.empty((), dtype=between.dtype, device="meta", requires_grad=True)
         return PipelineStage(
@@ -138,7 +139,7 @@ class _Line:
     def _schedule(self, step: Step, micro_batches: int, shape: torch.Size, how: str) -> Any:
         if (how, micro_batches) not in self._schedules:
             stages = [
-                self._stage(part, index, shape)
+                self._stage(part, index, shape, step.program.sequence_parts)
                 for part, index in zip(step.parts, self.split.of(self.mesh.get_local_rank()), strict=True)
             ]
             kind = get_schedule_class(self.schedule_name)
@@ -148,10 +149,10 @@ class _Line:
         return self._schedules[how, micro_batches]
 
 
-def _between(part: nn.Module, shape: torch.Size, width: int) -> Tensor:
+def _between(part: nn.Module, shape: tuple[int, int, int]) -> Tensor:
     """What travels between stages, as torch wants to be shown it: shape and dtype, no storage."""
     dtype = next(part.parameters()).dtype
-    return torch.empty(*shape, width, dtype=dtype, device="meta", requires_grad=True)
+    return torch.empty(shape, dtype=dtype, device="meta", requires_grad=True)
 
 
 def _forwards_only(schedule: Any) -> Any:

@@ -20,8 +20,9 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 
-from assay.model import Block
+from assay.model import Block, Embedding
 from assay.model.gpt import Head
+from assay.parallel import sequence
 from assay.parallel.norms import gradient_norm
 from assay.parallel.shards import local, placed_gradient
 from assay.step.program import Program, Step
@@ -29,15 +30,20 @@ from assay.step.program import Program, Step
 
 def split_matrices(program: Program, mesh: DeviceMesh) -> Program:
     """Every block's matrices, the embedding and the head over a one-dimensional `mesh`."""
+    divided = program.sequence_parts > 1
     for part in program.parts:
         for module in list(part.modules()):
             if isinstance(module, Block):
-                parallelize_module(module, mesh, _block_plan(module))
+                parallelize_module(module, mesh, _block_plan(module) | (sequence.block_styles() if divided else {}))
             elif isinstance(module, Head):
                 parallelize_module(module, mesh, {"projection": _split_logits()})
                 _return_plain_loss(module)
-            elif isinstance(module, nn.Embedding) and module is getattr(_embedding(part), "token", None):
-                parallelize_module(module, mesh, RowwiseParallel(input_layouts=Replicate()))
+                if divided:
+                    sequence.divide_norm(module, mesh)
+            elif isinstance(module, Embedding) and divided:
+                sequence.divide_embedding(module, mesh)
+            elif isinstance(module, Embedding):
+                parallelize_module(module.token, mesh, RowwiseParallel(input_layouts=Replicate()))
         _tie_again(part, program.tied)
 
     def finish(step: Step) -> None:
@@ -51,6 +57,7 @@ def split_matrices(program: Program, mesh: DeviceMesh) -> Program:
         gradient_norm=gradient_norm,
         step_contexts=(*program.step_contexts, loss_parallel),
         finish_gradients=(*program.finish_gradients, finish),
+        reduce_loss=sequence.over_parts(program.reduce_loss, mesh) if divided else program.reduce_loss,
     )
 
 
@@ -64,10 +71,6 @@ def _block_plan(block: Block) -> dict[str, ParallelStyle]:
 
 def _split_logits() -> ParallelStyle:
     return ColwiseParallel(output_layouts=Shard(-1), use_local_output=False)
-
-
-def _embedding(part: nn.Module) -> nn.Module | None:
-    return getattr(part, "embedding", None)
 
 
 def _return_plain_loss(head: Head) -> None:

@@ -45,6 +45,7 @@ def build_loop(
     data = open_prepared(spec.data_folder)
     fresh = not checkpoint.complete(folder.checkpoints)
     step = _build_step(run, data, device, optimizations, ranks, fresh=fresh)
+    seed_noise(run, step, ranks)
     position, notes = checkpoint.resume(folder.checkpoints, step, ranks)
     loop = Loop(
         run=run,
@@ -88,15 +89,25 @@ def device_of(run: Run, local_rank: int = 0) -> torch.device:
 
 
 def settle_torch(run: Run, device: torch.device, ranks: Ranks = ALONE) -> None:
-    """Threads, and what makes equal runs equal: the seed of dropout, and on a CPU deterministic kernels.
+    """Threads, and on a CPU deterministic kernels, which make equal runs equal.
 
     On a GPU those would change what is measured, so there torch's own choice stays. Ranks of one machine divide its
-    cores; those that have other rows, or other layers, of the batch draw other noise.
+    cores.
     """
     if run.threads is not None or ranks.world > 1:
         torch.set_num_threads(run.threads or max(1, (os.cpu_count() or 1) // ranks.world))
-    place = ranks.place
-    torch.manual_seed(run.seed + place["pp"] * ranks.layout.dp + place["dp"])
     if device.type == "cpu":
         torch.use_deterministic_algorithms(True, warn_only=True)
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+
+def seed_noise(run: Run, step: Step, ranks: Ranks) -> None:
+    """The seed of dropout: ranks with other layers, rows or positions of the batch draw other noise.
+
+    Those that share matrices hold the same positions, and must draw the same, unless these are divided among them.
+    """
+    axes = ("pp", "dp", "cp", "tp") if step.program.sequence_parts > 1 else ("pp", "dp", "cp")
+    number = 0
+    for axis in axes:
+        number = number * ranks.layout.degree(axis) + ranks.place[axis]
+    torch.manual_seed(run.seed + number)

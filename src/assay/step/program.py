@@ -91,6 +91,8 @@ class Program:
     share: tuple[int, int] = (0, 1)
     """(index, count) of this rank among those that split the batch."""
     micro_batches: int = 1
+    sequence_parts: int = 1
+    """Of the residual stream, norms and dropout, one on each rank of tp; 1: every rank of tp has them whole."""
     loss_scale: LossScale = field(default_factory=LossScale)
     forward_contexts: tuple[Context, ...] = ()
     """Entered inside each part's forward (autocast)."""

@@ -1,0 +1,64 @@
+"""Beside tensor parallelism: norms, dropout and the residual stream are divided among the same ranks by positions.
+
+Tensor parallelism divides matrices, and every rank keeps all that lies between them for backward. Divided along the
+sequence, that falls with the degree too, and nothing is sent that was not sent before: the sum after each pair of
+matrices becomes a reduce-scatter, and a gather stands before the next pair (arXiv:2205.05198, section 4.2.2). There the
+gathered input of a pair is gathered again in backward; torch's styles keep it, so that tensor stays whole.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from pydantic import Field
+
+from assay.config import Run
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unpredicted
+from assay.step import Evidence, Trace
+
+if TYPE_CHECKING:
+    from assay.cost import Cost
+    from assay.hardware import Machine
+    from assay.step.program import Program
+
+
+class SequenceParallel(Optimization):
+    """Between matrices each rank of tensor parallelism holds its part of the positions."""
+
+    degree: Annotated[int, Field(ge=2)] = 2
+    """Parts of the sequence, as many as ranks share every matrix."""
+
+    title: ClassVar = "sequence parallelism"
+    stage: ClassVar = Stage.SEQUENCE
+    numerics: ClassVar = Numerics.REASSOCIATED
+    saves: ClassVar = "what norms, dropout and the residual stream keep for backward: 1/degree on each rank"
+    pays: ClassVar = "each all-reduce of tensor parallelism as a reduce-scatter and an all-gather: the same bytes"
+    sources: ClassVar = ("arXiv:2205.05198",)
+    claims: ClassVar = frozenset({"activations between matrices"})
+
+    def axes(self) -> Mapping[str, int | None]:
+        return {"tp": self.degree}
+
+    def check(self, run: Run, machine: "Machine") -> None:
+        if all(spec.name != "tensor_parallel" for spec in run.optimizations):
+            raise Conflict("sequence_parallel divides what lies between split matrices; add tensor_parallel")
+        if run.model.context_length % self.degree:
+            raise Conflict(
+                f"sequence_parallel:degree={self.degree} does not divide model.context_length="
+                f"{run.model.context_length}"
+            )
+        if run.model.n_expert is not None:
+            raise Conflict("sequence_parallel divides dense blocks only: a mixture routes all tokens of a sequence")
+
+    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+        raise Unpredicted(self.name())
+
+    def apply(self, program: "Program", run: Run) -> "Program":
+        return replace(program, sequence_parts=self.degree)
+
+    def verify(self, trace: Trace, run: Run) -> Evidence:
+        scattered = trace.communicated("reduce_scatter", axis="tp", phase="forward")
+        summed = trace.communicated("all_reduce", axis="tp", phase="forward")
+        observed = f"{scattered} bytes summed into parts over tp in forward, {summed} bytes summed whole"
+        # What is still summed whole are a few numbers a position, for the loss, and gradients of norms.
+        return self.evidence(observed, summed < scattered / 2)
