@@ -2,12 +2,15 @@
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 from typer.testing import CliRunner
 
 from assay.api import configure, project
 from assay.cli.main import app
+from assay.estimate.plan import plan
 
 ROOT = Path(__file__).parents[1]
 GPT3 = "examples/gpt3-175b.yaml"
@@ -56,6 +59,20 @@ it: between the matrices every tensor rank keeps whole tokens, of 312 layers, wh
 along the sequence it fits.
 """
 
+_STAGES = """
+What the stages of ZeRO (arXiv:1910.02054) do to it, with and without sequence parallelism. From the second on a share
+of the gradients is all that is kept, so each of 208 micro-batches sums them.
+
+| | GB of the fullest rank | without sequence parallelism | step | training | MFU |
+| --- | --- | --- | --- | --- | --- |
+"""
+
+_VERDICT = """
+So memory is no reason that it could not be trained, and time is: twenty tokens a parameter (arXiv:2203.15556) are two
+quadrillion, and 6 FLOPs for each token and parameter keep a hundred thousand GPUs busy for centuries, even if nothing
+else took time.
+"""
+
 _STACKS = (
     "tensor_parallel:degree=8+pipeline_parallel:degree=8,micro_batches=96+data_parallel",
     "tensor_parallel:degree=8+pipeline_parallel:degree=16,micro_batches=192+data_parallel",
@@ -71,7 +88,8 @@ def plans() -> str:
     """The page."""
     text = _HEAD + _GPT3 + _answer(GPT3, "--nodes", "128", "--gpus-per-node", "8", "--gpu", "a100")
     text += _CHOICES + "".join(_choices())
-    return text
+    text += _BRAIN + _answer(BRAIN, "--nodes", "13312", "--gpus-per-node", "8", "--gpu", "h200")
+    return text + _STAGES + "".join(_stages()) + _VERDICT
 
 
 def _answer(*words: str) -> str:
@@ -97,6 +115,25 @@ def _aligned(output: str) -> str:
         else:
             text += line + "\n"
     return text.rstrip("\n") + "\n"
+
+
+def _stages() -> Iterator[str]:
+    """A row for each way to divide the states."""
+    found = project(str(ROOT / BRAIN), gpu="h200", nodes=13312)
+    sheet, network = found.cluster.datasheet, found.cluster.network
+    stages: tuple[Literal[0, 1, 2, 3], ...] = (0, 1, 2, 3)
+    for stage in stages:
+        layout = replace(found.plan.layout, zero=stage)
+        whole = plan(found.run.model, replace(layout, sequence_parallel=False), network, sheet.products_flops)
+        planned = plan(found.run.model, layout, network, sheet.products_flops)
+        fits = planned.memory_bytes <= sheet.accelerator.memory_bytes
+        years = planned.training_seconds(found.training_tokens) / 86_400 / 365
+        name = f"ZeRO {stage}" if stage else "nothing divided"
+        held = f"{planned.memory_bytes / 1e9:,.0f}{'' if fits else ', too much'}"
+        yield (
+            f"| {name} | {held} | {whole.memory_bytes / 1e9:,.0f}, too much | {planned.step_seconds:.0f} s "
+            f"| {years:,.0f} years | {planned.mfu(sheet.peak_flops):.1%} |\n"
+        )
 
 
 def _choices() -> Iterator[str]:

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from assay.config import Run, Spec
 from assay.config.mesh import Mesh
 from assay.cost.layout import Layout
 from assay.errors import UsageError
+from assay.estimate.plan import plan
 from assay.estimate.projection import Projection
 from assay.optimizations import Optimization, Unplanned, catalogue, resolve
 
@@ -36,6 +38,10 @@ def planned(*overrides: str, stack: str = "data_parallel", nodes: int = 2, gpu: 
         (
             "activation_checkpointing+sdpa_attention+data_parallel+tensor_parallel:degree=4",
             Layout(Mesh(dp=4, tp=4), 64, 16, recompute="full"),
+        ),
+        (
+            "data_parallel+tensor_parallel:degree=2+sequence_parallel:degree=2",
+            Layout(Mesh(dp=8, tp=2), 64, 8, sequence_parallel=True),
         ),
         (
             "data_parallel+pipeline_parallel:degree=2,micro_batches=4,schedule=interleaved",
@@ -84,6 +90,23 @@ def test_gpt3_on_a_thousand_a100s() -> None:
     assert found.bubble_by_formula == pytest.approx(7 / 103)
     smaller = project(str(EXAMPLES / "gpt3-175b.yaml"), gpu="h100", nodes=128, gpus_per_node=8)
     assert smaller.plan.step_seconds < found.plan.step_seconds / 2
+
+
+def test_a_hundred_trillion_parameters() -> None:
+    """A step fits because of two techniques together, and no training ends."""
+    there = {"gpu": "h200", "nodes": 13312, "gpus_per_node": 8}
+    found = project(str(EXAMPLES / "brain-100t.yaml"), **there)  # type: ignore[arg-type]
+    layout = found.plan.layout
+    assert found.plan.parameters == pytest.approx(1e14, rel=0.01)
+    assert layout.mesh == Mesh(pp=104, dp=16, tp=64)
+    assert (layout.sequence_parallel, layout.recompute, layout.zero) == (True, "selective", 2)
+    assert found.training_tokens == pytest.approx(20 * 1e14)
+    rate, network = found.cluster.datasheet.products_flops, found.cluster.network
+    assert found.fits
+    for less in (replace(layout, sequence_parallel=False), replace(layout, zero=0)):
+        assert plan(found.run.model, less, network, rate).memory_bytes > 141e9
+    floor = 6 * found.plan.parameters * found.training_tokens / (found.cluster.size * rate)
+    assert 500 * 365 * DAY < floor < found.plan.training_seconds(found.training_tokens) < 10 * floor
 
 
 def test_what_does_not_fit_says_so() -> None:

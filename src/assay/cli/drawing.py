@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from assay.config.mesh import AXES, Mesh
 from assay.hardware.links import inside_node
 
-_STAGES = 16
-"""Most rows."""
+_STAGES, _FEW_STAGES = 16, 6
+"""Most rows of a whole drawing, and of a short one."""
 _DETAILS = ((8, 4), (4, 4), (4, 3), (3, 3))
 """Most entries of a tensor group, and most context indices, in a cell; the first with which two cells fit is taken."""
 DIVIDES = {"pp": "the layers", "dp": "the batch", "cp": "each sequence", "tp": "the tensors of a layer"}
@@ -22,32 +22,34 @@ DIVIDES = {"pp": "the layers", "dp": "the batch", "cp": "each sequence", "tp": "
 def drawn(mesh: Mesh, ranks_per_node: int | None = None, width: int | None = None) -> Iterator[str]:
     """Lines of at most `width` characters; None: as wide as the terminal."""
     width = width or _terminal()
-    yield from placed(mesh, ranks_per_node, width)
+    yield from placed(mesh, ranks_per_node, width, _STAGES)
     for axis in AXES:
         if mesh.degree(axis) > 1:
             yield ""
             yield from _groups(mesh, axis, ranks_per_node, width)
 
 
-def placed(mesh: Mesh, ranks_per_node: int | None = None, width: int | None = None) -> Iterator[str]:
-    """The ranks without the groups."""
+def placed(
+    mesh: Mesh, ranks_per_node: int | None = None, width: int | None = None, stages: int = _FEW_STAGES
+) -> Iterator[str]:
+    """The ranks without the groups, of so many stages at most."""
     title = f"{mesh.size} ranks: {mesh}" if mesh.size > 1 else "1 rank"
     if ranks_per_node is not None:
         count = mesh.size // ranks_per_node
         title += f"; {count} {'node' if count == 1 else 'nodes'} of {ranks_per_node}"
     yield title
     yield ""
-    yield from _ranks(mesh, ranks_per_node, width or _terminal())
+    yield from _ranks(mesh, ranks_per_node, width or _terminal(), stages)
 
 
 def _terminal() -> int:
     return shutil.get_terminal_size((120, 24)).columns
 
 
-def _ranks(mesh: Mesh, per_node: int | None, width: int) -> Iterator[str]:
+def _ranks(mesh: Mesh, per_node: int | None, width: int, stages: int) -> Iterator[str]:
     shown, detail = _shown(mesh, per_node, width)
     rows = [["", *("…" if dp is None else f"dp {dp}" for dp in shown), *(["node"] if per_node else [])]]
-    for pp in _few(range(mesh.pp), _STAGES):
+    for pp in _few(range(mesh.pp), stages):
         if pp is None:
             rows.append(["…"] * len(rows[0]))
             continue

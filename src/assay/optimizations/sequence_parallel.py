@@ -18,6 +18,7 @@ from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
+    from assay.cost.layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -38,6 +39,9 @@ class SequenceParallel(Optimization):
 
     def axes(self) -> Mapping[str, int | None]:
         return {"tp": self.degree}
+
+    def lay_out(self, layout: "Layout") -> "Layout":
+        return replace(layout, sequence_parallel=True)
 
     def check(self, run: Run, machine: "Machine") -> None:
         if all(spec.name != "tensor_parallel" for spec in run.optimizations):
