@@ -1,0 +1,96 @@
+"""The pages that people read are true: generated pages are current, and every command in them is possible."""
+
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from assay.api import configure, project
+from assay.hardware import Machine
+from assay.optimizations import check, mesh_of
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", DOCS / "parallelism.md"]
+LARGE = Machine(processor="any", cores=64, memory_bytes=2**40)
+COMMANDS = sorted(
+    {
+        " ".join(command.split())
+        for page in PAGES
+        for command in re.findall(r"`(assay (?:compare|train|estimate) [^`]*)`", page.read_text(encoding="utf-8"))
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def generate() -> Any:
+    sys.path.insert(0, str(DOCS))
+    try:
+        import generate
+    finally:
+        sys.path.remove(str(DOCS))
+    return generate
+
+
+def test_generated_pages_are_current(generate: Any) -> None:
+    stale = [name for name, text in generate.pages().items() if (DOCS / name).read_text(encoding="utf-8") != text]
+    assert not stale, "run `make docs`"
+
+
+def test_figures_are_well_formed_and_each_is_shown_once(generate: Any) -> None:
+    page = (DOCS / "parallelism.md").read_text(encoding="utf-8")
+    shown = re.findall(r"!\[[^]]{20,}\]\(figures/(\w+)\.svg\)", page)
+    assert sorted(shown) == sorted(generate.FIGURES) == sorted(path.stem for path in (DOCS / "figures").glob("*.svg"))
+    for name in shown:
+        drawn = ElementTree.fromstring((DOCS / "figures" / f"{name}.svg").read_text(encoding="utf-8"))
+        assert drawn.find("{http://www.w3.org/2000/svg}title") is not None
+
+
+def test_figures_keep_to_their_frame(generate: Any) -> None:
+    for name, draw in generate.FIGURES.items():
+        root = ElementTree.fromstring(draw().svg())
+        width, height = float(root.attrib["width"]), float(root.attrib["height"])
+        for box in root.iter("{http://www.w3.org/2000/svg}rect"):
+            if box.attrib["width"] != "100%":
+                right = float(box.attrib["x"]) + float(box.attrib["width"])
+                bottom = float(box.attrib["y"]) + float(box.attrib["height"])
+                assert right <= width, name
+                assert bottom <= height, name
+
+
+def test_the_figure_of_zero_is_the_paper_s() -> None:
+    """arXiv:1910.02054, figure 1: 120, 31.4, 16.6 and 1.9 GB."""
+    text = (DOCS / "figures" / "zero.svg").read_text(encoding="utf-8")
+    assert re.findall(r">([\d.]+)</text>", text) == ["120", "31.4", "16.6", "1.88"]
+
+
+def test_there_are_commands() -> None:
+    assert len(COMMANDS) > 6
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_is_possible(command: str) -> None:
+    verb, *words = shlex.split(command)[1:]
+    flags = {"--oversubscribe", "--json"}
+    named: dict[str, list[str]] = {}
+    plain: list[str] = []
+    rest = iter(word for word in words if word not in flags)
+    for word in rest:
+        if word.startswith("--"):
+            named.setdefault(word, []).append(next(rest))
+        else:
+            plain.append(word)
+    if "--nodes" in named:
+        where = {"nodes": int(named["--nodes"][0]), "gpus_per_node": int(named["--gpus-per-node"][0])}
+        project(*plain, optimizations=named["--with"], gpu=named["--gpu"][0], **where)  # type: ignore[arg-type]
+        return
+    ranks = [f"ranks={count}" for count in named.get("--nproc", [])]
+    stacks = [[one] for one in named["--with"]] if verb == "compare" else [named.get("--with", [])]
+    for stack in stacks:
+        run = configure(plain[0], [*plain[1:], *ranks], stack)
+        check(run, LARGE)
+        assert mesh_of(run).size in (1, run.ranks)
