@@ -1,4 +1,4 @@
-"""What a program calls, and the command line with it: configure, train, compare, estimate.
+"""What a program calls, and the command line with it: configure, train, compare, estimate, project.
 
 import assay
 

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from assay.hardware import Machine
     from assay.step.program import Program
 
-_PLANNED: "Mapping[str, ScheduleName]" = {
-    "gpipe": "gpipe",
-    "1f1b": "one_f_one_b",
-    "interleaved": "interleaved",
-    "zero-bubble": "zero_bubble_v",
+_PLANNED: "Mapping[str, tuple[ScheduleName, int]]" = {
+    "gpipe": ("gpipe", 1),
+    "1f1b": ("one_f_one_b", 1),
+    "interleaved": ("interleaved", 2),
+    "zero-bubble": ("zero_bubble_v", 2),
 }
-"""A schedule's name in a plan."""
+"""A schedule's name in a plan, and the stages that a rank has."""
 
 
 class PipelineParallel(Optimization):
@@ -59,8 +59,8 @@ class PipelineParallel(Optimization):
         return {"pp": self.degree}
 
     def lay_out(self, layout: "Layout") -> "Layout":
-        schedule = _PLANNED[self.schedule]
-        return replace(layout, schedule=schedule, chunks=self.stages // self.degree).cut(self.micro_batches)
+        schedule, chunks = _PLANNED[self.schedule]
+        return replace(layout, schedule=schedule, chunks=chunks).cut(self.micro_batches)
 
     def check(self, run: Run, machine: "Machine") -> None:
         layers, rows = run.model.n_layer, run.training.batch_size
