@@ -15,7 +15,7 @@ _PATIENCE_SECONDS = 500
 """Where cores are busy, ranks wait for each other."""
 
 Case = Mapping[str, Any]
-"""`run`: a configuration; `steps`; `dtype`: of the weights."""
+"""`run`: a configuration; `steps`; `dtype`: of the weights; `folder`: where a checkpoint may lie, or none is made."""
 
 
 def compute(cases: Sequence[Case], ranks: int, place: Path) -> list[dict[str, Any]]:
@@ -55,22 +55,15 @@ def _answer(case: Case) -> dict[str, Any]:
     from assay.measure.trace import StepTracer
     from assay.optimizations import mesh_of, normalize, optimizations_of
     from assay.parallel.ranks import joined
-    from assay.training.build import baseline, build
     from assay.training.evaluation import evaluate
     from assay.training.loop import train_step
     from assay.training.probes import ActivationNorms
     from assay.training.state import weights_at_rest
-    from estimate.built import RandomData
 
     run = normalize(validate(case["run"]))
     device = torch.device("cpu")
     with joined(mesh_of(run), device) as ranks:
-        program = baseline(run, RandomData(run), device, None, ranks)  # type: ignore[arg-type]
-        for part in program.parts:
-            part.to(getattr(torch, case["dtype"]))
-        for one in optimizations_of(run):
-            program = one.apply(program, run)
-        step = build(program)
+        step = _built(case, run, device, ranks)
         probes = ActivationNorms(step)
         tracer, records = StepTracer(step), []
         for index in range(case["steps"]):
@@ -81,7 +74,7 @@ def _answer(case: Case) -> dict[str, Any]:
             else:
                 records.append(train_step(step, index, probes))
         # Seven rows, so that neither ranks nor micro-batches divide them.
-        windows = [(ids[:7], targets[:7]) for ids, targets in program.batches(0, (0, 1))]
+        windows = [(ids[:7], targets[:7]) for ids, targets in step.program.batches(0, (0, 1))]
         seen = evaluate(step, lambda: windows, 1.0, 0)
         weights = {name: _whole(weight).flatten().tolist() for name, weight in weights_at_rest(step).items()}
         evidence = [one.verify(trace, run).model_dump() for one in optimizations_of(run)]
@@ -94,7 +87,34 @@ def _answer(case: Case) -> dict[str, Any]:
             "evaluation": [seen.loss, seen.targets],
             "weights": {name: values for one in everyone for name, values in one["weights"].items()},
             "ranks": [{key: one[key] for key in ("evidence", "trace")} for one in everyone],
+            "resumed": _resumed(case, run, step, ranks) if "folder" in case else None,
         }
+
+
+def _built(case: Case, run: Any, device: Any, ranks: Any) -> Any:
+    import torch
+
+    from assay.optimizations import optimizations_of
+    from assay.training.build import baseline, build
+    from estimate.built import RandomData
+
+    program = baseline(run, RandomData(run), device, None, ranks)  # type: ignore[arg-type]
+    for part in program.parts:
+        part.to(getattr(torch, case["dtype"]))
+    for one in optimizations_of(run):
+        program = one.apply(program, run)
+    return build(program)
+
+
+def _resumed(case: Case, run: Any, step: Any, ranks: Any) -> list[list[float]]:
+    """Losses of two more steps: of the step that goes on, and of another that goes on from its checkpoint."""
+    from assay.training import checkpoint
+    from assay.training.loop import Position, train_step
+
+    checkpoint.save(Path(case["folder"]), step, Position(case["steps"]), "any", ranks)
+    again = _built(case, run, step.program.device, ranks)
+    position, _ = checkpoint.resume(Path(case["folder"]), again, ranks)
+    return [[train_step(one, position.step + index).loss for index in range(2)] for one in (step, again)]
 
 
 def _whole(weight: Any) -> Any:

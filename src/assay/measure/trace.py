@@ -66,6 +66,7 @@ class StepTracer:
         """The account of the watched step, given its loss and number of targets. Raises when none was run."""
         if self._gradient_bytes is None:
             raise RuntimeError("no step was traced: run one step of `watch()` inside the context, up to its update")
+        mesh, state = self.step.program.mesh, list(operations.tensors_in(list(self.step.optimizer.state.values())))
         return Trace(
             operations=self._recorder.operations(),
             loss=loss,
@@ -75,7 +76,9 @@ class StepTracer:
             parameter_bytes=distinct_bytes(parameter for _, parameter in self.step.named_parameters()),
             parameters=tuple(name for name, _ in self.step.named_parameters()),
             gradient_bytes=self._gradient_bytes,
-            optimizer_state_bytes=distinct_bytes(operations.tensors_in(list(self.step.optimizer.state.values()))),
+            optimizer_state_bytes=distinct_bytes(state),
+            whole_optimizer_state_bytes=sum(one.numel() * one.element_size() for one in state),
+            ranks={} if mesh is None else dict(zip(mesh.mesh_dim_names or (), mesh.shape, strict=True)),
             whole_parameter_bytes=sum(p.numel() * p.element_size() for _, p in self.step.named_parameters()),
             communications=self._recorder.communications(),
             shared_parameters=_shared(self.step.parts),

@@ -39,12 +39,9 @@ class DataParallel(Optimization):
         raise Unpredicted(self.name())
 
     def apply(self, program: "Program", run: Run) -> "Program":
-        from torch.distributed._composable.replicate_with_fsdp import replicate
+        from assay.parallel.sharded import whole_replicas
 
-        from assay.parallel.sharded import replicas
-
-        mesh = program.axis("dp")
-        return replicas(program, mesh, lambda module: replicate(module, mesh=mesh))
+        return whole_replicas(program, program.axis("dp"))
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         # Under a pipeline the last stage's backward is over when the sum begins, which torch then calls from forward.

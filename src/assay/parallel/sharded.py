@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from torch import nn
+from torch.distributed._composable.replicate_with_fsdp import replicate
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule
 
@@ -33,6 +34,11 @@ def replicas(program: Program, mesh: DeviceMesh, wrap: Wrap) -> Program:
         group.set_force_sum_reduction_for_comms(True)
     shared = share_batch(program, mesh)
     return replace(shared, gradient_norm=gradient_norm, synchronize=_synchronize)
+
+
+def whole_replicas(program: Program, mesh: DeviceMesh) -> Program:
+    """Replicas that hold all weights, and sum all gradients during backward."""
+    return replicas(program, mesh, lambda module: replicate(module, mesh=mesh))
 
 
 @contextmanager

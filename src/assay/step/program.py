@@ -87,6 +87,8 @@ class Program:
     """This rank's loss → the global one."""
     synchronize: Callable[[Step, bool], AbstractContextManager[Any]]
     """(step, is this the last micro-batch) → the context in which its backward runs."""
+    optimized: Callable[[NamedParameters], NamedParameters] = tuple
+    """(parameters) → what the optimizer updates of each on this rank, under the same names: all, or a piece's view."""
     mesh: DeviceMesh | None = None
     share: tuple[int, int] = (0, 1)
     """(index, count) of this rank among those that split the batch."""
@@ -115,6 +117,8 @@ class Step:
 
     program: Program
     optimizer: OptimizerLike
+    optimized: NamedParameters
+    """What the optimizer updates, by the names of the parameters that it is, or is a piece of."""
 
     @property
     def parts(self) -> tuple[nn.Module, ...]:

@@ -63,6 +63,10 @@ class Trace(Frozen):
     """Names of those that this rank holds, whole or in part."""
     gradient_bytes: int
     optimizer_state_bytes: int
+    whole_optimizer_state_bytes: int = 0
+    """Of all ranks' pieces of the same state together."""
+    ranks: Mapping[str, int] = {}
+    """Along each axis of the mesh; empty on one device."""
     shared_parameters: tuple[tuple[str, ...], ...]
     """Names that are one storage."""
     whole_parameter_bytes: int = 0

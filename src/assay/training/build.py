@@ -73,8 +73,8 @@ def build(program: Program) -> Step:
         if program.forward_contexts:
             _enter_around_forward(part, program.forward_contexts)
     parameters = [item for part in program.parts for item in part.named_parameters()]
-    optimizer = program.optimizer(parameters)
-    return Step(program=replace(program, initialize=_spent), optimizer=optimizer)
+    optimized = program.optimized(parameters)
+    return Step(replace(program, initialize=_spent), program.optimizer(optimized), optimized)
 
 
 def _spent(name: str, shape: torch.Size) -> Tensor:

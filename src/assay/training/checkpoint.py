@@ -30,7 +30,14 @@ from assay.step.program import Step
 from assay.training.evaluation import Evaluation
 from assay.training.loop import Position
 from assay.training.spread import read_spread, read_spread_state, write_spread
-from assay.training.state import load_optimizer, load_stateful, optimizer_tensors, stateful_parts, weights_at_rest
+from assay.training.state import (
+    load_optimizer,
+    load_stateful,
+    optimized_at_rest,
+    optimizer_tensors,
+    stateful_parts,
+    weights_at_rest,
+)
 
 FORMAT = 2
 KEPT = 2
@@ -142,7 +149,7 @@ def _load(place: Path, state: Mapping[str, Any], step: Step, ranks: Ranks) -> No
     parameters = weights_at_rest(step)
     if ranks.world > 1:
         read_spread(parameters, place / WEIGHTS)
-        tensors = read_spread_state(parameters, place / OPTIMIZER)
+        tensors = read_spread_state(optimized_at_rest(step), place / OPTIMIZER)
     else:
         weights = read_safetensors(place / WEIGHTS)
         if weights.keys() != parameters.keys():

@@ -12,13 +12,22 @@ import torch
 from torch import Tensor
 
 from assay.errors import UsageError
-from assay.step.program import Stateful, Step
+from assay.step.program import NamedParameters, Stateful, Step
 
 
 def weights_at_rest(step: Step) -> dict[str, Tensor]:
     """This rank's parameters by name; a tied one under its owner's, also where the owner lies on another rank."""
+    return _by_owner(step, step.named_parameters())
+
+
+def optimized_at_rest(step: Step) -> dict[str, Tensor]:
+    """What the optimizer updates, by the same names: of each parameter all, or a piece."""
+    return _by_owner(step, step.optimized)
+
+
+def _by_owner(step: Step, parameters: NamedParameters) -> dict[str, Tensor]:
     owners = dict(step.program.tied)
-    return {owners.get(name, name): parameter for name, parameter in step.named_parameters()}
+    return {owners.get(name, name): parameter for name, parameter in parameters}
 
 
 def optimizer_tensors(step: Step) -> dict[str, Tensor]:
@@ -35,7 +44,7 @@ def load_optimizer(step: Step, tensors: Mapping[str, Tensor]) -> None:
     """Put back what `optimizer_tensors` gave. Raises `UsageError` for state of a parameter that is not there."""
     names = _names_by_index(step)
     indices = {name: index for index, name in names.items()}
-    shapes = {name: tuple(parameter.shape) for name, parameter in weights_at_rest(step).items()}
+    shapes = {name: tuple(parameter.shape) for name, parameter in optimized_at_rest(step).items()}
     state: dict[int, dict[str, Tensor]] = {}
     for flat, tensor in tensors.items():
         kind, _, rest = flat.partition(".")
@@ -52,7 +61,7 @@ def load_optimizer(step: Step, tensors: Mapping[str, Tensor]) -> None:
 
 def _names_by_index(step: Step) -> dict[int, str]:
     """The name of each parameter, by its number in the optimizer's `state_dict`."""
-    names = {parameter: name for name, parameter in weights_at_rest(step).items()}
+    names = {parameter: name for name, parameter in optimized_at_rest(step).items()}
     ordered = [parameter for group in step.optimizer.param_groups for parameter in group["params"]]
     return {index: names[parameter] for index, parameter in enumerate(ordered)}
 

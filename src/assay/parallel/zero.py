@@ -1,0 +1,83 @@
+"""ZeRO's first stage (Rajbhandari et al. 2020, arXiv:1910.02054): replicas that divide the optimizer's state.
+
+Each rank updates a piece of every weight: a spread tensor over the same storage, so that the update lands in the weight
+itself, and its state is spread as it is. Then the pieces of all ranks are gathered, one weight after the other. The
+gradient reaches the piece as a view, at the last moment, when it has been unscaled and clipped. Torch's
+`ZeroRedundancyOptimizer` deals out whole weights instead, and knows nothing of weights that are spread already.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, Shard
+from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+from assay.parallel.shards import local
+from assay.step.program import NamedParameters, OptimizerLike, Program, Step
+
+
+def divide_state(program: Program) -> Program:
+    """Have the optimizer of replicas along dp update pieces."""
+    return replace(program, optimized=_pieces, update=_on_pieces(program.update))
+
+
+def _pieces(parameters: NamedParameters) -> NamedParameters:
+    return [(name, _piece(parameter)) for name, parameter in parameters]
+
+
+def _piece(weight: nn.Parameter) -> nn.Parameter:
+    """This rank's piece along the first dimension that no other axis divides; where there is none, the whole."""
+    if not isinstance(weight, DTensor):
+        raise TypeError("what is divided is a replica's weight, which torch spreads over the mesh")
+    taken = {place.dim for place in weight.placements if isinstance(place, Shard)}
+    free = next((dimension for dimension in range(weight.ndim) if dimension not in taken), None)
+    if free is None:
+        return weight
+    axis = (weight.device_mesh.mesh_dim_names or ()).index("dp")
+    placements = (*weight.placements[:axis], Shard(free), *weight.placements[axis + 1 :])
+    return nn.Parameter(_part(weight, placements))
+
+
+def _part(whole: DTensor, placements: Sequence[Any]) -> DTensor:
+    """A view of this rank's part of a replicated tensor under other placements."""
+    mesh = whole.device_mesh
+    part = whole.to_local().detach()
+    shapes = (compute_local_shape_and_global_offset(whole.shape, mesh, one) for one in (whole.placements, placements))
+    (_, before), (lengths, offsets) = shapes
+    for dimension, length in enumerate(lengths):
+        part = part.narrow(dimension, offsets[dimension] - before[dimension], length)
+    return DTensor.from_local(part, mesh, placements, run_check=False, shape=whole.shape, stride=whole.stride())
+
+
+def _on_pieces(inner: Callable[[Step], Tensor]) -> Callable[[Step], Tensor]:
+    def update(step: Step) -> Tensor:
+        both = zip(step.named_parameters(), step.optimized, strict=True)
+        pairs = [(whole, piece) for (_, whole), (_, piece) in both if whole is not piece]
+        return inner(replace(step, optimizer=_Handing(step.optimizer, pairs)))
+
+    return update
+
+
+class _Handing:
+    """An optimizer of pieces that takes the gradients of whole weights, and leaves whole weights behind."""
+
+    def __init__(self, inner: OptimizerLike, pairs: Sequence[tuple[Tensor, Tensor]]) -> None:
+        self.param_groups = inner.param_groups
+        self.state = inner.state
+        self.state_dict = inner.state_dict
+        self.load_state_dict = inner.load_state_dict
+        self._inner = inner
+        self._pairs = [(w, p) for w, p in pairs if isinstance(w, DTensor) and isinstance(p, DTensor)]
+
+    @torch.no_grad()
+    def step(self) -> None:
+        for whole, piece in self._pairs:
+            if isinstance(whole.grad, DTensor):
+                piece.grad = _part(whole.grad, piece.placements)
+        self._inner.step()
+        for whole, piece in self._pairs:
+            piece.grad = None
+            local(whole).copy_(local(piece.redistribute(placements=whole.placements)))

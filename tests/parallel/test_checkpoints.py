@@ -1,0 +1,26 @@
+"""A checkpoint of several ranks: another program goes on from it as the one that wrote it does, bit for bit."""
+
+from pathlib import Path
+
+import pytest
+
+from parallel.on_ranks import compute
+from parallel.test_equality import case
+
+ON = {
+    2: ("fully_sharded", "zero_optimizer", "sequence_parallel+tensor_parallel"),
+    4: ("zero_optimizer+tensor_parallel", "pipeline_parallel+zero_optimizer"),
+}
+
+
+@pytest.mark.parametrize("ranks", list(ON))
+def test_what_is_resumed_goes_on_bit_for_bit(ranks: int, tmp_path: Path) -> None:
+    folders = [tmp_path / str(index) for index in range(len(ON[ranks]))]
+    for folder in folders:
+        folder.mkdir()
+    cases = [case(stack, ranks, "float32") for stack in ON[ranks]]
+    asked = [{**one, "steps": 3, "folder": str(folder)} for one, folder in zip(cases, folders, strict=True)]
+    for stack, answer in zip(ON[ranks], compute(asked, ranks, tmp_path), strict=True):
+        went_on, resumed = answer["resumed"]
+        assert resumed == went_on, stack
+        assert went_on[1] != went_on[0]
