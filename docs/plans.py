@@ -55,8 +55,8 @@ _BRAIN = """
 ## A hundred trillion parameters
 
 As many parameters as a human brain has synapses: could it be trained? Plain tensor and pipeline parallelism do not hold
-it: between the matrices every tensor rank keeps whole tokens, of 312 layers, which is more than a device has. Divided
-along the sequence it fits.
+it: between the matrices every tensor rank keeps whole tokens, of 312 layers, which is more than a device has, and
+Adam's state is too large for each replica. With sequence parallelism and the state divided among replicas a step fits.
 """
 
 _STAGES = """
@@ -68,9 +68,9 @@ of the gradients is all that is kept, so each of 208 micro-batches sums them.
 """
 
 _VERDICT = """
-So memory is no reason that it could not be trained, and time is: twenty tokens a parameter (arXiv:2203.15556) are two
-quadrillion, and 6 FLOPs for each token and parameter keep a hundred thousand GPUs busy for centuries, even if nothing
-else took time.
+So a step fits, if barely, and what stands against such a training is time: twenty tokens a parameter (arXiv:2203.15556)
+are two quadrillion, and 6 FLOPs for each token and parameter keep a hundred thousand GPUs busy for centuries, even if
+nothing else took time.
 """
 
 _STACKS = (

@@ -6,6 +6,7 @@ Gradients are summed on every rank during backward and stay whole; the paper's o
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import Run
@@ -14,6 +15,7 @@ from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
+    from assay.cost.layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -35,6 +37,9 @@ class ZeroOptimizer(Optimization):
 
     def axes(self) -> Mapping[str, int | None]:
         return {"dp": None}
+
+    def lay_out(self, layout: "Layout") -> "Layout":
+        return replace(layout, zero=1)
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         raise Unpredicted(self.name())
