@@ -40,6 +40,11 @@ class Ranks:
         """This rank's index along each axis."""
         return self.layout.at(self.rank)
 
+    @property
+    def noise(self) -> int:
+        """Which random numbers this rank draws: those with other rows of the batch, or other layers, draw others."""
+        return self.place["pp"] * self.layout.dp + self.place["dp"]
+
     def highest(self, *values: float) -> list[float]:
         """Each value's maximum over all ranks, on every rank: how they agree to stop, and on how long a step took."""
         if self.world == 1:

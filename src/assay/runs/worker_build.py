@@ -45,7 +45,7 @@ def build_loop(
     data = open_prepared(spec.data_folder)
     fresh = not checkpoint.complete(folder.checkpoints)
     step = _build_step(run, data, device, optimizations, ranks, fresh=fresh)
-    position, notes = checkpoint.resume(folder.checkpoints, step, ranks)
+    position, notes = checkpoint.resume(folder.checkpoints, step, ranks, run.seed)
     loop = Loop(
         run=run,
         step=step,
@@ -91,12 +91,11 @@ def settle_torch(run: Run, device: torch.device, ranks: Ranks = ALONE) -> None:
     """Threads, and what makes equal runs equal: the seed of dropout, and on a CPU deterministic kernels.
 
     On a GPU those would change what is measured, so there torch's own choice stays. Ranks of one machine divide its
-    cores; those that have other rows, or other layers, of the batch draw other noise.
+    cores.
     """
     if run.threads is not None or ranks.world > 1:
         torch.set_num_threads(run.threads or max(1, (os.cpu_count() or 1) // ranks.world))
-    place = ranks.place
-    torch.manual_seed(run.seed + place["pp"] * ranks.layout.dp + place["dp"])
+    torch.manual_seed(run.seed + ranks.noise)
     if device.type == "cpu":
         torch.use_deterministic_algorithms(True, warn_only=True)
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]

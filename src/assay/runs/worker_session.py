@@ -80,15 +80,22 @@ class Session:
         findings.position, findings.environment, findings.notes = loop.position, built.environment, list(built.notes)
         findings.parameters = sum(parameter.numel() for _, parameter in loop.step.named_parameters())
         me = psutil.Process()
-        self.channel.event("start", pid=me.pid, process_started=me.create_time(), time=time.time(), resumed_at=step)
+        start: Event = {
+            "pid": me.pid,
+            "process_started": me.create_time(),
+            "time": time.time(),
+            "resumed_at": step,
+            "mesh": str(self.ranks.layout),
+        }
+        self.channel.event("start", **start)
         for note in built.notes:
             self.channel.event("note", text=note)
         if step > 0:
-            self._recall(earlier, step)
+            self._recall(history.of_last_mesh([*earlier, {"event": "start", **start}])[:-1], step)
         return loop
 
     def _recall(self, earlier: list[Event], step: int) -> None:
-        """What earlier processes measured stands where this one will measure nothing."""
+        """What earlier processes measured, divided as this one is, stands where this one will measure nothing."""
         steady = [one["seconds"] for one in history.steps(earlier) if one["step"] < step and one["phase"] == "steady"]
         self.findings.earlier_seconds = Quartiles.of(steady)
         if step >= self.run.training.steps:
