@@ -8,16 +8,13 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from assay.config.mesh import AXES, ONE_DEVICE, Mesh
-
-PATIENCE = timedelta(minutes=30)
-"""How long a collective waits for the others, who may be granted their turn late."""
+from assay.parallel.meeting import PATIENCE, told_in_words
 
 
 @dataclass(frozen=True)
@@ -76,7 +73,10 @@ def local_rank() -> int:
 
 @contextmanager
 def joined(layout: Mesh, device: torch.device) -> Iterator[Ranks]:
-    """The ranks of `layout`, met and left. Raises `RuntimeError` where fewer or more processes were started."""
+    """The ranks of `layout`, met and left.
+
+    Raises `RuntimeError` where fewer or more processes were started, `UsageError` where they cannot meet.
+    """
     if layout.size == 1:
         yield ALONE
         return
@@ -85,7 +85,8 @@ def joined(layout: Mesh, device: torch.device) -> Iterator[Ranks]:
         raise RuntimeError(f"{layout} needs {layout.size} processes, and {started} were started")
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    dist.init_process_group("cuda:nccl,cpu:gloo" if device.type == "cuda" else "gloo", timeout=PATIENCE)
+    with told_in_words():
+        dist.init_process_group("cuda:nccl,cpu:gloo" if device.type == "cuda" else "gloo", timeout=PATIENCE)
     try:
         mesh = init_device_mesh(device.type, layout.shape, mesh_dim_names=AXES)
         yield Ranks(dist.get_rank(), local_rank(), layout, mesh)

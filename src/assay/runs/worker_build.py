@@ -11,6 +11,7 @@ from assay.config.run import Run
 from assay.data import Prepared, open_prepared
 from assay.hardware import detect
 from assay.optimizations import Optimization, check
+from assay.parallel.meeting import local_world
 from assay.parallel.ranks import ALONE, Ranks
 from assay.runs.folder import RunFolder, RunSpec
 from assay.runs.record import Environment
@@ -94,7 +95,7 @@ def settle_torch(run: Run, device: torch.device, ranks: Ranks = ALONE) -> None:
     cores.
     """
     if run.threads is not None or ranks.world > 1:
-        torch.set_num_threads(run.threads or max(1, (os.cpu_count() or 1) // ranks.world))
+        torch.set_num_threads(run.threads or max(1, (os.cpu_count() or 1) // local_world()))
     torch.manual_seed(run.seed + ranks.noise)
     if device.type == "cpu":
         torch.use_deterministic_algorithms(True, warn_only=True)
