@@ -198,6 +198,13 @@ def test_a_diverged_run_is_not_resumed(assay: Assay, fake: Fake, corpus: str) ->
     assert "would again" in assay("train", "--resume", "last").sentence()
 
 
+def test_a_run_goes_on_once_what_it_wants_is_there(assay: Assay, fake: Fake, corpus: str) -> None:
+    fake.behaves(status="unavailable")
+    assert assay("train", corpus, *TINY).code == 2
+    fake.behaves()
+    assert assay("train", "--resume", "last", "training.steps=6", "--json").value["status"] == "done"
+
+
 def test_a_spent_budget_must_be_raised(assay: Assay, fake: Fake, corpus: str) -> None:
     fake.behaves(status="budget_reached")
     assert assay("train", corpus, *TINY, "training.tokens=64").code == 4

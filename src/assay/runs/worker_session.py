@@ -5,6 +5,7 @@ checkpoint; memory pass. All steps but the memory pass's train. Importing this f
 its own, so its caller does it late.
 """
 
+import json
 import statistics
 import time
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from assay.runs.channel import Voice
 from assay.runs.folder import Event, RunFolder
 from assay.runs.record import Block, Quartiles
 from assay.runs.worker_build import build_loop, device_of
+from assay.runs.worker_environment import same_versions, versions
 from assay.runs.worker_memory import count_tensors, measure_memory
 from assay.runs.worker_phases import Phases
 from assay.runs.worker_plan import BLOCKS, plan, steps_left
@@ -51,6 +53,7 @@ class Session:
     def work(self) -> None:
         """Everything. Raises the `Ending` of a run that stops before its last step, once what is still due is done."""
         with joined(mesh_of(self.run), device_of(self.run, local_rank())) as self.ranks:
+            same_versions([json.loads(said) for said in self.ranks.gather(json.dumps(versions()))])
             self._work()
 
     def _work(self) -> None:
