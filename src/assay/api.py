@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.config.home import Home
-from assay.config.load import load, validate
+from assay.config.load import load, stack
 from assay.config.run import Run, Spec
 from assay.errors import UsageError
 
@@ -43,9 +43,7 @@ def configure(source: Source = None, overrides: Sequence[str] = (), optimization
     """
     if isinstance(source, str) and "=" in source and not Path(source).is_file():
         return configure(None, [source, *overrides], optimizations)
-    run = load(DEFAULT if source is None else source, overrides)
-    added = _specs(optimizations)
-    return validate({**run.model_dump(), "optimizations": (*run.optimizations, *added)}) if added else run
+    return load(DEFAULT if source is None else source, overrides, _specs(optimizations))
 
 
 def train(
@@ -152,10 +150,7 @@ def _follow(child: "Child", tell: Listener) -> "RunResult":
 
 
 def _specs(optimizations: Stack) -> tuple[Spec, ...]:
-    """The optimizations of a stack, one by one. Raises `UsageError`."""
-    stack = [optimizations] if isinstance(optimizations, str | Spec) else optimizations
-    listed = [part for one in stack for part in (one.split("+") if isinstance(one, str) else [one])]
-    return validate({"optimizations": listed}).optimizations
+    return stack([optimizations] if isinstance(optimizations, str | Spec) else optimizations)
 
 
 def _only_overrides(source: Source, overrides: Sequence[str]) -> list[str]:

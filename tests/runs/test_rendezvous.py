@@ -16,7 +16,7 @@ from assay.errors import UsageError
 from assay.parallel import meeting as meeting_module
 from assay.runs.lookup import find
 from assay.runs.record import Status
-from assay.runs.rendezvous import gathered
+from assay.runs.rendezvous import Asked, gathered
 from assay.runs.store import Store
 
 SHAPE = ("model.n_layer=1", "model.n_head=2", "model.n_embd=16", "model.context_length=16", "training.batch_size=4")
@@ -48,7 +48,7 @@ def torchrun(*words: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_torchrun_does_a_run_and_goes_on_with_it(home: Home, text: str) -> None:
-    done = torchrun("demo", *SHAPE, text, "training.steps=6", "optimizations=data_parallel")
+    done = torchrun("demo", *SHAPE, text, "training.steps=6", "--with", "data_parallel")
     assert done.returncode == 0, done.stderr
     folder = find(home, "last")
     result = folder.result()
@@ -58,11 +58,12 @@ def test_torchrun_does_a_run_and_goes_on_with_it(home: Home, text: str) -> None:
     assert f"run {folder.id}: 6 steps of 64 tokens" in done.stderr
     assert "step 6/6, loss" in done.stderr
     assert Store(home).stamps()[folder.id] == (Status.DONE, folder.stamp())
-    more = torchrun("--resume", "last", "training.steps=8")
+    more = torchrun("--resume", "last", "training.steps=8", "--with", "fully_sharded")
     assert more.returncode == 0, more.stderr
     again = folder.result()
     assert again is not None
     assert (again.status, again.steps) == (Status.DONE, 8)
+    assert [one.name for one in again.config.optimizations] == ["fully_sharded"]
     assert "going on after step 6" in more.stderr
 
 
@@ -97,7 +98,7 @@ def refusals(monkeypatch: pytest.MonkeyPatch, words: Sequence[str], **mishears: 
     def come(rank: int) -> None:
         own.seat = seats[rank]
         try:
-            with gathered("demo", words):
+            with gathered(Asked("demo", words)):
                 pass
         except UsageError as error:
             told[rank] = str(error)
@@ -133,6 +134,6 @@ def test_without_torchrun_a_preset_is_refused(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.delenv("RANK", raising=False)
     with (
         pytest.raises(UsageError, match="start the worker under torchrun, or use assay train demo"),
-        gathered("demo", []),
+        gathered(Asked("demo")),
     ):
         pass

@@ -1,6 +1,6 @@
 """A run of processes that others started: torchrun's, on one host or on several.
 
-    torchrun --nnodes 2 --nproc-per-node 8 … -m assay.runs.worker my.yaml optimizations=fully_sharded
+    torchrun --nnodes 2 --nproc-per-node 8 … -m assay.runs.worker my.yaml --with fully_sharded
 
 Rank 0 reads the configuration, checks it and prepares the corpus and the run's folder; the others learn from the store
 at which all processes meet where that is, and say whether they see it. ASSAY_HOME must be a folder that all hosts
@@ -12,11 +12,12 @@ import os
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.config.home import Home
-from assay.config.load import load
+from assay.config.load import load, stack
 from assay.errors import StorageError, UsageError
 from assay.optimizations import mesh_of
 from assay.runs.alive import this_process
@@ -34,30 +35,42 @@ _FOLDER, _SEEN, _BEGIN = "assay/folder", "assay/seen", "assay/begin"
 """What is said at the meeting: by rank 0, by each of the others, and by rank 0 again."""
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What the processes were started with, the same on every host."""
+
+    source: str
+    """A preset or a YAML file, or a run to go on with."""
+    overrides: Sequence[str] = ()
+    optimizations: Sequence[str] = ()
+    resume: bool = False
+
+
 @contextmanager
-def gathered(source: str, overrides: Sequence[str], *, resume: bool = False) -> Iterator[tuple[RunFolder, Voice]]:
+def gathered(asked: Asked) -> Iterator[tuple[RunFolder, Voice]]:
     """The folder of the run that all started processes do together, and this one's voice in it.
 
-    `source` is a preset or a YAML file, or a run to go on with. Raises `UsageError`, on every rank, for what a person
-    can mend, and `StorageError` when the disk refuses.
+    Raises `UsageError`, on every rank, for what a person can mend, and `StorageError` when the disk refuses.
     """
     if "RANK" not in os.environ:
-        raise UsageError(f"{source} is no run's folder; start the worker under torchrun, or use assay train {source}")
+        raise UsageError(
+            f"{asked.source} is no run's folder; start the worker under torchrun, or use assay train {asked.source}"
+        )
     from assay.parallel.meeting import meeting
 
     met = meeting()
     if met.rank == 0:
-        with _begun(met, source, overrides, resume) as folder_and_voice:
+        with _begun(met, asked) as folder_and_voice:
             yield folder_and_voice
     else:
         yield _followed(met), Bystander()
 
 
 @contextmanager
-def _begun(met: "Meeting", source: str, overrides: Sequence[str], resume: bool) -> Iterator[tuple[RunFolder, Voice]]:
+def _begun(met: "Meeting", asked: Asked) -> Iterator[tuple[RunFolder, Voice]]:
     home, tell = Home(), Lines()
     try:
-        folder, prepared = _prepared(home, source, overrides, resume, met, tell)
+        folder, prepared = _prepared(home, asked, met, tell)
         with claimed(prepared, home, folder) as claim:
             known = this_process(os.getpid())
             if known is not None:
@@ -75,17 +88,18 @@ def _begun(met: "Meeting", source: str, overrides: Sequence[str], resume: bool) 
         raise
 
 
-def _prepared(
-    home: Home, source: str, overrides: Sequence[str], resume: bool, met: "Meeting", tell: Lines
-) -> tuple[RunFolder | None, ReadyRun]:
+def _prepared(home: Home, asked: Asked, met: "Meeting", tell: Lines) -> tuple[RunFolder | None, ReadyRun]:
     """The folder to go on in, where the run is not new, and the run, as far as one host can check it."""
-    changes = [f"ranks={met.world}", *overrides]
-    folder, run = continued(home, source, changes) if resume else (None, load(source, changes))
+    changes, techniques = [f"ranks={met.world}", *asked.overrides], stack(asked.optimizations)
+    if asked.resume:
+        folder, run = continued(home, asked.source, changes, techniques)
+    else:
+        folder, run = None, load(asked.source, changes, techniques)
     divided = mesh_of(run)
     if divided.size != met.world:
         raise UsageError(
             f"{met.world} processes were started, and the run wants {divided}; "
-            "name techniques that divide it among all, for instance optimizations=data_parallel"
+            "name techniques that divide it among all, for instance --with data_parallel"
         )
     prepared = ready(
         run,

@@ -1,7 +1,7 @@
 """The measured child: ``python -m assay.runs.worker RUN_FOLDER [--turns N]``.
 
-Under a torchrun of yours it is ``-m assay.runs.worker PRESET|FILE [KEY=VALUE]...``, or ``--resume RUN [KEY=VALUE]...``:
-then nobody has prepared a folder, and the processes prepare one together (`rendezvous`).
+Under a torchrun of yours it is ``-m assay.runs.worker PRESET|FILE [KEY=VALUE]... [--with NAME]...``, or
+``--resume RUN …``, as for ``assay train``: then nobody has prepared a folder, and the processes do so (`rendezvous`).
 
 Until it is granted its start it is small: torch is imported by the session, in a phase of its own. Whatever happens
 after that becomes a status with a reason: `result.json`, the last event and the exit code say the same. An error that
@@ -51,16 +51,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="assay.runs.worker")
     parser.add_argument("source", help="a run's folder; under torchrun a preset, a YAML file or, with --resume, a run")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
+    parser.add_argument("--with", dest="optimizations", action="append", default=[], metavar="NAME")
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--turns", type=int)
     options = parser.parse_intermixed_args(arguments)
     folder = RunFolder(options.source)
     if folder.spec_file.exists():
         return _work(folder, _voice(folder, options.turns), options.turns, "import")
-    from assay.runs.rendezvous import gathered
+    from assay.runs.rendezvous import Asked, gathered
 
     try:
-        with gathered(options.source, options.overrides, resume=options.resume) as (folder, voice):
+        asked = Asked(options.source, options.overrides, options.optimizations, options.resume)
+        with gathered(asked) as (folder, voice):
             return _work(folder, voice, None, "gathering")
     except (UsageError, StorageError) as error:
         print(f"assay: {error}", file=sys.stderr, flush=True)
