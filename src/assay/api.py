@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.config.home import Home
-from assay.config.load import load, validate
+from assay.config.load import load, stack
 from assay.config.run import Run, Spec
 from assay.errors import UsageError
 
@@ -44,13 +44,7 @@ def configure(source: Source = None, overrides: Sequence[str] = (), optimization
     """
     if isinstance(source, str) and "=" in source and not Path(source).is_file():
         return configure(None, [source, *overrides], optimizations)
-    run = load(DEFAULT if source is None else source, overrides)
-    stack = [optimizations] if isinstance(optimizations, str | Spec) else optimizations
-    if not stack:
-        return run
-    added = [part for one in stack for part in (one.split("+") if isinstance(one, str) else [one])]
-    listed: list[Any] = [*run.optimizations, *added]
-    return validate({**run.model_dump(), "optimizations": listed})
+    return load(DEFAULT if source is None else source, overrides, _specs(optimizations))
 
 
 def train(
@@ -64,7 +58,8 @@ def train(
 ) -> "RunResult":
     """Train and measure one run in a process of its own, and wait for it.
 
-    `resume` names a run (id, start of one, or ``last``) to go on with; then only its budget can be overridden.
+    `resume` names a run (id, start of one, or ``last``) to go on with; then only its budget and ``ranks`` can be
+    overridden, and `optimizations` are techniques that divide it among ranks, in place of those that it had.
     `timeout` is in seconds of the child. A Ctrl-C stops the run in an orderly way, and a second one at once; the result
     then has the status `interrupted`. An out-of-memory, a divergence or a time-out is a result too, not an exception.
     Raises `UsageError` for what is wrong before anything is written, `StorageError` when the disk refuses.
@@ -81,7 +76,7 @@ def train(
     if resume is None:
         run = configure(source, overrides, optimizations)
     else:
-        folder, run = continued(place, resume, _only_overrides(source, overrides, optimizations))
+        folder, run = continued(place, resume, _only_overrides(source, overrides), _specs(optimizations))
     prepared = ready(run, place, lambda message, fraction: tell(_event("prepare", message=message, fraction=fraction)))
     if folder is not None:
         same_corpus(folder, prepared)
@@ -173,11 +168,15 @@ def _follow(child: "Child", tell: Listener) -> "RunResult":
     return child.result()
 
 
-def _only_overrides(source: Source, overrides: Sequence[str], optimizations: Stack) -> list[str]:
+def _specs(optimizations: Stack) -> tuple[Spec, ...]:
+    return stack([optimizations] if isinstance(optimizations, str | Spec) else optimizations)
+
+
+def _only_overrides(source: Source, overrides: Sequence[str]) -> list[str]:
     """What may stand beside a run to resume."""
     first = [] if source is None else [source]
-    if optimizations or not all(isinstance(one, str) and "=" in one for one in first):
-        raise UsageError("a resumed run keeps its configuration; leave out the preset and --with, or start a new run")
+    if not all(isinstance(one, str) and "=" in one for one in first):
+        raise UsageError("a resumed run keeps its configuration; leave out the preset, or start a new run")
     return [str(one) for one in (*first, *overrides)]
 
 

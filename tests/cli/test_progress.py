@@ -1,4 +1,4 @@
-"""The meter, the plain lines and the bar, fed with events by hand."""
+"""The bar, fed with events by hand, and where there is none."""
 
 import io
 from typing import Any
@@ -6,68 +6,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from assay.cli import progress
-from assay.cli.progress import Bar, Lines, Meter, watcher
+from assay.cli.progress import Bar, watcher
+from assay.runs.progress import Lines
 
 RUN = {"event": "run", "run": "r1", "folder": "/f", "steps": 10, "tokens_per_step": 100}
 
 
 def step(index: int, seconds: float = 0.5, loss: float | None = 2.0) -> dict[str, Any]:
     return {"event": "step", "step": index, "loss": loss, "seconds": seconds, "tokens": 100}
-
-
-def test_the_meter_reckons_with_recent_steps() -> None:
-    meter = Meter()
-    assert meter.figures() == ""
-    meter.hear(RUN)
-    for index in range(4):
-        meter.hear(step(index))
-    assert meter.figures() == "loss 2.0000, 200 tokens/s, 3.00 s left"
-    for index in range(4, 10):
-        meter.hear(step(index, loss=None))
-    assert meter.figures() == "200 tokens/s"
-
-
-def test_the_first_slow_steps_drop_out() -> None:
-    meter = Meter()
-    meter.hear({**RUN, "steps": 1000})
-    meter.hear(step(0, seconds=100.0))
-    for index in range(1, 21):
-        meter.hear(step(index))
-    assert "200 tokens/s" in meter.figures()
-
-
-def test_lines_are_few(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
-    with Lines() as lines:
-        lines(RUN)
-        for index in range(10):
-            clock[0] += 1.0
-            lines(step(index))
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert [line.split(",")[0] for line in said.err.splitlines()] == [
-        "run r1: 10 steps of 100 tokens",
-        "step 5/10",
-        "step 10/10",
-    ]
-
-
-def test_what_is_worth_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = Lines()
-    lines({"event": "prepare", "message": "tokenizing", "fraction": 0.5})
-    lines({"event": "start", "resumed_at": 4})
-    lines({"event": "evidence", "optimization": "a", "observed": "0 of 3", "verdict": False})
-    lines({"event": "evaluation", "step": 4, "loss": 2.5})
-    lines({"event": "evaluation", "step": 4, "loss": None})
-    lines({"event": "interrupting"})
-    said = capsys.readouterr().err.splitlines()
-    assert said[0] == "going on after step 4"
-    assert said[1] == "a: 0 of 3 — it took no effect"
-    assert said[2] == "after 4 steps: validation loss 2.5000"
-    assert said[3].startswith("stopping")
-    assert len(said) == 4
 
 
 def test_the_bar_shows_step_loss_and_speed(monkeypatch: pytest.MonkeyPatch) -> None:

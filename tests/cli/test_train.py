@@ -176,7 +176,9 @@ def test_resume_goes_on_in_the_same_folder(assay: Assay, fake: Fake, corpus: str
         (["model.n_layer=2"], "would make it another run"),
         (["training.step=9"], "did you mean 'training.steps'"),
         (["demo"], "leave out the preset"),
-        (["--with", "sdpa_attention"], "leave out the preset"),
+        (["--with", "sdpa_attention"], "would make it another run"),
+        (["--nproc", "2"], "nothing divides the run among 2 ranks"),
+        (["training.steps=6", "--with", "tensor_parallel"], "need a multiple of 2 ranks"),
         (["training.steps=3"], "done after 4 steps"),
         ([], "give a higher training.steps"),
     ],
@@ -194,6 +196,13 @@ def test_a_diverged_run_is_not_resumed(assay: Assay, fake: Fake, corpus: str) ->
     fake.behaves(status="diverged")
     assert assay("train", corpus, *TINY).code == 3
     assert "would again" in assay("train", "--resume", "last").sentence()
+
+
+def test_a_run_goes_on_once_what_it_wants_is_there(assay: Assay, fake: Fake, corpus: str) -> None:
+    fake.behaves(status="unavailable")
+    assert assay("train", corpus, *TINY).code == 2
+    fake.behaves()
+    assert assay("train", "--resume", "last", "training.steps=6", "--json").value["status"] == "done"
 
 
 def test_a_spent_budget_must_be_raised(assay: Assay, fake: Fake, corpus: str) -> None:

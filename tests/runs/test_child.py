@@ -13,7 +13,7 @@ import pytest
 from assay.config import Home
 from assay.errors import StorageError
 from assay.runs import child as child_module
-from assay.runs import launcher
+from assay.runs import claim
 from assay.runs.folder import RunFolder
 from assay.runs.launcher import start
 from assay.runs.prepare import ReadyRun
@@ -48,7 +48,7 @@ def test_two_runs_never_share_a_folder(
     home: Home, ready_run: ReadyRun, fake: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = iter(["a", "a", "b"])
-    monkeypatch.setattr(launcher, "new_id", lambda identity: next(ids))
+    monkeypatch.setattr(claim, "new_id", lambda identity: next(ids))
     for expected in ("a", "b"):
         with start(ready_run, home) as child:
             assert child.result().run == expected

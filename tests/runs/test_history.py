@@ -35,6 +35,15 @@ def test_only_the_last_process_has_blocks() -> None:
     assert history.of_last_process([], "block") == []
 
 
+def test_times_are_of_the_last_mesh_only() -> None:
+    one, two = {"mesh": "one device"}, {"mesh": "dp=2"}
+    events = [{**start(), **one}, step(0), {**start(1), **two}, step(1), {**start(2), **two}, step(2)]
+    assert [seen["step"] for seen in history.steps(history.of_last_mesh(events))] == [1, 2]
+    again = [*events, {**start(3), **one}, step(3)]
+    assert [seen["step"] for seen in history.steps(history.of_last_mesh(again))] == [3]
+    assert history.of_last_mesh([*again, {**start(4), **two}])[:-1] == []
+
+
 @given(st.lists(st.tuples(st.integers(1, 8), st.floats(0, 1)), max_size=6))
 def test_what_stands_is_what_an_uninterrupted_reader_would_have(processes: list[tuple[int, float]]) -> None:
     """Each process resumes somewhere in what stands and does some steps; the steps are 0, 1, 2, … without a hole."""

@@ -134,3 +134,10 @@ def test_a_corpus_that_is_too_short_leaves_nothing(place: Home, text: Path) -> N
     with pytest.raises(UsageError, match="use more text"):
         ready(tiny(text, model={"context_length": 4000}), place)
     assert not place.root.exists()
+
+
+def test_room_is_wanted_for_the_ranks_of_this_machine_only(text: Path, place: Home) -> None:
+    many = tiny(text, ranks=4096, training={"batch_size": 4096}, optimizations="data_parallel")
+    with pytest.raises(UsageError, match="4096 ranks want as many cores"):
+        ready(many, place)
+    assert ready(many, place, ranks_here=1).run.ranks == 4096

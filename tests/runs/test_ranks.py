@@ -1,7 +1,7 @@
 """A run on two ranks, through the product: measured, killed in one rank, gone on with, and read by one device."""
 
+import random
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -10,7 +10,7 @@ from assay import api
 from assay.config import Home
 from assay.errors import UsageError
 from assay.runs import history
-from assay.runs.folder import RunFolder
+from assay.runs.folder import Event, RunFolder
 from assay.runs.record import RunResult, Status
 
 STEPS = 12
@@ -35,14 +35,20 @@ def losses(home: Home, result: RunResult) -> list[float]:
     return [step["loss"] for step in history.steps(RunFolder(home.runs / result.run).events())]
 
 
-def test_a_killed_rank_ends_the_run_which_goes_on_where_it_was(home: Home, text: str) -> None:
-    def kill_the_other(event: dict[str, Any]) -> None:
-        if event["event"] == "step" and event["step"] == 6:
+def killing_the_other(step: int) -> api.Listener:
+    """A listener that kills rank 1 with signal 9 once a step has been done."""
+
+    def hear(event: Event) -> None:
+        if event["event"] == "step" and event["step"] == step:
             agents = [one for one in psutil.Process().children() if "assay.runs.agent" in one.cmdline()]
             workers = [one for agent in agents for one in agent.children()]
             next(one for one in workers if one.environ().get("RANK") == "1").kill()
 
-    killed = api.train("demo", *RUN, text, optimizations="fully_sharded", home=home, on_event=kill_the_other)
+    return hear
+
+
+def test_a_killed_rank_ends_the_run_which_goes_on_where_it_was(home: Home, text: str) -> None:
+    killed = api.train("demo", *RUN, text, optimizations="fully_sharded", home=home, on_event=killing_the_other(6))
     assert killed.status is Status.KILLED
     assert killed.reason is not None
     assert killed.reason.startswith("rank 1 was killed by signal 9 (SIGKILL); its log is ")
@@ -58,6 +64,27 @@ def test_a_killed_rank_ends_the_run_which_goes_on_where_it_was(home: Home, text:
     alone = api.train("demo", *RUN, text, f"model.init_from={whole.run}", "training.steps=1", home=home)
     assert alone.status is Status.DONE
     assert alone.train_loss == pytest.approx(whole.train_loss, rel=0.2)
+
+
+def test_a_run_goes_on_divided_in_another_way_and_on_one_device(home: Home, text: str) -> None:
+    first, second = random.randrange(4, 7), random.randrange(8, 11)
+    stack = "data_parallel+sdpa_attention"
+    killed = api.train("demo", *RUN, text, optimizations=stack, home=home, on_event=killing_the_other(first))
+    assert killed.status is Status.KILLED
+    other = "tensor_parallel"
+    again = api.train(resume=killed.run, optimizations=other, home=home, on_event=killing_the_other(second))
+    assert again.status is Status.KILLED
+    said: list[Event] = []
+    alone = api.train("ranks=1", resume=killed.run, home=home, on_event=said.append)
+    assert (alone.status, alone.steps) == (Status.DONE, STEPS)
+    assert [one.name for one in alone.config.optimizations] == ["sdpa_attention"]
+    whole = api.train("demo", *RUN, text, "ranks=1", optimizations="sdpa_attention", home=home)
+    cut = f"rank 1 was killed after the steps {first} and {second}"
+    assert losses(home, alone) == pytest.approx(losses(home, whole), rel=1e-5), cut
+    notes = [event["text"] for event in said if event["event"] == "note"]
+    assert [note.partition(" was ")[2] for note in notes] == [
+        "written on tp=2 and is read on one device: losses agree within rounding, and dropout draws anew"
+    ], cut
 
 
 @pytest.mark.parametrize(

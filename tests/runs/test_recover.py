@@ -108,6 +108,11 @@ def test_all_that_a_dead_run_left_is_told(home: Home, ready_run: ReadyRun) -> No
     assert result.tokens_per_second == pytest.approx(ready_run.run.tokens_per_step / 0.2)
     assert [one.model_dump() for one in result.evidence] == [proof]
     assert [one.model_dump() for one in result.blocks] == [block]
+    say(folder, {"event": "start", "resumed_at": 4, "mesh": "dp=2"}, step(4, seconds=0.4))
+    result = compose(folder, Status.KILLED, "because")
+    assert result.steps == 5
+    assert result.step_seconds is not None
+    assert (result.step_seconds.median, result.step_seconds.count) == (0.4, 1), "the earlier times are another mesh's"
 
 
 def test_a_run_that_did_nothing(home: Home, ready_run: ReadyRun) -> None:

@@ -8,9 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from assay.config.mesh import Mesh
 from assay.data import Prepared
 from assay.errors import StorageError, UsageError
 from assay.model.weights import read_weights
+from assay.parallel.ranks import ALONE, Ranks
 from assay.step.program import Step
 from assay.training import checkpoint
 from assay.training.loop import Position
@@ -138,6 +140,37 @@ def test_another_model_is_refused(corpus: Prepared, tmp_path: Path) -> None:
         checkpoint.resume(tmp_path, step_of(tiny(n_layer=3), corpus))
 
 
+class Lone(Ranks):
+    """A rank of a mesh that has no other process."""
+
+    world = 1  # type: ignore[assignment]
+
+
+def test_on_another_mesh_random_numbers_follow_from_seed_step_and_place(corpus: Prepared, tmp_path: Path) -> None:
+    step, pair, line = step_of(RUN, corpus), Mesh(dp=2), Mesh(tp=2)
+    checkpoint.save(tmp_path, step, Position(step=3), "test", Lone(layout=pair))
+    following = torch.rand(4)
+
+    def drawn(ranks: Ranks, seed: int = 0) -> tuple[Tensor, list[str]]:
+        torch.manual_seed(99)
+        _, notes = checkpoint.resume(tmp_path, step, ranks, seed)
+        return torch.rand(4), notes
+
+    same, silence = drawn(Lone(layout=pair))
+    assert torch.equal(same, following)
+    assert silence == []
+    anew, notes = drawn(ALONE)
+    assert notes == [
+        "the checkpoint of step 3 was written on dp=2 and is read on one device: "
+        "losses agree within rounding, and dropout draws anew"
+    ]
+    assert torch.equal(anew, drawn(ALONE)[0])
+    assert not torch.equal(anew, drawn(ALONE, seed=1)[0])
+    assert not torch.equal(anew, drawn(Lone(rank=1, layout=Mesh(dp=4)))[0])
+    # Both ranks hold the same residual stream, and must drop the same of it.
+    assert torch.equal(drawn(Lone(rank=0, layout=line))[0], drawn(Lone(rank=1, layout=line))[0])
+
+
 class Counter:
     """Something with a state of its own, plain and tensor."""
 
@@ -163,4 +196,4 @@ def test_what_a_program_holds_beside_weights_comes_back(corpus: Prepared, tmp_pa
 def test_the_state_is_plain_json_and_names_its_run(corpus: Prepared, tmp_path: Path) -> None:
     trained(corpus, tmp_path, 3)
     state = json.loads((tmp_path / "step-00000002" / "state.json").read_text())
-    assert (state["format"], state["identity"], state["position"]["step"]) == (2, "test", 2)
+    assert (state["format"], state["identity"], state["position"]["step"]) == (3, "test", 2)

@@ -36,7 +36,10 @@ def train(
     assay train demo --with activation_checkpointing:every=2
     assay train demo --nproc 2 --with data_parallel        on two processes of this machine
     assay train --resume last training.steps=200           go on with the last run
+    assay train --resume last --nproc 1                    the same, on one process
+    assay train --resume last --nproc 2 --with tensor_parallel
 
+    With --resume, --with takes techniques that divide the run among processes, in place of those it had.
     Ctrl-C stops after the current step and saves; --resume goes on from there.
 
     Exit codes: 0 done; 1 failed; 2 wrong input; 3 out of memory, diverged, timed out, killed, or an optimization

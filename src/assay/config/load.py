@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from assay.config.run import Run
+from assay.config.run import Run, Spec
 from assay.errors import UsageError, meant
 
 
@@ -22,8 +22,12 @@ def presets() -> list[str]:
     return sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml"))
 
 
-def load(source: Run | str | Path | None = None, overrides: Sequence[str] = ()) -> Run:
+def load(
+    source: Run | str | Path | None = None, overrides: Sequence[str] = (), optimizations: Sequence[Spec] = ()
+) -> Run:
     """Read a preset's name or a YAML file, or take a run; lay ``key=value`` overrides on top, and check the result.
+
+    `optimizations` are added to those that it has.
 
     Raises `UsageError` with one sentence for an unknown preset, key or value, or a file that cannot be read.
     """
@@ -38,7 +42,16 @@ def load(source: Run | str | Path | None = None, overrides: Sequence[str] = ()) 
         raise UsageError(f"{source} is not a configuration: it must be a mapping with keys such as model and training")
     with _one_sentence(f"the overrides {' '.join(overrides)}"):
         values = OmegaConf.to_container(OmegaConf.merge(base, OmegaConf.from_dotlist(list(overrides))), resolve=True)
-    return validate(values)
+    run = validate(values)
+    if not optimizations:
+        return run
+    return validate({**run.model_dump(), "optimizations": (*run.optimizations, *optimizations)})
+
+
+def stack(listed: Sequence[str | Spec]) -> tuple[Spec, ...]:
+    """Optimizations one by one, out of texts such as ``"sdpa_attention+bf16_mixed"`` and specs. Raises `UsageError`."""
+    parts = [part for one in listed for part in (one.split("+") if isinstance(one, str) else [one])]
+    return validate({"optimizations": parts}).optimizations
 
 
 @contextmanager

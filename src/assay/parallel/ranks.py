@@ -8,16 +8,13 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from assay.config.mesh import AXES, ONE_DEVICE, Mesh
-
-PATIENCE = timedelta(minutes=30)
-"""How long a collective waits for the others, who may be granted their turn late."""
+from assay.parallel.meeting import PATIENCE, told_in_words
 
 
 @dataclass(frozen=True)
@@ -39,6 +36,16 @@ class Ranks:
     def place(self) -> dict[str, int]:
         """This rank's index along each axis."""
         return self.layout.at(self.rank)
+
+    def noise(self, sequence_parts: int = 1) -> int:
+        """Which random numbers this rank draws: those with other layers, rows or positions of the batch draw others.
+
+        Those that share matrices hold the same positions, and must draw the same, unless these are in parts, too.
+        """
+        number = 0
+        for axis in AXES if sequence_parts > 1 else AXES[:-1]:
+            number = number * self.layout.degree(axis) + self.place[axis]
+        return number
 
     def highest(self, *values: float) -> list[float]:
         """Each value's maximum over all ranks, on every rank: how they agree to stop, and on how long a step took."""
@@ -71,7 +78,10 @@ def local_rank() -> int:
 
 @contextmanager
 def joined(layout: Mesh, device: torch.device) -> Iterator[Ranks]:
-    """The ranks of `layout`, met and left. Raises `RuntimeError` where fewer or more processes were started."""
+    """The ranks of `layout`, met and left.
+
+    Raises `RuntimeError` where fewer or more processes were started, `UsageError` where they cannot meet.
+    """
     if layout.size == 1:
         yield ALONE
         return
@@ -80,7 +90,8 @@ def joined(layout: Mesh, device: torch.device) -> Iterator[Ranks]:
         raise RuntimeError(f"{layout} needs {layout.size} processes, and {started} were started")
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    dist.init_process_group("cuda:nccl,cpu:gloo" if device.type == "cuda" else "gloo", timeout=PATIENCE)
+    with told_in_words():
+        dist.init_process_group("cuda:nccl,cpu:gloo" if device.type == "cuda" else "gloo", timeout=PATIENCE)
     try:
         mesh = init_device_mesh(device.type, layout.shape, mesh_dim_names=AXES)
         yield Ranks(dist.get_rank(), local_rank(), layout, mesh)

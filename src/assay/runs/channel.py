@@ -4,7 +4,7 @@ Events go to the parent first, a JSON object a line, and then to the end of `eve
 parent still hears of it. The channel is what standard output was when the process began: file descriptor 1 then becomes
 standard error, so that a library that prints cannot spoil the channel. A thread reads standard input; when it closes,
 the parent is gone, and the process ends at once, whatever it does. SIGTERM and SIGINT are requests to stop, answered
-between steps.
+between steps. Where no parent of ours listens, the process itself hears its events, and there are no turns.
 """
 
 import json
@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -81,6 +82,45 @@ def _outlive_nobody(parent: int) -> None:
     os._exit(PARENT_GONE)
 
 
+class Herald(Bystander):
+    """Of the rank that speaks for all where no parent of ours listens: to the file, and to whoever is in this process.
+
+    It waits for nobody, and ends when whoever started it has.
+    """
+
+    def __init__(self, events: Path, tell: Callable[[dict[str, Any]], None]) -> None:
+        super().__init__()
+        self._tell = tell
+        self._file = _EventsFile(events)
+
+    def event(self, kind: str, **values: Any) -> None:
+        """Say one event. Raises `StorageError` when it cannot be written to the file; it has been told then."""
+        said = {"event": kind, **values}
+        self._tell(said)
+        self._file.append(_line(said))
+
+
+class _EventsFile:
+    """A line an event, whole or not at all."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with refused(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            self._length = _repair(self._file)
+
+    def append(self, line: bytes) -> None:
+        """Write one line. Raises `StorageError`."""
+        with refused(self._path):
+            try:
+                _write(self._file, line)
+            except OSError:
+                os.ftruncate(self._file, self._length)  # no half line may stand before what is written later
+                raise
+        self._length += len(line)
+
+
 class Channel(_Stoppable):
     """Writes events to the parent and to the file, and waits for turns."""
 
@@ -89,24 +129,14 @@ class Channel(_Stoppable):
         self._parent = parent
         self._in_turns = in_turns
         self._words: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        with refused(events):
-            events.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(events, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-            self._length = _repair(self._file)
-        self._path = events
+        self._file = _EventsFile(events)
         threading.Thread(target=self._listen, args=(requests,), daemon=True).start()
 
     def event(self, kind: str, **values: Any) -> None:
         """Say one event. Raises `StorageError` when it cannot be written to the file; the parent has it then."""
         line = _line({"event": kind, **values})
         self._tell(line)
-        with refused(self._path):
-            try:
-                _write(self._file, line)
-            except OSError:
-                os.ftruncate(self._file, self._length)  # no half line may stand before what is written later
-                raise
-        self._length += len(line)
+        self._file.append(line)
 
     def wait(self, upcoming: str) -> None:
         """Ask for a turn and wait until it is granted, or until someone asks to stop. Without turns, go on."""

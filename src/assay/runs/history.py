@@ -2,7 +2,7 @@
 
 A run that was stopped goes on in the same file from its newest checkpoint. The steps that the earlier process did
 beyond that checkpoint are trained again, so they no longer count, even where the later process has not come as far.
-Timed blocks and evidence belong to one process, and only the last one's stand.
+Timed blocks and evidence belong to one process, and only the last one's stand. Times belong to one mesh.
 """
 
 from collections.abc import Iterable
@@ -40,4 +40,15 @@ def of_last_process(events: Iterable[Event], kind: str) -> list[Event]:
             since = []
         elif event["event"] == kind:
             since.append(event)
+    return since
+
+
+def of_last_mesh(events: Iterable[Event]) -> list[Event]:
+    """Events since the run has been divided among ranks as it was last."""
+    since: list[Event] = []
+    mesh = None
+    for event in events:
+        if event["event"] == "start" and event.get("mesh") != mesh:
+            since, mesh = [], event.get("mesh")
+        since.append(event)
     return since

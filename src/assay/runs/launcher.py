@@ -5,24 +5,19 @@ input is a pipe that the parent holds open: when the parent is gone, however it 
 ends. The parent stays thin: it imports no torch, and a child inherits nothing from it but these pipes.
 """
 
-import fcntl
 import os
 import subprocess
 import sys
-from contextlib import suppress
-from datetime import UTC, datetime
 from typing import IO
 
 from assay.config.home import Home
 from assay.data.atomic import refused
-from assay.errors import StorageError, UsageError
 from assay.optimizations import mesh_of
 from assay.runs.alive import this_process
 from assay.runs.child import Child
-from assay.runs.folder import RunFolder, RunSpec, new_id
+from assay.runs.claim import claimed
+from assay.runs.folder import RunFolder
 from assay.runs.prepare import ReadyRun
-from assay.runs.recover import begun
-from assay.runs.store import Store
 
 WORKER = (sys.executable, "-P", "-m", "assay.runs.worker")
 AGENT = (sys.executable, "-P", "-m", "assay.runs.agent")
@@ -42,49 +37,9 @@ def start(
     `turns` is the number of timed blocks that wait to be granted; `timeout` limits the child's own seconds.
     Raises `StorageError` when the disk refuses, and leaves no folder then.
     """
-    folder = resume or _new_folder(home, ready.identity)
-    spec = RunSpec(
-        id=folder.id,
-        created=resume.spec().created if resume else datetime.now(UTC).isoformat(timespec="milliseconds"),
-        identity=ready.identity,
-        config=ready.run,
-        data_folder=str(ready.data_folder),
-        corpus_digest=ready.corpus_digest,
-        predicted=ready.predicted,
-    )
-    try:
-        store = Store(home)
-        with refused(folder.path), folder.lock_file.open("ab") as lock:
-            _claim(lock, folder)
-            folder.prepare(spec)
-            store.ingest(begun(spec), folder.stamp())
-            process = _spawn(folder, mesh_of(spec.config).size, turns, lock)
-    except (StorageError, UsageError):
-        if resume is None and folder.path.exists():
-            with suppress(StorageError):
-                folder.remove()
-        raise
-    return Child(folder, process, store, in_turns=turns is not None, timeout=timeout)
-
-
-def _new_folder(home: Home, identity: str) -> RunFolder:
-    """An empty folder that no other run has: two runs of one configuration may begin in the same second."""
-    while True:
-        folder = RunFolder(home.runs / new_id(identity))
-        with refused(folder.path), suppress(FileExistsError):
-            folder.path.mkdir(parents=True)
-            return folder
-
-
-def _claim(lock: IO[bytes], folder: RunFolder) -> None:
-    """Lock the folder for the child that inherits `lock`: two processes must never train one run.
-
-    The lock belongs to the open file, so it ends when the child does, however that comes. Raises `UsageError`.
-    """
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise UsageError(f"the run {folder.id} is still running; stop it first") from None
+    with claimed(ready, home, resume) as claim:
+        process = _spawn(claim.folder, mesh_of(claim.spec.config).size, turns, claim.lock)
+    return Child(claim.folder, process, claim.store, in_turns=turns is not None, timeout=timeout)
 
 
 def _spawn(folder: RunFolder, ranks: int, turns: int | None, lock: IO[bytes]) -> "subprocess.Popen[bytes]":

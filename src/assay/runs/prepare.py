@@ -39,16 +39,17 @@ class ReadyRun:
         return identity(self.run)
 
 
-def ready(run: Run, home: Home, progress: Progress = silent) -> ReadyRun:
+def ready(run: Run, home: Home, progress: Progress = silent, ranks_here: int | None = None) -> ReadyRun:
     """Check a run against this machine and its corpus, and prepare the corpus.
 
+    `ranks_here` are those of this machine, where the others are of other machines.
     Raises `UsageError` for what a person can mend, before anything is written in the folder of runs, and
     `StorageError` when the disk refuses.
     """
     machine = known_machine(home, run.threads)
     run = normalize(run)
     _device_exists(run, machine)
-    _ranks_have_room(run, machine)
+    _ranks_have_room(run, machine, ranks_here or run.ranks)
     run = _with_initial_weights(run, home)
     check(run, machine)
     _vocabulary_fits(run, KNOWN_VOCABULARIES.get(run.data.tokenizer, 0))
@@ -96,15 +97,13 @@ def _device_exists(run: Run, machine: Machine) -> None:
         raise Unavailable("device=cuda is not possible: this machine shows no CUDA device; use device=cpu")
 
 
-def _ranks_have_room(run: Run, machine: Machine) -> None:
-    """Each rank wants a core or an accelerator of its own."""
-    if machine.device(run.device) == "cuda" and run.ranks > len(machine.accelerators):
-        raise Unavailable(
-            f"{run.ranks} ranks want as many accelerators, and this machine has {len(machine.accelerators)}"
-        )
-    if run.ranks > machine.cores and not run.oversubscribe:
+def _ranks_have_room(run: Run, machine: Machine, ranks: int) -> None:
+    """Each rank of this machine wants a core or an accelerator of its own."""
+    if machine.device(run.device) == "cuda" and ranks > len(machine.accelerators):
+        raise Unavailable(f"{ranks} ranks want as many accelerators, and this machine has {len(machine.accelerators)}")
+    if ranks > machine.cores and not run.oversubscribe:
         raise UsageError(
-            f"{run.ranks} ranks want as many cores, and this machine has {machine.cores}; "
+            f"{ranks} ranks want as many cores, and this machine has {machine.cores}; "
             "take fewer, or say --oversubscribe"
         )
 

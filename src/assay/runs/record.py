@@ -33,7 +33,8 @@ class Status(StrEnum):
     @property
     def resumable(self) -> bool:
         """Whether going on from the last checkpoint makes sense."""
-        return self in {Status.KILLED, Status.TIMED_OUT, Status.INTERRUPTED, Status.BUDGET_REACHED, Status.FAILED}
+        stopped = {Status.INTERRUPTED, Status.BUDGET_REACHED, Status.TIMED_OUT, Status.KILLED}
+        return self in stopped | {Status.FAILED, Status.UNAVAILABLE}
 
     @property
     def exit_code(self) -> int:

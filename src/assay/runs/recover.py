@@ -31,7 +31,8 @@ def compose(folder: RunFolder, status: Status, reason: str | None) -> RunResult:
     """A result out of a run's events. Raises `UsageError` when `run.json` cannot be read."""
     spec, events = folder.spec(), folder.events()
     steps, evaluations = history.steps(events), history.evaluations(events)
-    steady = [step["seconds"] for step in steps if step.get("phase") == "steady"]
+    timed = history.steps(history.of_last_mesh(events))
+    steady = [step["seconds"] for step in timed if step.get("phase") == "steady"]
     quartiles = Quartiles.of(steady)
     last = evaluations[-1] if evaluations else {}
     facts = {

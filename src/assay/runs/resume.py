@@ -1,15 +1,18 @@
 """Go on with a run that was stopped: the same configuration, from its newest checkpoint, in the same folder.
 
-Only the budget may change: whatever else decides what is trained would make it another run under the old one's name.
-More steps also stretch a cosine schedule that ends with the last step, so the steps already done followed another one.
+Only the budget may change, and among which ranks the run is divided: whatever else decides what is trained would make
+it another run under the old one's name. A checkpoint is the same from every mesh, so techniques that divide may be
+exchanged, and on one rank they are left out. More steps also stretch a cosine schedule that ends with the last step, so
+the steps already done followed another one.
 """
 
 from collections.abc import Sequence
 
 from assay.config.home import Home
-from assay.config.load import load
-from assay.config.run import Run
+from assay.config.load import load, validate
+from assay.config.run import Run, Spec
 from assay.errors import UsageError, meant
+from assay.optimizations import resolve
 from assay.runs.folder import RunFolder
 from assay.runs.lookup import find
 from assay.runs.prepare import ReadyRun
@@ -20,8 +23,10 @@ BUDGET = ("training.steps", "training.tokens", "training.seconds", "training.tar
 """What may be given anew: how far to train, and on how many processes."""
 
 
-def continued(home: Home, name: str, overrides: Sequence[str]) -> tuple[RunFolder, Run]:
-    """The folder to go on in, and the run with its new budget.
+def continued(
+    home: Home, name: str, overrides: Sequence[str], techniques: Sequence[Spec] = ()
+) -> tuple[RunFolder, Run]:
+    """The folder to go on in, and the run with its new budget; `techniques` divide it in place of those it had.
 
     Raises `UsageError` for a run that is running, has nothing left to do or would only end so again.
     """
@@ -34,9 +39,31 @@ def continued(home: Home, name: str, overrides: Sequence[str]) -> tuple[RunFolde
             )
     folder = find(home, name)
     asked = folder.spec().config
-    run = load(asked, overrides)
+    run = _divided(load(asked, overrides), techniques)
     _something_is_left(settle(folder), asked, run)
     return folder, run
+
+
+def _divided(run: Run, techniques: Sequence[Spec]) -> Run:
+    """The run under other techniques that divide it among ranks; all others decide what it is, and stay."""
+    for spec in techniques:
+        if not _divides(spec):
+            raise UsageError(
+                f"{spec.name} would make it another run; with a resumed run --with takes only what divides it among "
+                "ranks, in place of what divided it before"
+            )
+    kept = tuple(spec for spec in run.optimizations if not _divides(spec))
+    if techniques or run.ranks == 1:
+        return validate({**run.model_dump(), "optimizations": (*kept, *techniques)})
+    if len(kept) == len(run.optimizations):
+        raise UsageError(
+            f"nothing divides the run among {run.ranks} ranks; name a technique, as in --with data_parallel"
+        )
+    return run
+
+
+def _divides(spec: Spec) -> bool:
+    return bool(resolve(spec).axes())
 
 
 def same_corpus(folder: RunFolder, ready: ReadyRun) -> None:
@@ -52,7 +79,7 @@ def _something_is_left(result: RunResult, asked: Run, run: Run) -> None:
         raise UsageError(
             f"the run {result.run} is done after {result.steps} steps; give a higher training.steps to go on"
         )
-    if result.status is Status.BUDGET_REACHED and run == asked:
+    if result.status is Status.BUDGET_REACHED and run.training == asked.training:
         raise UsageError(
             f"the run {result.run} has spent its budget: {result.reason}; "
             "give more training.tokens or training.seconds to go on"

@@ -1,5 +1,8 @@
 """The measured child: ``python -m assay.runs.worker RUN_FOLDER [--turns N]``.
 
+Under a torchrun of yours it is ``-m assay.runs.worker PRESET|FILE [KEY=VALUE]... [--with NAME]...``, or
+``--resume RUN …``, as for ``assay train``: then nobody has prepared a folder, and the processes do so (`rendezvous`).
+
 Until it is granted its start it is small: torch is imported by the session, in a phase of its own. Whatever happens
 after that becomes a status with a reason: `result.json`, the last event and the exit code say the same. An error that
 nobody expected leaves its traceback in the log.
@@ -44,20 +47,43 @@ _STATUS: dict[type[Ending], Status] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do the run of one folder; returns the exit code of its status."""
+    """Do one run; returns the exit code of its status, and 2 where there is none to do."""
     parser = argparse.ArgumentParser(prog="assay.runs.worker")
-    parser.add_argument("folder")
+    parser.add_argument("source", help="a run's folder; under torchrun a preset, a YAML file or, with --resume, a run")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
+    parser.add_argument("--with", dest="optimizations", action="append", default=[], metavar="NAME")
+    parser.add_argument("--resume", action="store_true")
     parser.add_argument("--turns", type=int)
-    options = parser.parse_args(arguments)
-    folder = RunFolder(options.folder)
-    speaks = os.environ.get("RANK", "0") == "0"
-    channel: Voice = (
-        Channel(folder.events_file, take_standard_output(), 0, in_turns=options.turns is not None)
-        if speaks
-        else Bystander()
-    )
+    options = parser.parse_intermixed_args(arguments)
+    folder = RunFolder(options.source)
+    if folder.spec_file.exists():
+        return _work(folder, _voice(folder, options.turns), options.turns, "import")
+    from assay.runs.rendezvous import Asked, gathered
+
+    try:
+        asked = Asked(options.source, options.overrides, options.optimizations, options.resume)
+        with gathered(asked) as (folder, voice):
+            return _work(folder, voice, None, "gathering")
+    except (UsageError, StorageError) as error:
+        print(f"assay: {error}", file=sys.stderr, flush=True)
+        return Status.UNAVAILABLE.exit_code if isinstance(error, UsageError) else Status.FAILED.exit_code
+
+
+def _speaks() -> bool:
+    return os.environ.get("RANK", "0") == "0"
+
+
+def _voice(folder: RunFolder, turns: int | None) -> Voice:
+    """Of a child of ours: rank 0 speaks for all."""
+    if not _speaks():
+        return Bystander()
+    return Channel(folder.events_file, take_standard_output(), 0, in_turns=turns is not None)
+
+
+def _work(folder: RunFolder, channel: Voice, turns: int | None, beginning: str) -> int:
+    """Do the run of one folder; `beginning` is what the process has done until now."""
     channel.stop_on_signals()
-    phases = Phases(channel, "import", _seconds_since_start())
+    phases = Phases(channel, beginning, _seconds_since_start())
     findings = Findings(folder.spec(), phases)
 
     def work() -> None:
@@ -67,11 +93,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise Interrupted("interrupted before it began")
         from assay.runs.worker_session import Session
 
-        Session(folder, channel, phases, findings, options.turns).work()
+        Session(folder, channel, phases, findings, turns).work()
 
     status, reason = conclude(work, lambda: f"in the phase {phases.current}")
-    if not speaks:
-        print(reason or status, file=sys.stderr, flush=True)
+    if reason is not None:
+        print(reason, file=sys.stderr, flush=True)
+    if not _speaks():
         return status.exit_code
     return _record(folder, channel, findings, status, reason)
 
@@ -96,8 +123,6 @@ def conclude(work: Callable[[], None], where: Callable[[], str]) -> tuple[Status
 
 
 def _record(folder: RunFolder, channel: Voice, findings: Findings, status: Status, reason: str | None) -> int:
-    if reason is not None:
-        print(reason, file=sys.stderr)
     try:
         folder.write_result(findings.result(status, reason))
     except StorageError as error:

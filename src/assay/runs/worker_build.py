@@ -11,6 +11,7 @@ from assay.config.run import Run
 from assay.data import Prepared, open_prepared
 from assay.hardware import detect
 from assay.optimizations import Optimization, check
+from assay.parallel.meeting import local_world
 from assay.parallel.ranks import ALONE, Ranks
 from assay.runs.folder import RunFolder, RunSpec
 from assay.runs.record import Environment
@@ -45,8 +46,8 @@ def build_loop(
     data = open_prepared(spec.data_folder)
     fresh = not checkpoint.complete(folder.checkpoints)
     step = _build_step(run, data, device, optimizations, ranks, fresh=fresh)
-    seed_noise(run, step, ranks)
-    position, notes = checkpoint.resume(folder.checkpoints, step, ranks)
+    torch.manual_seed(run.seed + ranks.noise(step.program.sequence_parts))
+    position, notes = checkpoint.resume(folder.checkpoints, step, ranks, run.seed)
     loop = Loop(
         run=run,
         step=step,
@@ -95,19 +96,7 @@ def settle_torch(run: Run, device: torch.device, ranks: Ranks = ALONE) -> None:
     cores.
     """
     if run.threads is not None or ranks.world > 1:
-        torch.set_num_threads(run.threads or max(1, (os.cpu_count() or 1) // ranks.world))
+        torch.set_num_threads(run.threads or max(1, (os.cpu_count() or 1) // local_world()))
     if device.type == "cpu":
         torch.use_deterministic_algorithms(True, warn_only=True)
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-
-
-def seed_noise(run: Run, step: Step, ranks: Ranks) -> None:
-    """The seed of dropout: ranks with other layers, rows or positions of the batch draw other noise.
-
-    Those that share matrices hold the same positions, and must draw the same, unless these are divided among them.
-    """
-    axes = ("pp", "dp", "cp", "tp") if step.program.sequence_parts > 1 else ("pp", "dp", "cp")
-    number = 0
-    for axis in axes:
-        number = number * ranks.layout.degree(axis) + ranks.place[axis]
-    torch.manual_seed(run.seed + number)

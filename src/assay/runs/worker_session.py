@@ -5,6 +5,7 @@ checkpoint; memory pass. All steps but the memory pass's train. Importing this f
 its own, so its caller does it late.
 """
 
+import json
 import statistics
 import time
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from assay.runs.channel import Voice
 from assay.runs.folder import Event, RunFolder
 from assay.runs.record import Block, Quartiles
 from assay.runs.worker_build import build_loop, device_of
+from assay.runs.worker_environment import same_versions, versions
 from assay.runs.worker_memory import count_tensors, measure_memory
 from assay.runs.worker_phases import Phases
 from assay.runs.worker_plan import BLOCKS, plan, steps_left
@@ -51,6 +53,7 @@ class Session:
     def work(self) -> None:
         """Everything. Raises the `Ending` of a run that stops before its last step, once what is still due is done."""
         with joined(mesh_of(self.run), device_of(self.run, local_rank())) as self.ranks:
+            same_versions([json.loads(said) for said in self.ranks.gather(json.dumps(versions()))])
             self._work()
 
     def _work(self) -> None:
@@ -80,15 +83,22 @@ class Session:
         findings.position, findings.environment, findings.notes = loop.position, built.environment, list(built.notes)
         findings.parameters = sum(parameter.numel() for _, parameter in loop.step.named_parameters())
         me = psutil.Process()
-        self.channel.event("start", pid=me.pid, process_started=me.create_time(), time=time.time(), resumed_at=step)
+        start: Event = {
+            "pid": me.pid,
+            "process_started": me.create_time(),
+            "time": time.time(),
+            "resumed_at": step,
+            "mesh": str(self.ranks.layout),
+        }
+        self.channel.event("start", **start)
         for note in built.notes:
             self.channel.event("note", text=note)
         if step > 0:
-            self._recall(earlier, step)
+            self._recall(history.of_last_mesh([*earlier, {"event": "start", **start}])[:-1], step)
         return loop
 
     def _recall(self, earlier: list[Event], step: int) -> None:
-        """What earlier processes measured stands where this one will measure nothing."""
+        """What earlier processes measured, divided as this one is, stands where this one will measure nothing."""
         steady = [one["seconds"] for one in history.steps(earlier) if one["step"] < step and one["phase"] == "steady"]
         self.findings.earlier_seconds = Quartiles.of(steady)
         if step >= self.run.training.steps:

@@ -2,11 +2,13 @@
 
     step-00000100/model.safetensors       weights by name, a tied one once, under its owner's name
     step-00000100/optimizer.safetensors   state.<parameter>.<key>, and stateful.<name>.<key> for what else has tensors
-    step-00000100/state.json              step, tokens, seconds, generators, other state; SHA-256 of the two files
+    step-00000100/state.json              step, tokens, seconds, mesh, generators, other state; SHA-256 of the two files
 
 Batches are a function of (seed, step), so no loader has a state. With the weights, the optimizer's state and torch's
-generators a run continues bit for bit on a CPU. A folder is made under a hidden name, flushed, and renamed into place;
-the digests tell a damaged file from a whole one, and then the checkpoint before it serves.
+generators a run continues bit for bit on a CPU. On another mesh it continues, too, within rounding; there the
+generators have no place to go on from, and are seeded anew, as a function of (seed, step, place). A folder is made
+under a hidden name, flushed, and renamed into place; the digests tell a damaged file from a whole one, and then the
+checkpoint before it serves.
 """
 
 import errno
@@ -22,6 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from assay.config.mesh import Mesh
 from assay.data.atomic import new_folder
 from assay.errors import StorageError, UsageError
 from assay.model.weights import WEIGHTS, read_safetensors, write_json, write_safetensors
@@ -39,7 +42,7 @@ from assay.training.state import (
     weights_at_rest,
 )
 
-FORMAT = 2
+FORMAT = 3
 KEPT = 2
 """Checkpoints that are kept: the newest, and the one to fall back to."""
 
@@ -63,6 +66,7 @@ def save(folder: Path, step: Step, position: Position, identity: str, ranks: Ran
                 "format": FORMAT,
                 "identity": identity,
                 "position": _position_to_json(position),
+                "mesh": vars(ranks.layout),
                 "generators": generators,
                 "stateful": plain,
                 "sha256": {name: _digest(made / name) for name in (WEIGHTS, OPTIMIZER)},
@@ -102,10 +106,11 @@ def complete(folder: Path) -> list[Path]:
     return sorted(found, key=lambda path: int(path.name.removeprefix("step-")), reverse=True)
 
 
-def resume(folder: Path, step: Step, ranks: Ranks = ALONE) -> tuple[Position, list[str]]:
-    """Load the newest whole checkpoint into `step` → its position, and a sentence for each damaged one passed over.
+def resume(folder: Path, step: Step, ranks: Ranks = ALONE, seed: int = 0) -> tuple[Position, list[str]]:
+    """Load the newest whole checkpoint into `step` → its position, and sentences on what a person should know.
 
-    Without any, the position is the beginning. A damaged one is removed: the run will train that part again.
+    Without any, the position is the beginning. A damaged one is removed: the run will train that part again. `seed` is
+    the run's, for where another mesh wrote the checkpoint.
     Raises `UsageError` when there are checkpoints and all are damaged. A folder has one writer at a time: what a killed
     one left half-made is removed too.
     """
@@ -120,10 +125,11 @@ def resume(folder: Path, step: Step, ranks: Ranks = ALONE) -> tuple[Position, li
             notes.append(f"{error}; going on from the checkpoint before it")
             continue
         _load(place, state, step, ranks)
+        position = _position_from_json(state["position"])
         ranks.meet()  # all have read what is about to go
         for later in found[: len(notes)] if ranks.rank == 0 else ():
             shutil.rmtree(later, ignore_errors=True)
-        return _position_from_json(state["position"]), notes
+        return position, [*notes, *_set_generators(state, ranks, seed, step, position.step)]
     if notes:
         raise UsageError(f"every checkpoint in {folder} is damaged; remove the run and start again")
     return Position(), notes
@@ -160,9 +166,20 @@ def _load(place: Path, state: Mapping[str, Any], step: Step, ranks: Ranks) -> No
         tensors = read_safetensors(place / OPTIMIZER)
     load_optimizer(step, tensors)
     load_stateful(step.program.stateful, state["stateful"], tensors)
-    generators = state["generators"]
-    # On another number of ranks dropout draws anew: there is no other generator's place to go on from.
-    _restore_generators(generators[ranks.rank % len(generators)])
+
+
+def _set_generators(state: Mapping[str, Any], ranks: Ranks, seed: int, step: Step, done: int) -> list[str]:
+    """Each rank's own generators again; seeded anew on a mesh where no rank is what it was, which is said."""
+    saved = Mesh(**state["mesh"])
+    if saved == ranks.layout:
+        _restore_generators(state["generators"][ranks.rank])
+        return []
+    said = f"{seed} {done} {ranks.noise(step.program.sequence_parts)}".encode()
+    torch.manual_seed(int.from_bytes(hashlib.sha256(said).digest()[:8]))
+    return [
+        f"the checkpoint of step {done} was written on {saved} and is read on {ranks.layout}: "
+        "losses agree within rounding, and dropout draws anew"
+    ]
 
 
 def _generators(device: torch.device) -> dict[str, str]:

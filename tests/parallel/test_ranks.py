@@ -1,16 +1,9 @@
 """The noise of dropout: equal where ranks hold the same activations, other where they hold other ones."""
 
-from dataclasses import replace
-
 import pytest
-import torch
 
-from assay.config import Run
 from assay.config.mesh import Mesh
 from assay.parallel.ranks import Ranks
-from assay.runs.worker_build import seed_noise
-from estimate.built import build_step
-from optimizations.laboratory import run_with
 
 
 @pytest.mark.parametrize(
@@ -26,10 +19,5 @@ from optimizations.laboratory import run_with
 def test_ranks_draw_other_noise_where_they_hold_other_activations(
     mesh: Mesh, sequence_parts: int, different: int
 ) -> None:
-    step = build_step(run_with())
-    step = replace(step, program=replace(step.program, sequence_parts=sequence_parts))
-    drawn = set()
-    for rank in range(mesh.size):
-        seed_noise(Run(), step, Ranks(rank=rank, layout=mesh))
-        drawn.add(torch.rand(()).item())
+    drawn = {Ranks(rank=rank, layout=mesh).noise(sequence_parts) for rank in range(mesh.size)}
     assert len(drawn) == different

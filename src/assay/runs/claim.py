@@ -1,0 +1,82 @@
+"""The folder of a run that is about to be done, with what is asked for written in it, and locked for whoever does it.
+
+The lock belongs to the open file, so it ends when its last holder does, however that comes: a parent hands it to the
+child that it starts, and a process that does the run itself keeps it.
+"""
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import IO
+
+from assay.config.home import Home
+from assay.data.atomic import refused
+from assay.errors import StorageError, UsageError
+from assay.runs.folder import RunFolder, RunSpec, new_id
+from assay.runs.prepare import ReadyRun
+from assay.runs.recover import begun
+from assay.runs.store import Store
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A run that nobody else may do now."""
+
+    folder: RunFolder
+    spec: RunSpec
+    store: Store
+    lock: IO[bytes]
+
+
+@contextmanager
+def claimed(ready: ReadyRun, home: Home, resume: RunFolder | None = None) -> Iterator[Claim]:
+    """A new folder, or that of a run that was stopped, ready to begin.
+
+    Raises `UsageError` where another process does the run, and `StorageError` when the disk refuses; where either is
+    raised here, or inside before anything has happened, a new folder is taken away again.
+    """
+    folder = resume or _new_folder(home, ready.identity)
+    spec = RunSpec(
+        id=folder.id,
+        created=resume.spec().created if resume else datetime.now(UTC).isoformat(timespec="milliseconds"),
+        identity=ready.identity,
+        config=ready.run,
+        data_folder=str(ready.data_folder),
+        corpus_digest=ready.corpus_digest,
+        predicted=ready.predicted,
+    )
+    try:
+        store = Store(home)
+        with _locked(folder) as lock:
+            folder.prepare(spec)
+            store.ingest(begun(spec), folder.stamp())
+            yield Claim(folder, spec, store, lock)
+    except (StorageError, UsageError):
+        if resume is None and folder.path.exists() and not folder.events_file.exists():
+            with suppress(StorageError):
+                folder.remove()
+        raise
+
+
+def _new_folder(home: Home, identity: str) -> RunFolder:
+    """An empty folder that no other run has: two runs of one configuration may begin in the same second."""
+    while True:
+        folder = RunFolder(home.runs / new_id(identity))
+        with refused(folder.path), suppress(FileExistsError):
+            folder.path.mkdir(parents=True)
+            return folder
+
+
+@contextmanager
+def _locked(folder: RunFolder) -> Iterator[IO[bytes]]:
+    """The open file whose lock it is: two processes must never train one run. Raises `UsageError`."""
+    with refused(folder.path):
+        lock = folder.lock_file.open("ab")
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"the run {folder.id} is still running; stop it first") from None
+        yield lock

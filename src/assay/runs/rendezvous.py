@@ -1,0 +1,138 @@
+"""A run of processes that others started: torchrun's, on one host or on several.
+
+    torchrun --nnodes 2 --nproc-per-node 8 … -m assay.runs.worker my.yaml --with fully_sharded
+
+Rank 0 reads the configuration, checks it and prepares the corpus and the run's folder; the others learn from the store
+at which all processes meet where that is, and say whether they see it. ASSAY_HOME must be a folder that all hosts
+share. No parent of ours listens: rank 0 prints the progress itself, and keeps the folder locked while the run lasts.
+"""
+
+import json
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assay.config.home import Home
+from assay.config.load import load, stack
+from assay.errors import StorageError, UsageError
+from assay.optimizations import mesh_of
+from assay.runs.alive import this_process
+from assay.runs.channel import Bystander, Herald, Voice
+from assay.runs.claim import claimed
+from assay.runs.folder import RunFolder
+from assay.runs.prepare import ReadyRun, ready
+from assay.runs.progress import Lines
+from assay.runs.resume import continued, same_corpus
+
+if TYPE_CHECKING:
+    from assay.parallel.meeting import Meeting
+
+_FOLDER, _SEEN, _BEGIN = "assay/folder", "assay/seen", "assay/begin"
+"""What is said at the meeting: by rank 0, by each of the others, and by rank 0 again."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the processes were started with, the same on every host."""
+
+    source: str
+    """A preset or a YAML file, or a run to go on with."""
+    overrides: Sequence[str] = ()
+    optimizations: Sequence[str] = ()
+    resume: bool = False
+
+
+@contextmanager
+def gathered(asked: Asked) -> Iterator[tuple[RunFolder, Voice]]:
+    """The folder of the run that all started processes do together, and this one's voice in it.
+
+    Raises `UsageError`, on every rank, for what a person can mend, and `StorageError` when the disk refuses.
+    """
+    if "RANK" not in os.environ:
+        raise UsageError(
+            f"{asked.source} is no run's folder; start the worker under torchrun, or use assay train {asked.source}"
+        )
+    from assay.parallel.meeting import meeting
+
+    met = meeting()
+    if met.rank == 0:
+        with _begun(met, asked) as folder_and_voice:
+            yield folder_and_voice
+    else:
+        yield _followed(met), Bystander()
+
+
+@contextmanager
+def _begun(met: "Meeting", asked: Asked) -> Iterator[tuple[RunFolder, Voice]]:
+    home, tell = Home(), Lines()
+    try:
+        folder, prepared = _prepared(home, asked, met, tell)
+        with claimed(prepared, home, folder) as claim:
+            known = this_process(os.getpid())
+            if known is not None:
+                claim.folder.write_process(known)
+            _all_see(met, claim.folder)
+            run = claim.spec.config
+            begun = {"run": claim.folder.id, "steps": run.training.steps, "tokens_per_step": run.tokens_per_step}
+            tell({"event": "run", **begun})
+            yield claim.folder, Herald(claim.folder.events_file, tell)
+            result = claim.folder.result()
+            if result is not None:
+                claim.store.ingest(result, claim.folder.stamp())
+    except (UsageError, StorageError) as error:
+        met.say(_FOLDER, json.dumps({"refused": str(error)}))
+        raise
+
+
+def _prepared(home: Home, asked: Asked, met: "Meeting", tell: Lines) -> tuple[RunFolder | None, ReadyRun]:
+    """The folder to go on in, where the run is not new, and the run, as far as one host can check it."""
+    changes, techniques = [f"ranks={met.world}", *asked.overrides], stack(asked.optimizations)
+    if asked.resume:
+        folder, run = continued(home, asked.source, changes, techniques)
+    else:
+        folder, run = None, load(asked.source, changes, techniques)
+    divided = mesh_of(run)
+    if divided.size != met.world:
+        raise UsageError(
+            f"{met.world} processes were started, and the run wants {divided}; "
+            "name techniques that divide it among all, for instance --with data_parallel"
+        )
+    prepared = ready(
+        run,
+        home,
+        lambda message, fraction: tell({"event": "prepare", "message": message, "fraction": fraction}),
+        ranks_here=met.world_here,
+    )
+    if folder is not None:
+        same_corpus(folder, prepared)
+    return folder, prepared
+
+
+def _all_see(met: "Meeting", folder: RunFolder) -> None:
+    """Tell the others where the run is. Raises `UsageError` where one of them does not see it."""
+    met.say(_FOLDER, json.dumps({"folder": str(folder.path)}))
+    blind = [host for rank in range(1, met.world) if (host := met.hear(f"{_SEEN}/{rank}"))]
+    met.say(_BEGIN, blind[0] if blind else "")
+    if blind:
+        raise UsageError(_unseen(blind[0], folder.path))
+
+
+def _followed(met: "Meeting") -> RunFolder:
+    """The folder that rank 0 has prepared. Raises `UsageError` where it has not, or not all ranks see it."""
+    said = json.loads(met.hear(_FOLDER))
+    if "refused" in said:
+        raise UsageError(said["refused"])
+    folder = RunFolder(said["folder"])
+    met.say(f"{_SEEN}/{met.rank}", "" if folder.spec_file.exists() else socket.gethostname())
+    blind = met.hear(_BEGIN)
+    if blind:
+        raise UsageError(_unseen(blind, folder.path))
+    return folder
+
+
+def _unseen(host: str, folder: Path) -> str:
+    return f"the host {host} does not see {folder}; set ASSAY_HOME to a folder that all hosts share"
