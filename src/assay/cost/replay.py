@@ -10,6 +10,7 @@ instants so found, never a sum of maxima.
 from collections import Counter
 from dataclasses import dataclass
 
+from assay.cost.groups import Gathered, Group
 from assay.cost.ledger import Ledger, Moment, Storage
 from assay.cost.segments import Segment, plan
 from assay.cost.step import Cost
@@ -33,30 +34,83 @@ class Timeline:
 
 def replay(cost: Cost) -> Timeline:
     """Play the step. From the third on, micro-batches repeat the second, so two are played and the counts scaled."""
-    player = _Player(cost)
-    ledger = player.ledger
-    for index in range(min(cost.micro_batches, 2)):
+    step = _Step(cost)
+    ledger, saved = step.ledger, 0
+    for index in range(min(cost.micro_batches, 2)) if not cost.order else ():
         since = (ledger.allocations, ledger.allocated_bytes)
-        player.forward()
-        saved = player.saved_bytes()
-        player.backward()
+        passing = _Pass(step, step.stages[0], last=index + 1 == min(cost.micro_batches, 2))
+        passing.forward()
+        saved = passing.saved_bytes()
+        passing.backward()
         if index == 1:
             ledger.repeat(since, cost.micro_batches - 2)
-    player.update()
+    if cost.order:
+        saved = _in_order(step)
+    for instant in cost.update:
+        scratch = ledger.take(instant.nbytes)
+        ledger.mark("update", instant.operation, instant.site)
+        ledger.drop(scratch)
     instants = tuple(ledger.highest.values())
     peak = max(instants, key=lambda moment: moment.nbytes)
     return Timeline(peak, instants, saved, ledger.allocations, ledger.allocated_bytes)
 
 
-class _Player:
-    """One step being played."""
+def _in_order(step: "_Step") -> int:
+    """Play the stages' forwards and backwards in the order of the schedule; returns the most bytes kept at once."""
+    alive: dict[tuple[int, int], _Pass] = {}
+    highest, last = 0, step.cost.micro_batches - 1
+    for action in step.cost.order:
+        key = (action.micro_batch, action.chunk)
+        if action.kind == "F":
+            alive[key] = _Pass(step, step.stages[action.chunk], last=action.micro_batch == last)
+            alive[key].forward()
+            highest = max(highest, sum(one.saved_bytes() for one in alive.values()))
+        elif action.kind != "I":
+            alive.pop(key).backward()
+    return highest
+
+
+class _Stage:
+    """The part of the tape that runs at once, and the weights gathered for it."""
+
+    def __init__(self, cost: Cost, sites: tuple[str, ...], ledger: Ledger) -> None:
+        inside = [
+            index
+            for index, operation in enumerate(cost.tape)
+            if not sites or any(operation.within(site) for site in sites)
+        ]
+        self.indices = range(inside[0], inside[-1] + 1)
+        groups = [one for one in cost.groups if any(one.covers(cost.tape[index].site) for index in self.indices)]
+        self.gathered = Gathered(tuple(groups), ledger)
+        self.begins: dict[int, list[Group]] = {}
+        self.ends: dict[int, list[Group]] = {}
+        """Groups by the first and by the last operation that needs their weights; outer ones first."""
+        for group in groups:
+            covered = [index for index in self.indices if group.covers(cost.tape[index].site)]
+            self.begins.setdefault(covered[0], []).append(group)
+            self.ends.setdefault(covered[-1], []).append(group)
+
+
+class _Step:
+    """What the micro-batches of a step share."""
 
     def __init__(self, cost: Cost) -> None:
         self.cost = cost
         self.values = cost.values
         self.plan = plan(cost)
         self.ledger = Ledger(live=cost.held_bytes)
+        self.stages = [_Stage(cost, sites, self.ledger) for sites in cost.stages or ((),)]
         self.lasting = set(cost.parameters) | {tensor.name for tensor in (*cost.tables, *cost.batch)}
+        self.gradients: dict[str, Storage] = {}
+        """Of parameters, once all uses in a micro-batch have reported."""
+
+
+class _Pass:
+    """One micro-batch on its way through a stage and back."""
+
+    def __init__(self, step: _Step, stage: _Stage, *, last: bool) -> None:
+        self.step, self.stage, self.last = step, stage, last
+        self.cost, self.values, self.plan, self.ledger = step.cost, step.values, step.plan, step.ledger
         self.storages: dict[str, Storage] = {}
         """Of values alive in forward, by the name of their storage."""
         self.kept: dict[int, list[str]] = {}
@@ -64,21 +118,25 @@ class _Player:
         self.gradients: dict[str, Storage] = {}
         """On their way to a value."""
         self.reported: Counter[str] = Counter()
-        self.finished: set[str] = set()
-        """Parameters whose gradient is there, perhaps from an earlier micro-batch."""
 
     def forward(self) -> None:
         """Run the tape; modules that are recomputed keep their inputs only."""
         inside = {index: one for one in self.plan.segments for index in range(one.first, one.last + 1)}
-        for index, operation in enumerate(self.cost.tape):
-            segment = inside.get(index)
+        gathered = self.stage.gathered
+        for index in self.stage.indices:
+            operation, segment = self.cost.tape[index], inside.get(index)
+            for group in self.stage.begins.get(index, ()):
+                gathered.before_forward(group)
             self._run(index, operation, "forward")
             if segment is None:
                 self._keep(index, operation.saves)
             elif index == segment.first:
                 self._keep(index, segment.inputs)
             self._forget(index, operation)
-        self._leave_contexts(range(len(self.cost.tape)))
+            for group in reversed(self.stage.ends.get(index, [])):
+                gathered.after_forward(group)
+        gathered.leave_forward()
+        self._leave_contexts(self.stage.indices)
 
     def saved_bytes(self) -> int:
         """Distinct storages kept for backward now, parameters left out, the batch and tables counted."""
@@ -87,18 +145,18 @@ class _Player:
     def backward(self) -> None:
         """Run the tape's nodes in reverse; a recomputed module first runs its forward again."""
         segments = {segment.last: segment for segment in self.plan.segments}
-        self.reported.clear()
-        for index in reversed(range(len(self.cost.tape))):
+        gathered = self.stage.gathered
+        for index in reversed(self.stage.indices):
+            for group in self.stage.ends.get(index, ()):
+                gathered.before_backward(group)
             if index in segments:
                 self._recompute(segments[index])
             self._node(index, self.cost.tape[index])
-
-    def update(self) -> None:
-        """The moments of the update, on top of weights, state and gradients."""
-        for instant in self.cost.update:
-            scratch = self.ledger.take(instant.nbytes)
-            self.ledger.mark("update", instant.operation, instant.site)
-            self.ledger.drop(scratch)
+            for group in reversed(self.stage.begins.get(index, [])):
+                gathered.after_backward(group)
+                if self.last:
+                    gathered.sum_gradients(group, [self.step.gradients.pop(name) for name in group.weights])
+        gathered.leave_backward()
 
     def _run(self, index: int, operation: Operation, phase: str) -> None:
         for tensor in (*operation.outputs, *operation.extras):
@@ -114,7 +172,7 @@ class _Player:
         bases = [self.plan.base[name] for name in names]
         self.kept.setdefault(index, []).extend(base for base in bases if base not in self.cost.parameters)
         for base in bases:
-            if base not in self.lasting:
+            if base not in self.step.lasting:
                 self.storages[base].holders += 1
 
     def _forget(self, index: int, operation: Operation) -> None:
@@ -197,13 +255,14 @@ class _Player:
     def _accumulate(self, name: str) -> None:
         """Make it the parameter's gradient, or add it to the one of an earlier micro-batch."""
         storage = self.gradients.pop(name)
-        if name in self.finished:
+        if name in self.step.gradients:
             self.ledger.drop(storage)
-        self.finished.add(name)
+        else:
+            self.step.gradients[name] = storage
 
     def _release(self, base: str) -> None:
         storage = self.storages.get(base)
-        if storage is None or base in self.lasting:
+        if storage is None or base in self.step.lasting:
             return
         self.ledger.drop(storage)
         if storage.holders == 0:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import Run
-from assay.optimizations.base import Numerics, Optimization, Stage, Unpredicted
+from assay.optimizations.base import Numerics, Optimization, Stage
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -32,7 +32,9 @@ class DataParallel(Optimization):
         return {"dp": None}
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        raise Unpredicted(self.name())
+        from assay.cost.replicas import replicated
+
+        return replicated(cost)
 
     def apply(self, program: "Program", run: Run) -> "Program":
         from torch.distributed._composable.replicate_with_fsdp import replicate

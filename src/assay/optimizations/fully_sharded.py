@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import Run
-from assay.optimizations.base import Numerics, Optimization, Stage, Unpredicted
+from assay.optimizations.base import Numerics, Optimization, Stage
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -38,7 +38,9 @@ class FullySharded(Optimization):
         return {"dp": None}
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        raise Unpredicted(self.name())
+        from assay.cost.replicas import sharded
+
+        return sharded(cost, reshard=self.reshard)
 
     def apply(self, program: "Program", run: Run) -> "Program":
         from torch.distributed.fsdp import fully_shard
