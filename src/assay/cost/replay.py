@@ -59,13 +59,16 @@ def _in_order(step: "_Step") -> int:
     """Play the stages' forwards and backwards in the order of the schedule; returns the most bytes kept at once."""
     alive: dict[tuple[int, int], _Pass] = {}
     highest, last = 0, step.cost.micro_batches - 1
+    step.ledger.take(sum(one.nbytes for one in step.cost.batch if not one.batched))  # one batch again, for the schedule
     for action in step.cost.order:
         key = (action.micro_batch, action.chunk)
         if action.kind == "F":
             alive[key] = _Pass(step, step.stages[action.chunk], last=action.micro_batch == last)
             alive[key].forward()
             highest = max(highest, sum(one.saved_bytes() for one in alive.values()))
-        elif action.kind != "I":
+        elif action.kind == "I":
+            alive[key].input_gradients()
+        else:
             alive.pop(key).backward()
     return highest
 
@@ -80,6 +83,9 @@ class _Stage:
             if not sites or any(operation.within(site) for site in sites)
         ]
         self.indices = range(inside[0], inside[-1] + 1)
+        self.output = cost.tape[inside[-1]].outputs[0].name if cost.order else None
+        """What a later stage may read: a pipeline keeps it until the stage's backward, and receives its gradient."""
+        self.made = {one.name for index in inside for one in (*cost.tape[index].outputs, *cost.tape[index].extras)}
         groups = [one for one in cost.groups if any(one.covers(cost.tape[index].site) for index in self.indices)]
         self.gathered = Gathered(tuple(groups), ledger)
         self.begins: dict[int, list[Group]] = {}
@@ -89,6 +95,13 @@ class _Stage:
             covered = [index for index in self.indices if group.covers(cost.tape[index].site)]
             self.begins.setdefault(covered[0], []).append(group)
             self.ends.setdefault(covered[-1], []).append(group)
+        self._sent: list[Storage] = []
+
+    def leave(self, ledger: Ledger, sent: list[Storage]) -> None:
+        """What was sent to other stages is let go once the next micro-batch's has been."""
+        for storage in self._sent:
+            ledger.drop(storage)
+        self._sent = sent
 
 
 class _Step:
@@ -111,6 +124,8 @@ class _Pass:
     def __init__(self, step: _Step, stage: _Stage, *, last: bool) -> None:
         self.step, self.stage, self.last = step, stage, last
         self.cost, self.values, self.plan, self.ledger = step.cost, step.values, step.plan, step.ledger
+        self.lasting = step.lasting | (step.values.keys() - stage.made)
+        """What was there before, or is another stage's on the same rank."""
         self.storages: dict[str, Storage] = {}
         """Of values alive in forward, by the name of their storage."""
         self.kept: dict[int, list[str]] = {}
@@ -118,6 +133,8 @@ class _Pass:
         self.gradients: dict[str, Storage] = {}
         """On their way to a value."""
         self.reported: Counter[str] = Counter()
+        self.halfway: list[Storage] = []
+        """Gradients that wait for the second half of a backward."""
 
     def forward(self) -> None:
         """Run the tape; modules that are recomputed keep their inputs only."""
@@ -128,6 +145,8 @@ class _Pass:
             for group in self.stage.begins.get(index, ()):
                 gathered.before_forward(group)
             self._run(index, operation, "forward")
+            if index == self.stage.indices[-1] and self.stage.output is not None:
+                self.storages[self.plan.base[self.stage.output]].holders += 1
             if segment is None:
                 self._keep(index, operation.saves)
             elif index == segment.first:
@@ -145,7 +164,9 @@ class _Pass:
     def backward(self) -> None:
         """Run the tape's nodes in reverse; a recomputed module first runs its forward again."""
         segments = {segment.last: segment for segment in self.plan.segments}
-        gathered = self.stage.gathered
+        gathered, output = self.stage.gathered, self.stage.output
+        if output is not None:  # received into a buffer that is always there, and so never freed
+            self.gradients[output] = Storage(self.values[output].nbytes, holders=2)
         for index in reversed(self.stage.indices):
             for group in self.stage.ends.get(index, ()):
                 gathered.before_backward(group)
@@ -157,6 +178,18 @@ class _Pass:
                 if self.last:
                     gathered.sum_gradients(group, [self.step.gradients.pop(name) for name in group.weights])
         gathered.leave_backward()
+        for waited in self.halfway:
+            self.ledger.drop(waited)
+        if output is not None and not self.cost.sent_stays:
+            self.stage.leave(self.ledger, [self.storages[self.plan.base[output]], *self.gradients.values()])
+
+    def input_gradients(self) -> None:
+        """The first half of a backward cut in two: all that was kept stays, and what weights will need comes to it."""
+        for index in self.stage.indices:
+            operation = self.cost.tape[index]
+            if operation.kind == "contraction" and not self.cost.parameters.keys().isdisjoint(operation.inputs):
+                self.halfway.extend(self.ledger.take(tensor.nbytes) for tensor in operation.outputs)
+        self.ledger.mark("backward", "input gradients", self.cost.tape[self.stage.indices[0]].site)
 
     def _run(self, index: int, operation: Operation, phase: str) -> None:
         for tensor in (*operation.outputs, *operation.extras):
@@ -172,7 +205,7 @@ class _Pass:
         bases = [self.plan.base[name] for name in names]
         self.kept.setdefault(index, []).extend(base for base in bases if base not in self.cost.parameters)
         for base in bases:
-            if base not in self.step.lasting:
+            if base not in self.lasting:
                 self.storages[base].holders += 1
 
     def _forget(self, index: int, operation: Operation) -> None:
@@ -262,7 +295,7 @@ class _Pass:
 
     def _release(self, base: str) -> None:
         storage = self.storages.get(base)
-        if storage is None or base in self.step.lasting:
+        if storage is None or base in self.lasting:
             return
         self.ledger.drop(storage)
         if storage.holders == 0:

@@ -56,6 +56,8 @@ class Cost:
     """Modules of each pipeline stage on this rank. None: everything is one."""
     order: tuple[Action, ...] = ()
     """Forwards and backwards of stages, where micro-batches do not simply follow each other."""
+    sent_stays: bool = False
+    """Whether what was sent to another stage stays until the step ends."""
     buffers: tuple[Tensor, ...] = ()
     """What the engine holds between steps to receive into."""
     communications: tuple[Communication, ...] = ()
