@@ -25,6 +25,8 @@ class Group:
     """Of all of them, padded."""
     ranks: int
     """Among which they are divided; 1 for replicas."""
+    axis: str
+    """Along which gradients are summed."""
     reshard: bool
     """Whether they go between forward and backward."""
 

@@ -174,7 +174,8 @@ class _Pass:
                 self._recompute(segments[index])
             self._node(index, self.cost.tape[index])
             for group in reversed(self.stage.begins.get(index, [])):
-                gathered.after_backward(group)
+                if self.last or not self.cost.order:  # a pipeline keeps them for the micro-batches behind
+                    gathered.after_backward(group)
                 if self.last:
                     gathered.sum_gradients(group, [self.step.gradients.pop(name) for name in group.weights])
         gathered.leave_backward()

@@ -7,7 +7,7 @@ those of `cost.groups`; who sends what is in `cost.collectives`.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from assay.cost.collectives import Collective, Communication
+from assay.cost.collectives import Communication
 from assay.cost.groups import Group
 from assay.cost.step import Cost
 from assay.cost.tensors import Tensor
@@ -17,45 +17,37 @@ _AXIS = "dp"
 
 def replicated(cost: Cost) -> Cost:
     """Every rank keeps all weights and copies them where they are used; gradients are summed group by group."""
-    groups = tuple(_groups(cost, ranks=1, reshard=False))
-    return _summing(replace(cost.share(_AXIS), groups=groups), "all_reduce", 1)
+    return replace(cost.share(_AXIS), groups=tuple(_groups(cost, ranks=1, reshard=False))).sending(_losses(cost))
 
 
 def sharded(cost: Cost, *, reshard: bool) -> Cost:
     """Every rank keeps its rows of all weights; they are gathered for each forward, with `reshard` for each backward."""
     ranks, place = cost.mesh.degree(_AXIS), cost.place[_AXIS]
+    held = {name: _rows(tensor, ranks, place) for name, tensor in cost.pieces.items()}
+    padding = sum(_rows(one, ranks, 0).nbytes - _rows(one, ranks, place).nbytes for one in cost.pieces.values())
     groups = tuple(_groups(cost, ranks=ranks, reshard=reshard))
-    held = {name: _rows(tensor, ranks, place) for name, tensor in cost.parameters.items()}
-    padded = {name: _rows(tensor, ranks, 0) for name, tensor in cost.parameters.items()}
-    divided = replace(cost.share(_AXIS), groups=groups).holding(held, padded=padded)
-    gathering = 2 if reshard else 1
-    gathered = _summing(divided, "reduce_scatter", 1)
-    passes = gathering * cost.micro_batches
-    sent = [Communication("all_gather", _AXIS, one.whole_bytes, passes, "weights", "float32") for one in groups]
-    return gathered.sending(*sent)
+    divided = replace(cost.share(_AXIS), groups=groups).holding(held, padding)
+    # The norm is summed apart for weights that cross different axes.
+    norms = 2 if cost.mesh.tp > 1 else 1
+    return divided.sending(_losses(cost), Communication("all_reduce", _AXIS, 4, norms, "the gradient norm", "float32"))
 
 
-def _summing(cost: Cost, collective: Collective, times: int) -> Cost:
-    sent = (Communication(collective, _AXIS, one.whole_bytes, times, "gradients", "float32") for one in cost.groups)
-    return cost.sending(*sent)
+def _losses(cost: Cost) -> Communication:
+    return Communication("all_reduce", _AXIS, cost.reported_bytes, 1, "the loss and activation norms", "float32")
 
 
 def _groups(cost: Cost, *, ranks: int, reshard: bool) -> Iterator[Group]:
     """A stage's own weights first, then its blocks'."""
-    for sites in cost.stages or (_all_sites(cost),):
+    for sites in cost.stages or (("embedding", *cost.block_sites, "head"),):
         blocks = [site for site in sites if site.startswith("blocks.")]
-        names = [name for name in cost.parameters if any(name.startswith(f"{site}.") for site in sites)]
+        read = {name for one in cost.tape if any(one.within(site) for site in sites) for name in one.inputs}
+        names = [name for name in cost.parameters if name in read]
         inner = {site: [name for name in names if name.startswith(f"{site}.")] for site in blocks}
         rest = [name for name in names if all(name not in owned for owned in inner.values())]
         for covered, owned in ((sites, rest), *(((site,), owned) for site, owned in inner.items())):
             if owned:
                 whole = sum(ranks * _rows(cost.parameters[name], ranks, 0).nbytes for name in owned)
-                yield Group(tuple(covered), tuple(owned), whole, ranks, reshard)
-
-
-def _all_sites(cost: Cost) -> tuple[str, ...]:
-    sites = dict.fromkeys(".".join(one.site.split(".")[:2]) for one in cost.tape)
-    return tuple(dict.fromkeys(site if site.startswith("blocks.") else site.split(".")[0] for site in sites))
+                yield Group(tuple(covered), tuple(owned), whole, ranks, _AXIS, reshard)
 
 
 def _rows(tensor: Tensor, ranks: int, place: int) -> Tensor:

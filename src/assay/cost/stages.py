@@ -16,6 +16,7 @@ from assay.cost.tape import Tape
 from assay.cost.tensors import Tensor
 
 _AXIS = "pp"
+_EMBEDDED = "embedding.token.weight"
 
 
 @dataclass(frozen=True)
@@ -49,10 +50,10 @@ class Split:
         return (*first, *inner, *last)
 
 
-def staged(cost: Cost, split: Split, blocks: int, micro_batches: int, order: Sequence[Action]) -> Cost:
+def staged(cost: Cost, split: Split, micro_batches: int, order: Sequence[Action]) -> Cost:
     """The ledger of a rank that has its stages only, and runs them in this order."""
     owned = split.of(cost.place[_AXIS])
-    stages = tuple(split.sites(stage, blocks) for stage in owned)
+    stages = tuple(split.sites(stage, cost.blocks) for stage in owned)
     here = tuple(site for sites in stages for site in sites)
     tape = tuple(one for one in cost.tape if any(one.within(site) for site in here))
     read = {name for one in tape for name in one.inputs}
@@ -72,15 +73,16 @@ def staged(cost: Cost, split: Split, blocks: int, micro_batches: int, order: Seq
     if split.vee:
         buffers += [_between(cost, micro_batches)] * micro_batches  # what its schedule keeps of the step before
     # Torch's schedule for several stages a rank waits for its sends at the end, and keeps what it sent until then.
-    return replace(own, buffers=tuple(buffers), sent_stays=split.per_rank > 1).sending(*sends, *_tied(cost, split))
+    own = replace(own, buffers=tuple(buffers), exchanged=_exchanged(cost, split))
+    return replace(own, sent_stays=split.per_rank > 1).sending(*sends, *_agreed(cost))
 
 
 def _held(cost: Cost, learned: dict[str, Tensor], split: Split) -> dict[str, Tensor]:
     """The weights that lie here: of a tied one, a copy for each end."""
     owned = split.of(cost.place[_AXIS])
-    if "embedding.token.weight" not in _head_reads(cost) or not {0, split.count - 1} <= set(owned):
+    if _EMBEDDED not in _head_reads(cost) or not {0, split.count - 1} <= set(owned):
         return learned
-    return {**learned, "head.projection.weight": learned["embedding.token.weight"]}
+    return {**learned, "head.projection.weight": learned[_EMBEDDED]}
 
 
 def _head_reads(cost: Cost) -> list[str]:
@@ -102,10 +104,13 @@ def _between(cost: Cost, micro_batches: int) -> Tensor:
     return embedded.cut(micro_batches)
 
 
-def _tied(cost: Cost, split: Split) -> list[Communication]:
-    """The tied weight's gradients are added between the ranks of the first and the last stage."""
+def _agreed(cost: Cost) -> tuple[Communication, ...]:
+    reported = Communication("all_reduce", _AXIS, cost.reported_bytes, 1, "the loss and activation norms", "float32")
+    return reported, Communication("all_reduce", _AXIS, 4, 1, "the gradient norm", "float32")
+
+
+def _exchanged(cost: Cost, split: Split) -> tuple[str, ...]:
+    """The tied weight, on the ranks of the first and the last stage, where these are two."""
     ends = {split.owner(0), split.owner(split.count - 1)}
-    if "embedding.token.weight" not in _head_reads(cost) or len(ends) == 1 or cost.place[_AXIS] not in ends:
-        return []
-    weight = cost.parameters["embedding.token.weight"]
-    return [Communication("all_reduce", _AXIS, weight.nbytes, 1, "the tied embedding's gradient", weight.dtype)]
+    both = len(ends) > 1 and cost.place[_AXIS] in ends and _EMBEDDED in _head_reads(cost)
+    return (_EMBEDDED,) if both else ()

@@ -44,6 +44,8 @@ class Cost:
     batch: tuple[Tensor, ...]
     update: tuple[Instant, ...]
     kernels: Kernels = CPU
+    blocks: int = 0
+    """In the whole model."""
     micro_batches: int = 1
     recomputed: tuple[str, ...] = ()
     """Modules that keep only their input and run again in backward."""
@@ -56,35 +58,53 @@ class Cost:
     """Modules of each pipeline stage on this rank. None: everything is one."""
     order: tuple[Action, ...] = ()
     """Forwards and backwards of stages, where micro-batches do not simply follow each other."""
+    padding_bytes: int = 0
+    """What the storage of all pieces takes beside them."""
+    exchanged: tuple[str, ...] = ()
+    """Weights whose gradients the ends of a pipeline add."""
     sent_stays: bool = False
     """Whether what was sent to another stage stays until the step ends."""
     buffers: tuple[Tensor, ...] = ()
     """What the engine holds between steps to receive into."""
-    communications: tuple[Communication, ...] = ()
-    """What this rank hands to collectives in a step."""
+    sent: tuple[Communication, ...] = ()
+    """What this rank hands to collectives in a step, beside what operations and groups do: `cost.work` has all."""
 
     @property
     def place(self) -> Mapping[str, int]:
         """The rank's index along each axis."""
         return self.mesh.at(self.rank)
 
+    @property
+    def block_sites(self) -> tuple[str, ...]:
+        """The blocks on this device, in order."""
+        sites = (operation.site.split(".") for operation in self.tape)
+        return tuple(dict.fromkeys(f"blocks.{parts[1]}" for parts in sites if parts[0] == "blocks"))
+
+    @property
+    def reported_bytes(self) -> int:
+        """Of the loss and the norms of the first and the last block, which every step sums over its ranks."""
+        return 4 * (1 + min(2, self.blocks))
+
     def share(self, axis: str) -> Self:
         """The ledger of one of the ranks along an axis that divides the batch."""
         ranks = self.mesh.degree(axis)
         batch = tuple(replace(one, shape=(one.shape[0] // ranks, *one.shape[1:])) for one in self.batch)
-        return replace(self, tape=tuple(operation.cut(ranks) for operation in self.tape), batch=batch)
+        return replace(
+            self,
+            tape=tuple(operation.cut(ranks) for operation in self.tape),
+            batch=batch,
+            buffers=tuple(one.cut(ranks) for one in self.buffers),
+            sent=tuple(one.cut(ranks) if one.collective == "send" else one for one in self.sent),
+        )
 
-    def holding(self, pieces: dict[str, Tensor], *, padded: dict[str, Tensor] | None = None) -> Self:
-        """The ledger when this is all that lies here of the parameters, and the optimizer sees no more either.
-
-        `padded`: what their storage takes, where it is more.
-        """
+    def holding(self, pieces: dict[str, Tensor], padding_bytes: int = 0) -> Self:
+        """The ledger when this is all that lies here of the parameters, and the optimizer sees no more either."""
         state, update = _adamw_state(pieces), _adamw_update(pieces)
-        return replace(self, pieces=padded or pieces, optimizer_state=state, update=update)
+        return replace(self, pieces=pieces, padding_bytes=padding_bytes, optimizer_state=state, update=update)
 
     def sending(self, *communications: Communication) -> Self:
         """The ledger with more handed to collectives."""
-        return replace(self, communications=(*self.communications, *communications))
+        return replace(self, sent=(*self.sent, *communications))
 
     def rewrite(self, inside: Callable[[str], bool], change: Callable[[Tape], Iterable[Operation]]) -> Self:
         """The ledger with each run of operations at a site that satisfies `inside` exchanged."""
@@ -105,7 +125,7 @@ class Cost:
     @property
     def parameter_bytes(self) -> int:
         """Bytes of the weights that lie here."""
-        return sum(tensor.nbytes for tensor in self.pieces.values())
+        return sum(tensor.nbytes for tensor in self.pieces.values()) + self.padding_bytes
 
     @property
     def optimizer_state_bytes(self) -> int:
@@ -134,6 +154,7 @@ def baseline(run: Run, device: str = "cpu") -> Cost:
         batch=tuple(forward.batch.values()),
         update=_adamw_update(learned),
         kernels=kernels,
+        blocks=run.model.n_layer,
     )
 
 

@@ -92,6 +92,10 @@ class Optimization(Frozen):
         """The mesh axes along which it divides the step, with their degrees; None takes what other axes leave."""
         return {}
 
+    def cuts(self) -> int:
+        """In how many equal parts it sends the sequences of a rank through."""
+        return 1
+
     def check(self, run: Run, machine: Machine) -> None:
         """Raise `Unavailable` or `Conflict`, in one sentence, before anything is built."""
 

@@ -7,7 +7,7 @@ micro-batches alive (arXiv:1806.03377); several stages a rank shrink it (arXiv:2
 can close it (arXiv:2401.10241).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -19,6 +19,7 @@ from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
+    from assay.cost.schedules import Schedule
     from assay.cost.stages import Split
     from assay.hardware import Machine
     from assay.step.program import Program
@@ -52,15 +53,13 @@ class PipelineParallel(Optimization):
     def axes(self) -> Mapping[str, int | None]:
         return {"pp": self.degree}
 
+    def cuts(self) -> int:
+        return self.micro_batches
+
     def check(self, run: Run, machine: "Machine") -> None:
-        layers, rows = run.model.n_layer, run.training.batch_size
+        layers = run.model.n_layer
         if layers % self.split.count:
             raise Conflict(f"{self.split.count} stages of pipeline_parallel do not divide the model's {layers} blocks")
-        if rows % self.micro_batches:
-            raise Conflict(
-                f"training.batch_size={rows} cannot be cut into pipeline_parallel:micro_batches={self.micro_batches} "
-                "equal parts"
-            )
         if self.schedule == "interleaved" and self.micro_batches % self.degree:
             raise Conflict(
                 f"the interleaved schedule sends micro-batches in groups of {self.degree}, which do not divide "
@@ -71,14 +70,14 @@ class PipelineParallel(Optimization):
         from assay.cost import schedules
         from assay.cost.stages import staged
 
-        make = {
+        make: dict[str, Callable[[int, int], Schedule]] = {
             "gpipe": schedules.gpipe,
             "1f1b": schedules.one_f_one_b,
             "interleaved": partial(schedules.interleaved, chunks=self.split.per_rank),
-            "zero-bubble": schedules.zero_bubble_v,
-        }[self.schedule]
-        order = make(self.degree, self.micro_batches).orders[cost.place["pp"]]
-        return staged(cost, self.split, run.model.n_layer, self.micro_batches, order)
+            "zero-bubble": schedules.zero_bubble_by_hand,
+        }
+        order = make[self.schedule](self.degree, self.micro_batches).orders[cost.place["pp"]]
+        return staged(cost, self.split, self.micro_batches, order)
 
     def apply(self, program: "Program", run: Run) -> "Program":
         from assay.parallel.pipeline import pipelined
