@@ -1,7 +1,7 @@
 """Weights that are gathered for the time in which their module runs: torch's FSDP2, as bytes that come and go.
 
 A group is a block's weights, or those of a stage that are in no block. Before a forward its pieces are gathered into a
-message, and from that copied into weights of full size; the message is freed when the next group's has been copied. With
+message, and from that copied into weights of full size; the message is freed when the next one has been copied. With
 `reshard` the weights go after the module's forward, and come again before its backward, when the message of the group
 that comes next is already on its way. After backward the gradients are copied into a message and freed, and what this
 rank keeps of their sum is a piece of it; that message stays until the next group's. Pieces are padded to equal rows

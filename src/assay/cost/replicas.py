@@ -21,7 +21,7 @@ def replicated(cost: Cost) -> Cost:
 
 
 def sharded(cost: Cost, *, reshard: bool) -> Cost:
-    """Every rank keeps its rows of all weights; they are gathered for each forward, with `reshard` for each backward."""
+    """Every rank keeps its rows of all weights; they are gathered for a forward, with `reshard` for a backward."""
     ranks, place = cost.mesh.degree(_AXIS), cost.place[_AXIS]
     held = {name: _rows(tensor, ranks, place) for name, tensor in cost.pieces.items()}
     padding = sum(_rows(one, ranks, 0).nbytes - _rows(one, ranks, place).nbytes for one in cost.pieces.values())

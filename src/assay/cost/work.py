@@ -1,4 +1,4 @@
-"""The work of a step once modules run again and micro-batches follow each other: FLOPs, and what goes to collectives."""
+"""A step's work once modules run again and micro-batches follow each other: FLOPs, and what goes to collectives."""
 
 from collections.abc import Iterator
 

@@ -15,6 +15,15 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from assay.measure.operations import tensors_in
 
+_STANDARD = {
+    "allreduce": "all_reduce",
+    "allgather": "all_gather",
+    "all_gather_into_tensor": "all_gather",
+    "reduce_scatter_tensor": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "all_to_all_single": "all_to_all",
+}
+"""The field's name, where torch's operator, without what its variants append, is not called by it."""
 _NO_PAYLOAD = frozenset(
     ("wait_tensor", "_wrap_tensor_autograd", "barrier", "monitored_barrier_", "recv_", "recv_any_source_")
 )
@@ -44,9 +53,12 @@ class Axes:
 
 
 def collective_of(operator: OpOverload) -> str | None:
-    """`allreduce_` of `c10d::allreduce_`; None for what moves nothing."""
+    """`all_reduce` of `c10d::allreduce_`; None for what moves nothing."""
     name = operator._schema.name.partition("::")[2]
-    return None if name in _NO_PAYLOAD else name
+    if name in _NO_PAYLOAD:
+        return None
+    plain = name.strip("_").removesuffix("coalesced").strip("_").removesuffix("base").strip("_")
+    return _STANDARD.get(plain, plain)
 
 
 def payload_bytes(args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> int:

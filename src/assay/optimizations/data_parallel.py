@@ -46,6 +46,6 @@ class DataParallel(Optimization):
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         # Under a pipeline the last stage's backward is over when the sum begins, which torch then calls from forward.
-        reduced = sum(trace.communicated("allreduce_", axis="dp", phase=phase) for phase in ("backward", "forward"))
+        reduced = sum(trace.communicated("all_reduce", axis="dp", phase=phase) for phase in ("backward", "forward"))
         observed = f"{reduced} bytes summed over the ranks, for {trace.gradient_bytes} bytes of gradients"
         return self.evidence(observed, reduced >= trace.gradient_bytes > 0)

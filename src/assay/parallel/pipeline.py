@@ -98,6 +98,8 @@ class _Line:
                 if self.has_last:
                     total[0] += sum(one.double() for one in losses)
                     total[1] += sum(int((targets != NOT_COUNTED).sum()) for _, targets in pieces)
+        # The schedule holds a buffer for each micro-batch: training must not carry those of an evaluation.
+        self._schedules = {key: made for key, made in self._schedules.items() if key[0] != "eval"}
         dist.all_reduce(total, group=self.mesh.get_group())
         return float(total[0].item()), int(total[1].item())
 
