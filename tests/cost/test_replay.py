@@ -34,7 +34,7 @@ def cost(*tape: Operation, parameters: str = "w", **changes: object) -> Cost:
     base = Cost(
         tape=tape,
         parameters=learned,
-        gradients=learned,
+        pieces=learned,
         optimizer_state=(),
         tables=(),
         batch=(tensor("x", batched=False),),

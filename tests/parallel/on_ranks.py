@@ -15,7 +15,8 @@ _PATIENCE_SECONDS = 500
 """Where cores are busy, ranks wait for each other."""
 
 Case = Mapping[str, Any]
-"""`run`: a configuration; `steps`; `dtype`: of the weights; `folder`: where a checkpoint may lie, or none is made."""
+"""`run`: a configuration; `steps`; `dtype`: of the weights; `folder`: where a checkpoint may lie, or none is made;
+`peaks`: whether tensors' peaks are measured at the end."""
 
 
 def compute(cases: Sequence[Case], ranks: int, place: Path) -> list[dict[str, Any]]:
@@ -79,6 +80,7 @@ def _answer(case: Case) -> dict[str, Any]:
         weights = {name: _whole(weight).flatten().tolist() for name, weight in weights_at_rest(step).items()}
         evidence = [one.verify(trace, run).model_dump() for one in optimizations_of(run)]
         own = {"evidence": evidence, "trace": trace.model_dump(mode="json", exclude={"operations"}), "weights": weights}
+        own["peak"] = _peak(step, probes) if case.get("peaks") else None
         everyone = [json.loads(said) for said in ranks.gather(json.dumps(own))]
         return {
             "losses": [record.loss for record in records],
@@ -86,7 +88,7 @@ def _answer(case: Case) -> dict[str, Any]:
             "activations": [record.activation_norms for record in records],
             "evaluation": [seen.loss, seen.targets],
             "weights": {name: values for one in everyone for name, values in one["weights"].items()},
-            "ranks": [{key: one[key] for key in ("evidence", "trace")} for one in everyone],
+            "ranks": [{key: one[key] for key in ("evidence", "trace", "peak")} for one in everyone],
             "resumed": _resumed(case, run, step, ranks) if "folder" in case else None,
         }
 
@@ -113,8 +115,18 @@ def _resumed(case: Case, run: Any, step: Any, ranks: Any) -> list[list[float]]:
 
     checkpoint.save(Path(case["folder"]), step, Position(case["steps"]), "any", ranks)
     again = _built(case, run, step.program.device, ranks)
-    position, _ = checkpoint.resume(Path(case["folder"]), again, ranks)
+    position, _ = checkpoint.resume(Path(case["folder"]), again, ranks, run.seed)
     return [[train_step(one, position.step + index).loss for index in range(2)] for one in (step, again)]
+
+
+def _peak(step: Any, probes: Any) -> int:
+    """The least of several steps: gloo's threads let go of what they sent when they get to it."""
+    from assay.measure.memory import live_tensor_bytes
+    from assay.measure.tensor_peak import tensor_peak
+    from assay.training.loop import train_step
+
+    live = live_tensor_bytes(step.program.device)
+    return live + min(tensor_peak(lambda: train_step(step, 0, probes), "cpu").above_start_bytes for _ in range(3))
 
 
 def _whole(weight: Any) -> Any:

@@ -24,9 +24,9 @@ turns time into bus bandwidth (github.com/NVIDIA/nccl-tests, doc/PERFORMANCE.md)
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
-from typing import Literal, get_args
+from typing import Literal, Self, get_args
 
 from assay.config.mesh import Mesh
 
@@ -71,6 +71,10 @@ class Communication:
     what: str = ""
     """What is sent, in words."""
     dtype: str = "bfloat16"
+
+    def cut(self, parts: int) -> Self:
+        """The same of one of so many parts."""
+        return replace(self, payload_bytes=self.payload_bytes / parts)
 
     def ranks(self, mesh: Mesh) -> int:
         """How many ranks join."""

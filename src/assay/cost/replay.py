@@ -10,6 +10,7 @@ instants so found, never a sum of maxima.
 from collections import Counter
 from dataclasses import dataclass
 
+from assay.cost.groups import Gathered, Group
 from assay.cost.ledger import Ledger, Moment, Storage
 from assay.cost.segments import Segment, plan
 from assay.cost.step import Cost
@@ -33,30 +34,98 @@ class Timeline:
 
 def replay(cost: Cost) -> Timeline:
     """Play the step. From the third on, micro-batches repeat the second, so two are played and the counts scaled."""
-    player = _Player(cost)
-    ledger = player.ledger
-    for index in range(min(cost.micro_batches, 2)):
+    step = _Step(cost)
+    ledger, saved = step.ledger, 0
+    for index in range(min(cost.micro_batches, 2)) if not cost.order else ():
         since = (ledger.allocations, ledger.allocated_bytes)
-        player.forward()
-        saved = player.saved_bytes()
-        player.backward()
+        passing = _Pass(step, step.stages[0], last=index + 1 == min(cost.micro_batches, 2))
+        passing.forward()
+        saved = passing.saved_bytes()
+        passing.backward()
         if index == 1:
             ledger.repeat(since, cost.micro_batches - 2)
-    player.update()
+    if cost.order:
+        saved = _in_order(step)
+    for instant in cost.update:
+        scratch = ledger.take(instant.nbytes)
+        ledger.mark("update", instant.operation, instant.site)
+        ledger.drop(scratch)
     instants = tuple(ledger.highest.values())
     peak = max(instants, key=lambda moment: moment.nbytes)
     return Timeline(peak, instants, saved, ledger.allocations, ledger.allocated_bytes)
 
 
-class _Player:
-    """One step being played."""
+def _in_order(step: "_Step") -> int:
+    """Play the stages' forwards and backwards in the order of the schedule; returns the most bytes kept at once."""
+    alive: dict[tuple[int, int], _Pass] = {}
+    highest, last = 0, step.cost.micro_batches - 1
+    step.ledger.take(sum(one.nbytes for one in step.cost.batch if not one.batched))  # one batch again, for the schedule
+    for action in step.cost.order:
+        key = (action.micro_batch, action.chunk)
+        if action.kind == "F":
+            alive[key] = _Pass(step, step.stages[action.chunk], last=action.micro_batch == last)
+            alive[key].forward()
+            highest = max(highest, sum(one.saved_bytes() for one in alive.values()))
+        elif action.kind == "I":
+            alive[key].input_gradients()
+        else:
+            alive.pop(key).backward()
+    return highest
+
+
+class _Stage:
+    """The part of the tape that runs at once, and the weights gathered for it."""
+
+    def __init__(self, cost: Cost, sites: tuple[str, ...], ledger: Ledger) -> None:
+        inside = [
+            index
+            for index, operation in enumerate(cost.tape)
+            if not sites or any(operation.within(site) for site in sites)
+        ]
+        self.indices = range(inside[0], inside[-1] + 1)
+        self.output = cost.tape[inside[-1]].outputs[0].name if cost.order else None
+        """What a later stage may read: a pipeline keeps it until the stage's backward, and receives its gradient."""
+        self.made = {one.name for index in inside for one in (*cost.tape[index].outputs, *cost.tape[index].extras)}
+        groups = [one for one in cost.groups if any(one.covers(cost.tape[index].site) for index in self.indices)]
+        self.gathered = Gathered(tuple(groups), ledger)
+        self.begins: dict[int, list[Group]] = {}
+        self.ends: dict[int, list[Group]] = {}
+        """Groups by the first and by the last operation that needs their weights; outer ones first."""
+        for group in groups:
+            covered = [index for index in self.indices if group.covers(cost.tape[index].site)]
+            self.begins.setdefault(covered[0], []).append(group)
+            self.ends.setdefault(covered[-1], []).append(group)
+        self._sent: list[Storage] = []
+
+    def leave(self, ledger: Ledger, sent: list[Storage]) -> None:
+        """What was sent to other stages is let go once the next micro-batch's has been."""
+        for storage in self._sent:
+            ledger.drop(storage)
+        self._sent = sent
+
+
+class _Step:
+    """What the micro-batches of a step share."""
 
     def __init__(self, cost: Cost) -> None:
         self.cost = cost
         self.values = cost.values
         self.plan = plan(cost)
         self.ledger = Ledger(live=cost.held_bytes)
+        self.stages = [_Stage(cost, sites, self.ledger) for sites in cost.stages or ((),)]
         self.lasting = set(cost.parameters) | {tensor.name for tensor in (*cost.tables, *cost.batch)}
+        self.gradients: dict[str, Storage] = {}
+        """Of parameters, once all uses in a micro-batch have reported."""
+
+
+class _Pass:
+    """One micro-batch on its way through a stage and back."""
+
+    def __init__(self, step: _Step, stage: _Stage, *, last: bool) -> None:
+        self.step, self.stage, self.last = step, stage, last
+        self.cost, self.values, self.plan, self.ledger = step.cost, step.values, step.plan, step.ledger
+        self.lasting = step.lasting | (step.values.keys() - stage.made)
+        """What was there before, or is another stage's on the same rank."""
         self.storages: dict[str, Storage] = {}
         """Of values alive in forward, by the name of their storage."""
         self.kept: dict[int, list[str]] = {}
@@ -64,21 +133,29 @@ class _Player:
         self.gradients: dict[str, Storage] = {}
         """On their way to a value."""
         self.reported: Counter[str] = Counter()
-        self.finished: set[str] = set()
-        """Parameters whose gradient is there, perhaps from an earlier micro-batch."""
+        self.halfway: list[Storage] = []
+        """Gradients that wait for the second half of a backward."""
 
     def forward(self) -> None:
         """Run the tape; modules that are recomputed keep their inputs only."""
         inside = {index: one for one in self.plan.segments for index in range(one.first, one.last + 1)}
-        for index, operation in enumerate(self.cost.tape):
-            segment = inside.get(index)
+        gathered = self.stage.gathered
+        for index in self.stage.indices:
+            operation, segment = self.cost.tape[index], inside.get(index)
+            for group in self.stage.begins.get(index, ()):
+                gathered.before_forward(group)
             self._run(index, operation, "forward")
+            if index == self.stage.indices[-1] and self.stage.output is not None:
+                self.storages[self.plan.base[self.stage.output]].holders += 1
             if segment is None:
                 self._keep(index, operation.saves)
             elif index == segment.first:
                 self._keep(index, segment.inputs)
             self._forget(index, operation)
-        self._leave_contexts(range(len(self.cost.tape)))
+            for group in reversed(self.stage.ends.get(index, [])):
+                gathered.after_forward(group)
+        gathered.leave_forward()
+        self._leave_contexts(self.stage.indices)
 
     def saved_bytes(self) -> int:
         """Distinct storages kept for backward now, parameters left out, the batch and tables counted."""
@@ -87,18 +164,33 @@ class _Player:
     def backward(self) -> None:
         """Run the tape's nodes in reverse; a recomputed module first runs its forward again."""
         segments = {segment.last: segment for segment in self.plan.segments}
-        self.reported.clear()
-        for index in reversed(range(len(self.cost.tape))):
+        gathered, output = self.stage.gathered, self.stage.output
+        if output is not None:  # received into a buffer that is always there, and so never freed
+            self.gradients[output] = Storage(self.values[output].nbytes, holders=2)
+        for index in reversed(self.stage.indices):
+            for group in self.stage.ends.get(index, ()):
+                gathered.before_backward(group)
             if index in segments:
                 self._recompute(segments[index])
             self._node(index, self.cost.tape[index])
+            for group in reversed(self.stage.begins.get(index, [])):
+                if self.last or not self.cost.order:  # a pipeline keeps them for the micro-batches behind
+                    gathered.after_backward(group)
+                if self.last:
+                    gathered.sum_gradients(group, [self.step.gradients.pop(name) for name in group.weights])
+        gathered.leave_backward()
+        for waited in self.halfway:
+            self.ledger.drop(waited)
+        if output is not None and not self.cost.sent_stays:
+            self.stage.leave(self.ledger, [self.storages[self.plan.base[output]], *self.gradients.values()])
 
-    def update(self) -> None:
-        """The moments of the update, on top of weights, state and gradients."""
-        for instant in self.cost.update:
-            scratch = self.ledger.take(instant.nbytes)
-            self.ledger.mark("update", instant.operation, instant.site)
-            self.ledger.drop(scratch)
+    def input_gradients(self) -> None:
+        """The first half of a backward cut in two: all that was kept stays, and what weights will need comes to it."""
+        for index in self.stage.indices:
+            operation = self.cost.tape[index]
+            if operation.kind == "contraction" and not self.cost.parameters.keys().isdisjoint(operation.inputs):
+                self.halfway.extend(self.ledger.take(tensor.nbytes) for tensor in operation.outputs)
+        self.ledger.mark("backward", "input gradients", self.cost.tape[self.stage.indices[0]].site)
 
     def _run(self, index: int, operation: Operation, phase: str) -> None:
         for tensor in (*operation.outputs, *operation.extras):
@@ -197,9 +289,10 @@ class _Player:
     def _accumulate(self, name: str) -> None:
         """Make it the parameter's gradient, or add it to the one of an earlier micro-batch."""
         storage = self.gradients.pop(name)
-        if name in self.finished:
+        if name in self.step.gradients:
             self.ledger.drop(storage)
-        self.finished.add(name)
+        else:
+            self.step.gradients[name] = storage
 
     def _release(self, base: str) -> None:
         storage = self.storages.get(base)

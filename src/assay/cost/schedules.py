@@ -56,6 +56,22 @@ class Schedule:
         return chunk * self.stages + (self.stages - 1 - stage if backwards else stage)
 
 
+class _Counted:
+    """A stage's order in the making, in which each kind of action takes the next micro-batch."""
+
+    def __init__(self) -> None:
+        self.actions: list[Action] = []
+
+    def count(self, what: str) -> int:
+        """How often a kind and chunk, such as ``F0``, stands in it."""
+        return sum(f"{one.kind}{one.chunk}" == what for one in self.actions)
+
+    def add(self, what: str, times: int) -> None:
+        """Append kinds and chunks, so many times."""
+        for one in what.split() * times:
+            self.actions.append(Action(one[0], self.count(one), int(one[1])))  # type: ignore[arg-type]
+
+
 def gpipe(stages: int, micro_batches: int) -> Schedule:
     """All forwards, then all backwards."""
     order = [*_all("F", micro_batches), *_all("B", micro_batches)]
@@ -129,6 +145,26 @@ def zero_bubble_v(stages: int, micro_batches: int) -> Schedule:
                     break
         time += 1
     return Schedule(tuple(map(tuple, orders)), 2, "vee")
+
+
+def zero_bubble_by_hand(stages: int, micro_batches: int) -> Schedule:
+    """The vee in the order that torch's `ZBVZeroBubble` runs: warm-up, one of each in turns, and the rest."""
+    whole = max(2 * stages - 1, micro_batches)  # a fixed warm-up needs so many; those that are not there are left out
+    orders = []
+    for stage in range(stages):
+        ahead = stages - stage
+        order = _Counted()
+        order.add("F0", 2 * ahead - 1)
+        order.add("F1 F0", stage)
+        order.add("F1 I1 W1", ahead)
+        order.add("F0 I0 W0 F1 I1 W1", whole - order.count("F0"))
+        order.add("I0 W0 F1 I1 W1", whole - order.count("F1"))
+        order.add("I0 I1", stage)
+        order.add("I0 W0", ahead)
+        order.add("W1", whole - order.count("W1"))
+        order.add("W0", whole - order.count("W0"))
+        orders.append(tuple(one for one in order.actions if one.micro_batch < micro_batches))
+    return Schedule(tuple(orders), 2, "vee")
 
 
 def _needs(action: Action, places: int) -> list[Action]:

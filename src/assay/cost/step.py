@@ -1,15 +1,20 @@
 """`Cost`: one optimizer step as a ledger, which the `predict` of each optimization rewrites.
 
 It mirrors the training step's seams: the forward's operations, what is held throughout, how often the forward runs,
-which modules run twice, and what the update needs. `cost.replay` turns it into bytes by instant.
+which modules run twice, and what the update needs. `cost.replay` turns it into bytes by instant. Where a step is
+divided over a mesh, the ledger is that of one rank: its operations, its pieces, and what it hands to collectives.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
 from assay.config import Run
+from assay.config.mesh import ONE_DEVICE, Mesh
+from assay.cost.collectives import Communication
 from assay.cost.gpt import CPU, CUDA, Forward, Kernels
+from assay.cost.groups import Group
+from assay.cost.schedules import Action
 from assay.cost.tape import Operation, Tape, replace_site
 from assay.cost.tensors import Tensor
 
@@ -30,17 +35,76 @@ class Cost:
     tape: Tape
     """One micro-batch's forward pass."""
     parameters: dict[str, Tensor]
-    gradients: dict[str, Tensor]
-    """By parameter name; held from backward to the update."""
+    """As operations read them."""
+    pieces: dict[str, Tensor]
+    """What lies here between steps of each parameter, and of its gradient from backward to the update."""
     optimizer_state: tuple[Tensor, ...]
     tables: tuple[Tensor, ...]
     """Constants on the device that are neither learned nor part of a batch."""
     batch: tuple[Tensor, ...]
     update: tuple[Instant, ...]
     kernels: Kernels = CPU
+    blocks: int = 0
+    """In the whole model."""
     micro_batches: int = 1
     recomputed: tuple[str, ...] = ()
     """Modules that keep only their input and run again in backward."""
+    mesh: Mesh = ONE_DEVICE
+    rank: int = 0
+    """Whose ledger this is."""
+    groups: tuple[Group, ...] = ()
+    """Weights that are gathered for their module only."""
+    stages: tuple[tuple[str, ...], ...] = ()
+    """Modules of each pipeline stage on this rank. None: everything is one."""
+    order: tuple[Action, ...] = ()
+    """Forwards and backwards of stages, where micro-batches do not simply follow each other."""
+    padding_bytes: int = 0
+    """What the storage of all pieces takes beside them."""
+    exchanged: tuple[str, ...] = ()
+    """Weights whose gradients the ends of a pipeline add."""
+    sent_stays: bool = False
+    """Whether what was sent to another stage stays until the step ends."""
+    buffers: tuple[Tensor, ...] = ()
+    """What the engine holds between steps to receive into."""
+    sent: tuple[Communication, ...] = ()
+    """What this rank hands to collectives in a step, beside what operations and groups do: `cost.work` has all."""
+
+    @property
+    def place(self) -> Mapping[str, int]:
+        """The rank's index along each axis."""
+        return self.mesh.at(self.rank)
+
+    @property
+    def block_sites(self) -> tuple[str, ...]:
+        """The blocks on this device, in order."""
+        sites = (operation.site.split(".") for operation in self.tape)
+        return tuple(dict.fromkeys(f"blocks.{parts[1]}" for parts in sites if parts[0] == "blocks"))
+
+    @property
+    def reported_bytes(self) -> int:
+        """Of the loss and the norms of the first and the last block, which every step sums over its ranks."""
+        return 4 * (1 + min(2, self.blocks))
+
+    def share(self, axis: str) -> Self:
+        """The ledger of one of the ranks along an axis that divides the batch."""
+        ranks = self.mesh.degree(axis)
+        batch = tuple(replace(one, shape=(one.shape[0] // ranks, *one.shape[1:])) for one in self.batch)
+        return replace(
+            self,
+            tape=tuple(operation.cut(ranks) for operation in self.tape),
+            batch=batch,
+            buffers=tuple(one.cut(ranks) for one in self.buffers),
+            sent=tuple(one.cut(ranks) if one.collective == "send" else one for one in self.sent),
+        )
+
+    def holding(self, pieces: dict[str, Tensor], padding_bytes: int = 0) -> Self:
+        """The ledger when this is all that lies here of the parameters, and the optimizer sees no more either."""
+        state, update = _adamw_state(pieces), _adamw_update(pieces)
+        return replace(self, pieces=pieces, padding_bytes=padding_bytes, optimizer_state=state, update=update)
+
+    def sending(self, *communications: Communication) -> Self:
+        """The ledger with more handed to collectives."""
+        return replace(self, sent=(*self.sent, *communications))
 
     def rewrite(self, inside: Callable[[str], bool], change: Callable[[Tape], Iterable[Operation]]) -> Self:
         """The ledger with each run of operations at a site that satisfies `inside` exchanged."""
@@ -60,8 +124,8 @@ class Cost:
 
     @property
     def parameter_bytes(self) -> int:
-        """Bytes of all weights."""
-        return sum(tensor.nbytes for tensor in self.parameters.values())
+        """Bytes of the weights that lie here."""
+        return sum(tensor.nbytes for tensor in self.pieces.values()) + self.padding_bytes
 
     @property
     def optimizer_state_bytes(self) -> int:
@@ -70,8 +134,9 @@ class Cost:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that are there before a step begins: weights, optimizer state and tables; gradients are cleared."""
-        return self.parameter_bytes + self.optimizer_state_bytes + sum(tensor.nbytes for tensor in self.tables)
+        """Bytes that are there before a step begins: weights, state, tables and buffers; gradients are cleared."""
+        lasting = sum(tensor.nbytes for tensor in (*self.tables, *self.buffers))
+        return self.parameter_bytes + self.optimizer_state_bytes + lasting
 
 
 def baseline(run: Run, device: str = "cpu") -> Cost:
@@ -83,12 +148,13 @@ def baseline(run: Run, device: str = "cpu") -> Cost:
     return Cost(
         tape=tape,
         parameters=learned,
-        gradients=learned,
+        pieces=learned,
         optimizer_state=_adamw_state(learned),
         tables=tuple(forward.tables.values()),
         batch=tuple(forward.batch.values()),
         update=_adamw_update(learned),
         kernels=kernels,
+        blocks=run.model.n_layer,
     )
 
 

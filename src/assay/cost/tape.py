@@ -7,7 +7,9 @@ forwards and backwards and watches memory. It holds shapes and names only, so re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import NamedTuple
 
+from assay.cost.collectives import Collective
 from assay.cost.tensors import Tensor
 
 
@@ -18,6 +20,13 @@ class Gradient(Enum):
     FRESH = "a new tensor of the input's shape"
     ALIAS = "the output's gradient itself, or a view of it"
     INPLACE = "a new tensor that the engine adds into the input's other gradients (a parameter's)"
+
+
+class Sending(NamedTuple):
+    """A collective, and the mesh axis whose ranks it joins."""
+
+    collective: Collective
+    axis: str
 
 
 @dataclass(frozen=True)
@@ -51,6 +60,10 @@ class Operation:
     """Held only while the forward operation runs."""
     backward_scratch: tuple[Tensor, ...] = ()
     """Held only while the backward operation runs."""
+    sends: Sending | None = None
+    """What its forward does with its first result, among ranks."""
+    sends_back: Sending | None = None
+    """What its backward does with the gradient of its first input."""
     autocast: str = ""
     """How autocast treats it, where not by its kind: `float32`, or `low`: the module casts at this use, uncached."""
 

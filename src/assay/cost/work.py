@@ -1,5 +1,9 @@
-"""FLOPs of a step: what the model needs, and what is executed once modules run again."""
+"""A step's work once modules run again and micro-batches follow each other: FLOPs, and what goes to collectives."""
 
+from collections.abc import Iterator
+
+from assay.cost.collectives import Collective, Communication
+from assay.cost.groups import Group
 from assay.cost.segments import plan
 from assay.cost.step import Cost
 
@@ -25,3 +29,48 @@ def model_flops(cost: Cost) -> int:
 def repeated(cost: Cost) -> frozenset[int]:
     """Positions on the tape of the operations that run twice."""
     return frozenset(index for segment in plan(cost).segments for index in range(segment.first, segment.stop + 1))
+
+
+def communications(cost: Cost) -> tuple[Communication, ...]:
+    """Everything that this rank hands to collectives in one optimizer step; receiving is not counted."""
+    return (*_of_operations(cost), *_of_groups(cost), *_of_ends(cost), *cost.sent)
+
+
+def _of_operations(cost: Cost) -> Iterator[Communication]:
+    again, values = repeated(cost), cost.values
+    for index, operation in enumerate(cost.tape):
+        passes = cost.micro_batches
+        if operation.sends is not None:
+            out, times = operation.outputs[0], 2 if index in again else 1
+            yield Communication(*operation.sends, out.nbytes, times * passes, operation.site, out.dtype)
+        if operation.sends_back is not None:
+            read = values[operation.inputs[0]]
+            yield Communication(*operation.sends_back, read.nbytes, passes, operation.site, read.dtype)
+
+
+def _of_groups(cost: Cost) -> Iterator[Communication]:
+    for group in cost.groups:
+        if group.ranks > 1:
+            times = _gatherings(cost, group)
+            yield Communication("all_gather", group.axis, group.whole_bytes, times, "weights", "float32")
+        collective: Collective = "reduce_scatter" if group.ranks > 1 else "all_reduce"
+        yield Communication(collective, group.axis, group.whole_bytes, 1, "gradients", "float32")
+
+
+def _gatherings(cost: Cost, group: Group) -> int:
+    """How often a step gathers a group. In a pipeline its weights stay from a backward to the next forward."""
+    if not cost.order:
+        return cost.micro_batches * (2 if group.reshard else 1)
+    chunk = next(index for index, sites in enumerate(cost.stages) if set(group.sites) <= set(sites))
+    times, there = 0, False
+    for action in cost.order:
+        if action.chunk == chunk and action.kind != "W":
+            times += not there
+            there = not group.reshard if action.kind == "F" else True
+    return times
+
+
+def _of_ends(cost: Cost) -> Iterator[Communication]:
+    for name in cost.exchanged:
+        piece = cost.pieces[name]
+        yield Communication("all_reduce", "pp", piece.nbytes, 1, "the tied embedding's gradient", piece.dtype)

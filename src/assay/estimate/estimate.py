@@ -3,7 +3,7 @@
 Nothing here imports torch, so an estimate takes milliseconds for a model of any size.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,7 +21,7 @@ from assay.cost import (
 from assay.errors import UsageError
 from assay.estimate.time import step_seconds
 from assay.hardware import Machine
-from assay.optimizations import check, normalize, optimizations_of
+from assay.optimizations import check, mesh_of, normalize, optimizations_of
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Estimate:
     @property
     def gradient_bytes(self) -> int:
         """Bytes of all gradients before the update."""
-        return sum(tensor.nbytes for tensor in self.cost.gradients.values())
+        return sum(tensor.nbytes for tensor in self.cost.pieces.values())
 
     @property
     def step_flops(self) -> int:
@@ -99,11 +99,11 @@ class Estimate:
         }
 
 
-def estimate(run: Run, machine: Machine) -> Estimate:
-    """Predict one step of `run` on one device of `machine`.
+def estimate(run: Run, machine: Machine, rank: int = 0) -> Estimate:
+    """Predict one step of `run` on one device of `machine`: that of `rank`, where a mesh divides the step.
 
-    Raises `UsageError` where the vocabulary is not known yet, and `Unavailable` or `Conflict` where an optimization
-    cannot be had, and `Unpredicted` where one divides the step over ranks.
+    Raises `UsageError` where the vocabulary is not known yet, `Unavailable` or `Conflict` where an optimization cannot
+    be had, and `Unpredicted` where one has no arithmetic yet.
     """
     run = normalize(run.with_vocabulary())
     if run.model.vocab_size is None:
@@ -112,7 +112,7 @@ def estimate(run: Run, machine: Machine) -> Estimate:
             "set model.vocab_size, or run `assay data prepare` first"
         )
     check(run, machine)
-    cost = baseline(run, machine.device(run.device))
+    cost = replace(baseline(run, machine.device(run.device)), mesh=mesh_of(run), rank=rank)
     for optimization in optimizations_of(run):
         cost = optimization.predict(cost, run, machine)
     return Estimate(run, machine, cost)

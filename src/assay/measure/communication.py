@@ -15,31 +15,50 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from assay.measure.operations import tensors_in
 
+_STANDARD = {
+    "allreduce": "all_reduce",
+    "allgather": "all_gather",
+    "all_gather_into_tensor": "all_gather",
+    "reduce_scatter_tensor": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "all_to_all_single": "all_to_all",
+}
+"""The field's name, where torch's operator, without what its variants append, is not called by it."""
 _NO_PAYLOAD = frozenset(
     ("wait_tensor", "_wrap_tensor_autograd", "barrier", "monitored_barrier_", "recv_", "recv_any_source_")
 )
 """What waits, and the receiving end of what is counted where it is sent."""
 
 
-def axes_by_group(mesh: DeviceMesh | None) -> dict[str, str]:
-    """The axis of each process group that this rank is in, by the group's name."""
-    names = () if mesh is None else mesh.mesh_dim_names or ()
-    return {mesh.get_group(name).group_name: name for name in names} if mesh is not None else {}
+class Axes:
+    """Which mesh axis a call's group lies along; a group of some of an axis's ranks counts as the axis."""
+
+    def __init__(self, mesh: DeviceMesh | None) -> None:
+        groups = {} if mesh is None else {axis: mesh.get_group(axis) for axis in mesh.mesh_dim_names or ()}
+        self._by_name: dict[str, str] = {group.group_name: axis for axis, group in groups.items()}
+        self._members = {axis: set(dist.get_process_group_ranks(group)) for axis, group in groups.items()}
+
+    def of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+        """The axis, or `world` where several or none contain the group."""
+        for value in (*args, *kwargs.values()):
+            group = None if isinstance(value, str) else _group(value)
+            name = value if group is None else group.group_name
+            if isinstance(name, str) and name in self._by_name:
+                return self._by_name[name]
+            if group is not None:
+                ranks = set(dist.get_process_group_ranks(group))
+                along = [axis for axis, members in self._members.items() if ranks <= members]
+                return along[0] if len(along) == 1 else "world"
+        return "world"
 
 
 def collective_of(operator: OpOverload) -> str | None:
-    """`allreduce_` of `c10d::allreduce_`; None for what moves nothing."""
+    """`all_reduce` of `c10d::allreduce_`; None for what moves nothing."""
     name = operator._schema.name.partition("::")[2]
-    return None if name in _NO_PAYLOAD else name
-
-
-def axis_of(args: tuple[Any, ...], kwargs: Mapping[str, Any], axes: Mapping[str, str]) -> str:
-    """The axis of the group among a call's arguments."""
-    for value in (*args, *kwargs.values()):
-        name = value if isinstance(value, str) else _group_name(value)
-        if name is not None and name in axes:
-            return axes[name]
-    return "world"
+    if name in _NO_PAYLOAD:
+        return None
+    plain = name.strip("_").removesuffix("coalesced").strip("_").removesuffix("base").strip("_")
+    return _STANDARD.get(plain, plain)
 
 
 def payload_bytes(args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> int:
@@ -53,10 +72,10 @@ def _nbytes(tensor: torch.Tensor) -> int:
     return tensor.numel() * tensor.element_size()
 
 
-def _group_name(value: Any) -> str | None:
+def _group(value: Any) -> dist.ProcessGroup | None:
     if not isinstance(value, torch.ScriptObject):
         return None
     try:
-        return dist.ProcessGroup.unbox(value).group_name
+        return dist.ProcessGroup.unbox(value)
     except (RuntimeError, AttributeError):
         return None

@@ -14,7 +14,7 @@ compilation off; a compiled program needs another reader. Sharded tensors are fo
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -25,7 +25,7 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from assay.measure import operations
-from assay.measure.communication import axes_by_group, axis_of, collective_of, payload_bytes
+from assay.measure.communication import Axes, collective_of, payload_bytes
 from assay.measure.saved import SavedTensors
 from assay.measure.storages import distinct_bytes, identity, storages
 from assay.step.program import Step
@@ -40,7 +40,7 @@ class StepTracer:
     def __init__(self, step: Step) -> None:
         self.step = step
         self._parameters = {identity(s) for _, parameter in step.named_parameters() for s in storages(parameter)}
-        self._recorder = _Recorder(self._parameters, axes_by_group(step.program.mesh))
+        self._recorder = _Recorder(self._parameters, Axes(step.program.mesh))
         self._saved = SavedTensors(self._parameters, self._recorder.origin)
         self._open = ExitStack()
         self._forwards = 0
@@ -111,7 +111,7 @@ class _Tally:
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts operators, and remembers which one made each storage."""
 
-    def __init__(self, parameters: set[int], axes: Mapping[str, str]) -> None:
+    def __init__(self, parameters: set[int], axes: Axes) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.updating = False
         self.synchronizations: Counter[str] = Counter()
@@ -162,7 +162,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if operations.reads_to_host(func, args, kwargs, result):
             self.synchronizations[phase] += 1
         if kind == "communication" and (collective := collective_of(func)):
-            sent = self._sent.setdefault((collective, axis_of(args, kwargs, self._axes), phase), _Tally())
+            sent = self._sent.setdefault((collective, self._axes.of(args, kwargs), phase), _Tally())
             sent.count += 1
             sent.bytes += payload_bytes(args, kwargs, result)
         self._remember(name, arguments, results)

@@ -49,8 +49,7 @@ class ActivationCheckpointing(Optimization):
             )
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        sites = tuple(f"blocks.{index}" for index in range(0, run.model.n_layer, self.every))
-        return replace(cost, recomputed=(*cost.recomputed, *sites))
+        return replace(cost, recomputed=(*cost.recomputed, *cost.block_sites[:: self.every]))
 
     def apply(self, program: "Program", run: Run) -> "Program":
         from torch.utils.checkpoint import checkpoint

@@ -107,6 +107,10 @@ class Optimization(Frozen):
         """
         raise Unplanned(self.name())
 
+    def cuts(self) -> int:
+        """In how many equal parts it sends the sequences of a rank through."""
+        return 1
+
     def check(self, run: Run, machine: Machine) -> None:
         """Raise `Unavailable` or `Conflict`, in one sentence, before anything is built."""
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import Run
-from assay.optimizations.base import Numerics, Optimization, Stage, Unpredicted
+from assay.optimizations.base import Numerics, Optimization, Stage
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -36,7 +36,9 @@ class DataParallel(Optimization):
         return layout
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        raise Unpredicted(self.name())
+        from assay.cost.replicas import replicated
+
+        return replicated(cost)
 
     def apply(self, program: "Program", run: Run) -> "Program":
         from assay.parallel.sharded import whole_replicas
@@ -45,6 +47,6 @@ class DataParallel(Optimization):
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         # Under a pipeline the last stage's backward is over when the sum begins, which torch then calls from forward.
-        reduced = sum(trace.communicated("allreduce_", axis="dp", phase=phase) for phase in ("backward", "forward"))
+        reduced = sum(trace.communicated("all_reduce", axis="dp", phase=phase) for phase in ("backward", "forward"))
         observed = f"{reduced} bytes summed over the ranks, for {trace.gradient_bytes} bytes of gradients"
         return self.evidence(observed, reduced >= trace.gradient_bytes > 0)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import Run
-from assay.optimizations.base import Numerics, Optimization, Stage, Unpredicted
+from assay.optimizations.base import Numerics, Optimization, Stage
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -43,7 +43,9 @@ class FullySharded(Optimization):
         return replace(layout, zero=3 if self.reshard else 2)
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        raise Unpredicted(self.name())
+        from assay.cost.replicas import sharded
+
+        return sharded(cost, reshard=self.reshard)
 
     def apply(self, program: "Program", run: Run) -> "Program":
         from torch.distributed.fsdp import fully_shard

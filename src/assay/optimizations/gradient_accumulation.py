@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from pydantic import Field
 
 from assay.config import Run
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.optimizations.base import Numerics, Optimization, Stage
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -38,12 +38,8 @@ class GradientAccumulation(Optimization):
     def lay_out(self, layout: "Layout") -> "Layout":
         return layout.cut(self.micro_batches)
 
-    def check(self, run: Run, machine: "Machine") -> None:
-        if run.training.batch_size % self.micro_batches:
-            raise Conflict(
-                f"training.batch_size={run.training.batch_size} cannot be cut into "
-                f"gradient_accumulation:micro_batches={self.micro_batches} equal parts"
-            )
+    def cuts(self) -> int:
+        return self.micro_batches
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         return cost.cut(self.micro_batches)

@@ -7,19 +7,22 @@ micro-batches alive (arXiv:1806.03377); several stages a rank shrink it (arXiv:2
 can close it (arXiv:2401.10241).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from assay.config import Run
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unpredicted
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
     from assay.cost.layout import Layout, ScheduleName
+    from assay.cost.schedules import Schedule
+    from assay.cost.stages import Split
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -51,9 +54,11 @@ class PipelineParallel(Optimization):
     claims: ClassVar = frozenset({"micro_batches", "gradients"})
 
     @property
-    def stages(self) -> int:
-        """On all ranks."""
-        return self.degree * (1 if self.schedule in ("gpipe", "1f1b") else 2)
+    def split(self) -> "Split":
+        """Which rank has which stages."""
+        from assay.cost.stages import Split
+
+        return Split(self.degree, 1 if self.schedule in ("gpipe", "1f1b") else 2, vee=self.schedule == "zero-bubble")
 
     def axes(self) -> Mapping[str, int | None]:
         return {"pp": self.degree}
@@ -62,15 +67,13 @@ class PipelineParallel(Optimization):
         schedule, chunks = _PLANNED[self.schedule]
         return replace(layout, schedule=schedule, chunks=chunks).cut(self.micro_batches)
 
+    def cuts(self) -> int:
+        return self.micro_batches
+
     def check(self, run: Run, machine: "Machine") -> None:
-        layers, rows = run.model.n_layer, run.training.batch_size
-        if layers % self.stages:
-            raise Conflict(f"{self.stages} stages of pipeline_parallel do not divide the model's {layers} blocks")
-        if rows % self.micro_batches:
-            raise Conflict(
-                f"training.batch_size={rows} cannot be cut into pipeline_parallel:micro_batches={self.micro_batches} "
-                "equal parts"
-            )
+        layers = run.model.n_layer
+        if layers % self.split.count:
+            raise Conflict(f"{self.split.count} stages of pipeline_parallel do not divide the model's {layers} blocks")
         if self.schedule == "interleaved" and self.micro_batches % self.degree:
             raise Conflict(
                 f"the interleaved schedule sends micro-batches in groups of {self.degree}, which do not divide "
@@ -78,12 +81,22 @@ class PipelineParallel(Optimization):
             )
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        raise Unpredicted(self.name())
+        from assay.cost import schedules
+        from assay.cost.stages import staged
+
+        make: dict[str, Callable[[int, int], Schedule]] = {
+            "gpipe": schedules.gpipe,
+            "1f1b": schedules.one_f_one_b,
+            "interleaved": partial(schedules.interleaved, chunks=self.split.per_rank),
+            "zero-bubble": schedules.zero_bubble_by_hand,
+        }
+        order = make[self.schedule](self.degree, self.micro_batches).orders[cost.place["pp"]]
+        return staged(cost, self.split, self.micro_batches, order)
 
     def apply(self, program: "Program", run: Run) -> "Program":
         from assay.parallel.pipeline import pipelined
 
-        return pipelined(program, program.axis("pp"), self.schedule, self.micro_batches)
+        return pipelined(program, program.axis("pp"), self.split, self.schedule, self.micro_batches)
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         held, wanted = len(trace.blocks), run.model.n_layer // self.degree

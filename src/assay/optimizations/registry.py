@@ -123,15 +123,21 @@ def mesh_of(run: Run) -> Mesh:
 
 def check(run: Run, machine: "Machine") -> None:
     """Ask every optimization whether it can be had here and together. Raises `Unavailable` or `Conflict`."""
-    ranks = mesh_of(run).dp
-    if run.training.batch_size % ranks:
-        raise Conflict(f"training.batch_size={run.training.batch_size} cannot be divided among dp={ranks} ranks")
+    rows, ranks = run.training.batch_size, mesh_of(run).dp
+    if rows % ranks:
+        raise Conflict(f"training.batch_size={rows} cannot be divided among dp={ranks} ranks")
     owners: dict[str, str] = {}
     for one in optimizations_of(run):
         for seam in one.claims:
             if seam in owners:
                 raise Conflict(f"{one.name()} and {owners[seam]} both replace the step's {seam}; choose one of them")
             owners[seam] = one.name()
+        if rows // ranks % one.cuts():
+            share = f", {rows // ranks} on each of dp={ranks} ranks," if ranks > 1 else ""
+            raise Conflict(
+                f"training.batch_size={rows}{share} cannot be cut into "
+                f"{one.name()}:micro_batches={one.cuts()} equal parts"
+            )
         one.check(run, machine)
 
 

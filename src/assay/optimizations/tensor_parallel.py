@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from pydantic import Field
 
 from assay.config import Run
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unpredicted
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -48,7 +48,9 @@ class TensorParallel(Optimization):
                 raise Conflict(f"tensor_parallel:degree={self.degree} does not divide the model's {size} {what}")
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        raise Unpredicted(self.name())
+        from assay.cost.matrices import split_matrices
+
+        return split_matrices(cost)
 
     def apply(self, program: "Program", run: Run) -> "Program":
         from assay.parallel.tensor import split_matrices

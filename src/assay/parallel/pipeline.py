@@ -18,36 +18,30 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import get_schedule_class
 
+from assay.cost.stages import Split
 from assay.model import GPT
 from assay.model.balance import scaled_by
 from assay.model.gpt import NOT_COUNTED
 from assay.parallel.norms import gradient_norm
 from assay.parallel.shards import local, placed_gradient
-from assay.parallel.stages import Split
+from assay.parallel.stages import cut
 from assay.step.program import MicroBatch, Program, Step
 
-SCHEDULES = {
-    "gpipe": ("GPipe", 1),
-    "1f1b": ("1F1B", 1),
-    "interleaved": ("Interleaved1F1B", 2),
-    "zero-bubble": ("ZBVZeroBubble", 2),
-}
-"""torch's name, and stages a rank."""
+SCHEDULES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved1F1B", "zero-bubble": "ZBVZeroBubble"}
+"""torch's names."""
 
 _FORWARD = ("F", "SEND_F", "RECV_F", "UNSHARD", "RESHARD")
 
 
-def pipelined(program: Program, mesh: DeviceMesh, schedule: str, micro_batches: int) -> Program:
+def pipelined(program: Program, mesh: DeviceMesh, split: Split, schedule: str, micro_batches: int) -> Program:
     """The program of this rank's stages along a one-dimensional `mesh`."""
     (model,) = program.parts
     if not isinstance(model, GPT):
         raise TypeError("a pipeline cuts a whole decoder")
-    name, per_rank = SCHEDULES[schedule]
-    split = Split(mesh.size(), per_rank, vee=schedule == "zero-bubble")
-    line = _Line(mesh, split, name, program.device, model.config.n_embd)
+    line = _Line(mesh, split, SCHEDULES[schedule], program.device, model.config.n_embd)
     return replace(
         program,
-        parts=split.cut(model, mesh.get_local_rank()),
+        parts=cut(model, split, mesh.get_local_rank()),
         gradients=line.gradients,
         gradient_norm=gradient_norm,
         evaluate=line.evaluate,
@@ -104,6 +98,8 @@ class _Line:
                 if self.has_last:
                     total[0] += sum(one.double() for one in losses)
                     total[1] += sum(int((targets != NOT_COUNTED).sum()) for _, targets in pieces)
+        # The schedule holds a buffer for each micro-batch: training must not carry those of an evaluation.
+        self._schedules = {key: made for key, made in self._schedules.items() if key[0] != "eval"}
         dist.all_reduce(total, group=self.mesh.get_group())
         return float(total[0].item()), int(total[1].item())
 

@@ -1,14 +1,11 @@
 """A decoder cut into stages: consecutive blocks, the embedding with the first and the head with the last.
 
-Parameters keep the names that they have in the whole model. Where a rank owns several stages, they lie a loop apart
-(stage i on rank i mod p, arXiv:2104.04473) or, for the V-shaped schedule, in a vee (arXiv:2401.10241), which puts the
-first and the last stage on one rank.
+Parameters keep the names that they have in the whole model. Which stages a rank has is arithmetic: `cost.stages`.
 """
-
-from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from assay.cost.stages import Split
 from assay.model import GPT
 
 
@@ -36,26 +33,7 @@ class Stage(nn.Module):
         return loss
 
 
-@dataclass(frozen=True)
-class Split:
-    """Which stages there are, and which are on one rank."""
-
-    ranks: int
-    per_rank: int
-    vee: bool = False
-
-    @property
-    def count(self) -> int:
-        """Stages on all ranks."""
-        return self.ranks * self.per_rank
-
-    def of(self, rank: int) -> tuple[int, ...]:
-        """The stages of a rank, in the order in which data flows through them."""
-        if self.vee:
-            return (rank, 2 * self.ranks - 1 - rank)
-        return tuple(range(rank, self.count, self.ranks))
-
-    def cut(self, model: GPT, rank: int) -> tuple[Stage, ...]:
-        """The stages of a rank as modules; the model's blocks are dealt evenly, which its caller has checked."""
-        size = len(model.blocks) // self.count
-        return tuple(Stage(model, index * size, size) for index in self.of(rank))
+def cut(model: GPT, split: Split, rank: int) -> tuple[Stage, ...]:
+    """The stages of a rank as modules; the model's blocks are dealt evenly, which its caller has checked."""
+    size = len(model.blocks) // split.count
+    return tuple(Stage(model, index * size, size) for index in split.of(rank))

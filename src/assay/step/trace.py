@@ -37,7 +37,7 @@ class Communication(Frozen):
     """All calls of one collective by this rank that agree in mesh axis and phase."""
 
     collective: str
-    """torch's name without its namespace, for instance `allreduce_`."""
+    """The field's name: all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, send."""
     axis: str
     """The mesh axis whose ranks it joins, or `world`."""
     phase: Phase

@@ -1,0 +1,167 @@
+"""Tensor parallelism on a tape: what lies between the two matrices of a pair is a part, what lies outside is whole.
+
+The first matrix of a pair gives a part of its outputs and hands back a partial gradient of its input; the second gives
+a partial sum. So a pair sends its whole result once in forward and once in backward, each an all-reduce into a new
+tensor (arXiv:1909.08053). The vocabulary is divided with its embedding and its head, and the loss is computed from
+parts of the logits: three numbers a token are summed (torch's `loss_parallel`). Rows of a weight that do not divide
+leave the last ranks less.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from assay.cost.collectives import Communication
+from assay.cost.step import Cost
+from assay.cost.tape import Gradient, Operation, Sending
+from assay.cost.tensors import Tensor
+
+_AXIS = "tp"
+_ALL_REDUCE = Sending("all_reduce", _AXIS)
+_FIRST = ("attention.qkv", "mlp.up", "mlp.gate")
+_SECOND = ("attention.projection", "mlp.down")
+
+
+def split_matrices(cost: Cost) -> Cost:
+    """The ledger of one of the ranks that share every matrix."""
+    learned = {name: _weight(cost, name, tensor) for name, tensor in cost.parameters.items()}
+    pieces = {name: _weight(cost, name, tensor) for name, tensor in cost.pieces.items()}
+    tape = tuple(one for operation in cost.tape for one in _rewritten(cost, operation, learned))
+    norm = Communication("all_reduce", _AXIS, 4, 1, "the gradient norm", "float32")
+    return replace(cost, tape=tape, parameters=learned).holding(pieces).sending(norm)
+
+
+def _weight(cost: Cost, name: str, whole: Tensor) -> Tensor:
+    """This rank's part: rows of a first matrix and of the vocabulary, columns of a second one."""
+    degree, index = cost.mesh.degree(_AXIS), cost.place[_AXIS]
+    owner = name.rpartition(".")[0]
+    if owner.endswith(_FIRST) or owner in ("embedding.token", "head.projection"):
+        share = -(-whole.shape[0] // degree)
+        return replace(whole, shape=(max(0, min(share, whole.shape[0] - index * share)), *whole.shape[1:]))
+    if owner.endswith(_SECOND) and len(whole.shape) > 1:
+        return replace(whole, shape=(whole.shape[0], whole.shape[1] // degree))
+    return whole
+
+
+def _rewritten(cost: Cost, operation: Operation, learned: Mapping[str, Tensor]) -> Iterator[Operation]:
+    degree, inner = cost.mesh.degree(_AXIS), _inside_block(operation.site)
+    if inner in _FIRST:
+        yield from _first(operation, cost, degree)
+    elif inner in _SECOND:
+        yield from _summed(_less_work(operation, degree))
+    elif inner.split(".")[0] in ("attention", "mlp") and not inner.endswith("dropout"):
+        yield _less_work(_parted(operation, degree), degree)
+    elif operation.name == "aten.embedding":
+        yield from _summed(operation)
+    elif operation.site == "head.projection":
+        yield from _first(operation, cost, degree, rows=learned[operation.inputs[1]].shape[0])
+    elif operation.site == "head":
+        yield from _loss(operation, degree, cost)
+    else:
+        yield operation
+
+
+def _inside_block(site: str) -> str:
+    return site.split(".", 2)[2] if site.startswith("blocks.") and site.count(".") > 1 else ""
+
+
+def _first(operation: Operation, cost: Cost, degree: int, rows: int | None = None) -> Iterator[Operation]:
+    """A product whose input is whole: the input's gradient is a partial sum, and added up."""
+    x = cost.values[operation.inputs[0]]
+    whole = replace(x, name=f"{operation.site}:whole", view_of=x.name)
+    yield Operation(
+        name="identity",
+        site=operation.site,
+        kind="movement",
+        inputs=(x.name,),
+        outputs=(whole,),
+        gradients=(Gradient.FRESH,),
+        backward="all_reduce",
+        sends_back=_ALL_REDUCE,
+    )
+    (out,) = operation.outputs
+    part = replace(out, shape=(*out.shape[:-1], rows or out.shape[-1] // degree))
+    renamed = {x.name: whole.name}
+    yield replace(
+        _less_work(operation, degree),
+        inputs=tuple(renamed.get(name, name) for name in operation.inputs),
+        saves=tuple(renamed.get(name, name) for name in operation.saves),
+        outputs=(part,),
+    )
+
+
+def _summed(operation: Operation) -> Iterator[Operation]:
+    """A product, or a look-up, whose result is a partial sum."""
+    (out,) = operation.outputs
+    partial = replace(out, name=f"{out.name}.partial")
+    yield replace(operation, outputs=(partial,))
+    yield Operation(
+        name="all_reduce",
+        site=operation.site,
+        kind="movement",
+        inputs=(partial.name,),
+        outputs=(out,),
+        gradients=(Gradient.ALIAS,),
+        backward="identity",
+        sends=_ALL_REDUCE,
+    )
+
+
+def _loss(operation: Operation, degree: int, cost: Cost) -> Iterator[Operation]:
+    """Logits, their logarithms and their gradient are parts; of each token three numbers go round."""
+    parted, piece = _parted(operation, degree), _part(cost.values[operation.inputs[0]], degree)
+    if operation.name == "aten._log_softmax":
+        # Shifted by the maximum; backward comes from the loss at once.
+        yield replace(parted, forward_scratch=(piece,), gradients=(Gradient.ALIAS,))
+        yield from (_number(label, operation.outputs[0]) for label in ("maximum", "sum"))
+    elif operation.name == "aten.nll_loss_forward":
+        yield _number("picked", cost.values[operation.inputs[0]])
+        yield replace(parted, backward_scratch=(piece, piece))
+    else:
+        yield parted
+
+
+def _number(label: str, of: Tensor) -> Operation:
+    return Operation(
+        name="all_reduce",
+        site="head",
+        kind="movement",
+        inputs=(of.name,),
+        outputs=(replace(of, name=f"head:{label}", shape=(of.shape[0], 1)),),
+        gradients=(Gradient.NONE,),
+        sends=_ALL_REDUCE,
+    )
+
+
+def _less_work(operation: Operation, degree: int) -> Operation:
+    return replace(
+        operation,
+        flops=operation.flops // degree,
+        backward_flops=operation.backward_flops // degree,
+        padding_flops=operation.padding_flops // degree,
+    )
+
+
+def _parted(operation: Operation, degree: int) -> Operation:
+    """Everything that the operation makes, divided."""
+
+    def parts(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return tuple(_part(one, degree) for one in tensors)
+
+    return replace(
+        operation,
+        outputs=parts(operation.outputs),
+        extras=parts(operation.extras),
+        forward_scratch=parts(operation.forward_scratch),
+        backward_scratch=parts(operation.backward_scratch),
+    )
+
+
+def _part(tensor: Tensor, degree: int) -> Tensor:
+    """Heads are divided where there are heads, else the last axis: hidden units, tokens of the vocabulary."""
+    if not tensor.shape:
+        return tensor
+    merged_with_rows = ".core" in tensor.name and len(tensor.shape) == 3
+    axis = 1 if len(tensor.shape) == 4 else 0 if merged_with_rows else -1
+    shape = list(tensor.shape)
+    shape[axis] = -(-shape[axis] // degree)
+    return replace(tensor, shape=tuple(shape))

@@ -1,0 +1,68 @@
+"""What each rank holds and sends is predicted: bytes of collectives exactly, tensors at their peak within 3 %."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from assay.config import validate
+from assay.cost.work import communications
+from assay.estimate import estimate
+from assay.hardware import Machine
+from parallel.on_ranks import compute
+
+MACHINE = Machine(processor="any", cores=4, memory_bytes=2**34)
+MODEL = {"n_layer": 4, "n_head": 4, "n_embd": 64, "context_length": 32, "vocab_size": 65}
+
+ON_TWO = (
+    "data_parallel",
+    "fully_sharded",
+    "fully_sharded:reshard=false+bf16_mixed",
+    "fully_sharded+gradient_accumulation:micro_batches=2",
+    "tensor_parallel",
+    "tensor_parallel+sdpa_attention+activation_checkpointing",
+    "tensor_parallel+bf16_mixed+gradient_accumulation:micro_batches=2",
+    *(f"pipeline_parallel:schedule={one}" for one in ("gpipe", "1f1b", "interleaved", "zero-bubble")),
+    "pipeline_parallel+activation_checkpointing",
+)
+ON_FOUR = ("fully_sharded+tensor_parallel", "pipeline_parallel+data_parallel", "pipeline_parallel+fully_sharded")
+
+
+def run_with(stack: str, ranks: int) -> dict[str, Any]:
+    training = {"batch_size": 16, "steps": 4, "warmup_steps": 1}
+    return {"model": MODEL, "training": training, "device": "cpu", "ranks": ranks, "optimizations": stack.split("+")}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
+    folder = tmp_path_factory.mktemp("ranks")
+    answers: dict[str, Any] = {}
+    for stacks, ranks in ((ON_TWO, 2), (ON_FOUR, 4)):
+        cases = [{"run": run_with(one, ranks), "steps": 2, "dtype": "float32", "peaks": True} for one in stacks]
+        answers |= {stack: answer["ranks"] for stack, answer in zip(stacks, compute(cases, ranks, folder), strict=True)}
+    return answers
+
+
+@pytest.mark.parametrize("stack", [*ON_TWO, *ON_FOUR])
+def test_what_a_rank_hands_to_collectives_is_predicted_exactly(found: Mapping[str, Any], stack: str) -> None:
+    for rank, measured in enumerate(found[stack]):
+        predicted = estimate(validate(run_with(stack, len(found[stack]))), MACHINE, rank)
+        sent: Counter[tuple[str, str]] = Counter()
+        for one in measured["trace"]["communications"]:
+            sent[one["collective"], one["axis"]] += one["payload_bytes"]
+        expected: Counter[tuple[str, str]] = Counter()
+        for each in communications(predicted.cost):
+            expected[each.collective, each.axis] += int(each.payload_bytes * each.count)
+        assert sent == expected
+
+
+@pytest.mark.parametrize("stack", [*ON_TWO, *ON_FOUR])
+def test_what_a_rank_holds_is_predicted(found: Mapping[str, Any], stack: str) -> None:
+    for rank, measured in enumerate(found[stack]):
+        predicted = estimate(validate(run_with(stack, len(found[stack]))), MACHINE, rank)
+        trace = measured["trace"]
+        assert trace["parameter_bytes"] == predicted.cost.parameter_bytes
+        assert trace["gradient_bytes"] == predicted.cost.parameter_bytes
+        assert trace["optimizer_state_bytes"] == predicted.cost.optimizer_state_bytes
+        assert predicted.timeline.peak.nbytes == pytest.approx(measured["peak"], rel=0.03)
