@@ -48,7 +48,11 @@ ON_FOUR = (
     "gathered_context+tensor_parallel",
     "pipeline_parallel+zero_optimizer",
 )
-LOSSY = tuple(f"{one}+bf16_mixed" for one in (*TECHNIQUES, *BESIDE_TENSOR))
+LOSSY = (
+    *(f"{one}+bf16_mixed" for one in (*TECHNIQUES, *BESIDE_TENSOR)),
+    "fully_sharded:mixed_precision=true",
+    "fully_sharded:mixed_precision=true+gradient_accumulation:micro_batches=2",
+)
 
 
 def case(stack: str, ranks: int, dtype: str) -> dict[str, Any]:

@@ -2,14 +2,15 @@
 
 The three stages of ZeRO (arXiv:1910.02054) in torch's second engine for it (arXiv:2304.11277): with `reshard` a block's
 weights are freed after its forward and gathered again for its backward (stage 3); without, they stay until backward is
-done (stage 2). Gradients leave each block's backward as a reduce-scatter.
+done (stage 2). Gradients leave each block's backward as a reduce-scatter. With `mixed_precision` half as many bytes are
+gathered, and everything between the embedding and the logits is bfloat16, norms too, where autocast keeps those wide.
 """
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import Run
-from assay.optimizations.base import Numerics, Optimization, Stage, Unpredicted
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unpredicted
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ class FullySharded(Optimization):
 
     reshard: bool = True
     """Free a block's weights between its forward and its backward."""
+    mixed_precision: bool = False
+    """Gather weights and compute in bfloat16; keep weights, and sum gradients and the loss, in float32."""
 
     title: ClassVar = "fully sharded data parallelism"
     stage: ClassVar = Stage.SHARD
@@ -34,23 +37,37 @@ class FullySharded(Optimization):
     sources: ClassVar = ("arXiv:1910.02054", "arXiv:2304.11277")
     claims: ClassVar = frozenset({"replicas"})
 
+    @property
+    def promised(self) -> Numerics:
+        return Numerics.LOSSY if self.mixed_precision else self.numerics
+
     def axes(self) -> Mapping[str, int | None]:
         return {"dp": None}
+
+    def check(self, run: Run, machine: "Machine") -> None:
+        if not self.mixed_precision:
+            return
+        for other in ("bf16_mixed", "fp16_mixed"):
+            if any(spec.name == other for spec in run.optimizations):
+                raise Conflict(f"fully_sharded:mixed_precision=true and {other} both choose the precision; take one")
+        if any(spec.name == "pipeline_parallel" for spec in run.optimizations):
+            raise Conflict("stages of pipeline_parallel send float32; use bf16_mixed in place of mixed_precision")
+        if run.model.n_expert is not None:
+            raise Conflict("a mixture's router stays in float32; use bf16_mixed in place of mixed_precision")
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         raise Unpredicted(self.name())
 
     def apply(self, program: "Program", run: Run) -> "Program":
-        from torch.distributed.fsdp import fully_shard
+        from assay.parallel.sharded import in_bfloat16, shards
 
-        from assay.parallel.sharded import replicas
-
-        mesh = program.axis("dp")
-        return replicas(
-            program, mesh, lambda module: fully_shard(module, mesh=mesh, reshard_after_forward=self.reshard)
-        )
+        divide = in_bfloat16 if self.mixed_precision else shards
+        return divide(program, program.axis("dp"), reshard=self.reshard)
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         held, whole = trace.parameter_bytes, trace.whole_parameter_bytes
-        observed = f"{held} of {whole} bytes of weights held by this rank"
-        return self.evidence(observed, 0 < held < whole)
+        observed, shown = f"{held} of {whole} bytes of weights held by this rank", 0 < held < whole
+        if self.mixed_precision:
+            low, total = trace.contractions(dtype="bfloat16"), trace.contractions()
+            observed, shown = f"{observed}; {low} of {total} matmuls in bfloat16", shown and 0 < low == total
+        return self.evidence(observed, shown)

@@ -9,12 +9,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import nn
 from torch.distributed._composable.replicate_with_fsdp import replicate
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import FSDPModule
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
-from assay.model import Block
+from assay.model import Block, Head
 from assay.parallel.batches import share_batch
 from assay.parallel.norms import gradient_norm
 from assay.step.program import Program, Step
@@ -36,9 +37,26 @@ def replicas(program: Program, mesh: DeviceMesh, wrap: Wrap) -> Program:
     return replace(shared, gradient_norm=gradient_norm, synchronize=_synchronize)
 
 
+def shards(program: Program, mesh: DeviceMesh, *, reshard: bool) -> Program:
+    """Replicas of which each rank holds a shard between uses."""
+    return replicas(program, mesh, lambda module: fully_shard(module, mesh=mesh, reshard_after_forward=reshard))
+
+
 def whole_replicas(program: Program, mesh: DeviceMesh) -> Program:
     """Replicas that hold all weights, and sum all gradients during backward."""
     return replicas(program, mesh, lambda module: replicate(module, mesh=mesh))
+
+
+def in_bfloat16(program: Program, mesh: DeviceMesh, *, reshard: bool) -> Program:
+    """Shards in float32, of which bfloat16 is gathered and computed with; gradients and the loss summed in float32."""
+    for part in program.parts:
+        for module in part.modules():
+            if isinstance(module, Head):
+                module.projection.register_forward_hook(lambda _, inputs, logits: logits.float())
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    return replicas(
+        program, mesh, lambda module: fully_shard(module, mesh=mesh, reshard_after_forward=reshard, mp_policy=policy)
+    )
 
 
 @contextmanager
