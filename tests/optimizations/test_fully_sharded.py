@@ -1,10 +1,10 @@
-"""Fully sharded: what its own bfloat16 excludes, and what it promises of the loss."""
+"""Fully sharded: what its own bfloat16 excludes and promises of the loss, and where there is nothing to offload."""
 
 import pytest
 
 from assay.config import ModelConfig, Run, Spec
 from assay.hardware import Machine
-from assay.optimizations import Conflict, Numerics, check, resolve
+from assay.optimizations import Conflict, Numerics, Unavailable, check, resolve
 from optimizations.laboratory import SHAPE
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
@@ -28,6 +28,11 @@ def test_what_its_bfloat16_excludes_is_refused(text: str, changes: dict[str, int
     check(stacked(text.replace(LOW, "fully_sharded"), model, ranks), CPU)
     with pytest.raises(Conflict, match=says):
         check(stacked(text, model, ranks), CPU)
+
+
+def test_offloading_is_refused_where_there_is_nothing_to_move() -> None:
+    with pytest.raises(Unavailable, match="moves nothing on a CPU"):
+        check(stacked("fully_sharded:offload=true"), CPU)
 
 
 def test_its_bfloat16_promises_a_loss_that_is_near_and_not_equal() -> None:

@@ -4,13 +4,14 @@ The three stages of ZeRO (arXiv:1910.02054) in torch's second engine for it (arX
 weights are freed after its forward and gathered again for its backward (stage 3); without, they stay until backward is
 done (stage 2). Gradients leave each block's backward as a reduce-scatter. With `mixed_precision` half as many bytes are
 gathered, and everything between the embedding and the logits is bfloat16, norms too, where autocast keeps those wide.
+With `offload` a GPU holds one block's weights at a time, and the link to the host sets the pace (arXiv:2101.06840).
 """
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import Run
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unpredicted
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable, Unpredicted
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ class FullySharded(Optimization):
     mixed_precision: bool = False
     """Gather weights and compute in bfloat16; keep weights, and sum gradients and the loss, in float32."""
 
+    offload: bool = False
+    """Keep shards, gradients and optimizer state in the host's memory, and update there. Has not run on a GPU yet."""
+
     title: ClassVar = "fully sharded data parallelism"
     stage: ClassVar = Stage.SHARD
     numerics: ClassVar = Numerics.REASSOCIATED
@@ -34,7 +38,7 @@ class FullySharded(Optimization):
     pays: ClassVar = (
         "the weights gathered once or twice a step, and one reduce-scatter: 1.5 times data parallelism's bytes"
     )
-    sources: ClassVar = ("arXiv:1910.02054", "arXiv:2304.11277")
+    sources: ClassVar = ("arXiv:1910.02054", "arXiv:2304.11277", "arXiv:2101.06840")
     claims: ClassVar = frozenset({"replicas"})
 
     @property
@@ -45,12 +49,16 @@ class FullySharded(Optimization):
         return {"dp": None}
 
     def check(self, run: Run, machine: "Machine") -> None:
+        if self.offload and machine.device(run.device) == "cpu":
+            raise Unavailable(
+                "fully_sharded:offload=true moves nothing on a CPU: weights lie in the host's memory already"
+            )
         if not self.mixed_precision:
             return
-        for other in ("bf16_mixed", "fp16_mixed"):
-            if any(spec.name == other for spec in run.optimizations):
-                raise Conflict(f"fully_sharded:mixed_precision=true and {other} both choose the precision; take one")
-        if any(spec.name == "pipeline_parallel" for spec in run.optimizations):
+        others = {spec.name for spec in run.optimizations}
+        if "bf16_mixed" in others:
+            raise Conflict("fully_sharded:mixed_precision=true and bf16_mixed both choose the precision; take one")
+        if "pipeline_parallel" in others:
             raise Conflict("stages of pipeline_parallel send float32; use bf16_mixed in place of mixed_precision")
         if run.model.n_expert is not None:
             raise Conflict("a mixture's router stays in float32; use bf16_mixed in place of mixed_precision")
@@ -59,10 +67,9 @@ class FullySharded(Optimization):
         raise Unpredicted(self.name())
 
     def apply(self, program: "Program", run: Run) -> "Program":
-        from assay.parallel.sharded import in_bfloat16, shards
+        from assay.parallel.sharded import shards
 
-        divide = in_bfloat16 if self.mixed_precision else shards
-        return divide(program, program.axis("dp"), reshard=self.reshard)
+        return shards(program, program.axis("dp"), **self.model_dump())
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         held, whole = trace.parameter_bytes, trace.whole_parameter_bytes
@@ -70,4 +77,7 @@ class FullySharded(Optimization):
         if self.mixed_precision:
             low, total = trace.contractions(dtype="bfloat16"), trace.contractions()
             observed, shown = f"{observed}; {low} of {total} matmuls in bfloat16", shown and 0 < low == total
+        if self.offload:
+            observed, away = f"{observed}; {trace.offloaded_bytes} bytes on the host", trace.offloaded_bytes
+            shown = shown and away == held
         return self.evidence(observed, shown)

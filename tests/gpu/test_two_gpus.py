@@ -1,4 +1,4 @@
-"""Ring attention between two GPUs: the losses of one, and its proof."""
+"""What a CPU cannot show of techniques over ranks, between two GPUs: the losses of one, and the proofs."""
 
 from pathlib import Path
 
@@ -14,10 +14,14 @@ pytestmark = [
 ]
 
 
-def test_losses_are_those_of_one_gpu(tmp_path: Path) -> None:
-    asked = case("context_parallel+sdpa_attention", 2, "float32")
+@pytest.mark.parametrize(
+    ("stack", "alone"),
+    [("context_parallel+sdpa_attention", ["sdpa_attention"]), ("fully_sharded:offload=true", [])],
+)
+def test_losses_are_those_of_one_gpu(stack: str, alone: list[str], tmp_path: Path) -> None:
+    asked = case(stack, 2, "float32")
     here = {**asked, "run": {**asked["run"], "device": "cuda"}}
-    there = {**here, "run": {**here["run"], "optimizations": ["sdpa_attention"], "ranks": 1}}
+    there = {**here, "run": {**here["run"], "optimizations": alone, "ranks": 1}}
     (divided,), (whole,) = compute([here], 2, tmp_path), compute([there], 1, tmp_path)
     assert divided["losses"] == pytest.approx(whole["losses"], rel=1e-4)
     assert divided["evaluation"] == pytest.approx(whole["evaluation"], rel=1e-4)
