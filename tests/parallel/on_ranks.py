@@ -50,19 +50,18 @@ def _rank(rank: int, ranks: int, arguments: Sequence[str]) -> "subprocess.Popen[
 
 
 def _answer(case: Case) -> dict[str, Any]:
-    import torch
-
     from assay.config.load import validate
     from assay.measure.trace import StepTracer
     from assay.optimizations import mesh_of, normalize, optimizations_of
     from assay.parallel.ranks import joined
+    from assay.runs.worker_build import device_of
     from assay.training.evaluation import evaluate
     from assay.training.loop import train_step
     from assay.training.probes import ActivationNorms
     from assay.training.state import weights_at_rest
 
     run = normalize(validate(case["run"]))
-    device = torch.device("cpu")
+    device = device_of(run, int(os.environ["LOCAL_RANK"]))
     with joined(mesh_of(run), device) as ranks:
         step = _built(case, run, device, ranks)
         probes = ActivationNorms(step)
@@ -138,7 +137,10 @@ def _whole(weight: Any) -> Any:
 def _main(asked: Path, answered: Path) -> None:
     import torch
 
+    from assay.optimizations import search
+
     torch.set_num_threads(1)
+    search(Path(__file__).parent / "references")
     answers = []
     for port, case in json.loads(asked.read_text()):
         os.environ["MASTER_PORT"] = str(port)

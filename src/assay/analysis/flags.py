@@ -23,7 +23,7 @@ PREDICTION_TOLERANCE = 0.05
 
 def numerics(run: Run) -> Numerics:
     """What a run's optimizations together promise about its loss: the loosest of them."""
-    promised = [resolve(spec).numerics for spec in run.optimizations]
+    promised = [resolve(spec).promised for spec in run.optimizations]
     return max(promised, key=_SEVERITY.index, default=Numerics.EXACT)
 
 

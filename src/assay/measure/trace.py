@@ -66,6 +66,7 @@ class StepTracer:
         """The account of the watched step, given its loss and number of targets. Raises when none was run."""
         if self._gradient_bytes is None:
             raise RuntimeError("no step was traced: run one step of `watch()` inside the context, up to its update")
+        device = self.step.program.device
         mesh, state = self.step.program.mesh, list(operations.tensors_in(list(self.step.optimizer.state.values())))
         return Trace(
             operations=self._recorder.operations(),
@@ -74,6 +75,7 @@ class StepTracer:
             forwards=self._forwards,
             targets=targets,
             parameter_bytes=distinct_bytes(parameter for _, parameter in self.step.named_parameters()),
+            offloaded_bytes=distinct_bytes(p for _, p in self.step.named_parameters() if p.device.type != device.type),
             parameters=tuple(name for name, _ in self.step.named_parameters()),
             gradient_bytes=self._gradient_bytes,
             optimizer_state_bytes=distinct_bytes(state),

@@ -72,6 +72,8 @@ class Attention(nn.Module):
         self.core: nn.Module = HandCodedAttention(config)
         self.projection = nn.Linear(config.n_embd, config.n_embd, bias=config.bias)
         self.dropout = nn.Dropout(config.dropout)
+        self.positions: Tensor | None = None
+        """`[T]`: of the tokens that come in, where others have the rest of the sequence; None: 0, 1, …"""
 
     def forward(self, x: Tensor) -> Tensor:
         rows, length, width = x.shape
@@ -94,5 +96,5 @@ class Attention(nn.Module):
         q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
         if self.config.position == "rotary":
             base, length = self.config.rotary_base, self.config.context_length
-            q, k = rotate(q, length, base), rotate(k, length, base)
+            q, k = rotate(q, length, base, self.positions), rotate(k, length, base, self.positions)
         return q, k, v

@@ -36,11 +36,13 @@ class Embedding(nn.Module):
         learned = config.position == "learned"
         self.position = nn.Embedding(config.context_length, config.n_embd) if learned else None
         self.dropout = nn.Dropout(config.dropout)
+        self.positions: Tensor | None = None
+        """`[T]`: of the tokens that come in, where others have the rest of the sequence; None: 0, 1, …"""
 
     def forward(self, ids: Tensor) -> Tensor:
         x = self.token(ids)
         if self.position is not None:
-            x = x + self.position.weight[: ids.size(1)]
+            x = x + self.position.weight[slice(ids.size(1)) if self.positions is None else self.positions]
         return self.dropout(x)
 
 

@@ -16,9 +16,12 @@ def _tables(length: int, width: int, base: float, device: torch.device, dtype: t
         return angle.cos().to(dtype), angle.sin().to(dtype)
 
 
-def rotate(x: Tensor, context_length: int, base: float) -> Tensor:
-    """Turn `x` of shape `[B, heads, T, head_dim]`, T ≤ `context_length`, keeping its dtype."""
+def rotate(x: Tensor, context_length: int, base: float, positions: Tensor | None = None) -> Tensor:
+    """Turn `x` of shape `[B, heads, T, head_dim]`, T ≤ `context_length`, keeping its dtype.
+
+    `positions [T]` are 0, 1, … unless they are given.
+    """
     cosine, sine = _tables(context_length, x.size(-1), base, x.device, x.dtype)
-    length = x.size(-2)
+    at = slice(x.size(-2)) if positions is None else positions
     left, right = x.chunk(2, dim=-1)
-    return x * cosine[:length] + torch.cat((-right, left), dim=-1) * sine[:length]
+    return x * cosine[at] + torch.cat((-right, left), dim=-1) * sine[at]

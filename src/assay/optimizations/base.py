@@ -96,6 +96,11 @@ class Optimization(Frozen):
         """The optimization as configuration, every default written out."""
         return Spec(name=self.name(), fields=self.model_dump(mode="json"))
 
+    @property
+    def promised(self) -> Numerics:
+        """Its numerics with these fields, where one of them loosens what the card says."""
+        return self.numerics
+
     def axes(self) -> Mapping[str, int | None]:
         """The mesh axes along which it divides the step, with their degrees; None takes what other axes leave."""
         return {}

@@ -2,7 +2,9 @@
 
 The three stages of ZeRO (arXiv:1910.02054) in torch's second engine for it (arXiv:2304.11277): with `reshard` a block's
 weights are freed after its forward and gathered again for its backward (stage 3); without, they stay until backward is
-done (stage 2). Gradients leave each block's backward as a reduce-scatter.
+done (stage 2). Gradients leave each block's backward as a reduce-scatter. With `mixed_precision` half as many bytes are
+gathered, and everything between the embedding and the logits is bfloat16, norms too, where autocast keeps those wide.
+With `offload` a GPU holds one block's weights at a time, and the link to the host sets the pace (arXiv:2101.06840).
 """
 
 from collections.abc import Mapping
@@ -10,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import Run
-from assay.optimizations.base import Numerics, Optimization, Stage
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable, Unplanned, Unpredicted
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -25,6 +27,11 @@ class FullySharded(Optimization):
 
     reshard: bool = True
     """Free a block's weights between its forward and its backward."""
+    mixed_precision: bool = False
+    """Gather weights and compute in bfloat16; keep weights, and sum gradients and the loss, in float32."""
+
+    offload: bool = False
+    """Keep shards, gradients and optimizer state in the host's memory, and update there. Has not run on a GPU yet."""
 
     title: ClassVar = "fully sharded data parallelism"
     stage: ClassVar = Stage.SHARD
@@ -33,31 +40,55 @@ class FullySharded(Optimization):
     pays: ClassVar = (
         "the weights gathered once or twice a step, and one reduce-scatter: 1.5 times data parallelism's bytes"
     )
-    sources: ClassVar = ("arXiv:1910.02054", "arXiv:2304.11277")
+    sources: ClassVar = ("arXiv:1910.02054", "arXiv:2304.11277", "arXiv:2101.06840")
     claims: ClassVar = frozenset({"replicas"})
+
+    @property
+    def promised(self) -> Numerics:
+        return Numerics.LOSSY if self.mixed_precision else self.numerics
 
     def axes(self) -> Mapping[str, int | None]:
         return {"dp": None}
 
     def lay_out(self, layout: "Layout") -> "Layout":
+        if self.offload:
+            raise Unplanned(f"{self.name()}:offload=true")
         return replace(layout, zero=3 if self.reshard else 2)
+
+    def check(self, run: Run, machine: "Machine") -> None:
+        if self.offload and machine.device(run.device) == "cpu":
+            raise Unavailable(
+                "fully_sharded:offload=true moves nothing on a CPU: weights lie in the host's memory already"
+            )
+        if not self.mixed_precision:
+            return
+        others = {spec.name for spec in run.optimizations}
+        if "bf16_mixed" in others:
+            raise Conflict("fully_sharded:mixed_precision=true and bf16_mixed both choose the precision; take one")
+        if "pipeline_parallel" in others:
+            raise Conflict("stages of pipeline_parallel send float32; use bf16_mixed in place of mixed_precision")
+        if run.model.n_expert is not None:
+            raise Conflict("a mixture's router stays in float32; use bf16_mixed in place of mixed_precision")
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         from assay.cost.replicas import sharded
 
+        if self.mixed_precision or self.offload:
+            raise Unpredicted(self.name())
         return sharded(cost, reshard=self.reshard)
 
     def apply(self, program: "Program", run: Run) -> "Program":
-        from torch.distributed.fsdp import fully_shard
+        from assay.parallel.sharded import shards
 
-        from assay.parallel.sharded import replicas
-
-        mesh = program.axis("dp")
-        return replicas(
-            program, mesh, lambda module: fully_shard(module, mesh=mesh, reshard_after_forward=self.reshard)
-        )
+        return shards(program, program.axis("dp"), **self.model_dump())
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         held, whole = trace.parameter_bytes, trace.whole_parameter_bytes
-        observed = f"{held} of {whole} bytes of weights held by this rank"
-        return self.evidence(observed, 0 < held < whole)
+        observed, shown = f"{held} of {whole} bytes of weights held by this rank", 0 < held < whole
+        if self.mixed_precision:
+            low, total = trace.contractions(dtype="bfloat16"), trace.contractions()
+            observed, shown = f"{observed}; {low} of {total} matmuls in bfloat16", shown and 0 < low == total
+        if self.offload:
+            observed, away = f"{observed}; {trace.offloaded_bytes} bytes on the host", trace.offloaded_bytes
+            shown = shown and away == held
+        return self.evidence(observed, shown)

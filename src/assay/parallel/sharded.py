@@ -9,12 +9,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 from torch.distributed._composable.replicate_with_fsdp import replicate
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import FSDPModule
+from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 
-from assay.model import Block
+from assay.model import Block, Head
 from assay.parallel.batches import share_batch
 from assay.parallel.norms import gradient_norm
 from assay.step.program import Program, Step
@@ -36,9 +37,39 @@ def replicas(program: Program, mesh: DeviceMesh, wrap: Wrap) -> Program:
     return replace(shared, gradient_norm=gradient_norm, synchronize=_synchronize)
 
 
+def shards(
+    program: Program, mesh: DeviceMesh, *, reshard: bool, mixed_precision: bool = False, offload: bool = False
+) -> Program:
+    """Replicas of which each rank holds a shard between uses: in float32, and if they are offloaded on the host."""
+    precision, place = MixedPrecisionPolicy(), OffloadPolicy()
+    if mixed_precision:
+        _sum_loss_in_float32(program.parts)
+        precision = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    if offload:
+        place = CPUOffloadPolicy(pin_memory=program.device.type == "cuda")
+        program = replace(program, rest=torch.device("cpu"), update=_norm_on_device(program.update))
+
+    def wrap(module: nn.Module) -> Any:
+        return fully_shard(module, mesh=mesh, reshard_after_forward=reshard, mp_policy=precision, offload_policy=place)
+
+    return replicas(program, mesh, wrap)
+
+
 def whole_replicas(program: Program, mesh: DeviceMesh) -> Program:
     """Replicas that hold all weights, and sum all gradients during backward."""
     return replicas(program, mesh, lambda module: replicate(module, mesh=mesh))
+
+
+def _sum_loss_in_float32(parts: tuple[nn.Module, ...]) -> None:
+    for part in parts:
+        for module in part.modules():
+            if isinstance(module, Head):
+                module.projection.register_forward_hook(lambda _, inputs, logits: logits.float())
+
+
+def _norm_on_device(inner: Callable[[Step], Tensor]) -> Callable[[Step], Tensor]:
+    """Gradients are measured where they lie; the figures of a step are read from its device, at once."""
+    return lambda step: inner(step).to(step.program.device)
 
 
 @contextmanager

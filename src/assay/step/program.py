@@ -89,6 +89,8 @@ class Program:
     """(step, is this the last micro-batch) → the context in which its backward runs."""
     optimized: Callable[[NamedParameters], NamedParameters] = tuple
     """(parameters) → what the optimizer updates of each on this rank, under the same names: all, or a piece's view."""
+    rest: torch.device | None = None
+    """Where weights, gradients and optimizer state lie between uses; None: on `device`."""
     mesh: DeviceMesh | None = None
     share: tuple[int, int] = (0, 1)
     """(index, count) of this rank among those that split the batch."""

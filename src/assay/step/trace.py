@@ -59,6 +59,8 @@ class Trace(Frozen):
     targets: int
     """Targets in the whole step."""
     parameter_bytes: int
+    offloaded_bytes: int = 0
+    """Of parameters, those that lie in the host's memory while the step runs on another device."""
     parameters: tuple[str, ...] = ()
     """Names of those that this rank holds, whole or in part."""
     gradient_bytes: int

@@ -66,7 +66,7 @@ def baseline(
 def build(program: Program) -> Step:
     """Materialise, tie, initialise, wrap, and make the optimizer: the program is real afterwards, and taken."""
     for part in program.parts:
-        part.to_empty(device=program.device)
+        part.to_empty(device=program.rest or program.device)
         names = {name for name, _ in part.named_parameters(remove_duplicate=False)}
         tie(part, tuple(pair for pair in program.tied if names.issuperset(pair)))
         _initialize(part, program.initialize, dict(program.tied))

@@ -1,0 +1,98 @@
+"""Context parallelism: every rank has its positions of all sequences, and keys and values travel (arXiv:2310.01889).
+
+All layers but attention work on each position alone. Attention is causal, so a late position has more to do than an
+early one: each rank gets a piece from the front and the piece that mirrors it from the back (arXiv:2405.07719). Torch's
+dealer says who gets which positions, and its ring attention, over the fused kernels of a GPU, relies on just that.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor.experimental._attention import (
+    _context_parallel_shard,
+    _ContextParallel,
+    _disable_context_parallel_dispatcher,
+    _enable_context_parallel_dispatcher,
+    _HeadTailLoadBalancer,
+)
+from torch.distributed.tensor.parallel import parallelize_module
+
+from assay.model import Attention, Embedding
+from assay.parallel.norms import gradient_norm
+from assay.parallel.shards import local
+from assay.step.program import MicroBatch, Program, Step
+
+_POSITIONS_OF_HEADS = 2
+"""The dimension of `[B, heads, T, d]` that is divided."""
+
+
+def ring_attention(program: Program, mesh: DeviceMesh) -> Program:
+    """Have every fused attention core see the keys and values of all ranks of a one-dimensional `mesh`."""
+    style = _ContextParallel(_POSITIONS_OF_HEADS, _ContextParallel.AttentionType.SDPA)
+    for part in program.parts:
+        for module in part.modules():
+            if isinstance(module, Attention):
+                parallelize_module(module, mesh, {"core": style})
+    return replace(program, step_contexts=(*program.step_contexts, _ring))
+
+
+@contextmanager
+def _ring() -> Iterator[None]:
+    _enable_context_parallel_dispatcher()
+    try:
+        yield
+    finally:
+        _disable_context_parallel_dispatcher()
+
+
+def divide_positions(program: Program, mesh: DeviceMesh, context_length: int) -> Program:
+    """Everything but attention: each rank's positions, and what is summed over positions summed over `mesh`."""
+    group = mesh.get_group()
+    gradients_here, evaluate_here, reduce_here = program.gradients, program.evaluate, program.reduce_loss
+
+    def gradients(step: Step, micro_batches: Sequence[MicroBatch], tokens: int) -> Tensor:
+        return gradients_here(step, [(_own(mesh, ids), _own(mesh, targets)) for ids, targets in micro_batches], tokens)
+
+    def evaluate(step: Step, batches: Iterable[MicroBatch]) -> tuple[float, int]:
+        loss, targets = evaluate_here(step, ((_own(mesh, ids), _own(mesh, targets)) for ids, targets in batches))
+        total = torch.tensor([loss, targets], dtype=torch.float64, device=program.device)
+        dist.all_reduce(total, group=group)
+        return float(total[0].item()), int(total[1].item())
+
+    def reduce_loss(sums: Tensor) -> Tensor:
+        total = reduce_here(sums).clone()
+        dist.all_reduce(total, group=group)
+        return total
+
+    def finish(step: Step) -> None:
+        for _, parameter in step.named_parameters():
+            if parameter.grad is not None:
+                dist.all_reduce(local(parameter.grad), group=group)
+
+    positions = _own(mesh, torch.arange(context_length, device=program.device)[None])[0]
+    for part in program.parts:
+        for module in part.modules():
+            if isinstance(module, Embedding | Attention):
+                module.positions = positions
+    return replace(
+        program,
+        gradients=gradients,
+        evaluate=evaluate,
+        reduce_loss=reduce_loss,
+        gradient_norm=gradient_norm,
+        finish_gradients=(*program.finish_gradients, finish),
+    )
+
+
+def _own(mesh: DeviceMesh, whole: Tensor) -> Tensor:
+    """This rank's columns of a tensor `[B, T]`."""
+    dealer = _HeadTailLoadBalancer(whole.size(1), mesh.size(), whole.device)
+    (own,) = _context_parallel_shard(mesh, [whole], [1], dealer)
+    if not isinstance(own, Tensor):
+        raise TypeError("a tensor was dealt out, and a mask came back")
+    return own

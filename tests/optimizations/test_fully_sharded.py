@@ -1,0 +1,40 @@
+"""Fully sharded: what its own bfloat16 excludes and promises of the loss, and where there is nothing to offload."""
+
+import pytest
+
+from assay.config import ModelConfig, Run, Spec
+from assay.hardware import Machine
+from assay.optimizations import Conflict, Numerics, Unavailable, check, resolve
+from optimizations.laboratory import SHAPE
+
+CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
+LOW = "fully_sharded:mixed_precision=true"
+
+
+def stacked(text: str, model: ModelConfig = SHAPE, ranks: int = 2) -> Run:
+    return Run(model=model, ranks=ranks, device="cpu", optimizations=tuple(map(Spec.parse, text.split("+"))))
+
+
+@pytest.mark.parametrize(
+    ("text", "changes", "ranks", "says"),
+    [
+        (f"{LOW}+bf16_mixed", {}, 2, "both choose the precision"),
+        (f"{LOW}+pipeline_parallel", {}, 4, "send float32"),
+        (LOW, {"n_expert": 4}, 2, "router stays in float32"),
+    ],
+)
+def test_what_its_bfloat16_excludes_is_refused(text: str, changes: dict[str, int], ranks: int, says: str) -> None:
+    model = SHAPE.model_copy(update=changes)
+    check(stacked(text.replace(LOW, "fully_sharded"), model, ranks), CPU)
+    with pytest.raises(Conflict, match=says):
+        check(stacked(text, model, ranks), CPU)
+
+
+def test_offloading_is_refused_where_there_is_nothing_to_move() -> None:
+    with pytest.raises(Unavailable, match="moves nothing on a CPU"):
+        check(stacked("fully_sharded:offload=true"), CPU)
+
+
+def test_its_bfloat16_promises_a_loss_that_is_near_and_not_equal() -> None:
+    assert resolve(Spec.parse("fully_sharded")).promised is Numerics.REASSOCIATED
+    assert resolve(Spec.parse(LOW)).promised is Numerics.LOSSY
