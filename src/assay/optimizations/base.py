@@ -62,10 +62,10 @@ class Conflict(UsageError):
 
 
 class Unpredicted(UsageError):
-    """The ledger is one device's, and the technique divides a step over several."""
+    """The ledger has no arithmetic for the technique."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"what each rank holds under {name} cannot be predicted by the ledger, which is one device's")
+        super().__init__(f"what a rank holds and does under {name} is not predicted; it can only be measured")
 
 
 class Unplanned(UsageError):
