@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,9 @@ def compute(cases: Sequence[Case], ranks: int, place: Path) -> list[dict[str, An
 
 def _rank(rank: int, ranks: int, arguments: Sequence[str]) -> "subprocess.Popen[str]":
     place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1"}
-    own = {"TORCHELASTIC_USE_AGENT_STORE": "True", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])}
+    # Ranks import what their parent does, which need not be what is installed.
+    imported = os.pathsep.join((str(Path(__file__).parents[1]), *filter(None, sys.path)))
+    own = {"TORCHELASTIC_USE_AGENT_STORE": "True", "OMP_NUM_THREADS": "1", "PYTHONPATH": imported}
     command = [sys.executable, __file__, *arguments]
     return subprocess.Popen(command, env={**os.environ, **place, **own}, stderr=subprocess.PIPE, text=True)
 
@@ -57,7 +60,7 @@ def _answer(case: Case) -> dict[str, Any]:
     from assay.training.build import baseline, build
     from assay.training.evaluation import evaluate
     from assay.training.loop import train_step
-    from assay.training.probes import ActivationNorms
+    from assay.training.probes import ActivationNorms, RouterStatistics
     from assay.training.state import weights_at_rest
     from estimate.built import RandomData
 
@@ -70,7 +73,7 @@ def _answer(case: Case) -> dict[str, Any]:
         for one in optimizations_of(run):
             program = one.apply(program, run)
         step = build(program)
-        probes = ActivationNorms(step)
+        probes, routers = ActivationNorms(step), RouterStatistics(step)
         tracer, records = StepTracer(step), []
         for index in range(case["steps"]):
             if index == 1:
@@ -79,6 +82,7 @@ def _answer(case: Case) -> dict[str, Any]:
                 trace = tracer.trace(records[-1].loss, records[-1].tokens)
             else:
                 records.append(train_step(step, index, probes))
+        routed = [asdict(layer) for layer in routers.take()]
         # Seven rows, so that neither ranks nor micro-batches divide them.
         windows = [(ids[:7], targets[:7]) for ids, targets in program.batches(0, (0, 1))]
         seen = evaluate(step, lambda: windows, 1.0, 0)
@@ -91,6 +95,7 @@ def _answer(case: Case) -> dict[str, Any]:
             "norms": [record.log_gradient_norm for record in records],
             "activations": [record.activation_norms for record in records],
             "evaluation": [seen.loss, seen.targets],
+            "routers": routed,
             "weights": {name: values for one in everyone for name, values in one["weights"].items()},
             "ranks": [{key: one[key] for key in ("evidence", "trace")} for one in everyone],
         }

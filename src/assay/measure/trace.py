@@ -28,8 +28,9 @@ from assay.measure import operations
 from assay.measure.communication import axes_by_group, axis_of, collective_of, payload_bytes
 from assay.measure.saved import SavedTensors
 from assay.measure.storages import distinct_bytes, identity, storages
+from assay.parallel.shards import divided_over
 from assay.step.program import Step
-from assay.step.trace import Communication, Operation, OperationClass, Phase, Trace
+from assay.step.trace import Communication, Held, Operation, OperationClass, Phase, Trace
 
 _Key = tuple[str, Phase, OperationClass, str]
 
@@ -73,7 +74,7 @@ class StepTracer:
             forwards=self._forwards,
             targets=targets,
             parameter_bytes=distinct_bytes(parameter for _, parameter in self.step.named_parameters()),
-            parameters=tuple(name for name, _ in self.step.named_parameters()),
+            parameters=tuple(_held(name, parameter) for name, parameter in self.step.named_parameters()),
             gradient_bytes=self._gradient_bytes,
             optimizer_state_bytes=distinct_bytes(operations.tensors_in(list(self.step.optimizer.state.values()))),
             whole_parameter_bytes=sum(p.numel() * p.element_size() for _, p in self.step.named_parameters()),
@@ -182,6 +183,12 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def _in_backward() -> bool:
     return torch._C._current_graph_task_id() != -1
+
+
+def _held(name: str, parameter: torch.Tensor) -> Held:
+    whole = parameter.numel() * parameter.element_size()
+    divided = divided_over(parameter)
+    return Held(name=name, held_bytes=distinct_bytes([parameter]), whole_bytes=whole, divided_over=divided)
 
 
 def _shared(parts: tuple[torch.nn.Module, ...]) -> tuple[tuple[str, ...], ...]:

@@ -47,7 +47,11 @@ class FullySharded(Optimization):
 
         mesh = program.axis("dp")
         return replicas(
-            program, mesh, lambda module: fully_shard(module, mesh=mesh, reshard_after_forward=self.reshard)
+            program,
+            mesh,
+            lambda module, apart: fully_shard(
+                module, mesh=mesh, reshard_after_forward=self.reshard, ignored_params=apart
+            ),
         )
 
     def verify(self, trace: Trace, run: Run) -> Evidence:

@@ -132,6 +132,10 @@ def check(run: Run, machine: "Machine") -> None:
             if seam in owners:
                 raise Conflict(f"{one.name()} and {owners[seam]} both replace the step's {seam}; choose one of them")
             owners[seam] = one.name()
+    for one in optimizations_of(run):
+        for seam in sorted(one.needs - owners.keys()):
+            offers = " or ".join(name for name, kind in catalogue().items() if seam in kind.claims)
+            raise Conflict(f"{one.name()} works beside one that makes the step's {seam}; add {offers}")
         one.check(run, machine)
 
 

@@ -2,6 +2,7 @@
 
 Every block is a group of its own and what remains another, so that one block's weights or gradients travel while the
 next one computes. Gradients are summed, not averaged: each rank has divided its loss by the tokens of the whole batch.
+Weights that are divided among these very ranks already, as experts are, stay out: each has one owner.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,27 +13,34 @@ from typing import Any
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
 
 from assay.model import Block
 from assay.parallel.batches import share_batch
 from assay.parallel.norms import gradient_norm
 from assay.step.program import Program, Step
 
-Wrap = Callable[[nn.Module], Any]
-"""Puts a module, and what is inside it and in no group yet, under the engine's hooks, in place."""
+Wrap = Callable[[nn.Module, set[nn.Parameter]], Any]
+"""Puts a module, and what is inside it and in no group yet, under the engine's hooks, in place; of its parameters not
+those in the set."""
 
 
 def replicas(program: Program, mesh: DeviceMesh, wrap: Wrap) -> Program:
     """Each rank of a one-dimensional `mesh` trains on its rows, and gradients are summed over the mesh."""
     for part in program.parts:
+        owned = {one for one in part.parameters() if _lies_on(one, mesh)}
         for module in [one for one in part.modules() if isinstance(one, Block)]:
-            wrap(module)
-        wrap(part)
+            wrap(module, owned)
+        wrap(part, owned)
     for group in _managed(program.parts):
         group.set_gradient_divide_factor(1.0)
         group.set_force_sum_reduction_for_comms(True)
     shared = share_batch(program, mesh)
     return replace(shared, gradient_norm=gradient_norm, synchronize=_synchronize)
+
+
+def _lies_on(parameter: nn.Parameter, mesh: DeviceMesh) -> bool:
+    return isinstance(parameter, DTensor) and parameter.device_mesh == mesh
 
 
 @contextmanager
