@@ -50,7 +50,15 @@ def test_shares_together_are_the_whole(shard: Shard, step: int, count: int) -> N
     whole = batches.at(step)
     shares = [batches.at(step, share=(index, count)) for index in range(count)]
     for side in (0, 1):
-        assert (np.concatenate([share[side] for share in shares]) == whole[side]).all()
+        assert (np.stack([share[side] for share in shares], axis=1).reshape(whole[side].shape) == whole[side]).all()
+
+
+def test_micro_batches_of_all_shares_are_those_of_the_whole(shard: Shard) -> None:
+    batches = Batches(shard, 7, 12, 16)
+    whole = np.split(batches.at(0)[0], 3)
+    shares = [np.split(batches.at(0, share=(index, 2))[0], 3) for index in range(2)]
+    for there, *here in zip(whole, *shares, strict=True):
+        assert sorted(np.concatenate(here).tolist()) == sorted(there.tolist())
 
 
 def test_steps_and_seeds_differ_and_every_place_is_reached(shard: Shard) -> None:

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,9 @@ def compute(cases: Sequence[Case], ranks: int, place: Path) -> list[dict[str, An
 
 def _rank(rank: int, ranks: int, arguments: Sequence[str]) -> "subprocess.Popen[str]":
     place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1"}
-    path = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])  # the package that the tests import, no other
-    own = {"TORCHELASTIC_USE_AGENT_STORE": "True", "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+    # Ranks import what their parent does, which need not be what is installed.
+    imported = os.pathsep.join((str(Path(__file__).parents[1]), *filter(None, sys.path)))
+    own = {"TORCHELASTIC_USE_AGENT_STORE": "True", "OMP_NUM_THREADS": "1", "PYTHONPATH": imported}
     command = [sys.executable, __file__, *arguments]
     return subprocess.Popen(command, env={**os.environ, **place, **own}, stderr=subprocess.PIPE, text=True)
 
@@ -57,14 +59,14 @@ def _answer(case: Case) -> dict[str, Any]:
     from assay.runs.worker_build import device_of
     from assay.training.evaluation import evaluate
     from assay.training.loop import train_step
-    from assay.training.probes import ActivationNorms
+    from assay.training.probes import ActivationNorms, RouterStatistics
     from assay.training.state import weights_at_rest
 
     run = normalize(validate(case["run"]))
     device = device_of(run, int(os.environ["LOCAL_RANK"]))
     with joined(mesh_of(run), device) as ranks:
         step = _built(case, run, device, ranks)
-        probes = ActivationNorms(step)
+        probes, routers = ActivationNorms(step), RouterStatistics(step)
         tracer, records = StepTracer(step), []
         for index in range(case["steps"]):
             if index == 1:
@@ -73,6 +75,7 @@ def _answer(case: Case) -> dict[str, Any]:
                 trace = tracer.trace(records[-1].loss, records[-1].tokens)
             else:
                 records.append(train_step(step, index, probes))
+        routed = [asdict(layer) for layer in routers.take()]
         # Seven rows, so that neither ranks nor micro-batches divide them.
         windows = [(ids[:7], targets[:7]) for ids, targets in step.program.batches(0, (0, 1))]
         seen = evaluate(step, lambda: windows, 1.0, 0)
@@ -86,6 +89,7 @@ def _answer(case: Case) -> dict[str, Any]:
             "norms": [record.log_gradient_norm for record in records],
             "activations": [record.activation_norms for record in records],
             "evaluation": [seen.loss, seen.targets],
+            "routers": routed,
             "weights": {name: values for one in everyone for name, values in one["weights"].items()},
             "ranks": [{key: one[key] for key in ("evidence", "trace", "peak")} for one in everyone],
             "resumed": _resumed(case, run, step, ranks) if "folder" in case else None,

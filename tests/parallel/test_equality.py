@@ -12,6 +12,7 @@ from assay.hardware import Machine
 from assay.optimizations import Conflict, Unavailable, catalogue, resolve
 from assay.step import Trace
 from optimizations.laboratory import ON_ONE_DEVICE, run_with, traced
+from parallel import test_experts
 from parallel.on_ranks import compute
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
@@ -161,4 +162,5 @@ def test_every_technique_is_held_against_one_device(name: str) -> None:
         pytest.skip(str(reason))
     except Conflict:
         pass  # it is held against one device beside what it needs
-    assert any(stack.startswith(name) and exact(stack) for stack in ON_TWO)
+    held = (*filter(exact, ON_TWO), *test_experts.EXACT)
+    assert any(one.startswith(name) for stack in held for one in stack.split("+"))

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from assay import api
 from assay.config import Home
@@ -33,6 +35,11 @@ def text(tmp_path: Path) -> str:
 
 def losses(home: Home, result: RunResult) -> list[float]:
     return [step["loss"] for step in history.steps(RunFolder(home.runs / result.run).events())]
+
+
+def weights(home: Home, result: RunResult) -> dict[str, torch.Tensor]:
+    """Of the newest checkpoint."""
+    return load_file(home.runs / result.run / "checkpoints" / f"step-{result.steps:08d}" / "model.safetensors")
 
 
 def killing_the_other(step: int) -> api.Listener:
@@ -85,6 +92,25 @@ def test_a_run_goes_on_divided_in_another_way_and_on_one_device(home: Home, text
     assert [note.partition(" was ")[2] for note in notes] == [
         "written on tp=2 and is read on one device: losses agree within rounding, and dropout draws anew"
     ], cut
+
+
+def test_divided_experts_go_on_from_their_checkpoint_and_are_whole_in_it(home: Home, text: str) -> None:
+    mixture = (*RUN, text, "model.n_expert=4")
+    stack = "expert_parallel+data_parallel"
+    stopped = api.train("demo", *mixture, "training.tokens=384", optimizations=stack, home=home)
+    assert (stopped.status, stopped.steps) == (Status.BUDGET_REACHED, 6)
+    resumed = api.train("training.tokens=100000", resume=stopped.run, home=home)
+    assert (resumed.status, resumed.steps) == (Status.DONE, STEPS)
+    alone = api.train("demo", *mixture, "ranks=1", home=home)
+    assert losses(home, resumed) == pytest.approx(losses(home, alone), rel=1e-5)
+    assert resumed.val_loss == pytest.approx(alone.val_loss, rel=1e-5)
+    # The last six steps' choices, of all ranks' tokens.
+    assert [sum(layer["tokens"]) for layer in resumed.extra["routers"]] == [6 * 4 * 16 * 2] * 2
+    here, there = (weights(home, one) for one in (resumed, alone))
+    assert here.keys() == there.keys()
+    for name in there:
+        if ".experts." in name:
+            assert torch.allclose(here[name], there[name], rtol=1e-3, atol=1e-5), name
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from assay.cli import summary
 from assay.config import validate
 from assay.data import Prepared
 from assay.optimizations import forget, search
@@ -96,6 +97,20 @@ def test_a_run_of_few_steps_is_a_run(corpus: Prepared, tmp_path: Path, steps: in
     assert "trace" in result.extra
     assert (result.step_seconds is None) is (steps < 3)
     assert (result.first_step_seconds is None) is (steps < 2)
+
+
+def test_a_mixtures_routers_are_put_on_record_at_each_evaluation(corpus: Prepared, tmp_path: Path) -> None:
+    model = {"n_expert": 4, "expert_capacity": 0.5}
+    folder = run_folder(tmp_path / "run", corpus, {"steps": 10, "eval_interval": 4}, model=model)
+    result = ended(folder)
+    told = [event for event in folder.events() if event["event"] == "router"]
+    assert [event["step"] for event in told] == [4, 8, 10]
+    for event, steps in zip(told, (4, 4, 2), strict=True):
+        assert [sum(layer["tokens"]) for layer in event["layers"]] == [steps * 4 * 16 * 2] * 2
+    assert [list(layer["tokens"]) for layer in result.extra["routers"]] == [one["tokens"] for one in told[-1]["layers"]]
+    said = dict(summary.lines(result))["routers"]
+    assert said.startswith(f"balance by layer {told[-1]['layers'][0]['balance']:.3f} ")
+    assert said.endswith("% dropped")
 
 
 def test_a_run_that_diverges_says_where(corpus: Prepared, tmp_path: Path) -> None:

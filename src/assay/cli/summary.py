@@ -28,7 +28,7 @@ def print_run(result: "RunResult", home: "Home", *, whole: bool = False) -> None
     """Print a run's summary, or with `whole` everything that is known of it."""
     from assay.runs.folder import RunFolder
 
-    for label, text in _lines(result):
+    for label, text in lines(result):
         typer.echo(f"{label:<12}{text}")
     typer.echo()
     print_table(("memory", "measured", "predicted"), _memory_rows(result), right=("measured", "predicted"))
@@ -61,7 +61,8 @@ def amount(count: float | None) -> str:
     return UNKNOWN if count is None else format_bytes(count)
 
 
-def _lines(result: "RunResult") -> Iterator[tuple[str, str]]:
+def lines(result: "RunResult") -> Iterator[tuple[str, str]]:
+    """(label, text) of a run's summary."""
     parameters = "" if result.parameters is None else f", {format_count(result.parameters)} parameters"
     data, model = result.config.data, result.config.model
     shape = f"{model.n_layer} layers, {model.n_head} heads, {model.n_embd} wide, context {model.context_length}"
@@ -75,6 +76,11 @@ def _lines(result: "RunResult") -> Iterator[tuple[str, str]]:
         more = f"perplexity {figure(result.val_perplexity, 2)}, {figure(result.val_bits_per_byte)} bits per byte"
         yield "validation", f"loss {figure(result.val_loss)} ({more})"
     yield from _speed(result)
+    if layers := result.extra.get("routers"):
+        balance = " ".join(f"{layer['balance']:.3f}" for layer in layers)
+        busiest = max(max(layer["tokens"]) * len(layer["tokens"]) / sum(layer["tokens"]) for layer in layers)
+        dropped = max(layer["dropped"] for layer in layers)
+        yield "routers", f"balance by layer {balance}; at most {busiest:.2f} times an even share, {dropped:.1%} dropped"
     for evidence in result.evidence:
         proof = "proven" if evidence.verdict else "NO EFFECT"
         yield "evidence", f"{evidence.optimization}: {proof}, {evidence.observed}"

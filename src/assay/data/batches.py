@@ -47,17 +47,17 @@ class Batches:
         return (np.asarray(raw, dtype=np.uint64) % np.uint64(starts)).astype(np.int64)
 
     def at(self, step: int, share: tuple[int, int] = (0, 1)) -> Batch:
-        """The batch of a step, int64; `share=(index, count)` gives the index-th of count equal runs of its rows.
+        """The batch of a step, int64; `share=(index, count)` gives every count-th of its rows, from the index-th on.
 
-        Raises `UsageError` when the batch cannot be shared equally.
+        So the i-th micro-batches of all shares are together the i-th micro-batch of the whole batch. Raises
+        `UsageError` when the batch cannot be shared equally.
         """
         index, count = share
         if count < 1 or not 0 <= index < count:
             raise ValueError(f"there is no share {index} of {count}")
         if self.batch_size % count:
             raise UsageError(f"a batch of {self.batch_size} sequences cannot be cut into {count} equal shares")
-        rows = self.batch_size // count
-        return _gather(self.shard, self.offsets(step)[index * rows : (index + 1) * rows], self.context_length)
+        return _gather(self.shard, self.offsets(step)[index::count], self.context_length)
 
 
 class ValidationWindows:

@@ -28,8 +28,9 @@ from assay.measure import operations
 from assay.measure.communication import Axes, collective_of, payload_bytes
 from assay.measure.saved import SavedTensors
 from assay.measure.storages import distinct_bytes, identity, storages
+from assay.parallel.shards import divided_over
 from assay.step.program import Step
-from assay.step.trace import Communication, Operation, OperationClass, Phase, Trace
+from assay.step.trace import Communication, Held, Operation, OperationClass, Phase, Trace
 
 _Key = tuple[str, Phase, OperationClass, str]
 
@@ -76,7 +77,7 @@ class StepTracer:
             targets=targets,
             parameter_bytes=distinct_bytes(parameter for _, parameter in self.step.named_parameters()),
             offloaded_bytes=distinct_bytes(p for _, p in self.step.named_parameters() if p.device.type != device.type),
-            parameters=tuple(name for name, _ in self.step.named_parameters()),
+            parameters=tuple(_held(name, parameter) for name, parameter in self.step.named_parameters()),
             gradient_bytes=self._gradient_bytes,
             optimizer_state_bytes=distinct_bytes(state),
             whole_optimizer_state_bytes=sum(one.numel() * one.element_size() for one in state),
@@ -187,6 +188,12 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def _in_backward() -> bool:
     return torch._C._current_graph_task_id() != -1
+
+
+def _held(name: str, parameter: torch.Tensor) -> Held:
+    whole = parameter.numel() * parameter.element_size()
+    divided = divided_over(parameter)
+    return Held(name=name, held_bytes=distinct_bytes([parameter]), whole_bytes=whole, divided_over=divided)
 
 
 def _shared(parts: tuple[torch.nn.Module, ...]) -> tuple[tuple[str, ...], ...]:

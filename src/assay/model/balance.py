@@ -1,13 +1,13 @@
 """The load-balancing loss of a router, which acts on gradients and appears in no reported loss.
 
-For one micro-batch of n tokens and E experts it is E·Σᵢ fᵢ·Pᵢ (Switch, arXiv:2101.03961, equations 4 to 6): fᵢ the
-share of assignments that went to expert i, Pᵢ the mean of its probability; 1 when both are even. fᵢ counts all k
-choices of a token and sums to 1, so that the loss does not grow with k, and it counts before a capacity drops any.
-Shares come out of a choice and have no gradient.
+For one micro-batch of n tokens, on all ranks that share it, and E experts it is E·Σᵢ fᵢ·Pᵢ (Switch, arXiv:2101.03961,
+equations 4 to 6): fᵢ the share of assignments that went to expert i, Pᵢ the mean of its probability; 1 when both are
+even. fᵢ counts all k choices of a token and sums to 1, so that the loss does not grow with k, and it counts before a
+capacity drops any. Shares come out of a choice and have no gradient.
 
-What is minimised is (Σ cross-entropies + α·Σ n·balance)/(tokens of the global batch), the inner sum over micro-batches
-and ranks: their mean, weighted by tokens. So the balance loss joins the *summed* loss with the weight α·n. Its gradient
-by the probability of a token is α·E·fᵢ — n cancels — times the factor by which the summed loss is scaled before it is
+What is minimised is (Σ cross-entropies + α·Σ n·balance)/(tokens of the global batch), the inner sum over micro-batches:
+their mean, weighted by tokens. So the balance loss joins the *summed* loss with the weight α·n. Its gradient by the
+probability of a token is α·E·fᵢ — n cancels — times the factor by which the summed loss is scaled before it is
 differentiated: 1/tokens, an fp16 loss scale, whatever else. That factor is the gradient which reaches the summed loss,
 and backward meets the loss before any router. So it is noted there (`noted`) and read here, and whoever scales the loss
 need not know that routers exist. Adding in backward is the idea of Megatron-LM's auxiliary-loss scaler, which is told

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from assay.config import ModelConfig
 from assay.model.balance import balance_loss, balanced
@@ -56,6 +57,8 @@ class MixtureMLP(nn.Module):
         self.router = nn.Linear(config.n_embd, config.n_expert or 1, bias=False)
         self.experts = Experts(config)
         self.dropout = nn.Dropout(config.dropout)
+        self.pooled: Callable[[Tensor], Tensor] = _alone
+        """`[E]` choices of these tokens → of all tokens of the batch, where several ranks share it."""
         self.watcher: Callable[[Routing], None] | None = None
         """Told of each forward in training, once: not when it is recomputed."""
 
@@ -65,8 +68,9 @@ class MixtureMLP(nn.Module):
         chosen = probabilities.detach().topk(self.config.n_expert_active).indices
         places = self.config.expert_places(len(rows)) if self.training else None
         routes = plan(chosen, probabilities.size(1), places)
-        self._tell(probabilities, routes, places)
-        gates = self._gates(probabilities, chosen, routes)
+        shares = self._shares(probabilities, routes)
+        self._tell(probabilities, routes, places, shares)
+        gates = self._gates(probabilities, chosen, routes, shares)
         y = self.experts(_lowered(rows).index_select(0, routes.sources), routes.ends)
         y = y.index_select(0, routes.destinations).view(*chosen.shape, -1)
         return self.dropout((y * gates.unsqueeze(-1)).sum(dim=1).view(x.shape))
@@ -77,10 +81,17 @@ class MixtureMLP(nn.Module):
         with torch.autocast(rows.device.type, enabled=False):
             return F.linear(rows.to(wide), self.router.weight.to(wide)).softmax(dim=-1)
 
-    def _gates(self, probabilities: Tensor, chosen: Tensor, routes: Routes) -> Tensor:
+    @torch.no_grad()
+    def _shares(self, probabilities: Tensor, routes: Routes) -> Tensor | None:
+        """`[E]`: each expert's share of the batch's choices; None where nobody asks."""
+        if not self.training or (self.config.router_loss == 0 and self.watcher is None):
+            return None
+        counts = self.pooled(routes.counts)
+        return counts.to(probabilities.dtype) / counts.sum()
+
+    def _gates(self, probabilities: Tensor, chosen: Tensor, routes: Routes, shares: Tensor | None) -> Tensor:
         """`[n, k]`: the weights of a token's experts, 0 for one that dropped it."""
-        if self.training and self.config.router_loss > 0 and probabilities.requires_grad:
-            shares = routes.shares(probabilities.dtype)
+        if shares is not None and self.config.router_loss > 0 and probabilities.requires_grad:
             probabilities = balanced(probabilities, shares, self.config.router_loss)
         gates = probabilities.gather(1, chosen)
         if chosen.size(1) > 1:
@@ -88,11 +99,11 @@ class MixtureMLP(nn.Module):
         return gates if routes.kept is None else gates * routes.kept
 
     @torch.no_grad()
-    def _tell(self, probabilities: Tensor, routes: Routes, places: int | None) -> None:
-        if self.watcher is None or not self.training or torch._C._current_graph_task_id() != -1:
+    def _tell(self, probabilities: Tensor, routes: Routes, places: int | None, shares: Tensor | None) -> None:
+        if self.watcher is None or shares is None or torch._C._current_graph_task_id() != -1:
             return
         limit = routes.counts if places is None else routes.counts.clamp(max=places)
-        balance = balance_loss(probabilities, routes.shares(probabilities.dtype))
+        balance = balance_loss(probabilities, shares)
         self.watcher(Routing(routes.counts, (routes.counts - limit).sum(), balance))
 
 
@@ -119,7 +130,7 @@ class Experts(nn.Module):
 
     def _product(self, rows: Tensor, weight: Tensor, ends: Tensor | None) -> Tensor:
         """Each row times the `[out, in]` matrix of its expert, in the dtype of the rows."""
-        weight = weight.to(rows.dtype)
+        weight = _held(weight).to(rows.dtype)
         if ends is None:
             parts = rows.view(len(weight), -1, rows.size(1))
             return torch.bmm(parts, weight.transpose(1, 2)).flatten(0, 1)
@@ -128,6 +139,16 @@ class Experts(nn.Module):
         sizes = ends.diff(prepend=ends.new_zeros(1)).tolist()
         pairs = zip(torch.split(rows, sizes), weight.unbind(), strict=True)
         return torch.cat([part @ matrix.t() for part, matrix in pairs])
+
+
+def _alone(counts: Tensor) -> Tensor:
+    """One device sees the whole batch."""
+    return counts
+
+
+def _held(weight: Tensor) -> Tensor:
+    """This rank's piece, for no sharding of grouped products is known to torch."""
+    return weight.to_local() if isinstance(weight, DTensor) else weight
 
 
 def _stacked(config: ModelConfig, *shape: int) -> nn.Parameter:

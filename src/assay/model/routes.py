@@ -27,10 +27,6 @@ class Routes:
     kept: Tensor | None
     """`[n, k]`: False where a choice was dropped and its destination is another's. None: all are kept."""
 
-    def shares(self, dtype: torch.dtype) -> Tensor:
-        """`[E]`: the share of all choices that each expert got."""
-        return self.counts.to(dtype) / self.destinations.numel()
-
 
 def plan(chosen: Tensor, experts: int, places: int | None = None) -> Routes:
     """The routes for `chosen [n, k]`, expert indices by token in the order of their gates."""

@@ -86,6 +86,8 @@ class Optimization(Frozen):
     sources: ClassVar[tuple[str, ...]]
     claims: ClassVar[frozenset[str]] = frozenset()
     """Seams of `Program` that it owns alone: two claimants of one seam conflict."""
+    needs: ClassVar[frozenset[str]] = frozenset()
+    """Seams that another one in the run must own."""
 
     @classmethod
     def name(cls) -> str:

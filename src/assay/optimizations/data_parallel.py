@@ -48,5 +48,6 @@ class DataParallel(Optimization):
     def verify(self, trace: Trace, run: Run) -> Evidence:
         # Under a pipeline the last stage's backward is over when the sum begins, which torch then calls from forward.
         reduced = sum(trace.communicated("all_reduce", axis="dp", phase=phase) for phase in ("backward", "forward"))
-        observed = f"{reduced} bytes summed over the ranks, for {trace.gradient_bytes} bytes of gradients"
-        return self.evidence(observed, reduced >= trace.gradient_bytes > 0)
+        shared = sum(one.held_bytes for one in trace.parameters if "dp" not in one.divided_over)
+        observed = f"{reduced} bytes summed over the ranks, for {shared} bytes of gradients"
+        return self.evidence(observed, reduced >= shared > 0)

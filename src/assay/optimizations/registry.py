@@ -138,6 +138,10 @@ def check(run: Run, machine: "Machine") -> None:
                 f"training.batch_size={rows}{share} cannot be cut into "
                 f"{one.name()}:micro_batches={one.cuts()} equal parts"
             )
+    for one in optimizations_of(run):
+        for seam in sorted(one.needs - owners.keys()):
+            offers = " or ".join(name for name, kind in catalogue().items() if seam in kind.claims)
+            raise Conflict(f"{one.name()} works beside one that makes the step's {seam}; add {offers}")
         one.check(run, machine)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from pydantic import Field
 
 from assay.config import Run
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unpredicted
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class TensorParallel(Optimization):
     saves: ClassVar = "weights, gradients, state and arithmetic of all matrices: 1/degree of each on each rank"
     pays: ClassVar = "two all-reduces of the residual stream a block in forward and two in backward"
     sources: ClassVar = ("arXiv:1909.08053", "arXiv:2104.04473")
-    claims: ClassVar = frozenset({"matrices"})
+    claims: ClassVar = frozenset({"matrices", "experts"})
 
     def axes(self) -> Mapping[str, int | None]:
         return {"tp": self.degree}
@@ -50,6 +50,8 @@ class TensorParallel(Optimization):
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         from assay.cost.matrices import split_matrices
 
+        if run.model.n_expert is not None:
+            raise Unpredicted(f"{self.name()} with experts")
         return split_matrices(cost)
 
     def apply(self, program: "Program", run: Run) -> "Program":

@@ -2,6 +2,9 @@
 
 Evaluation needs care: every rank must run the same number of forwards, or the collectives inside would wait for ever.
 So each batch is dealt out row by row, and a rank that gets none computes one row whose targets do not count.
+
+A router's balance is a product of two means over the batch, so it is no sum of what ranks have: its counts are summed
+in each forward, a few numbers a layer.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,8 +13,10 @@ from dataclasses import replace
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed._functional_collectives import all_reduce
 from torch.distributed.device_mesh import DeviceMesh
 
+from assay.model import MixtureMLP
 from assay.model.gpt import NOT_COUNTED
 from assay.step.program import MicroBatch, Program, Step
 
@@ -32,9 +37,18 @@ def share_batch(program: Program, mesh: DeviceMesh) -> Program:
         dist.all_reduce(total, group=group)
         return total
 
+    for part in program.parts:
+        for module in part.modules():
+            if isinstance(module, MixtureMLP):
+                _pool(module, mesh)
     index, before = program.share
     share = (index * count + place, before * count)
     return replace(program, share=share, evaluate=evaluate, reduce_loss=reduce_loss)
+
+
+def _pool(mixture: MixtureMLP, mesh: DeviceMesh) -> None:
+    inner = mixture.pooled
+    mixture.pooled = lambda counts: all_reduce(inner(counts), "sum", mesh)
 
 
 def _dealt(batches: Iterable[MicroBatch], place: int, count: int) -> Iterator[MicroBatch]:

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from assay.parallel.shards import local
+from assay.parallel.shards import divided_over, local
 from assay.step.program import Step
 
 _Groups = tuple[dist.ProcessGroup, ...]
@@ -50,9 +50,7 @@ def _by_groups(gradients: Iterable[Tensor]) -> dict[_Groups, list[Tensor]]:
 def _split_over(gradient: Tensor) -> _Groups:
     if not isinstance(gradient, DTensor):
         return ()
-    mesh = gradient.device_mesh
-    # A strided shard, of a weight that two axes split along one dimension, is no `Shard`, but is not whole either.
-    return tuple(mesh.get_group(i) for i, place in enumerate(gradient.placements) if not place.is_replicate())
+    return tuple(gradient.device_mesh.get_group(axis) for axis in divided_over(gradient))
 
 
 def _squared(gradients: list[Tensor]) -> Tensor:

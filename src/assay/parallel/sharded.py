@@ -2,6 +2,7 @@
 
 Every block is a group of its own and what remains another, so that one block's weights or gradients travel while the
 next one computes. Gradients are summed, not averaged: each rank has divided its loss by the tokens of the whole batch.
+Weights that are divided among these very ranks already, as experts are, stay out: each has one owner.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,22 +15,25 @@ from torch import Tensor, nn
 from torch.distributed._composable.replicate_with_fsdp import replicate
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+from torch.distributed.tensor import DTensor
 
 from assay.model import Block, Head
 from assay.parallel.batches import share_batch
 from assay.parallel.norms import gradient_norm
 from assay.step.program import Program, Step
 
-Wrap = Callable[[nn.Module], Any]
-"""Puts a module, and what is inside it and in no group yet, under the engine's hooks, in place."""
+Wrap = Callable[[nn.Module, set[nn.Parameter]], Any]
+"""Puts a module, and what is inside it and in no group yet, under the engine's hooks, in place; of its parameters not
+those in the set."""
 
 
 def replicas(program: Program, mesh: DeviceMesh, wrap: Wrap) -> Program:
     """Each rank of a one-dimensional `mesh` trains on its rows, and gradients are summed over the mesh."""
     for part in program.parts:
+        owned = {one for one in part.parameters() if _lies_on(one, mesh)}
         for module in [one for one in part.modules() if isinstance(one, Block)]:
-            wrap(module)
-        wrap(part)
+            wrap(module, owned)
+        wrap(part, owned)
     for group in _managed(program.parts):
         group.set_gradient_divide_factor(1.0)
         group.set_force_sum_reduction_for_comms(True)
@@ -49,15 +53,22 @@ def shards(
         place = CPUOffloadPolicy(pin_memory=program.device.type == "cuda")
         program = replace(program, rest=torch.device("cpu"), update=_norm_on_device(program.update))
 
-    def wrap(module: nn.Module) -> Any:
-        return fully_shard(module, mesh=mesh, reshard_after_forward=reshard, mp_policy=precision, offload_policy=place)
+    def wrap(module: nn.Module, apart: set[nn.Parameter]) -> Any:
+        return fully_shard(
+            module,
+            mesh=mesh,
+            reshard_after_forward=reshard,
+            mp_policy=precision,
+            offload_policy=place,
+            ignored_params=apart,
+        )
 
     return replicas(program, mesh, wrap)
 
 
 def whole_replicas(program: Program, mesh: DeviceMesh) -> Program:
     """Replicas that hold all weights, and sum all gradients during backward."""
-    return replicas(program, mesh, lambda module: replicate(module, mesh=mesh))
+    return replicas(program, mesh, lambda module, apart: replicate(module, mesh=mesh, ignored_params=apart))
 
 
 def _sum_loss_in_float32(parts: tuple[nn.Module, ...]) -> None:
@@ -70,6 +81,10 @@ def _sum_loss_in_float32(parts: tuple[nn.Module, ...]) -> None:
 def _norm_on_device(inner: Callable[[Step], Tensor]) -> Callable[[Step], Tensor]:
     """Gradients are measured where they lie; the figures of a step are read from its device, at once."""
     return lambda step: inner(step).to(step.program.device)
+
+
+def _lies_on(parameter: nn.Parameter, mesh: DeviceMesh) -> bool:
+    return isinstance(parameter, DTensor) and parameter.device_mesh == mesh
 
 
 @contextmanager

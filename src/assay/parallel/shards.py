@@ -4,15 +4,28 @@ A spread tensor (`DTensor`) has the global shape and a placement per mesh dimens
 piece. Everything that must see storage, such as filling and scaling, works on the piece.
 """
 
+from collections.abc import Mapping
+
 import torch
-from torch import Tensor
-from torch.distributed.tensor import DTensor
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+from torch.distributed.tensor.placement_types import Placement
 
 
 def local(tensor: Tensor) -> Tensor:
     """This rank's piece, sharing storage; a plain tensor is its own."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def divided_over(tensor: Tensor) -> tuple[str, ...]:
+    """The mesh axes along which a tensor's pieces differ."""
+    if not isinstance(tensor, DTensor):
+        return ()
+    names = tensor.device_mesh.mesh_dim_names or ()
+    # A strided shard, of a weight that two axes split along one dimension, is no `Shard`, but is not whole either.
+    return tuple(name for name, place in zip(names, tensor.placements, strict=True) if not place.is_replicate())
 
 
 def placed_gradient(parameter: Tensor) -> Tensor | None:
@@ -32,3 +45,11 @@ def fill(tensor: Tensor, whole: Tensor) -> None:
         for dimension, (start, length) in enumerate(zip(offset, shape, strict=True)):
             whole = whole.narrow(dimension, start, length)
     local(tensor).copy_(whole)
+
+
+def spread(module: nn.Module, mesh: DeviceMesh, placements: Mapping[str, Placement]) -> None:
+    """Spread a module's own parameters, by name, over a one-dimensional `mesh`; a name may be missing."""
+    for name, parameter in list(module.named_parameters(recurse=False)):
+        if name in placements:
+            pieces = distribute_tensor(parameter, mesh, [placements[name]])
+            module.register_parameter(name, nn.Parameter(pieces))

@@ -4,6 +4,9 @@ The first matrix of a pair is split by rows of its weight (its outputs), the sec
 what lies between them (heads, hidden units) never leaves a rank, and each pair costs one all-reduce in forward and one
 in backward. The embedding is split by tokens, and so is the head: logits stay split, and the loss is computed from the
 pieces. Torch's own styles do the splitting; here is only which module takes which.
+
+Every expert of a mixture is such a pair, too, and all are split alike: routers see the whole residual stream on every
+rank, so they agree on where tokens go.
 """
 
 from dataclasses import replace
@@ -11,7 +14,7 @@ from dataclasses import replace
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     ParallelStyle,
@@ -22,9 +25,10 @@ from torch.distributed.tensor.parallel import (
 
 from assay.model import Block, Embedding
 from assay.model.gpt import Head
+from assay.model.moe import Experts
 from assay.parallel import sequence
 from assay.parallel.norms import gradient_norm
-from assay.parallel.shards import local, placed_gradient
+from assay.parallel.shards import local, placed_gradient, spread
 from assay.step.program import Program, Step
 
 
@@ -35,6 +39,8 @@ def split_matrices(program: Program, mesh: DeviceMesh) -> Program:
         for module in list(part.modules()):
             if isinstance(module, Block):
                 parallelize_module(module, mesh, _block_plan(module) | (sequence.block_styles() if divided else {}))
+            elif isinstance(module, Experts):
+                _split_experts(module, mesh)
             elif isinstance(module, Head):
                 parallelize_module(module, mesh, {"projection": _split_logits()})
                 _return_plain_loss(module)
@@ -71,6 +77,18 @@ def _block_plan(block: Block) -> dict[str, ParallelStyle]:
 
 def _split_logits() -> ParallelStyle:
     return ColwiseParallel(output_layouts=Shard(-1), use_local_output=False)
+
+
+def _split_experts(experts: Experts, mesh: DeviceMesh) -> None:
+    spread(experts, mesh, {"gate": Shard(1), "up": Shard(1), "down": Shard(2)})
+    experts.aligned = all(size % 8 == 0 for size in local(experts.up).shape[1:])
+    inner = experts.forward
+
+    def forward(rows: Tensor, ends: Tensor | None) -> Tensor:
+        rows = DTensor.from_local(rows, mesh, [Replicate()]).to_local(grad_placements=[Partial()])
+        return DTensor.from_local(inner(rows, ends), mesh, [Partial()]).full_tensor()
+
+    experts.forward = forward  # type: ignore[method-assign]
 
 
 def _return_plain_loss(head: Head) -> None:

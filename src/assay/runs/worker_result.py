@@ -37,6 +37,8 @@ class Findings:
     evidence: list[Evidence] = field(default_factory=list)
     memory: Memory = field(default_factory=Memory)
     """What the memory pass measured."""
+    routers: list[dict[str, Any]] = field(default_factory=list)
+    """Where each layer's router sent the tokens between the last evaluation and the one before it."""
     notes: list[str] = field(default_factory=list)
 
     def result(self, status: Status, reason: str | None) -> RunResult:
@@ -88,8 +90,9 @@ class Findings:
         )
 
     def _extra(self) -> dict[str, Any]:
-        extra: dict[str, Any] = {"trace": trace_summary(self.trace)} if self.trace else {}
-        return {**extra, "notes": self.notes} if self.notes else extra
+        trace = trace_summary(self.trace) if self.trace else None
+        found = {"trace": trace, "routers": self.routers, "notes": self.notes}
+        return {name: value for name, value in found.items() if value}
 
 
 def trace_summary(trace: Trace) -> Mapping[str, Any]:

@@ -10,6 +10,7 @@ import statistics
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import asdict
 from pathlib import Path
 
 import psutil
@@ -33,7 +34,7 @@ from assay.step.program import Step
 from assay.training.endings import BudgetReached, Ending, Interrupted, NoEffect, TargetReached
 from assay.training.evaluation import Evaluation
 from assay.training.loop import Loop, StepRecord, train_step
-from assay.training.probes import ActivationNorms
+from assay.training.probes import ActivationNorms, RouterStatistics
 
 
 class Session:
@@ -79,6 +80,7 @@ class Session:
         findings, earlier = self.findings, self.folder.events()
         built = build_loop(self.folder, findings.spec, self.optimizations, self, self.ranks)
         loop, step = built.loop, built.loop.position.step
+        self.routers = RouterStatistics(loop.step)
         count_tensors(self.phases, loop.step.program.device)
         findings.position, findings.environment, findings.notes = loop.position, built.environment, list(built.notes)
         findings.parameters = sum(parameter.numel() for _, parameter in loop.step.named_parameters())
@@ -104,6 +106,8 @@ class Session:
         if step >= self.run.training.steps:
             for event in history.of_last_process(earlier, "evidence"):
                 self._say_evidence(Evidence.model_validate({name: event[name] for name in Evidence.model_fields}))
+            for event in history.of_last_process(earlier, "router"):
+                self.findings.routers = event["layers"]
             for event in history.of_last_process(earlier, "block"):
                 self._say_block(Block.model_validate({name: event[name] for name in Block.model_fields}))
 
@@ -228,6 +232,9 @@ class Session:
                 perplexity=evaluation.perplexity,
                 bits_per_byte=evaluation.bits_per_byte,
             )
+            if layers := [asdict(layer) for layer in self.routers.take()]:
+                self.findings.routers = layers
+                self.channel.event("router", step=evaluation.step, layers=layers)
 
     def saved(self, folder: Path, step: int) -> None:
         with self.phases.aside():

@@ -46,6 +46,18 @@ class Communication(Frozen):
     """Of the whole that it gathers, reduces or sends, as handed over at the call; a backend may carry it otherwise."""
 
 
+class Held(Frozen):
+    """One parameter of this rank."""
+
+    name: str
+    held_bytes: int
+    """Of this rank's piece."""
+    whole_bytes: int
+    """Of all ranks' pieces together."""
+    divided_over: tuple[str, ...] = ()
+    """Mesh axes whose ranks hold unlike pieces."""
+
+
 class Trace(Frozen):
     """One optimizer step of one rank."""
 
@@ -61,8 +73,8 @@ class Trace(Frozen):
     parameter_bytes: int
     offloaded_bytes: int = 0
     """Of parameters, those that lie in the host's memory while the step runs on another device."""
-    parameters: tuple[str, ...] = ()
-    """Names of those that this rank holds, whole or in part."""
+    parameters: tuple[Held, ...] = ()
+    """Those that this rank holds, whole or in part."""
     gradient_bytes: int
     optimizer_state_bytes: int
     whole_optimizer_state_bytes: int = 0
@@ -80,8 +92,13 @@ class Trace(Frozen):
     @property
     def blocks(self) -> tuple[int, ...]:
         """The blocks of which this rank holds weights."""
-        names = (name.split(".") for name in self.parameters)
+        names = (one.name.split(".") for one in self.parameters)
         return tuple(sorted({int(parts[1]) for parts in names if parts[0] == "blocks"}))
+
+    def held(self, fragment: str) -> tuple[int, int]:
+        """(bytes on this rank, bytes on all ranks) of the parameters whose name contains `fragment`."""
+        named = [one for one in self.parameters if fragment in one.name]
+        return sum(one.held_bytes for one in named), sum(one.whole_bytes for one in named)
 
     @property
     def saved_total_bytes(self) -> int:

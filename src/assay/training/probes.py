@@ -3,20 +3,25 @@
 Both cost next to nothing. A hook reduces its block's output to one number, with no copy and no host read; the numbers
 of a step's micro-batches are squared, summed and rooted when the step is over, so cutting the batch does not change the
 norm. Forwards of an evaluation do not count, nor does a block that is run again in backward: there, autograd's engine
-is at work. A mixture tells its watcher by the same rule; what it tells is summed on the device and read by the host
-once, when it is taken.
+is at work. A mixture tells its watcher by the same rule; what it tells is summed on the device, and once, when it is
+taken, over ranks and read by the host.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from assay.model import Block, MixtureMLP
 from assay.model.moe import Routing
 from assay.step.program import Step
+
+_UNLIKE = ("pp", "dp", "cp")
+"""Axes whose ranks route other layers or other tokens."""
 
 
 class ActivationNorms:
@@ -68,28 +73,44 @@ class RouterStatistics:
     """Watches every mixture of a step until `remove()`."""
 
     def __init__(self, step: Step) -> None:
-        self._watched = [module for module in step.modules_of(MixtureMLP) if isinstance(module, MixtureMLP)]
-        self._sums: list[Tensor | None] = [None] * len(self._watched)
-        for layer, module in enumerate(self._watched):
+        self._mesh = step.program.mesh
+        self._watched = dict(_mixtures(step))
+        self._sums: dict[int, Tensor] = {}
+        for layer, module in self._watched.items():
             module.watcher = partial(self._note, layer)
 
     def _note(self, layer: int, routing: Routing) -> None:
         balance = routing.balance.double() * routing.tokens.sum()
         noted = torch.cat((torch.stack((balance, routing.dropped.double())), routing.tokens.double()))
-        earlier = self._sums[layer]
-        self._sums[layer] = noted if earlier is None else earlier + noted
+        self._sums[layer] = self._sums[layer] + noted if layer in self._sums else noted
 
     def take(self) -> list[LayerRouting]:
-        """One entry a layer, over all micro-batches since the last call; none before a forward in training."""
-        noted = [one for one in self._sums if one is not None]
-        self._sums = [None] * len(self._watched)
-        read = torch.stack(noted).tolist() if noted else []
-        return [_layer_routing(balance, dropped, tokens) for balance, dropped, *tokens in read]
+        """One entry a layer, over all micro-batches and ranks since the last call; every rank must call it.
+
+        None before a forward in training.
+        """
+        noted, self._sums = self._sums, {}
+        if not noted:
+            return []
+        layers = self._watched[min(noted)].config.n_layer
+        table = torch.stack([noted.get(layer, torch.zeros_like(noted[min(noted)])) for layer in range(layers)])
+        if self._mesh is not None:
+            for axis in _UNLIKE:
+                dist.all_reduce(table, group=self._mesh.get_group(axis))
+        return [_layer_routing(balance, dropped, tokens) for balance, dropped, *tokens in table.tolist()]
 
     def remove(self) -> None:
         """Stop watching."""
-        for module in self._watched:
+        for module in self._watched.values():
             module.watcher = None
+
+
+def _mixtures(step: Step) -> Iterator[tuple[int, MixtureMLP]]:
+    """Each mixture of this rank, and the layer that it is in the whole model."""
+    for part in step.parts:
+        for name, module in part.named_modules():
+            if isinstance(module, MixtureMLP):
+                yield int(name.split(".")[1]), module
 
 
 def _layer_routing(balance: float, dropped: float, tokens: list[float]) -> LayerRouting:

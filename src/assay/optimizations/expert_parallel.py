@@ -1,0 +1,67 @@
+"""Experts are divided among the ranks that share the batch, and tokens travel to theirs and back.
+
+Each rank owns n_expert/degree experts of every layer whole: their weights, gradients and optimizer state fall with the
+degree, and their gradients need no sum over ranks, since an expert sees all of its tokens where it lives. The rows of
+all chosen experts cross the links twice in forward and twice in backward (GShard, arXiv:2006.16668), and the fullest
+rank sets the pace, so it lives by the router's balance. Everything else is replicated or sharded by what divides the
+batch beside it.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from pydantic import Field
+
+from assay.config import Run
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unpredicted
+from assay.step import Evidence, Trace
+
+if TYPE_CHECKING:
+    from assay.cost import Cost
+    from assay.hardware import Machine
+    from assay.step.program import Program
+
+
+class ExpertParallel(Optimization):
+    """Whole experts on each rank, and an exchange of tokens on either side of them."""
+
+    degree: Annotated[int, Field(ge=2)] = 2
+    """Ranks among which the experts are divided: all that share the batch."""
+
+    title: ClassVar = "expert parallelism"
+    stage: ClassVar = Stage.EXPERT
+    numerics: ClassVar = Numerics.REASSOCIATED
+    saves: ClassVar = "weights, gradients and state of the experts: 1/degree of them on each rank, never gathered"
+    pays: ClassVar = "two all-to-alls of the chosen experts' rows a layer in forward and two in backward"
+    sources: ClassVar = ("arXiv:2006.16668", "arXiv:2101.03961")
+    claims: ClassVar = frozenset({"experts"})
+    needs: ClassVar = frozenset({"replicas"})
+
+    def axes(self) -> Mapping[str, int | None]:
+        return {"dp": self.degree}
+
+    def check(self, run: Run, machine: "Machine") -> None:
+        model = run.model
+        if model.n_expert is None:
+            raise Conflict("expert_parallel divides experts, and the model has none; set model.n_expert")
+        if model.n_expert % self.degree:
+            raise Conflict(f"expert_parallel:degree={self.degree} does not divide the model's {model.n_expert} experts")
+        if model.expert_capacity is not None:
+            raise Conflict(
+                "model.expert_capacity counts places over the tokens of one forward, of which each rank of "
+                "expert_parallel has a part, so other tokens would be dropped; leave it out"
+            )
+
+    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+        raise Unpredicted(self.name())
+
+    def apply(self, program: "Program", run: Run) -> "Program":
+        from assay.parallel.experts import divide_experts
+
+        return divide_experts(program, program.axis("dp"))
+
+    def verify(self, trace: Trace, run: Run) -> Evidence:
+        held, whole = trace.held(".experts.")
+        sent = trace.communicated("all_to_all", axis="dp")
+        observed = f"{held} of {whole} bytes of experts held by this rank; {sent} bytes exchanged over dp"
+        return self.evidence(observed, 0 < held * self.degree == whole and sent > 0)
