@@ -139,7 +139,11 @@ def test_more_nodes_take_less_time() -> None:
         ((), "data_parallel+tensor_parallel:degree=5", "need a multiple of 5 ranks"),
         ((), "data_parallel+tensor_parallel:degree=8", "does not divide the model's 12 key/value heads"),
         ((), "data_parallel+pipeline_parallel:degree=8", "8 stages of pipeline_parallel do not divide"),
-        ((), "data_parallel+pipeline_parallel:degree=2,micro_batches=16", "make training.batch_size=64 a multiple"),
+        (
+            (),
+            "data_parallel+pipeline_parallel:degree=2,micro_batches=16",
+            "8 on each of dp=8 ranks, cannot be cut into",
+        ),
         ((), "pipeline_parallel:degree=2", "add one that divides the batch, or take 2 ranks"),
         (("training.batch_size=8",), "data_parallel", "cannot be divided among dp=16 ranks"),
         ((), "data_parallel+activation_checkpointing:every=2", "cannot express activation_checkpointing:every=2"),

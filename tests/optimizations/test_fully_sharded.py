@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay.config import ModelConfig, Run, Spec
+from assay.config import ModelConfig, Run, Spec, TrainingConfig
 from assay.hardware import Machine
 from assay.optimizations import Conflict, Numerics, Unavailable, check, resolve
 from optimizations.laboratory import SHAPE
@@ -12,7 +12,10 @@ LOW = "fully_sharded:mixed_precision=true"
 
 
 def stacked(text: str, model: ModelConfig = SHAPE, ranks: int = 2) -> Run:
-    return Run(model=model, ranks=ranks, device="cpu", optimizations=tuple(map(Spec.parse, text.split("+"))))
+    training = TrainingConfig(batch_size=16)
+    return Run(
+        model=model, training=training, ranks=ranks, device="cpu", optimizations=tuple(map(Spec.parse, text.split("+")))
+    )
 
 
 @pytest.mark.parametrize(

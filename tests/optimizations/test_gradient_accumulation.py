@@ -5,7 +5,7 @@ import torch
 
 from assay.config import Run, Spec
 from assay.hardware import Machine
-from assay.optimizations import Conflict, resolve
+from assay.optimizations import Conflict, check
 from estimate.built import build_step, micro_batches
 from optimizations.laboratory import run_with, traced, without
 
@@ -40,4 +40,4 @@ def test_the_tokens_of_a_step_stay() -> None:
 
 def test_parts_that_do_not_divide_the_batch_are_refused() -> None:
     with pytest.raises(Conflict, match="batch_size=4 cannot be cut into gradient_accumulation:micro_batches=3"):
-        resolve(accumulation(3)).check(run_with(), CPU)
+        check(run_with(accumulation(3)), CPU)

@@ -123,11 +123,15 @@ def _resumed(case: Case, run: Any, step: Any, ranks: Any) -> list[list[float]]:
 
 
 def _peak(step: Any, probes: Any) -> int:
-    """The least of several steps: gloo's threads let go of what they sent when they get to it."""
+    """The least of several steps: gloo's threads let go of what they sent when they get to it.
+
+    A step goes before them: an evaluation may leave gathered weights, which the next backward frees.
+    """
     from assay.measure.memory import live_tensor_bytes
     from assay.measure.tensor_peak import tensor_peak
     from assay.training.loop import train_step
 
+    train_step(step, 0, probes)
     live = live_tensor_bytes(step.program.device)
     return live + min(tensor_peak(lambda: train_step(step, 0, probes), "cpu").above_start_bytes for _ in range(3))
 

@@ -65,4 +65,6 @@ def test_what_a_rank_holds_is_predicted(found: Mapping[str, Any], stack: str) ->
         assert trace["parameter_bytes"] == predicted.cost.parameter_bytes
         assert trace["gradient_bytes"] == predicted.cost.parameter_bytes
         assert trace["optimizer_state_bytes"] == predicted.cost.optimizer_state_bytes
-        assert predicted.timeline.peak.nbytes == pytest.approx(measured["peak"], rel=0.03)
+        # What torch keeps between the halves of a backward is known from above only.
+        within = 0.08 if "zero-bubble" in stack else 0.03
+        assert predicted.timeline.peak.nbytes == pytest.approx(measured["peak"], rel=within)

@@ -10,9 +10,9 @@ instants so found, never a sum of maxima.
 from collections import Counter
 from dataclasses import dataclass
 
-from assay.cost.groups import Gathered, Group
-from assay.cost.ledger import Ledger, Moment, Storage
-from assay.cost.segments import Segment, plan
+from assay.cost.ledger import Moment, Storage
+from assay.cost.played import PlayedStage, PlayedStep
+from assay.cost.segments import Segment
 from assay.cost.step import Cost
 from assay.cost.tape import Gradient, Operation
 
@@ -34,7 +34,7 @@ class Timeline:
 
 def replay(cost: Cost) -> Timeline:
     """Play the step. From the third on, micro-batches repeat the second, so two are played and the counts scaled."""
-    step = _Step(cost)
+    step = PlayedStep(cost)
     ledger, saved = step.ledger, 0
     for index in range(min(cost.micro_batches, 2)) if not cost.order else ():
         since = (ledger.allocations, ledger.allocated_bytes)
@@ -55,7 +55,7 @@ def replay(cost: Cost) -> Timeline:
     return Timeline(peak, instants, saved, ledger.allocations, ledger.allocated_bytes)
 
 
-def _in_order(step: "_Step") -> int:
+def _in_order(step: PlayedStep) -> int:
     """Play the stages' forwards and backwards in the order of the schedule; returns the most bytes kept at once."""
     alive: dict[tuple[int, int], _Pass] = {}
     highest, last = 0, step.cost.micro_batches - 1
@@ -73,55 +73,10 @@ def _in_order(step: "_Step") -> int:
     return highest
 
 
-class _Stage:
-    """The part of the tape that runs at once, and the weights gathered for it."""
-
-    def __init__(self, cost: Cost, sites: tuple[str, ...], ledger: Ledger) -> None:
-        inside = [
-            index
-            for index, operation in enumerate(cost.tape)
-            if not sites or any(operation.within(site) for site in sites)
-        ]
-        self.indices = range(inside[0], inside[-1] + 1)
-        self.output = cost.tape[inside[-1]].outputs[0].name if cost.order else None
-        """What a later stage may read: a pipeline keeps it until the stage's backward, and receives its gradient."""
-        self.made = {one.name for index in inside for one in (*cost.tape[index].outputs, *cost.tape[index].extras)}
-        groups = [one for one in cost.groups if any(one.covers(cost.tape[index].site) for index in self.indices)]
-        self.gathered = Gathered(tuple(groups), ledger)
-        self.begins: dict[int, list[Group]] = {}
-        self.ends: dict[int, list[Group]] = {}
-        """Groups by the first and by the last operation that needs their weights; outer ones first."""
-        for group in groups:
-            covered = [index for index in self.indices if group.covers(cost.tape[index].site)]
-            self.begins.setdefault(covered[0], []).append(group)
-            self.ends.setdefault(covered[-1], []).append(group)
-        self._sent: list[Storage] = []
-
-    def leave(self, ledger: Ledger, sent: list[Storage]) -> None:
-        """What was sent to other stages is let go once the next micro-batch's has been."""
-        for storage in self._sent:
-            ledger.drop(storage)
-        self._sent = sent
-
-
-class _Step:
-    """What the micro-batches of a step share."""
-
-    def __init__(self, cost: Cost) -> None:
-        self.cost = cost
-        self.values = cost.values
-        self.plan = plan(cost)
-        self.ledger = Ledger(live=cost.held_bytes)
-        self.stages = [_Stage(cost, sites, self.ledger) for sites in cost.stages or ((),)]
-        self.lasting = set(cost.parameters) | {tensor.name for tensor in (*cost.tables, *cost.batch)}
-        self.gradients: dict[str, Storage] = {}
-        """Of parameters, once all uses in a micro-batch have reported."""
-
-
 class _Pass:
     """One micro-batch on its way through a stage and back."""
 
-    def __init__(self, step: _Step, stage: _Stage, *, last: bool) -> None:
+    def __init__(self, step: PlayedStep, stage: PlayedStage, *, last: bool) -> None:
         self.step, self.stage, self.last = step, stage, last
         self.cost, self.values, self.plan, self.ledger = step.cost, step.values, step.plan, step.ledger
         self.lasting = step.lasting | (step.values.keys() - stage.made)

@@ -1,0 +1,54 @@
+"""What the micro-batches of a step share while it is played: one ledger, gradients of parameters, and stages.
+
+Without a pipeline there is one stage, which is everything.
+"""
+
+from assay.cost.groups import Gathered, Group
+from assay.cost.ledger import Ledger, Storage
+from assay.cost.segments import plan
+from assay.cost.step import Cost
+
+
+class PlayedStage:
+    """The part of the tape that runs at once, and the weights gathered for it."""
+
+    def __init__(self, cost: Cost, sites: tuple[str, ...], ledger: Ledger) -> None:
+        inside = [
+            index
+            for index, operation in enumerate(cost.tape)
+            if not sites or any(operation.within(site) for site in sites)
+        ]
+        self.indices = range(inside[0], inside[-1] + 1)
+        self.output = cost.tape[inside[-1]].outputs[0].name if cost.order else None
+        """What a later stage may read: a pipeline keeps it until the stage's backward, and receives its gradient."""
+        self.made = {one.name for index in inside for one in (*cost.tape[index].outputs, *cost.tape[index].extras)}
+        groups = [one for one in cost.groups if any(one.covers(cost.tape[index].site) for index in self.indices)]
+        self.gathered = Gathered(tuple(groups), ledger)
+        self.begins: dict[int, list[Group]] = {}
+        self.ends: dict[int, list[Group]] = {}
+        """Groups by the first and by the last operation that needs their weights; outer ones first."""
+        for group in groups:
+            covered = [index for index in self.indices if group.covers(cost.tape[index].site)]
+            self.begins.setdefault(covered[0], []).append(group)
+            self.ends.setdefault(covered[-1], []).append(group)
+        self._sent: list[Storage] = []
+
+    def leave(self, ledger: Ledger, sent: list[Storage]) -> None:
+        """What was sent to other stages is let go once the next micro-batch's has been."""
+        for storage in self._sent:
+            ledger.drop(storage)
+        self._sent = sent
+
+
+class PlayedStep:
+    """What the micro-batches of a step share."""
+
+    def __init__(self, cost: Cost) -> None:
+        self.cost = cost
+        self.values = cost.values
+        self.plan = plan(cost)
+        self.ledger = Ledger(live=cost.held_bytes)
+        self.stages = [PlayedStage(cost, sites, self.ledger) for sites in cost.stages or ((),)]
+        self.lasting = set(cost.parameters) | {tensor.name for tensor in (*cost.tables, *cost.batch)}
+        self.gradients: dict[str, Storage] = {}
+        """Of parameters, once all uses in a micro-batch have reported."""
