@@ -133,7 +133,7 @@ def _peak(step: Any, probes: Any) -> int:
 
     train_step(step, 0, probes)
     live = live_tensor_bytes(step.program.device)
-    return live + min(tensor_peak(lambda: train_step(step, 0, probes), "cpu").above_start_bytes for _ in range(3))
+    return live + min(tensor_peak(lambda: train_step(step, 0, probes), "cpu").above_start_bytes for _ in range(8))
 
 
 def _whole(weight: Any) -> Any:
