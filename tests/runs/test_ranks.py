@@ -54,6 +54,18 @@ def killing_the_other(step: int) -> api.Listener:
     return hear
 
 
+def every_rank_is_on_record(result: RunResult) -> None:
+    predicted = result.predicted
+    assert predicted is not None
+    assert [one.rank for one in result.ranks] == [0, 1]
+    assert [one.place for one in result.ranks] == [{"dp": 0}, {"dp": 1}]
+    assert [one.sent_bytes for one in result.ranks] == [one.sent_bytes for one in predicted.ranks]
+    assert result.memory.tensors_peak_bytes == max(one.tensors_peak_bytes or 0 for one in result.ranks)
+    for one in result.ranks:
+        assert one.communication_share is not None
+        assert 0 < one.communication_share <= 1
+
+
 def test_a_killed_rank_ends_the_run_which_goes_on_where_it_was(home: Home, text: str) -> None:
     killed = api.train("demo", *RUN, text, optimizations="fully_sharded", home=home, on_event=killing_the_other(6))
     assert killed.status is Status.KILLED
@@ -67,6 +79,7 @@ def test_a_killed_rank_ends_the_run_which_goes_on_where_it_was(home: Home, text:
     assert losses(home, resumed) == losses(home, whole)
     assert whole.evidence
     assert all(one.verdict for one in whole.evidence)
+    every_rank_is_on_record(whole)
     # Its checkpoint is an ordinary one: one device starts from it.
     alone = api.train("demo", *RUN, text, f"model.init_from={whole.run}", "training.steps=1", home=home)
     assert alone.status is Status.DONE

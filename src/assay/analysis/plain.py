@@ -24,6 +24,7 @@ def row_json(row: Row) -> dict[str, Any]:
         },
         "predicted": {**predicted, "change": dict(row.predicted_change)},
         "evidence": [item.model_dump(mode="json") for item in row.evidence],
+        "ranks": [{**one.model_dump(mode="json"), "communication_share": one.communication_share} for one in row.ranks],
         "distinguishable": {
             name: row.verdicts[name].distinguishable if name in row.verdicts else None for name in METRICS
         },

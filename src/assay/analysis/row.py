@@ -12,7 +12,7 @@ from pydantic import Field
 from assay.analysis.effects import Effect, Pair, exact, loss, timed
 from assay.analysis.noise import Verdict
 from assay.config.base import Frozen
-from assay.runs.record import Block, Predicted, RunResult, Status
+from assay.runs.record import Block, Predicted, RankResult, RunResult, Status
 from assay.step.evidence import Evidence
 from assay.studies.record import CellResult
 
@@ -48,6 +48,8 @@ class Row(Frozen):
     predicted_change: Mapping[str, float] = Field(default_factory=dict)
     evidence: tuple[Evidence, ...]
     """Of the first seed; that the others say the same is checked by `flags`."""
+    ranks: tuple[RankResult, ...] = ()
+    """Of the first seed, where there are several."""
     flags: tuple[str, ...] = ()
 
 

@@ -32,6 +32,19 @@ def print_run(result: "RunResult", home: "Home", *, whole: bool = False) -> None
         typer.echo(f"{label:<12}{text}")
     typer.echo()
     print_table(("memory", "measured", "predicted"), _memory_rows(result), right=("measured", "predicted"))
+    if result.ranks:
+        columns = (
+            "by rank",
+            "tensors",
+            "predicted",
+            "process",
+            "weights",
+            "state",
+            "handed over",
+            "predicted",
+            "under way",
+        )
+        print_table(columns, _rank_rows(result), right=columns[1:])
     if whole:
         _print_the_rest(result)
     typer.echo(f"{'folder':<12}{home.runs / result.run}")
@@ -116,6 +129,26 @@ def _memory_rows(result: "RunResult") -> Iterator[tuple[str, str, str]]:
         yield "saved for backward", amount(saved), amount(getattr(result.predicted, "saved_bytes", None))
     if result.memory.allocations is not None:
         yield "allocations in one step", format_count(result.memory.allocations), UNKNOWN
+
+
+def _rank_rows(result: "RunResult") -> Iterator[tuple[str, ...]]:
+    """What each rank held at most, what it handed to collectives in a step, and how much of one had some under way."""
+    predicted = result.predicted.ranks if result.predicted else ()
+    for one in result.ranks:
+        said = predicted[one.rank] if predicted else None
+        share = one.communication_share
+        place = " ".join(f"{axis}={index}" for axis, index in one.place.items())
+        yield (
+            f"{one.rank}: {place}",
+            amount(one.tensors_peak_bytes),
+            amount(said.tensors_peak_bytes if said else None),
+            amount(one.process_peak_bytes),
+            amount(one.parameter_bytes),
+            amount(one.optimizer_state_bytes),
+            amount(one.sent_bytes),
+            amount(said.sent_bytes if said else None),
+            UNKNOWN if share is None else f"{share:.0%}",
+        )
 
 
 def _print_the_rest(result: "RunResult") -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from assay.analysis.comparison import Comparison
 from assay.analysis.row import Row
-from assay.report.wording import COLUMNS, Texts, footnotes, status, texts
+from assay.report.wording import COLUMNS, Texts, by_rank, footnotes, status, texts
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -90,13 +90,14 @@ def _measured(one: Texts) -> "Text":
 
 
 def _remarks(row: Row) -> list[tuple[str, "Text"]]:
-    """The proofs, then what looks wrong, each under its label."""
+    """The proofs, what each rank had, then what looks wrong, each under its label."""
     found = [
         ("proof", _text(f"✓ {item.observed}", "green"))
         if item.verdict
         else ("no proof", _text(f"✗ {item.observed}", "red"))
         for item in row.evidence
     ]
+    found += [("ranks", _text(sentence, "dim")) for sentence in by_rank(row)]
     return found + [("caution", _text(f"! {flag}", "yellow")) for flag in row.flags]
 
 

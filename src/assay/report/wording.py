@@ -4,6 +4,7 @@ Each metric of a row becomes a few short texts: the value, its change, the inter
 what was predicted. A change in the noise says so.
 """
 
+from collections.abc import Sequence
 from statistics import fmean
 from typing import Literal, NamedTuple
 
@@ -177,3 +178,24 @@ def _tone(column: Column, effect: Effect | None, verdict: Verdict | None) -> Ton
     if effect is None or verdict is None or not verdict.distinguishable:
         return "neutral"
     return "better" if (effect.change < 0) == (column.better == "less") else "worse"
+
+
+def by_rank(row: Row) -> list[str]:
+    """What the ranks held and handed over, in order of ranks, each beside what was predicted."""
+    if not row.ranks:
+        return []
+    predicted = row.predicted.ranks if row.predicted else ()
+    said = [
+        "tensors "
+        + _each([one.tensors_peak_bytes for one in row.ranks], [one.tensors_peak_bytes for one in predicted]),
+        "handed over " + _each([one.sent_bytes for one in row.ranks], [one.sent_bytes for one in predicted]),
+    ]
+    shares = [one.communication_share for one in row.ranks]
+    if all(share is not None for share in shares):
+        said.append("of a step under way " + ", ".join(f"{share:.0%}" for share in shares if share is not None))
+    return said
+
+
+def _each(measured: Sequence[int | None], predicted: Sequence[int]) -> str:
+    text = ", ".join("–" if value is None else format_bytes(value) for value in measured)
+    return f"{text} (predicted {', '.join(map(format_bytes, predicted))})" if predicted else text

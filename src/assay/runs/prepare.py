@@ -20,7 +20,7 @@ from assay.hardware import Machine
 from assay.hardware.rates import known_machine
 from assay.optimizations import Unavailable, Unpredicted, check, normalize
 from assay.runs.lookup import find
-from assay.runs.record import Predicted
+from assay.runs.record import Predicted, PredictedRank
 
 
 @dataclass(frozen=True)
@@ -74,13 +74,27 @@ def _with_data(run: Run, home: Home, machine: Machine, progress: Progress) -> Re
 
 
 def predict(run: Run, machine: Machine) -> Predicted | None:
-    """What the estimator says of a run whose vocabulary is known; nothing of one that is divided over ranks."""
+    """What the estimator says of a run whose vocabulary is known; nothing where a technique has no arithmetic."""
+    from assay.cost.work import communications
     from assay.estimate import estimate
 
     try:
-        return Predicted.model_validate(estimate(run, machine).predicted())
+        every = [estimate(run, machine, rank) for rank in range(run.ranks)]
     except Unpredicted:
         return None
+    fullest = max(every, key=lambda one: one.timeline.peak.nbytes)
+    found = Predicted.model_validate(fullest.predicted())
+    if len(every) == 1:
+        return found
+    ranks = [
+        PredictedRank(
+            tensors_peak_bytes=one.timeline.peak.nbytes,
+            sent_bytes=round(sum(each.count * each.payload_bytes for each in communications(one.cost))),
+        )
+        for one in every
+    ]
+    whole = sum(one.step_flops for one in every)
+    return found.model_copy(update={"ranks": tuple(ranks), "step_flops": whole, "step_seconds": None})
 
 
 def _vocabulary_fits(run: Run, tokens: int) -> None:

@@ -123,8 +123,55 @@ class Memory(_Record):
     phases: Mapping[str, PhaseMemory] = Field(default_factory=dict)
 
 
+class Sent(_Record):
+    """What a rank hands to one collective along one mesh axis in a step."""
+
+    collective: str
+    axis: str
+    count: int
+    payload_bytes: int
+    """Of the whole that is gathered, summed or sent."""
+
+
+class RankResult(_Record):
+    """What one rank of a run held, and what it handed to the others."""
+
+    rank: int
+    place: Mapping[str, int]
+    """Its index along each mesh axis."""
+    tensors_peak_bytes: int | None = None
+    process_peak_bytes: int | None = None
+    parameter_bytes: int | None = None
+    gradient_bytes: int | None = None
+    optimizer_state_bytes: int | None = None
+    sent: tuple[Sent, ...] = ()
+    profiled_step_seconds: float | None = None
+    """Of one step under the profiler, after the run."""
+    communication_seconds: float | None = None
+    """Of those, how many had a collective under way, waiting for late ranks included."""
+
+    @property
+    def communication_share(self) -> float | None:
+        """Of the profiled step."""
+        if self.communication_seconds is None or not self.profiled_step_seconds:
+            return None
+        return self.communication_seconds / self.profiled_step_seconds
+
+    @property
+    def sent_bytes(self) -> int:
+        """By all collectives together."""
+        return sum(one.payload_bytes for one in self.sent)
+
+
+class PredictedRank(_Record):
+    """What the estimator said of one rank."""
+
+    tensors_peak_bytes: int
+    sent_bytes: int
+
+
 class Predicted(_Record):
-    """What the estimator said before the run: the same keys, and FLOPs."""
+    """What the estimator said before the run: the same keys, and FLOPs. Over ranks, of the one that holds most."""
 
     tensors_peak_bytes: int | None = None
     tensors_peak_instant: str | None = None
@@ -136,7 +183,9 @@ class Predicted(_Record):
     step_flops: int | None = None
     """Executed by one optimizer step, recomputation included."""
     step_seconds: float | None = None
-    """From measured rates of this machine, where they are known."""
+    """From measured rates of this machine, where they are known; not of a step over ranks."""
+    ranks: tuple[PredictedRank, ...] = ()
+    """One for each, where there are several."""
 
 
 class Environment(_Record):
@@ -188,6 +237,8 @@ class RunResult(_Record):
     phase_seconds: Mapping[str, float] = Field(default_factory=dict)
     """Named parts that sum to the wall clock of the last process."""
     memory: Memory = Field(default_factory=Memory)
+    ranks: tuple[RankResult, ...] = ()
+    """One for each, where there are several; `memory` has the highest of them."""
     predicted: Predicted | None = None
     evidence: tuple[Evidence, ...] = ()
     environment: Environment | None = None

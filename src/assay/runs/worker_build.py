@@ -61,7 +61,7 @@ def build_loop(
         ranks=ranks,
     )
     if ranks.world > 1:
-        notes.append(f"{ranks.layout}: memory and time are those of rank 0")
+        notes.append(f"{ranks.layout}: memory is the highest of all ranks, and time the slowest's")
     return Built(loop, environment(run, machine, device, data.digest), tuple(notes))
 
 

@@ -8,6 +8,8 @@ from assay.runs.worker_phases import Phases
 from assay.training.endings import is_out_of_memory
 from assay.training.loop import Loop, train_step
 
+_REPEATS_OVER_RANKS = 5
+
 
 def count_tensors(phases: Phases, device: torch.device) -> None:
     """Have a CUDA device's own counter read at the end of every phase; a CPU's allocator has none."""
@@ -23,14 +25,20 @@ def count_tensors(phases: Phases, device: torch.device) -> None:
 
 
 def measure_memory(loop: Loop, notes: list[str]) -> Memory:
-    """One more step under the instruments, thrown away. Out of memory there is a note: the run itself is done."""
+    """One more step under the instruments, thrown away. Out of memory there is a note: the run itself is done.
+
+    A step goes before it: an evaluation may leave gathered weights, which only the next backward frees.
+    """
 
     def one_step() -> None:
         train_step(loop.step, loop.position.step, loop.probes)
 
     device = loop.step.program.device
     try:
-        measured = memory_pass(device, one_step, live_tensor_bytes(device))
+        if loop.ranks.world > 1:
+            one_step()
+        repeats = _REPEATS_OVER_RANKS if loop.ranks.world > 1 else 1
+        measured = memory_pass(device, one_step, live_tensor_bytes(device), repeats)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise

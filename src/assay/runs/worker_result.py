@@ -5,12 +5,12 @@ Totals (steps, tokens, skipped updates) are over all processes of a run; times, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from assay.runs.folder import RunSpec
-from assay.runs.record import Block, Environment, Memory, Quartiles, RunResult, Status
+from assay.runs.record import Block, Environment, Memory, Quartiles, RankResult, RunResult, Status
 from assay.step.evidence import Evidence
 from assay.step.trace import Trace
 
@@ -39,6 +39,7 @@ class Findings:
     """What the memory pass measured."""
     routers: list[dict[str, Any]] = field(default_factory=list)
     """Where each layer's router sent the tokens between the last evaluation and the one before it."""
+    ranks: tuple[RankResult, ...] = ()
     notes: list[str] = field(default_factory=list)
 
     def result(self, status: Status, reason: str | None) -> RunResult:
@@ -56,6 +57,7 @@ class Findings:
             step_seconds=quartiles,
             phase_seconds=self.phases.seconds(),
             memory=self._memory(),
+            ranks=self.ranks,
             predicted=self.spec.predicted,
             evidence=tuple(self.evidence),
             environment=self.environment,
@@ -79,20 +81,32 @@ class Findings:
             "val_bits_per_byte": seen.bits_per_byte if seen else None,
         }
 
+    @property
+    def process_peak_bytes(self) -> int | None:
+        """The highest of the timed blocks, of this process."""
+        return _most(block.process_peak_bytes for block in self.blocks)
+
     def _memory(self) -> Memory:
-        peaks = [block.process_peak_bytes for block in self.blocks if block.process_peak_bytes is not None]
-        return self.memory.model_copy(
+        own = self.memory.model_copy(
             update={
-                "process_peak_bytes": max(peaks, default=None),
+                "process_peak_bytes": self.process_peak_bytes,
                 "saved_bytes": dict(self.trace.saved_bytes) if self.trace else {},
                 "phases": dict(self.phases.memory),
             }
         )
+        if not self.ranks:
+            return own
+        highest = ("tensors_peak_bytes", "process_peak_bytes")
+        return own.model_copy(update={name: _most(getattr(one, name) for one in self.ranks) for name in highest})
 
     def _extra(self) -> dict[str, Any]:
         trace = trace_summary(self.trace) if self.trace else None
         found = {"trace": trace, "routers": self.routers, "notes": self.notes}
         return {name: value for name, value in found.items() if value}
+
+
+def _most(values: Iterable[int | None]) -> int | None:
+    return max((value for value in values if value is not None), default=None)
 
 
 def trace_summary(trace: Trace) -> Mapping[str, Any]:

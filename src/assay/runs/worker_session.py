@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 
+from assay.cost import parameter_count
 from assay.measure.process import keep_freed_memory, return_freed_memory, trim
 from assay.measure.trace import StepTracer
 from assay.optimizations import mesh_of, optimizations_of
@@ -28,6 +29,7 @@ from assay.runs.worker_environment import same_versions, versions
 from assay.runs.worker_memory import count_tensors, measure_memory
 from assay.runs.worker_phases import Phases
 from assay.runs.worker_plan import BLOCKS, plan, steps_left
+from assay.runs.worker_ranks import every_rank
 from assay.runs.worker_result import Findings
 from assay.step.evidence import Evidence
 from assay.step.program import Step
@@ -70,6 +72,8 @@ class Session:
         if self.run.training.measure_memory:
             self.phases.enter("memory_pass")
             self.findings.memory = measure_memory(loop, self.findings.notes)
+            if self.ranks.world > 1:
+                self.findings.ranks = every_rank(loop, self.findings, self.ranks)
         self.phases.enter("recording")
         if ended is not None:
             raise ended
@@ -83,7 +87,7 @@ class Session:
         self.routers = RouterStatistics(loop.step)
         count_tensors(self.phases, loop.step.program.device)
         findings.position, findings.environment, findings.notes = loop.position, built.environment, list(built.notes)
-        findings.parameters = sum(parameter.numel() for _, parameter in loop.step.named_parameters())
+        findings.parameters = parameter_count(self.run.model)
         me = psutil.Process()
         start: Event = {
             "pid": me.pid,

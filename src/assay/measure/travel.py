@@ -1,0 +1,56 @@
+"""How long collectives are under way in one step: from the profiler's spans of the backend, on this rank.
+
+gloo marks the span of every collective from its call to its end, so a span also holds the wait for ranks that come
+late; of NCCL the spans are its kernels'. Spans that overlap each other count once, those that overlap computation count
+all the same: on a CPU the two share the cores, and on a GPU what is hidden must be read off the step's time. The
+profiled step is a few percent slower than a timed one, so the share is of its own time.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+_BACKENDS = ("gloo:", "ncclDevKernel")
+_MICRO = 1e-6
+
+
+@dataclass(frozen=True)
+class Travel:
+    """Seconds of one step, and of those with a collective under way."""
+
+    step_seconds: float
+    under_way_seconds: float
+
+    @property
+    def share(self) -> float:
+        """Of the step."""
+        return self.under_way_seconds / self.step_seconds
+
+
+def travel(device: torch.device, one_step: Callable[[], None]) -> Travel:
+    """Profile one step; every rank must."""
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
+    with profile(activities=activities) as profiled:
+        began = time.perf_counter()
+        one_step()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        seconds = time.perf_counter() - began
+    spans = [
+        (event.time_range.start * _MICRO, event.time_range.end * _MICRO)
+        for event in profiled.events() or ()
+        if event.name.startswith(_BACKENDS)
+    ]
+    return Travel(seconds, min(seconds, covered(spans)))
+
+
+def covered(spans: Iterable[tuple[float, float]]) -> float:
+    """Length of the union of spans."""
+    total, reached = 0.0, float("-inf")
+    for start, end in sorted(spans):
+        total += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return total
