@@ -126,7 +126,8 @@ def test_final_weights_are_those_of_one_device(found: Mapping[tuple[str, str], A
 @pytest.mark.parametrize("stack", LOSSY)
 def test_bfloat16_stays_near(found: Mapping[tuple[str, str], Any], stack: str) -> None:
     here, there = (found[one, "float32"]["losses"] for one in (stack, alone_of(stack)))
-    assert here == pytest.approx(there, rel=2e-3)
+    assert len(here) == FEWER_STEPS
+    assert here == pytest.approx(there[:FEWER_STEPS], rel=2e-3)
 
 
 @pytest.mark.parametrize("stack", [*ON_TWO, *ON_FOUR, *LOSSY])
