@@ -1,5 +1,6 @@
 """The player's rules, each on a tape of a few operations whose live bytes can be counted by hand."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from assay.config import ModelConfig, Run, TrainingConfig
@@ -29,16 +30,28 @@ def operation(name: str, inputs: str, output: str, saves: str = "", how: Gradien
     )
 
 
+class Makes:
+    """An optimizer that keeps nothing, and makes what it is told."""
+
+    def __init__(self, *instants: Instant) -> None:
+        self._instants = instants
+
+    def state(self, pieces: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+        return ()
+
+    def instants(self, pieces: Mapping[str, Tensor]) -> tuple[Instant, ...]:
+        return self._instants
+
+
 def cost(*tape: Operation, parameters: str = "w", **changes: object) -> Cost:
     learned = {name: tensor(name, batched=False) for name in parameters.split()}
     base = Cost(
         tape=tape,
         parameters=learned,
         pieces=learned,
-        optimizer_state=(),
         tables=(),
         batch=(tensor("x", batched=False),),
-        update=(),
+        rule=Makes(),
         kernels=CPU,
     )
     return replace(base, **changes)  # type: ignore[arg-type]
@@ -102,7 +115,7 @@ def test_a_tied_weight_sums_two_gradients() -> None:
 
 
 def test_the_update_has_moments_of_its_own() -> None:
-    ledger = cost(operation("a", "w", "end"), update=(Instant("AdamW", "w", 5000),))
+    ledger = cost(operation("a", "w", "end"), rule=Makes(Instant("AdamW", "w", 5000)))
     assert replay(ledger).peak.label == "update: AdamW"
     assert replay(ledger).peak.nbytes == 400 + 400 + 5000
 

@@ -3,9 +3,10 @@
 from assay.cost.ledger import Moment
 from assay.cost.parameters import active_parameter_count, parameter_count, parameters
 from assay.cost.replay import Timeline, replay
-from assay.cost.step import Cost, Instant, baseline
+from assay.cost.step import Cost, baseline
 from assay.cost.tape import Gradient, Operation, Tape, Writer
 from assay.cost.tensors import DTYPE_BYTES, Tensor
+from assay.cost.updates import Instant, UpdateRule
 from assay.cost.work import executed_flops, model_flops, repeated
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Tape",
     "Tensor",
     "Timeline",
+    "UpdateRule",
     "Writer",
     "active_parameter_count",
     "baseline",

@@ -10,7 +10,6 @@ leave the last ranks less.
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from assay.cost.collectives import Communication
 from assay.cost.step import Cost
 from assay.cost.tape import Gradient, Operation, Sending
 from assay.cost.tensors import Tensor
@@ -26,8 +25,7 @@ def split_matrices(cost: Cost) -> Cost:
     learned = {name: _weight(cost, name, tensor) for name, tensor in cost.parameters.items()}
     pieces = {name: _weight(cost, name, tensor) for name, tensor in cost.pieces.items()}
     tape = tuple(one for operation in cost.tape for one in _rewritten(cost, operation, learned))
-    norm = Communication("all_reduce", _AXIS, 4, 1, "the gradient norm", "float32")
-    return replace(cost, tape=tape, parameters=learned).holding(pieces).sending(norm)
+    return replace(cost, tape=tape, parameters=learned).holding(pieces).measuring_norm(_AXIS)
 
 
 def _weight(cost: Cost, name: str, whole: Tensor) -> Tensor:
@@ -35,8 +33,7 @@ def _weight(cost: Cost, name: str, whole: Tensor) -> Tensor:
     degree, index = cost.mesh.degree(_AXIS), cost.place[_AXIS]
     owner = name.rpartition(".")[0]
     if owner.endswith(_FIRST) or owner in ("embedding.token", "head.projection"):
-        share = -(-whole.shape[0] // degree)
-        return replace(whole, shape=(max(0, min(share, whole.shape[0] - index * share)), *whole.shape[1:]))
+        return whole.rows(degree, index)
     if owner.endswith(_SECOND) and len(whole.shape) > 1:
         return replace(whole, shape=(whole.shape[0], whole.shape[1] // degree))
     return whole

@@ -7,33 +7,27 @@ those of `cost.groups`; who sends what is in `cost.collectives`.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from assay.cost.collectives import Communication
 from assay.cost.groups import Group
 from assay.cost.step import Cost
-from assay.cost.tensors import Tensor
 
 _AXIS = "dp"
 
 
 def replicated(cost: Cost) -> Cost:
     """Every rank keeps all weights and copies them where they are used; gradients are summed group by group."""
-    return replace(cost.share(_AXIS), groups=tuple(_groups(cost, ranks=1, reshard=False))).sending(_losses(cost))
+    return replace(cost.share(_AXIS), groups=tuple(_groups(cost, ranks=1, reshard=False))).reporting(_AXIS)
 
 
 def sharded(cost: Cost, *, reshard: bool) -> Cost:
     """Every rank keeps its rows of all weights; they are gathered for a forward, with `reshard` for a backward."""
     ranks, place = cost.mesh.degree(_AXIS), cost.place[_AXIS]
-    held = {name: _rows(tensor, ranks, place) for name, tensor in cost.pieces.items()}
-    padding = sum(_rows(one, ranks, 0).nbytes - _rows(one, ranks, place).nbytes for one in cost.pieces.values())
+    held = {name: tensor.rows(ranks, place) for name, tensor in cost.pieces.items()}
+    padding = sum(one.rows(ranks, 0).nbytes - one.rows(ranks, place).nbytes for one in cost.pieces.values())
     groups = tuple(_groups(cost, ranks=ranks, reshard=reshard))
     divided = replace(cost.share(_AXIS), groups=groups).holding(held, padding)
     # The norm is summed apart for weights that cross different axes.
     norms = 2 if cost.mesh.tp > 1 else 1
-    return divided.sending(_losses(cost), Communication("all_reduce", _AXIS, 4, norms, "the gradient norm", "float32"))
-
-
-def _losses(cost: Cost) -> Communication:
-    return Communication("all_reduce", _AXIS, cost.reported_bytes, 1, "the loss and activation norms", "float32")
+    return divided.reporting(_AXIS).measuring_norm(_AXIS, norms)
 
 
 def _groups(cost: Cost, *, ranks: int, reshard: bool) -> Iterator[Group]:
@@ -46,12 +40,5 @@ def _groups(cost: Cost, *, ranks: int, reshard: bool) -> Iterator[Group]:
         rest = [name for name in names if all(name not in owned for owned in inner.values())]
         for covered, owned in ((sites, rest), *(((site,), owned) for site, owned in inner.items())):
             if owned:
-                whole = sum(ranks * _rows(cost.parameters[name], ranks, 0).nbytes for name in owned)
+                whole = sum(ranks * cost.parameters[name].rows(ranks, 0).nbytes for name in owned)
                 yield Group(tuple(covered), tuple(owned), whole, ranks, _AXIS, reshard)
-
-
-def _rows(tensor: Tensor, ranks: int, place: int) -> Tensor:
-    """What one of `ranks` keeps; the first one's rows are as many as the padded ones."""
-    share = -(-tensor.shape[0] // ranks)
-    rows = max(0, min(share, tensor.shape[0] - place * share))
-    return replace(tensor, shape=(rows, *tensor.shape[1:]))

@@ -58,7 +58,6 @@ def staged(cost: Cost, split: Split, micro_batches: int, order: Sequence[Action]
     tape = tuple(one for one in cost.tape if any(one.within(site) for site in here))
     read = {name for one in tape for name in one.inputs}
     learned = {name: tensor for name, tensor in cost.parameters.items() if name in read}
-    received = _received(cost, tape)
     received = tuple(one.cut(micro_batches) for one in _received(cost, tape))
     own = replace(cost, tape=tape, parameters=learned, batch=(*cost.batch, *received), stages=stages)
     own = replace(own.holding(_held(cost, learned, split)).cut(micro_batches), order=tuple(order))
@@ -74,7 +73,7 @@ def staged(cost: Cost, split: Split, micro_batches: int, order: Sequence[Action]
         buffers += [_between(cost, micro_batches)] * micro_batches  # what its schedule keeps of the step before
     # Torch's schedule for several stages a rank waits for its sends at the end, and keeps what it sent until then.
     own = replace(own, buffers=tuple(buffers), exchanged=_exchanged(cost, split))
-    return replace(own, sent_stays=split.per_rank > 1).sending(*sends, *_agreed(cost))
+    return replace(own, sent_stays=split.per_rank > 1).sending(*sends).reporting(_AXIS).measuring_norm(_AXIS)
 
 
 def _held(cost: Cost, learned: dict[str, Tensor], split: Split) -> dict[str, Tensor]:
@@ -102,11 +101,6 @@ def _between(cost: Cost, micro_batches: int) -> Tensor:
     """What travels from a stage to the next: the residual stream, in the dtype of the weights."""
     embedded = next(tensor for one in cost.tape if one.site == "embedding" for tensor in one.outputs)
     return embedded.cut(micro_batches)
-
-
-def _agreed(cost: Cost) -> tuple[Communication, ...]:
-    reported = Communication("all_reduce", _AXIS, cost.reported_bytes, 1, "the loss and activation norms", "float32")
-    return reported, Communication("all_reduce", _AXIS, 4, 1, "the gradient norm", "float32")
 
 
 def _exchanged(cost: Cost, split: Split) -> tuple[str, ...]:

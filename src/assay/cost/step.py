@@ -17,15 +17,7 @@ from assay.cost.groups import Group
 from assay.cost.schedules import Action
 from assay.cost.tape import Operation, Tape, replace_site
 from assay.cost.tensors import Tensor
-
-
-@dataclass(frozen=True)
-class Instant:
-    """A moment of the update: what runs, on which parameter, and its bytes beside what is held anyway."""
-
-    operation: str
-    site: str
-    nbytes: int
+from assay.cost.updates import AdamW, Instant, UpdateRule
 
 
 @dataclass(frozen=True)
@@ -38,11 +30,11 @@ class Cost:
     """As operations read them."""
     pieces: dict[str, Tensor]
     """What lies here between steps of each parameter, and of its gradient from backward to the update."""
-    optimizer_state: tuple[Tensor, ...]
     tables: tuple[Tensor, ...]
     """Constants on the device that are neither learned nor part of a batch."""
     batch: tuple[Tensor, ...]
-    update: tuple[Instant, ...]
+    rule: UpdateRule
+    """What the optimizer keeps and makes."""
     kernels: Kernels = CPU
     blocks: int = 0
     """In the whole model."""
@@ -99,8 +91,17 @@ class Cost:
 
     def holding(self, pieces: dict[str, Tensor], padding_bytes: int = 0) -> Self:
         """The ledger when this is all that lies here of the parameters, and the optimizer sees no more either."""
-        state, update = _adamw_state(pieces), _adamw_update(pieces)
-        return replace(self, pieces=pieces, padding_bytes=padding_bytes, optimizer_state=state, update=update)
+        return replace(self, pieces=pieces, padding_bytes=padding_bytes)
+
+    def reporting(self, axis: str) -> Self:
+        """The ledger when a step's loss and activation norms are summed over an axis."""
+        return self.sending(
+            Communication("all_reduce", axis, self.reported_bytes, 1, "the loss and activation norms", "float32")
+        )
+
+    def measuring_norm(self, axis: str, times: int = 1) -> Self:
+        """The ledger when the gradients' squares are summed over an axis, in so many sums of one number."""
+        return self.sending(Communication("all_reduce", axis, 4, times, "the gradient norm", "float32"))
 
     def sending(self, *communications: Communication) -> Self:
         """The ledger with more handed to collectives."""
@@ -128,6 +129,16 @@ class Cost:
         return sum(tensor.nbytes for tensor in self.pieces.values()) + self.padding_bytes
 
     @property
+    def optimizer_state(self) -> tuple[Tensor, ...]:
+        """What the optimizer keeps between steps."""
+        return self.rule.state(self.pieces)
+
+    @property
+    def update(self) -> tuple[Instant, ...]:
+        """The moments of the update."""
+        return self.rule.instants(self.pieces)
+
+    @property
     def optimizer_state_bytes(self) -> int:
         """Bytes that the optimizer keeps between steps."""
         return sum(tensor.nbytes for tensor in self.optimizer_state)
@@ -149,33 +160,9 @@ def baseline(run: Run, device: str = "cpu") -> Cost:
         tape=tape,
         parameters=learned,
         pieces=learned,
-        optimizer_state=_adamw_state(learned),
         tables=tuple(forward.tables.values()),
         batch=tuple(forward.batch.values()),
-        update=_adamw_update(learned),
+        rule=AdamW(),
         kernels=kernels,
         blocks=run.model.n_layer,
-    )
-
-
-def _adamw_state(learned: dict[str, Tensor]) -> tuple[Tensor, ...]:
-    """Two moments a parameter, and its step count."""
-    moments = tuple(
-        replace(tensor, name=f"{label}.{tensor.name}")
-        for tensor in learned.values()
-        for label in ("exp_avg", "exp_avg_sq")
-    )
-    counts = tuple(Tensor(f"step.{name}", (), "float32", batched=False) for name in learned)
-    return moments + counts
-
-
-def _adamw_update(learned: dict[str, Tensor]) -> tuple[Instant, ...]:
-    """Scratch of torch's single-tensor AdamW: √v and √v/√(1−β₂ᵗ), beside the previous parameter's denominator,
-    which the loop variable still holds. Decayed parameters (two and more dimensions) come first."""
-    order = [tensor for tensor in learned.values() if len(tensor.shape) > 1]
-    order += [tensor for tensor in learned.values() if len(tensor.shape) < 2]
-    previous = [0, *(tensor.nbytes for tensor in order)]
-    return tuple(
-        Instant("AdamW", tensor.name, before + 2 * tensor.nbytes)
-        for before, tensor in zip(previous, order, strict=False)
     )

@@ -47,3 +47,8 @@ class Tensor:
         if not self.batched:
             return self
         return replace(self, shape=(self.shape[0] // parts, *self.shape[1:]))
+
+    def rows(self, parts: int, index: int) -> Self:
+        """The rows that one of `parts` keeps: equally many, so that the last ones have fewer, or none."""
+        share = -(-self.shape[0] // parts)
+        return replace(self, shape=(max(0, min(share, self.shape[0] - index * share)), *self.shape[1:]))

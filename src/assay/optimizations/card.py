@@ -9,7 +9,7 @@ from assay.config import Run
 from assay.config.base import Frozen
 from assay.config.run import Scalar, Spec
 from assay.hardware import Machine
-from assay.optimizations.base import Optimization, Unavailable
+from assay.optimizations.base import Conflict, Optimization, Unavailable
 
 
 class Field(Frozen):
@@ -61,11 +61,13 @@ def card(kind: type[Optimization]) -> Card:
 
 
 def availability(kind: type[Optimization], machine: Machine) -> str:
-    """`available`, or why this machine cannot do it for a model without dropout."""
+    """`available`, for what runs, or why this machine cannot do it for a model without dropout."""
     try:
         kind().check(Run(), machine)
     except Unavailable as reason:
         return f"unavailable: {reason}"
+    except Conflict as reason:
+        return f"available, but not for every run: {reason}"
     return "available"
 
 

@@ -34,6 +34,7 @@ class ContextParallel(Optimization):
     pays: ClassVar = "keys and values of every layer to all ranks, again in backward; one all-reduce of all gradients"
     sources: ClassVar = ("arXiv:2310.01889", "arXiv:2405.07719")
     claims: ClassVar = frozenset({"gradients", "activations between matrices"})
+    needs: ClassVar = frozenset({"attention core"})
 
     def axes(self) -> Mapping[str, int | None]:
         return {"cp": self.degree}
@@ -43,8 +44,6 @@ class ContextParallel(Optimization):
             raise Unavailable(
                 "context_parallel needs CUDA devices: torch's ring attention has no causal kernel for a CPU"
             )
-        if all(spec.name != "sdpa_attention" for spec in run.optimizations):
-            raise Conflict("context_parallel sends keys and values to fused attention; add sdpa_attention")
         if run.model.context_length % (2 * self.degree):
             raise Conflict(
                 f"context_parallel:degree={self.degree} deals out {2 * self.degree} pieces of a sequence, which do not "

@@ -36,6 +36,7 @@ class SequenceParallel(Optimization):
     pays: ClassVar = "each all-reduce of tensor parallelism as a reduce-scatter and an all-gather: the same bytes"
     sources: ClassVar = ("arXiv:2205.05198",)
     claims: ClassVar = frozenset({"activations between matrices"})
+    needs: ClassVar = frozenset({"matrices"})
 
     def axes(self) -> Mapping[str, int | None]:
         return {"tp": self.degree}
@@ -44,8 +45,6 @@ class SequenceParallel(Optimization):
         return replace(layout, sequence_parallel=True)
 
     def check(self, run: Run, machine: "Machine") -> None:
-        if all(spec.name != "tensor_parallel" for spec in run.optimizations):
-            raise Conflict("sequence_parallel divides what lies between split matrices; add tensor_parallel")
         if run.model.context_length % self.degree:
             raise Conflict(
                 f"sequence_parallel:degree={self.degree} does not divide model.context_length="

@@ -11,39 +11,26 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import torch
-import torch.distributed as dist
-from torch import Tensor
 from torch.distributed._functional_collectives import all_reduce
 from torch.distributed.device_mesh import DeviceMesh
 
 from assay.model import MixtureMLP
 from assay.model.gpt import NOT_COUNTED
-from assay.step.program import MicroBatch, Program, Step
+from assay.parallel.sums import sum_losses
+from assay.step.program import MicroBatch, Program
 
 
 def share_batch(program: Program, mesh: DeviceMesh) -> Program:
     """Divide every batch among the ranks of a one-dimensional `mesh`."""
-    group, place, count = mesh.get_group(), mesh.get_local_rank(), mesh.size()
-    evaluate_here, reduce_here = program.evaluate, program.reduce_loss
-
-    def evaluate(step: Step, batches: Iterable[MicroBatch]) -> tuple[float, int]:
-        loss, targets = evaluate_here(step, _dealt(batches, place, count))
-        total = torch.tensor([loss, targets], dtype=torch.float64, device=program.device)
-        dist.all_reduce(total, group=group)
-        return float(total[0].item()), int(total[1].item())
-
-    def reduce_loss(loss: Tensor) -> Tensor:
-        total = reduce_here(loss).clone()
-        dist.all_reduce(total, group=group)
-        return total
-
+    place, count = mesh.get_local_rank(), mesh.size()
     for part in program.parts:
         for module in part.modules():
             if isinstance(module, MixtureMLP):
                 _pool(module, mesh)
     index, before = program.share
     share = (index * count + place, before * count)
-    return replace(program, share=share, evaluate=evaluate, reduce_loss=reduce_loss)
+    shared = sum_losses(program, mesh, lambda batches: _dealt(batches, place, count))
+    return replace(shared, share=share)
 
 
 def _pool(mixture: MixtureMLP, mesh: DeviceMesh) -> None:

@@ -25,6 +25,7 @@ from torch.distributed.tensor.parallel import parallelize_module
 from assay.model import Attention, Embedding
 from assay.parallel.norms import gradient_norm
 from assay.parallel.shards import local
+from assay.parallel.sums import sum_losses
 from assay.step.program import MicroBatch, Program, Step
 
 _POSITIONS_OF_HEADS = 2
@@ -53,21 +54,13 @@ def _ring() -> Iterator[None]:
 def divide_positions(program: Program, mesh: DeviceMesh, context_length: int) -> Program:
     """Everything but attention: each rank's positions, and what is summed over positions summed over `mesh`."""
     group = mesh.get_group()
-    gradients_here, evaluate_here, reduce_here = program.gradients, program.evaluate, program.reduce_loss
+    gradients_here = program.gradients
 
     def gradients(step: Step, micro_batches: Sequence[MicroBatch], tokens: int) -> Tensor:
-        return gradients_here(step, [(_own(mesh, ids), _own(mesh, targets)) for ids, targets in micro_batches], tokens)
+        return gradients_here(step, own(micro_batches), tokens)
 
-    def evaluate(step: Step, batches: Iterable[MicroBatch]) -> tuple[float, int]:
-        loss, targets = evaluate_here(step, ((_own(mesh, ids), _own(mesh, targets)) for ids, targets in batches))
-        total = torch.tensor([loss, targets], dtype=torch.float64, device=program.device)
-        dist.all_reduce(total, group=group)
-        return float(total[0].item()), int(total[1].item())
-
-    def reduce_loss(sums: Tensor) -> Tensor:
-        total = reduce_here(sums).clone()
-        dist.all_reduce(total, group=group)
-        return total
+    def own(batches: Iterable[MicroBatch]) -> list[MicroBatch]:
+        return [(_own(mesh, ids), _own(mesh, targets)) for ids, targets in batches]
 
     def finish(step: Step) -> None:
         for _, parameter in step.named_parameters():
@@ -80,10 +73,8 @@ def divide_positions(program: Program, mesh: DeviceMesh, context_length: int) ->
             if isinstance(module, Embedding | Attention):
                 module.positions = positions
     return replace(
-        program,
+        sum_losses(program, mesh, own),
         gradients=gradients,
-        evaluate=evaluate,
-        reduce_loss=reduce_loss,
         gradient_norm=gradient_norm,
         finish_gradients=(*program.finish_gradients, finish),
     )

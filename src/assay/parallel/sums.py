@@ -1,0 +1,32 @@
+"""What ranks that divide a batch report is the sum of what each saw: the loss of a step, and that of an evaluation."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh
+
+from assay.step.program import MicroBatch, Program, Step
+
+Batches = Iterable[MicroBatch]
+
+
+def sum_losses(program: Program, mesh: DeviceMesh, own: Callable[[Batches], Batches]) -> Program:
+    """Each rank of a one-dimensional `mesh` evaluates its `own` part of every batch, and losses are summed over it."""
+    group = mesh.get_group()
+    evaluate_here, reduce_here = program.evaluate, program.reduce_loss
+
+    def evaluate(step: Step, batches: Batches) -> tuple[float, int]:
+        loss, targets = evaluate_here(step, own(batches))
+        total = torch.tensor([loss, targets], dtype=torch.float64, device=program.device)
+        dist.all_reduce(total, group=group)
+        return float(total[0].item()), int(total[1].item())
+
+    def reduce_loss(sums: Tensor) -> Tensor:
+        total = reduce_here(sums).clone()
+        dist.all_reduce(total, group=group)
+        return total
+
+    return replace(program, evaluate=evaluate, reduce_loss=reduce_loss)
