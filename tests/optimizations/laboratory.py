@@ -19,10 +19,15 @@ ON_ONE_DEVICE = [name for name in catalogue() if not resolve(Spec(name=name)).ax
 """The others divide a step over ranks, and are tested there (`tests/parallel`)."""
 
 
-def run_with(*specs: Spec, model: ModelConfig = SHAPE) -> Run:
+def specs_of(names: Sequence[str]) -> tuple[Spec, ...]:
+    """Optimizations at their defaults, by name."""
+    return tuple(resolve(Spec(name=name)).spec() for name in names)
+
+
+def run_with(*specs: Spec, model: ModelConfig = SHAPE, ranks: int = 1) -> Run:
     """A run of four sequences a step."""
     training = TrainingConfig(batch_size=4, steps=5, warmup_steps=1)
-    return normalize(Run(model=model, training=training, device="cpu", optimizations=specs))
+    return normalize(Run(model=model, training=training, device="cpu", ranks=ranks, optimizations=specs))
 
 
 def losses(run: Run, steps: int = 3) -> list[float]:

@@ -1,53 +1,69 @@
-"""Every pair: whatever the order of listing, the prediction, the training and the proofs are the same."""
+"""Every pair: predicted or refused whatever the order of listing; and drawn ones trained, measured and proven.
 
+Applying all pairs is marked `slow`; a run of the suite applies a sample, the same one every time.
+"""
+
+import random
 from itertools import combinations
 
 import pytest
 
-from assay.config import Spec
 from assay.errors import UsageError
 from assay.estimate import estimate
 from assay.hardware import Machine, detect
 from assay.optimizations import Numerics, catalogue, check, optimizations_of, resolve
-from optimizations.laboratory import ON_ONE_DEVICE, losses, run_with, traced
+from optimizations.laboratory import ON_ONE_DEVICE, losses, run_with, specs_of, traced
 
 MACHINE = Machine(processor="any", cores=2, memory_bytes=2**34)
-PAIRS = list(combinations(ON_ONE_DEVICE, 2))
+DRAWN = 60
 
 
-@pytest.fixture
-def pair(names: tuple[str, str]) -> tuple[Spec, Spec]:
-    """Both at their defaults; the test skips, saying so, where they are refused here."""
-    first, second = (resolve(Spec(name=name)).spec() for name in names)
+def _accepted(names: tuple[str, ...]) -> bool:
     try:
-        check(run_with(first, second), detect())
-    except UsageError as reason:
-        pytest.skip(str(reason))
-    return first, second
+        check(run_with(*specs_of(names)), detect())
+    except UsageError:
+        return False
+    return True
 
 
-@pytest.mark.parametrize("names", PAIRS, ids="+".join)
-def test_the_order_of_listing_does_not_matter(pair: tuple[Spec, Spec]) -> None:
-    first, second = pair
-    there, back = run_with(first, second), run_with(second, first)
-    assert optimizations_of(there) == optimizations_of(back)
-    assert estimate(there, MACHINE).to_dict() == estimate(back, MACHINE).to_dict()
-    assert losses(there, 2) == losses(back, 2)
+ALL = list(combinations(catalogue(), 2))
+TOGETHER = [pair for pair in combinations(ON_ONE_DEVICE, 2) if _accepted(pair)]
+SAMPLE = random.Random(0).sample(TOGETHER, min(DRAWN, len(TOGETHER)))
+APPLIED = [pytest.param(pair, id="+".join(pair), marks=() if pair in SAMPLE else pytest.mark.slow) for pair in TOGETHER]
 
 
-@pytest.mark.parametrize("names", PAIRS, ids="+".join)
-def test_both_are_proven_together(pair: tuple[Spec, Spec]) -> None:
-    run = run_with(*pair)
-    trace = traced(run)
+@pytest.mark.parametrize("names", ALL, ids="+".join)
+def test_the_order_of_listing_does_not_matter_to_what_is_predicted(names: tuple[str, str]) -> None:
+    """Refused both ways with one sentence, or predicted alike."""
+    for ranks in (1,) if set(names) <= set(ON_ONE_DEVICE) else (2, 4):
+        assert _predicted(names, ranks) == _predicted((names[1], names[0]), ranks)
+
+
+def _predicted(names: tuple[str, str], ranks: int) -> object:
+    try:
+        return estimate(run_with(*specs_of(names), ranks=ranks), MACHINE).to_dict()
+    except UsageError as refusal:
+        assert str(refusal)
+        return type(refusal)
+
+
+@pytest.mark.parametrize("names", APPLIED)
+def test_applied_together_both_are_proven_and_what_is_held_is_predicted_exactly(names: tuple[str, str]) -> None:
+    run = run_with(*specs_of(names))
+    trace, predicted = traced(run), estimate(run, MACHINE)
     for optimization in optimizations_of(run):
         evidence = optimization.verify(trace, run)
         assert evidence.verdict, evidence.observed
+    assert trace.saved_total_bytes == predicted.timeline.saved_bytes
+    assert trace.parameter_bytes == predicted.cost.parameter_bytes
+    assert trace.optimizer_state_bytes == predicted.cost.optimizer_state_bytes
 
 
-@pytest.mark.parametrize("names", PAIRS, ids="+".join)
-def test_the_loss_keeps_to_the_looser_of_both_numerics(pair: tuple[Spec, Spec]) -> None:
-    numerics = [catalogue()[spec.name].numerics for spec in pair]
-    if Numerics.DIFFERENT_TRAINING in numerics:
-        pytest.skip("one of them trains differently by design")
-    tolerance = 2e-2 if Numerics.LOSSY in numerics else 1e-5
-    assert losses(run_with(*pair)) == pytest.approx(losses(run_with()), rel=tolerance)
+@pytest.mark.parametrize("names", APPLIED)
+def test_the_loss_keeps_to_the_looser_of_both_numerics(names: tuple[str, str]) -> None:
+    there, back = (losses(run_with(*specs_of(order))) for order in (names, (names[1], names[0])))
+    assert there == back
+    promised = {resolve(spec).promised for spec in specs_of(names)}
+    if Numerics.DIFFERENT_TRAINING not in promised:
+        tolerance = 2e-2 if Numerics.LOSSY in promised else 1e-5
+        assert there == pytest.approx(losses(run_with()), rel=tolerance)

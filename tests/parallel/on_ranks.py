@@ -1,13 +1,16 @@
 """Cases that are computed by several ranks: started once for many, each in a process group of its own.
 
-As a program it is one rank: it reads a list of cases from the file it is given, and rank 0 writes what came of each.
+As a program it is all ranks: it imports what they need once, which takes longer than most cases, and forks into them.
+Each reads a list of cases from the file it is given, and rank 0 writes what came of each.
 """
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -29,26 +32,22 @@ def compute(cases: Sequence[Case], ranks: int, place: Path) -> list[dict[str, An
     # One meeting place for each case, as torchrun's agent makes one: the system chooses ports that nobody else has.
     stores = [dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False) for _ in cases]
     asked.write_text(json.dumps([[store.port, case] for store, case in zip(stores, cases, strict=True)]))
-    processes = [_rank(rank, ranks, [str(asked), str(answered)]) for rank in range(ranks)]
-    try:
-        errors = [process.communicate(timeout=_PATIENCE_SECONDS)[1] for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    if any(process.returncode for process in processes):
-        codes = [process.returncode for process in processes]
-        raise AssertionError(f"exit codes {codes}\n" + "\n".join(errors))
-    answers: list[dict[str, Any]] = json.loads(answered.read_text())
-    return answers
-
-
-def _rank(rank: int, ranks: int, arguments: Sequence[str]) -> "subprocess.Popen[str]":
-    place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1"}
     # Ranks import what their parent does, which need not be what is installed.
     imported = os.pathsep.join((str(Path(__file__).parents[1]), *filter(None, sys.path)))
     own = {"TORCHELASTIC_USE_AGENT_STORE": "True", "OMP_NUM_THREADS": "1", "PYTHONPATH": imported}
-    command = [sys.executable, __file__, *arguments]
-    return subprocess.Popen(command, env={**os.environ, **place, **own}, stderr=subprocess.PIPE, text=True)
+    command = [sys.executable, __file__, str(ranks), str(asked), str(answered)]
+    with subprocess.Popen(
+        command, env={**os.environ, **own}, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as started:
+        try:
+            errors = started.communicate(timeout=_PATIENCE_SECONDS)[1]
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(started.pid, signal.SIGKILL)
+    if started.returncode:
+        raise AssertionError(errors)
+    answers: list[dict[str, Any]] = json.loads(answered.read_text())
+    return answers
 
 
 def _answer(case: Case) -> dict[str, Any]:
@@ -142,13 +141,33 @@ def _whole(weight: Any) -> Any:
     return (weight.full_tensor() if isinstance(weight, DTensor) else weight).detach()
 
 
-def _main(asked: Path, answered: Path) -> None:
+def _main(ranks: int, asked: Path, answered: Path) -> int:
+    """Fork into ranks; the exit code of the first that failed."""
     import torch
+    import torch._dynamo  # every rank's first optimizer would load it
+    import torch.distributed.checkpoint
+    import torch.distributed.fsdp
+    import torch.distributed.pipelining
+    import torch.distributed.tensor.parallel  # noqa: F401
 
     from assay.optimizations import search
 
     torch.set_num_threads(1)
     search(Path(__file__).parent / "references")
+    children = []
+    for rank in range(ranks):
+        child = os.fork()
+        if child == 0:
+            os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks)}
+            os.environ["MASTER_ADDR"] = "127.0.0.1"
+            _rank(asked, answered)
+            return 0
+        children.append(child)
+    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    return next(filter(None, codes), 0)
+
+
+def _rank(asked: Path, answered: Path) -> None:
     answers = []
     for port, case in json.loads(asked.read_text()):
         os.environ["MASTER_PORT"] = str(port)
@@ -161,4 +180,4 @@ def _main(asked: Path, answered: Path) -> None:
 
 
 if __name__ == "__main__":
-    _main(Path(sys.argv[1]), Path(sys.argv[2]))
+    sys.exit(_main(int(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])))
