@@ -34,7 +34,7 @@ APPLIED = [pytest.param(pair, id="+".join(pair), marks=() if pair in SAMPLE else
 
 @pytest.mark.parametrize("names", ALL, ids="+".join)
 def test_the_order_of_listing_does_not_matter_to_what_is_predicted(names: tuple[str, str]) -> None:
-    """Refused both ways with one sentence, or predicted alike."""
+    """Refused both ways, or predicted alike."""
     for ranks in (1,) if set(names) <= set(ON_ONE_DEVICE) else (2, 4):
         assert _predicted(names, ranks) == _predicted((names[1], names[0]), ranks)
 
@@ -43,7 +43,6 @@ def _predicted(names: tuple[str, str], ranks: int) -> object:
     try:
         return estimate(run_with(*specs_of(names), ranks=ranks), MACHINE).to_dict()
     except UsageError as refusal:
-        assert str(refusal)
         return type(refusal)
 
 

@@ -148,7 +148,7 @@ def _main(ranks: int, asked: Path, answered: Path) -> int:
     import torch.distributed.checkpoint
     import torch.distributed.fsdp
     import torch.distributed.pipelining
-    import torch.distributed.tensor.parallel  # noqa: F401
+    import torch.distributed.tensor.parallel
 
     from assay.optimizations import search
 

@@ -12,7 +12,7 @@ from assay.config.home import Home
 from assay.config.load import load, validate
 from assay.config.run import Run, Spec
 from assay.errors import UsageError, meant
-from assay.optimizations import resolve
+from assay.optimizations import Numerics, resolve
 from assay.runs.folder import RunFolder
 from assay.runs.lookup import find
 from assay.runs.prepare import ReadyRun
@@ -63,7 +63,9 @@ def _divided(run: Run, techniques: Sequence[Spec]) -> Run:
 
 
 def _divides(spec: Spec) -> bool:
-    return bool(resolve(spec).axes())
+    """Whether it only divides: one that also computes in fewer bits decides what is trained."""
+    one = resolve(spec)
+    return bool(one.axes()) and one.promised is Numerics.REASSOCIATED
 
 
 def same_corpus(folder: RunFolder, ready: ReadyRun) -> None:

@@ -6,7 +6,7 @@ from assay.measure.memory import live_tensor_bytes, memory_pass
 from assay.runs.record import Memory
 from assay.runs.worker_phases import Phases
 from assay.training.endings import is_out_of_memory
-from assay.training.loop import Loop, train_step
+from assay.training.loop import Loop
 
 _REPEATS_OVER_RANKS = 5
 
@@ -29,16 +29,12 @@ def measure_memory(loop: Loop, notes: list[str]) -> Memory:
 
     A step goes before it: an evaluation may leave gathered weights, which only the next backward frees.
     """
-
-    def one_step() -> None:
-        train_step(loop.step, loop.position.step, loop.probes)
-
     device = loop.step.program.device
     try:
         if loop.ranks.world > 1:
-            one_step()
+            loop.discard_step()
         repeats = _REPEATS_OVER_RANKS if loop.ranks.world > 1 else 1
-        measured = memory_pass(device, one_step, live_tensor_bytes(device), repeats)
+        measured = memory_pass(device, loop.discard_step, live_tensor_bytes(device), repeats)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise

@@ -7,12 +7,12 @@ from assay.parallel.ranks import Ranks
 from assay.runs.record import RankResult, Sent
 from assay.runs.worker_result import Findings
 from assay.step.trace import Trace
-from assay.training.loop import Loop, train_step
+from assay.training.loop import Loop
 
 
 def every_rank(loop: Loop, findings: Findings, ranks: Ranks) -> tuple[RankResult, ...]:
     """The same on each rank, in order; all must call it. One more step is thrown away."""
-    profiled = travel(loop.step.program.device, lambda: _throw_away(loop))
+    profiled = travel(loop.step.program.device, loop.discard_step)
     trace = findings.trace
     own = RankResult(
         rank=ranks.rank,
@@ -27,10 +27,6 @@ def every_rank(loop: Loop, findings: Findings, ranks: Ranks) -> tuple[RankResult
         communication_seconds=profiled.under_way_seconds,
     )
     return tuple(RankResult.model_validate_json(said) for said in ranks.gather(own.model_dump_json()))
-
-
-def _throw_away(loop: Loop) -> None:
-    train_step(loop.step, loop.position.step, loop.probes)
 
 
 def _sent(trace: Trace) -> tuple[Sent, ...]:

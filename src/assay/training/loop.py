@@ -143,6 +143,10 @@ class Loop:
                 raise Diverged(self._diagnosis(record))
             self.between_steps()
 
+    def discard_step(self) -> None:
+        """Do the step that is next for an instrument's sake: it counts for nothing, and the run must be over."""
+        train_step(self.step, self.position.step, self.probes)
+
     def between_steps(self) -> None:
         """What is due after the last step, where it was not done yet: a resumed run makes up what a stop cut off."""
         done, training = self.position.step, self.run.training
