@@ -44,7 +44,7 @@ def environment(run: Run, machine: Machine, device: torch.device, corpus_digest:
         accelerator=torch.cuda.get_device_name(device) if on_gpu else None,
         driver=_driver() if on_gpu else None,
         corpus_digest=corpus_digest,
-        packages=_versions(),
+        packages=_packages(),
     )
 
 
@@ -54,7 +54,7 @@ def _driver() -> str:
     return f"CUDA {torch.version.cuda}, driver {driver}" if driver else f"CUDA {torch.version.cuda}"
 
 
-def _versions() -> dict[str, str]:
+def _packages() -> dict[str, str]:
     found = {}
     for name in _TELLING:
         try:
