@@ -1,0 +1,46 @@
+"""Adam's relatives, as the ledger sees them: what their update makes on the way, read off torch 2.13's loops.
+
+Over lists (`foreach`) the denominators of a whole group live at once. In one kernel (`fused`) nothing is made. Decay
+inside the gradient (Adam) makes a sum for every decayed parameter.
+"""
+
+from dataclasses import dataclass
+
+from assay.cost.tensors import Tensor
+from assay.cost.updates import AdamW, Instant, Pieces, after_another, groups
+
+
+@dataclass(frozen=True)
+class FusedAdamW(AdamW):
+    """One kernel a group."""
+
+    def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
+        """Nothing beside what is held."""
+        return (Instant("AdamW", "", 0),)
+
+
+@dataclass(frozen=True)
+class ForeachAdamW(AdamW):
+    """One kernel for each operation over all tensors of a group."""
+
+    def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
+        """√v of a whole group."""
+        return tuple(Instant("AdamW", "", _nbytes(group)) for group in groups(pieces) if group)
+
+
+@dataclass(frozen=True)
+class Adam(AdamW):
+    """Torch's single-tensor Adam with weight decay in the gradient."""
+
+    def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
+        """AdamW's, and for what decays the sum of gradient and decay."""
+        decayed, spared = groups(pieces)
+        return tuple(
+            Instant("Adam", tensor.name, before + made * tensor.nbytes)
+            for group, made in ((decayed, 3), (spared, 2))
+            for before, tensor in after_another(group)
+        )
+
+
+def _nbytes(group: list[Tensor]) -> int:
+    return sum(tensor.nbytes for tensor in group)
