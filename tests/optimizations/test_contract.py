@@ -62,7 +62,7 @@ def test_it_is_refuted_where_it_was_not_applied(spec: Spec) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_loss_keeps_to_the_declared_numerics(spec: Spec) -> None:
-    plain, changed = losses(run_with()), losses(run_with(spec))
+    plain, changed = losses(run_with(), 5), losses(run_with(spec), 5)
     numerics = catalogue()[spec.name].numerics
     if numerics is Numerics.EXACT:
         assert changed == plain

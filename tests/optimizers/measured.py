@@ -1,6 +1,5 @@
 """The update of one optimizer, run and measured alone: its state, its scratch and its kernels."""
 
-
 import torch
 from torch import nn
 

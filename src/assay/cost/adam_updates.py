@@ -1,13 +1,13 @@
 """Adam's relatives, as the ledger sees them: what their update makes on the way, read off torch 2.13's loops.
 
 Over lists (`foreach`) the denominators of a whole group live at once. In one kernel (`fused`) nothing is made. Decay
-inside the gradient (Adam) makes a sum for every decayed parameter.
+inside the gradient (Adam) makes a sum for every decayed parameter. Moments in bfloat16 are widened for their turn.
 """
 
 from dataclasses import dataclass
 
 from assay.cost.tensors import Tensor
-from assay.cost.updates import AdamW, Instant, Pieces, after_another, groups
+from assay.cost.updates import AdamW, Instant, Pieces, after_another, counts, groups, like
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,21 @@ class Adam(AdamW):
             Instant("Adam", tensor.name, before + made * tensor.nbytes)
             for group, made in ((decayed, 3), (spared, 2))
             for before, tensor in after_another(group)
+        )
+
+
+@dataclass(frozen=True)
+class NarrowAdamW:
+    """Our AdamW with moments in bfloat16."""
+
+    def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
+        """Two narrow moments a parameter, and its step count."""
+        return (*(one.cast("bfloat16") for one in like(pieces, "exp_avg", "exp_avg_sq")), *counts(pieces))
+
+    def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
+        """Both moments of one parameter, wide."""
+        return tuple(
+            Instant("NarrowAdamW", tensor.name, 2 * tensor.nbytes) for group in groups(pieces) for tensor in group
         )
 
 

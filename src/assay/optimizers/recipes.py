@@ -34,3 +34,45 @@ def adamw(training: TrainingConfig, kernel: Kernel = "plain") -> OptimizerRecipe
         )
 
     return recipe
+
+
+def adam(training: TrainingConfig) -> OptimizerRecipe:
+    """Adam (arXiv:1412.6980) with weight decay as a part of the gradient, one tensor after the other."""
+
+    def recipe(parameters: NamedParameters) -> OptimizerLike:
+        return torch.optim.Adam(
+            decay_groups(parameters, training.weight_decay),
+            lr=training.learning_rate,
+            betas=(training.beta1, training.beta2),
+            eps=training.epsilon,
+            foreach=False,
+            fused=False,
+        )
+
+    return recipe
+
+
+def sgd(training: TrainingConfig, momentum: float, *, nesterov: bool) -> OptimizerRecipe:
+    """Stochastic gradient descent, one tensor after the other; weight decay is a part of the gradient."""
+
+    def recipe(parameters: NamedParameters) -> OptimizerLike:
+        return torch.optim.SGD(
+            decay_groups(parameters, training.weight_decay),
+            lr=training.learning_rate,
+            momentum=momentum,
+            nesterov=nesterov,
+            foreach=False,
+            fused=False,
+        )
+
+    return recipe
+
+
+def adafactor(training: TrainingConfig) -> OptimizerRecipe:
+    """Adafactor (arXiv:1804.04235), one tensor after the other; its step is relative to the size of the weight."""
+
+    def recipe(parameters: NamedParameters) -> OptimizerLike:
+        groups = decay_groups(parameters, training.weight_decay)
+        return torch.optim.Adafactor(groups, lr=training.learning_rate, foreach=False)
+
+    return recipe
