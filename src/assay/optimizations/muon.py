@@ -62,8 +62,8 @@ class Muon(Optimization):
         from assay.cost import parameters
         from assay.cost.matrix_updates import is_hidden_matrix
 
-        known = parameters(run.model)
-        hidden = sum(is_hidden_matrix(one.name, len(known[one.name].shape)) for one in trace.parameters)
+        matrices = {name for name, one in parameters(run.model).items() if is_hidden_matrix(name, len(one.shape))}
+        hidden = len(matrices.intersection(one.name for one in trace.parameters))
         products, rest = trace.contractions(phase="update", dtype="bfloat16"), trace.count("addcdiv_", phase="update")
         observed = f"{products} products made the steps of {hidden} hidden matrices; AdamW made those of {rest} others"
         whole = products == _PRODUCTS * hidden > 0 and rest == len(trace.parameters) - hidden
