@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from assay.config import ModelConfig, Spec
+from assay.config import ModelConfig, Run, Spec
 from assay.hardware import Machine
 from assay.optimizations import Unavailable, adamw_8bit, resolve
 from assay.optimizers.narrow_state import narrow_adamw
@@ -37,8 +37,10 @@ def test_without_torchao_it_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.usefixtures("torchao")
-def test_state_in_eight_bits_is_proven() -> None:
-    assert proof_of(RUN, traced(RUN)).verdict
+@pytest.mark.parametrize("run", [RUN, run_with(EIGHT)], ids=["most of it", "a part of it"])
+def test_state_in_eight_bits_is_proven(run: Run) -> None:
+    evidence = proof_of(run, traced(run))
+    assert evidence.verdict, evidence.observed
 
 
 @pytest.mark.parametrize("recipe", [adamw(RUN.training), narrow_adamw(RUN.training)], ids=["float32", "bfloat16"])

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from assay.hardware import Machine
     from assay.step.program import Program
 
+_TABLES = 1.05
+"""What more may be held: weights that are padded, tables of another size."""
+
 
 class Adamw8Bit(Optimization):
     """AdamW with moments in 8 bits."""
@@ -46,7 +49,12 @@ class Adamw8Bit(Optimization):
         return replace(program, optimizer=adamw_8bit(run.training))
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
+        from assay.cost import parameters
+        from assay.cost.adam_updates import eight_bit_state_bytes
+
+        held = {one.name for one in trace.parameters}
+        expected = eight_bit_state_bytes({name: one for name, one in parameters(run.model).items() if name in held})
         # Counted at the storages: a moment of 8 bits says of itself that it is as wide as its weight.
-        state, weights = trace.optimizer_state_bytes, trace.parameter_bytes
-        observed = f"{state} bytes of two moments for {weights} bytes of weights"
-        return self.evidence(observed, 0 < state < weights)
+        state, wide = trace.optimizer_state_bytes, 2 * trace.parameter_bytes
+        observed = f"{state} bytes of state, where two moments as wide as the weights are {wide} and 8 bits {expected}"
+        return self.evidence(observed, 0 < state <= _TABLES * expected < wide)
