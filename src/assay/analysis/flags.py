@@ -2,9 +2,9 @@
 
 An optimization declares what the same seed and data do to the loss (`Numerics`). A row that promises a bit-equal loss
 and has another one is wrong; so is a row that promises a different training run and ends at the baseline's loss to the
-last bit: its switch was dead. Two rows that change training in unlike ways and have equal losses are as suspect. Whether
-bit-equality means anything here is shown by the A/A pair; where two identical baselines already part, only the checks
-for too equal losses are left.
+last bit: its switch was dead. Two rows that change training in unlike ways and have equal losses are as suspect.
+Whether bit-equality means anything here is shown by the A/A pair; where two identical baselines already part, only the
+checks for too equal losses are left.
 """
 
 from collections.abc import Mapping, Sequence
