@@ -30,6 +30,14 @@ def test_a_lossy_treatment_with_the_baselines_loss_is_too_equal() -> None:
     assert "too equal" in flags_of(with_loss_shift(BF16, 0.0), BF16)
 
 
+def test_two_treatments_that_train_unlike_and_end_alike_are_too_equal() -> None:
+    shift = FACTORS[TREATMENTS[0]][3]
+    alike = with_loss_shift(BF16, shift)
+    assert f"too equal: the loss is that of {TREATMENTS[0]}" in flags_of(alike, BF16)
+    assert f"too equal: the loss is that of {BF16}" in flags_of(alike, TREATMENTS[0])
+    assert "too equal" not in flags_of(alike, CHECKPOINTING)
+
+
 def test_an_exact_treatment_with_another_loss_is_too_far() -> None:
     assert "too far" in flags_of(with_loss_shift(CHECKPOINTING, 1e-9), CHECKPOINTING)
 

@@ -29,7 +29,7 @@ def spec(name: str) -> Spec:
 def test_the_ledger_changes_and_is_never_negative(spec: Spec) -> None:
     before = estimate(run_with(), MACHINE)
     after = estimate(run_with(spec), MACHINE)
-    assert after.predicted() != before.predicted()
+    assert after.to_dict() != before.to_dict()
     assert all(moment.nbytes >= 0 for moment in after.timeline.instants)
     assert all(count > 0 for count in after.flops.values())
     assert after.timeline.saved_bytes >= 0
@@ -62,7 +62,7 @@ def test_it_is_refuted_where_it_was_not_applied(spec: Spec) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_loss_keeps_to_the_declared_numerics(spec: Spec) -> None:
-    plain, changed = losses(run_with()), losses(run_with(spec))
+    plain, changed = losses(run_with(), 5), losses(run_with(spec), 5)
     numerics = catalogue()[spec.name].numerics
     if numerics is Numerics.EXACT:
         assert changed == plain

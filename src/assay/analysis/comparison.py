@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from assay.analysis.flags import Losses, evidence_flags, loss_flags, losses, numerics, peak_flags
+from assay.analysis.flags import Losses, evidence_flags, loss_flags, losses, numerics, peak_flags, twin_flags
 from assay.analysis.noise import Noise
 from assay.analysis.plain import row_columns, row_json
 from assay.analysis.row import EXACT, METRICS, PREDICTED, Row, effects, metrics, usable
@@ -77,6 +77,7 @@ def analyse(record: ComparisonRecord) -> Comparison:
     noise = Noise(effects=again.effects)
     baselines = losses(usable(first))
     repeated = losses(usable(record.of(AGAIN)))
+    twins = twin_flags({name: usable(record.of(name)) for name in record.treatments})
     repeats = bool(repeated) and all(baselines.get(seed) == value for seed, value in repeated.items())
     return Comparison(
         record=record,
@@ -84,7 +85,7 @@ def analyse(record: ComparisonRecord) -> Comparison:
         again=_judged(again, noise),
         noise=noise,
         rows=tuple(
-            _flagged(_judged(_row(record, name, environment), noise), record.of(name), baselines, repeats)
+            _flagged(_judged(_row(record, name, environment), noise), record.of(name), baselines, repeats, twins[name])
             for name in record.treatments
         ),
         environment=environment,
@@ -133,13 +134,17 @@ def _judged(row: Row, noise: Noise) -> Row:
     return row.model_copy(update={"verdicts": verdicts})
 
 
-def _flagged(row: Row, cells: Sequence[CellResult], baselines: Mapping[int, Losses], repeats: bool) -> Row:
+def _flagged(
+    row: Row, cells: Sequence[CellResult], baselines: Mapping[int, Losses], repeats: bool, twins: Sequence[str]
+) -> Row:
     good = usable(cells)
     if not good:
         return row
     results = [one.result for one in good]
     found = loss_flags(numerics(good[0].cell.run), baselines, losses(good), repeats)
-    return row.model_copy(update={"flags": (*row.flags, *found, *evidence_flags(results), *peak_flags(results))})
+    return row.model_copy(
+        update={"flags": (*row.flags, *found, *twins, *evidence_flags(results), *peak_flags(results))}
+    )
 
 
 def _unlike(result: RunResult, environment: Environment | None) -> list[str]:

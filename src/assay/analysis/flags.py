@@ -2,11 +2,13 @@
 
 An optimization declares what the same seed and data do to the loss (`Numerics`). A row that promises a bit-equal loss
 and has another one is wrong; so is a row that promises a different training run and ends at the baseline's loss to the
-last bit: its switch was dead. Whether bit-equality means anything here is shown by the A/A pair; where two identical
-baselines already part, only the second check is left.
+last bit: its switch was dead. Two rows that change training in unlike ways and have equal losses are as suspect.
+Whether bit-equality means anything here is shown by the A/A pair; where two identical baselines already part, only the
+checks for too equal losses are left.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 
 from assay.config.run import Run
 from assay.optimizations.base import Numerics
@@ -18,6 +20,7 @@ Losses = tuple[tuple[float | None, ...], float | None, float | None]
 """By step, of the last step, and of the validation split."""
 
 _SEVERITY = list(Numerics)
+_DIFFERING = (Numerics.LOSSY, Numerics.DIFFERENT_TRAINING)
 PREDICTION_TOLERANCE = 0.05
 
 
@@ -43,11 +46,31 @@ def loss_flags(
     shared = sorted(baseline.keys() & row.keys())
     equal = [seed for seed in shared if baseline[seed] == row[seed]]
     unequal = [seed for seed in shared if baseline[seed] != row[seed]]
-    if promise in (Numerics.LOSSY, Numerics.DIFFERENT_TRAINING) and equal:
+    if promise in _DIFFERING and equal:
         return [f"too equal: the loss is the baseline's to the last bit at {_seeds(equal)}, and should differ"]
     if promise is Numerics.EXACT and unequal and repeats:
         return [f"too far: the loss should be the baseline's to the last bit, and is not at {_seeds(unequal)}"]
     return []
+
+
+def twin_flags(treatments: Mapping[str, Sequence[CellResult]]) -> dict[str, list[str]]:
+    """By treatment: sentences on losses that are another's to the last bit, where the two train unlike each other."""
+    found: dict[str, list[str]] = {name: [] for name in treatments}
+    for (one, cells), (other, others) in combinations(treatments.items(), 2):
+        if not cells or not others or _changes(cells[0].cell.run) == _changes(others[0].cell.run):
+            continue
+        mine, theirs = losses(cells), losses(others)
+        equal = [seed for seed in sorted(mine.keys() & theirs.keys()) if mine[seed] == theirs[seed]]
+        if equal:
+            said = "the loss is that of {} to the last bit at " + _seeds(equal) + ", and should differ"
+            found[one].append(f"too equal: {said.format(other)}")
+            found[other].append(f"too equal: {said.format(one)}")
+    return found
+
+
+def _changes(run: Run) -> frozenset[str]:
+    """What in a run makes its loss another one than the baseline's."""
+    return frozenset(str(spec) for spec in run.optimizations if resolve(spec).promised in _DIFFERING)
 
 
 def evidence_flags(results: Sequence[RunResult]) -> list[str]:

@@ -3,7 +3,7 @@
 The rule is asked with what lies here of the parameters, so a rank that holds pieces keeps and makes pieces.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -39,25 +39,33 @@ class AdamW:
 
     def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
         """Two moments a parameter, and its step count."""
-        moments = tuple(
-            replace(tensor, name=f"{label}.{tensor.name}")
-            for tensor in pieces.values()
-            for label in ("exp_avg", "exp_avg_sq")
-        )
-        counts = tuple(Tensor(f"step.{name}", (), "float32", batched=False) for name in pieces)
-        return moments + counts
+        return (*like(pieces, "exp_avg", "exp_avg_sq"), *counts(pieces))
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
         """√v and √v/√(1−β₂ᵗ), beside the previous parameter's denominator, which the loop variable still holds."""
-        order = decayed_first(pieces)
-        previous = [0, *(tensor.nbytes for tensor in order)]
         return tuple(
             Instant("AdamW", tensor.name, before + 2 * tensor.nbytes)
-            for before, tensor in zip(previous, order, strict=False)
+            for group in groups(pieces)
+            for before, tensor in after_another(group)
         )
 
 
-def decayed_first(pieces: Pieces) -> list[Tensor]:
-    """In the order of the optimizer's groups: what has two and more dimensions decays, and comes first."""
-    order = [tensor for tensor in pieces.values() if len(tensor.shape) > 1]
-    return order + [tensor for tensor in pieces.values() if len(tensor.shape) < 2]
+def like(pieces: Pieces, *labels: str) -> tuple[Tensor, ...]:
+    """A tensor of each label for every parameter, shaped as it is."""
+    return tuple(replace(one, name=f"{label}.{one.name}") for one in pieces.values() for label in labels)
+
+
+def counts(pieces: Pieces) -> tuple[Tensor, ...]:
+    """The number of updates of every parameter."""
+    return tuple(Tensor(f"step.{name}", (), "float32", batched=False) for name in pieces)
+
+
+def groups(pieces: Pieces) -> tuple[list[Tensor], list[Tensor]]:
+    """As the optimizer is given them, and goes through them: what decays, of two and more dimensions, and the rest."""
+    decayed = [tensor for tensor in pieces.values() if len(tensor.shape) > 1]
+    return decayed, [tensor for tensor in pieces.values() if len(tensor.shape) < 2]
+
+
+def after_another(group: Sequence[Tensor]) -> Iterator[tuple[int, Tensor]]:
+    """Each tensor with the bytes of the one before it, which a loop's variable still holds when its turn begins."""
+    yield from zip((0, *(tensor.nbytes for tensor in group)), group, strict=False)

@@ -126,11 +126,14 @@ class Trace(Frozen):
         )
 
     def contractions(self, phase: Phase | None = None, dtype: str | None = None) -> int:
-        """Tensor contractions (matrix products and fused attention), in one phase and dtype or in all."""
+        """The model's tensor contractions (matrix products and fused attention), in one phase and dtype or in all.
+
+        Those of the update are an optimizer's own, and counted where that phase is asked for.
+        """
         return sum(
             operation.count
             for operation in self.operations
             if operation.operation_class == "contraction"
-            and phase in (None, operation.phase)
+            and (phase == operation.phase if phase else operation.phase != "update")
             and dtype in (None, operation.dtype)
         )

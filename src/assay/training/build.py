@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from assay.config import Run
 from assay.data import Prepared
 from assay.model import GPT, TIED, initializer, tie
+from assay.optimizers.recipes import adamw
 from assay.parallel.ranks import ALONE, Ranks
 from assay.parallel.shards import fill
 from assay.step.program import Context, Program, Step
@@ -26,7 +27,6 @@ from assay.training.batches import training_batches
 from assay.training.evaluation import summed_evaluation
 from assay.training.gradients import gradient_norm, gradients, not_synchronized, updater
 from assay.training.initial import Initialize, given
-from assay.training.optimizers import adamw
 from assay.training.schedules import schedule
 
 

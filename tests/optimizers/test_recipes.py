@@ -2,14 +2,14 @@ import torch
 from torch import nn
 
 from assay.config import TrainingConfig
-from assay.data import Prepared
-from assay.training.optimizers import adamw, decay_groups
+from assay.optimizers.groups import by_mesh, decay_groups
+from assay.optimizers.recipes import adamw
+from estimate.built import build_step
+from optimizations.laboratory import run_with
 
-from .tiny import step_of, tiny
 
-
-def test_matrices_decay_and_vectors_do_not(corpus: Prepared) -> None:
-    step = step_of(tiny(), corpus)
+def test_matrices_decay_and_vectors_do_not() -> None:
+    step = build_step(run_with())
     names = {parameter: name for name, parameter in step.named_parameters()}
     decayed, spared = decay_groups(step.named_parameters(), 0.1)
     assert (decayed["weight_decay"], spared["weight_decay"]) == (0.1, 0.0)
@@ -20,6 +20,17 @@ def test_matrices_decay_and_vectors_do_not(corpus: Prepared) -> None:
 
 def test_a_group_that_would_be_empty_is_left_out() -> None:
     assert len(decay_groups([("w", nn.Parameter(torch.ones(2, 2)))], 0.1)) == 1
+
+
+def test_groups_are_cut_by_where_their_tensors_are_spread() -> None:
+    plain, spread = (nn.Parameter(torch.ones(2, 2)) for _ in range(2))
+    spread.device_mesh = "a mesh"  # type: ignore[attr-defined]
+    cut = by_mesh([{"params": [plain, spread], "weight_decay": 0.1}, {"params": [plain], "weight_decay": 0.0}])
+    assert [(group["params"], group["weight_decay"]) for group in cut] == [
+        ([plain], 0.1),
+        ([spread], 0.1),
+        ([plain], 0.0),
+    ]
 
 
 def test_adamw_follows_its_definition() -> None:
@@ -37,6 +48,6 @@ def test_adamw_follows_its_definition() -> None:
     torch.testing.assert_close(weight.detach(), expected, rtol=1e-12, atol=0)
 
 
-def test_the_baseline_updates_one_tensor_after_the_other(corpus: Prepared) -> None:
-    groups = step_of(tiny(), corpus).optimizer.param_groups
+def test_the_baseline_updates_one_tensor_after_the_other() -> None:
+    groups = build_step(run_with()).optimizer.param_groups
     assert all(group["foreach"] is False and group["fused"] is False for group in groups)

@@ -1,0 +1,72 @@
+"""Adam's relatives, as the ledger sees them: what their update makes on the way, read off torch 2.13's loops.
+
+Over lists (`foreach`) the denominators of a whole group live at once. In one kernel (`fused`) nothing is made. Decay
+inside the gradient (Adam) makes a sum for every decayed parameter. Moments in bfloat16 are widened for their turn.
+"""
+
+from dataclasses import dataclass
+
+from assay.cost.tensors import Tensor
+from assay.cost.updates import AdamW, Instant, Pieces, after_another, counts, groups, like
+
+
+@dataclass(frozen=True)
+class FusedAdamW(AdamW):
+    """One kernel a group."""
+
+    def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
+        """Nothing beside what is held."""
+        return (Instant("AdamW", "", 0),)
+
+
+@dataclass(frozen=True)
+class ForeachAdamW(AdamW):
+    """One kernel for each operation over all tensors of a group."""
+
+    def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
+        """√v of a whole group."""
+        return tuple(Instant("AdamW", "", _nbytes(group)) for group in groups(pieces) if group)
+
+
+@dataclass(frozen=True)
+class Adam(AdamW):
+    """Torch's single-tensor Adam with weight decay in the gradient."""
+
+    def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
+        """AdamW's, and for what decays the sum of gradient and decay."""
+        decayed, spared = groups(pieces)
+        return tuple(
+            Instant("Adam", tensor.name, before + made * tensor.nbytes)
+            for group, made in ((decayed, 3), (spared, 2))
+            for before, tensor in after_another(group)
+        )
+
+
+@dataclass(frozen=True)
+class NarrowAdamW:
+    """Our AdamW with moments in bfloat16."""
+
+    def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
+        """Two narrow moments a parameter, and its step count."""
+        return (*(one.cast("bfloat16") for one in like(pieces, "exp_avg", "exp_avg_sq")), *counts(pieces))
+
+    def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
+        """Both moments of one parameter, wide."""
+        return tuple(
+            Instant("NarrowAdamW", tensor.name, 2 * tensor.nbytes) for group in groups(pieces) for tensor in group
+        )
+
+
+def eight_bit_state_bytes(pieces: Pieces) -> int:
+    """Of torchao's AdamW: two moments, each a byte a number, a scale for every 256, a table; small ones stay wide."""
+    return sum(2 * _moment_bytes(one) + 4 for one in pieces.values())
+
+
+def _moment_bytes(one: Tensor) -> int:
+    if one.elements < 4096 or one.elements % 256:
+        return one.nbytes
+    return one.elements + 4 * one.elements // 256 + 4 * 256
+
+
+def _nbytes(group: list[Tensor]) -> int:
+    return sum(tensor.nbytes for tensor in group)

@@ -1,0 +1,72 @@
+"""Optimizers that treat matrices apart, as the ledger sees them, read off torch 2.13: Muon and Adafactor.
+
+Muon orthogonalizes a momentum by five steps of a Newton–Schulz iteration in bfloat16: of a matrix whose smaller side is
+m it makes m × m products beside copies. Adafactor keeps a row and a column in the place of a second moment.
+"""
+
+from dataclasses import dataclass, replace
+
+from assay.cost.tensors import Tensor
+from assay.cost.updates import AdamW, Instant, Pieces, after_another, counts, groups, like
+
+
+def is_hidden_matrix(name: str, dimensions: int) -> bool:
+    """Whether Muon takes a parameter: a matrix of a block, no embedding and no output weight."""
+    return name.startswith("blocks.") and dimensions == 2
+
+
+@dataclass(frozen=True)
+class Muon:
+    """Torch's Muon for hidden matrices, and then AdamW for the rest."""
+
+    def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
+        """A momentum of each hidden matrix; AdamW's two moments and count of what else there is."""
+        hidden, rest = _split(pieces)
+        return (*like(hidden, "momentum_buffer"), *AdamW().state(rest))
+
+    def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
+        """The momentum that looks ahead, and at the end of an iteration two narrow copies and two products."""
+        hidden, rest = _split(pieces)
+        made = []
+        for one in hidden.values():
+            narrow = one.cast("bfloat16")
+            product = replace(narrow, shape=(min(one.shape), min(one.shape)))
+            made.append(Instant("Muon", one.name, one.nbytes + 2 * narrow.nbytes + 2 * product.nbytes))
+        return (*made, *AdamW().instants(rest))
+
+
+@dataclass(frozen=True)
+class Adafactor:
+    """Torch's single-tensor Adafactor."""
+
+    def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
+        """Of a matrix a row and a column, of a vector all of its second moment; and a count."""
+        kept: list[Tensor] = []
+        for one in pieces.values():
+            if len(one.shape) > 1:
+                kept += _factors(one)
+            else:
+                kept.append(replace(one, name=f"variance.{one.name}"))
+        return (*kept, *counts(pieces))
+
+    def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
+        """The estimate of the second moment beside the update before it; of a vector its square, too."""
+        matrices, vectors = groups(pieces)
+        return (
+            *(
+                Instant("Adafactor", one.name, before + one.nbytes + sum(factor.nbytes for factor in _factors(one)))
+                for before, one in after_another(matrices)
+            ),
+            *(Instant("Adafactor", one.name, before + 2 * one.nbytes) for before, one in after_another(vectors)),
+        )
+
+
+def _split(pieces: Pieces) -> tuple[Pieces, Pieces]:
+    hidden = {name: one for name, one in pieces.items() if is_hidden_matrix(name, len(one.shape))}
+    return hidden, {name: one for name, one in pieces.items() if name not in hidden}
+
+
+def _factors(matrix: Tensor) -> list[Tensor]:
+    *others, rows, columns = matrix.shape
+    shapes = {"row_var": (*others, rows, 1), "col_var": (*others, 1, columns)}
+    return [replace(matrix, name=f"{label}.{matrix.name}", shape=shape) for label, shape in shapes.items()]

@@ -1,0 +1,67 @@
+"""Adafactor: of a matrix's second moment only the means of its rows and columns are kept, and no first moment.
+
+    V̂ = R·C / mean(R),   U = G / √V̂,   step = η·max(ε, RMS(θ))·U / max(1, RMS(U))
+
+The step is relative to the size of the weight, and its rate no more than 1/√t (arXiv:1804.04235; this is torch's, which
+averages where the paper sums). State falls from 8 bytes a parameter to 4·(rows + columns) a matrix. The rate is the
+field's, in the shape of the run's schedule; the decay of a step, η·λ, stays the run's. Where ranks hold pieces of a
+matrix, its rows or columns are no longer all there, so that is refused.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import PositiveFloat
+
+from assay.config import Run
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.step import Evidence, Trace
+
+if TYPE_CHECKING:
+    from assay.cost import Cost
+    from assay.hardware import Machine
+    from assay.step.program import Program
+
+_DIVIDING = ("fully_sharded", "tensor_parallel", "zero_optimizer", "expert_parallel")
+
+
+class Adafactor(Optimization):
+    """Adafactor in the place of AdamW."""
+
+    learning_rate: PositiveFloat = 1e-2
+    """The largest relative step, as in the paper; the run's warm-up and cosine keep their shape."""
+
+    title: ClassVar = "Adafactor"
+    stage: ClassVar = Stage.OPTIMIZER
+    numerics: ClassVar = Numerics.DIFFERENT_TRAINING
+    saves: ClassVar = "nearly all optimizer state: rows and columns in the place of two moments"
+    pays: ClassVar = "a coarser second moment, no momentum; three numbers a parameter read by the host in every update"
+    sources: ClassVar = ("arXiv:1804.04235",)
+    claims: ClassVar = frozenset({"optimizer"})
+
+    def check(self, run: Run, machine: "Machine") -> None:
+        for spec in run.optimizations:
+            if spec.name in _DIVIDING:
+                raise Conflict(
+                    f"adafactor wants whole rows and columns, and {spec.name} divides them; use data_parallel"
+                )
+
+    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+        from assay.cost import matrix_updates
+
+        return replace(cost, rule=matrix_updates.Adafactor())
+
+    def apply(self, program: "Program", run: Run) -> "Program":
+        from assay.optimizers.rates import at_rate, rescheduled
+        from assay.optimizers.recipes import adafactor
+
+        recipe = adafactor(at_rate(run.training, self.learning_rate))
+        return rescheduled(replace(program, optimizer=recipe), self.learning_rate / run.training.learning_rate)
+
+    def verify(self, trace: Trace, run: Run) -> Evidence:
+        steps, parameters = trace.count("aten.rsqrt_", phase="update"), len(trace.parameters)
+        state, weights = trace.whole_optimizer_state_bytes, trace.whole_parameter_bytes
+        observed = (
+            f"{steps} of {parameters} parameters updated by factors, {state} bytes of state for {weights} of weights"
+        )
+        return self.evidence(observed, steps == parameters and 0 < 2 * state < weights)

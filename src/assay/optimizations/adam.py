@@ -1,0 +1,56 @@
+"""Adam with weight decay as a part of the gradient, as it was before AdamW took it out.
+
+A decay that passes through Adam's moments is divided by the gradient's size: weights with large gradients hardly decay,
+which is what AdamW mends (arXiv:1711.05101). Everything else is AdamW's: two moments, 8 bytes a parameter in float32.
+Without weight decay there is no difference, and the run is refused.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from assay.config import Run
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.step import Evidence, Trace
+
+if TYPE_CHECKING:
+    from assay.cost import Cost
+    from assay.cost.layout import Layout
+    from assay.hardware import Machine
+    from assay.step.program import Program
+
+
+class Adam(Optimization):
+    """Adam in the place of AdamW."""
+
+    title: ClassVar = "Adam"
+    stage: ClassVar = Stage.OPTIMIZER
+    numerics: ClassVar = Numerics.DIFFERENT_TRAINING
+    saves: ClassVar = "nothing: it is what AdamW is compared with"
+    pays: ClassVar = "decay that large gradients cancel; a copy of one gradient; 8 bytes of state a parameter"
+    sources: ClassVar = ("arXiv:1412.6980", "arXiv:1711.05101")
+    claims: ClassVar = frozenset({"optimizer"})
+
+    def lay_out(self, layout: "Layout") -> "Layout":
+        # What a plan counts of an optimizer is its state, and that is AdamW's.
+        return layout
+
+    def check(self, run: Run, machine: "Machine") -> None:
+        if not run.training.weight_decay:
+            raise Conflict("adam is AdamW where nothing decays; set training.weight_decay above 0 to compare them")
+
+    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+        from assay.cost import adam_updates
+
+        return replace(cost, rule=adam_updates.Adam())
+
+    def apply(self, program: "Program", run: Run) -> "Program":
+        from assay.optimizers.recipes import adam
+
+        return replace(program, optimizer=adam(run.training))
+
+    def verify(self, trace: Trace, run: Run) -> Evidence:
+        updates = trace.count("addcdiv_", phase="update")
+        joined = trace.count("aten.add.Tensor", phase="update") - trace.count("aten.reciprocal", phase="update")
+        shrunk = trace.count("aten.mul_", phase="update") - trace.count("aten.lerp_", phase="update")
+        observed = f"decay joined {joined} of {updates} gradients, and shrank {shrunk} weights by itself"
+        return self.evidence(observed, 0 < joined <= updates and shrunk == 0)

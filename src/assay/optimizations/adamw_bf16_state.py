@@ -1,0 +1,56 @@
+"""AdamW whose two moments are kept in bfloat16: half of the state, the arithmetic as before.
+
+Moments are widened for their update and rounded to the nearest when they are put back. 8 bits of mantissa lose what is
+smaller than a 256th, so a second moment with β₂ above 0.996 could never decay, and such a run is refused. It keeps 4
+bytes of state a parameter.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from assay.config import Run
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.step import Evidence, Trace
+
+if TYPE_CHECKING:
+    from assay.cost import Cost
+    from assay.hardware import Machine
+    from assay.step.program import Program
+
+_LAST_BIT = 2**-8
+"""The least relative change that rounding to bfloat16 lets through everywhere."""
+
+
+class AdamwBf16State(Optimization):
+    """AdamW with moments in bfloat16."""
+
+    title: ClassVar = "AdamW with state in bfloat16"
+    stage: ClassVar = Stage.OPTIMIZER
+    numerics: ClassVar = Numerics.LOSSY
+    saves: ClassVar = "half of Adam's optimizer state: 4 bytes a parameter"
+    pays: ClassVar = "moments of 8 bits of mantissa, a second moment that follows in jumps"
+    sources: ClassVar = ("arXiv:1711.05101", "arXiv:2110.02861")
+    claims: ClassVar = frozenset({"optimizer"})
+
+    def check(self, run: Run, machine: "Machine") -> None:
+        for name in ("beta1", "beta2"):
+            if 1 - getattr(run.training, name) <= _LAST_BIT:
+                raise Conflict(
+                    f"a moment in bfloat16 cannot decay by less than a 256th a step; set training.{name} below 0.996"
+                )
+
+    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+        from assay.cost.adam_updates import NarrowAdamW
+
+        return replace(cost, rule=NarrowAdamW())
+
+    def apply(self, program: "Program", run: Run) -> "Program":
+        from assay.optimizers.narrow_state import narrow_adamw
+
+        return replace(program, optimizer=narrow_adamw(run.training))
+
+    def verify(self, trace: Trace, run: Run) -> Evidence:
+        updates, parameters = trace.count("addcdiv_", phase="update"), len(trace.parameters)
+        state = trace.whole_optimizer_state_bytes - 4 * parameters  # a count of each
+        observed = f"{state} bytes of two moments for {trace.whole_parameter_bytes} bytes of weights"
+        return self.evidence(observed, updates == parameters and 0 < state <= trace.whole_parameter_bytes)

@@ -1,0 +1,54 @@
+"""AdamW in one kernel: every moment is read once, and nothing is made on the way.
+
+The plain loop launches a dozen kernels for every parameter and makes its denominator twice; this one goes through all
+tensors of a group at once (torch's `fused=True`). The same numbers, rounded in another order. It keeps two moments of
+every parameter, 8 bytes in float32, as the plain one does. A group of parameters that brings `fused=None` along keeps
+it, whatever the optimizer is told: the update is then the plain one, bit for bit, and only its kernels show it.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from assay.config import Run
+from assay.optimizations.base import Numerics, Optimization, Stage
+from assay.step import Evidence, Trace
+
+if TYPE_CHECKING:
+    from assay.cost import Cost
+    from assay.cost.layout import Layout
+    from assay.hardware import Machine
+    from assay.step.program import Program
+
+
+class FusedAdamw(Optimization):
+    """The baseline's AdamW as one kernel a group of parameters."""
+
+    title: ClassVar = "fused AdamW"
+    stage: ClassVar = Stage.OPTIMIZER
+    numerics: ClassVar = Numerics.REASSOCIATED
+    saves: ClassVar = "time of the update: one kernel instead of a dozen a parameter; all of its scratch"
+    pays: ClassVar = "nothing: 8 bytes of state a parameter, as before"
+    sources: ClassVar = ("arXiv:1711.05101", "pytorch/pytorch#71274")
+    claims: ClassVar = frozenset({"optimizer"})
+
+    def lay_out(self, layout: "Layout") -> "Layout":
+        # What a plan counts of an optimizer is its state, and that stays.
+        return layout
+
+    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+        from assay.cost.adam_updates import FusedAdamW
+
+        return replace(cost, rule=FusedAdamW())
+
+    def apply(self, program: "Program", run: Run) -> "Program":
+        from assay.optimizers.recipes import adamw
+
+        return replace(program, optimizer=adamw(run.training, "fused"))
+
+    def verify(self, trace: Trace, run: Run) -> Evidence:
+        fused = trace.count("_fused_adamw_", phase="update")
+        apart = trace.count("addcdiv", phase="update")
+        observed = (
+            f"{fused} fused kernels updated {len(trace.parameters)} parameters, {apart} updates were made of parts"
+        )
+        return self.evidence(observed, fused > 0 and apart == 0)

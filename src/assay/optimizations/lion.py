@@ -1,0 +1,60 @@
+"""Lion: every step has the same size in every direction, and only one moment is kept.
+
+The step is the sign of a momentum, so it is larger than Adam's; the learning rate is to be three to ten times smaller
+and the decay larger by the same factor (arXiv:2302.06675, section 5). Here the rate is the field's, in the shape of the
+run's schedule, and the decay of a step, η·λ, stays the run's. It keeps 4 bytes of state a parameter in float32.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from pydantic import Field, PositiveFloat
+
+from assay.config import Run
+from assay.optimizations.base import Numerics, Optimization, Stage
+from assay.step import Evidence, Trace
+
+if TYPE_CHECKING:
+    from assay.cost import Cost
+    from assay.hardware import Machine
+    from assay.step.program import Program
+
+
+class Lion(Optimization):
+    """Lion in the place of AdamW."""
+
+    learning_rate: PositiveFloat = 1e-4
+    """The largest; the run's warm-up and cosine keep their shape."""
+    beta1: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.9
+    """Of the momentum that is stepped along."""
+    beta2: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.99
+    """Of the momentum that is kept."""
+
+    title: ClassVar = "Lion"
+    stage: ClassVar = Stage.OPTIMIZER
+    numerics: ClassVar = Numerics.DIFFERENT_TRAINING
+    saves: ClassVar = "half of Adam's optimizer state: 4 bytes a parameter; square roots and divisions"
+    pays: ClassVar = "a learning rate to find anew; noise of small gradients at full size"
+    sources: ClassVar = ("arXiv:2302.06675",)
+    claims: ClassVar = frozenset({"optimizer"})
+
+    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+        from assay.cost import momentum_updates
+
+        return replace(cost, rule=momentum_updates.Lion())
+
+    def apply(self, program: "Program", run: Run) -> "Program":
+        from assay.optimizers.lion import lion
+        from assay.optimizers.rates import at_rate, rescheduled
+
+        recipe = lion(at_rate(run.training, self.learning_rate), (self.beta1, self.beta2))
+        return rescheduled(replace(program, optimizer=recipe), self.learning_rate / run.training.learning_rate)
+
+    def verify(self, trace: Trace, run: Run) -> Evidence:
+        signs, parameters = trace.count("aten.sign_", phase="update"), len(trace.parameters)
+        state, weights = trace.whole_optimizer_state_bytes, trace.whole_parameter_bytes
+        observed = (
+            f"{signs} of {parameters} parameters stepped along signs, "
+            f"{state} bytes of state for {weights} bytes of weights"
+        )
+        return self.evidence(observed, signs == parameters and state == weights)

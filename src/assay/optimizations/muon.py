@@ -1,0 +1,70 @@
+"""Muon for the hidden matrices: a step in which no direction is stronger than another; AdamW for everything else.
+
+The momentum of a matrix is replaced by the nearest orthogonal one, found by five steps of a Newton–Schulz iteration in
+bfloat16 (Jordan et al. 2024; at scale arXiv:2502.16982). Its size is matched to AdamW's, 0.2·√max(rows, columns), so
+the run's learning rate and decay serve both. It keeps 4 bytes of state a parameter of hidden matrices in float32, 8 of
+the rest: embeddings, output weights, biases and gains are no maps between hidden states, and stay AdamW's. The
+iteration's 15 products a matrix are not in the predicted time. Where ranks hold pieces of a matrix it is refused.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from pydantic import Field
+
+from assay.config import Run
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.step import Evidence, Trace
+
+if TYPE_CHECKING:
+    from assay.cost import Cost
+    from assay.hardware import Machine
+    from assay.step.program import Program
+
+_PRODUCTS = 15
+"""Three in each of the five steps."""
+
+_DIVIDING = ("fully_sharded", "tensor_parallel", "zero_optimizer")
+
+
+class Muon(Optimization):
+    """Muon and AdamW in the place of AdamW."""
+
+    momentum: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.95
+    """Of the hidden matrices; Nesterov's."""
+
+    title: ClassVar = "Muon"
+    stage: ClassVar = Stage.OPTIMIZER
+    numerics: ClassVar = Numerics.DIFFERENT_TRAINING
+    saves: ClassVar = "steps to a loss; a second moment of hidden matrices: 4 bytes a parameter there, 8 elsewhere"
+    pays: ClassVar = "15 products a matrix in every update, and their scratch"
+    sources: ClassVar = ("https://kellerjordan.github.io/posts/muon/", "arXiv:2502.16982")
+    claims: ClassVar = frozenset({"optimizer"})
+
+    def check(self, run: Run, machine: "Machine") -> None:
+        if run.model.n_expert is not None:
+            raise Conflict("muon takes matrices, and a mixture stacks those of its experts; leave muon or n_expert out")
+        for spec in run.optimizations:
+            if spec.name in _DIVIDING:
+                raise Conflict(f"muon wants whole matrices, and {spec.name} divides them; use data_parallel")
+
+    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+        from assay.cost import matrix_updates
+
+        return replace(cost, rule=matrix_updates.Muon())
+
+    def apply(self, program: "Program", run: Run) -> "Program":
+        from assay.optimizers.muon import muon
+
+        return replace(program, optimizer=muon(run.training, self.momentum))
+
+    def verify(self, trace: Trace, run: Run) -> Evidence:
+        from assay.cost import parameters
+        from assay.cost.matrix_updates import is_hidden_matrix
+
+        matrices = {name for name, one in parameters(run.model).items() if is_hidden_matrix(name, len(one.shape))}
+        hidden = len(matrices.intersection(one.name for one in trace.parameters))
+        products, rest = trace.contractions(phase="update", dtype="bfloat16"), trace.count("addcdiv_", phase="update")
+        observed = f"{products} products made the steps of {hidden} hidden matrices; AdamW made those of {rest} others"
+        whole = products == _PRODUCTS * hidden > 0 and rest == len(trace.parameters) - hidden
+        return self.evidence(observed, whole)

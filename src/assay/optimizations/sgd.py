@@ -1,0 +1,71 @@
+"""Stochastic gradient descent with momentum: one moment a parameter in the place of Adam's two.
+
+    b ← μ·b + g      θ ← θ − η·b        (Nesterov: θ ← θ − η·(g + μ·b))
+
+Every direction is stepped along by the size of its gradient, which in a transformer differs by orders of magnitude from
+tensor to tensor: at a rate that suits one the others hardly move, so SGD ends far above Adam at equal steps
+(arXiv:2010.13154, arXiv:2402.16788). Its learning rate is its own, in the shape of the run's schedule; decay belongs to
+the gradient. It keeps 4 bytes of state a parameter in float32, and none without momentum.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat
+
+from assay.config import Run, TrainingConfig
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.step import Evidence, Trace
+
+if TYPE_CHECKING:
+    from assay.cost import Cost
+    from assay.hardware import Machine
+    from assay.step.program import Program
+
+
+class Sgd(Optimization):
+    """SGD in the place of AdamW."""
+
+    learning_rate: PositiveFloat = 0.1
+    """The largest; the run's warm-up and cosine keep their shape."""
+    momentum: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.9
+    """Share of the last step's direction that is kept; 0 keeps no state at all."""
+    nesterov: bool = False
+    """Step along the gradient where momentum will have led."""
+    weight_decay: NonNegativeFloat = 1e-4
+    """A part of the gradient, of what decays in the run."""
+
+    title: ClassVar = "SGD with momentum"
+    stage: ClassVar = Stage.OPTIMIZER
+    numerics: ClassVar = Numerics.DIFFERENT_TRAINING
+    saves: ClassVar = "half of Adam's optimizer state: 4 bytes a parameter, or all of it without momentum"
+    pays: ClassVar = "a far higher loss at equal steps on transformers"
+    sources: ClassVar = ("arXiv:1512.03385", "arXiv:2010.13154", "arXiv:2402.16788")
+    claims: ClassVar = frozenset({"optimizer"})
+
+    def check(self, run: Run, machine: "Machine") -> None:
+        if self.nesterov and not self.momentum:
+            raise Conflict("sgd:nesterov=true looks ahead along a momentum; set momentum above 0")
+
+    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+        from assay.cost.momentum_updates import SGD
+
+        return replace(cost, rule=SGD(self.momentum > 0, self.nesterov, self.weight_decay > 0))
+
+    def apply(self, program: "Program", run: Run) -> "Program":
+        from assay.optimizers.rates import rescheduled
+        from assay.optimizers.recipes import sgd
+
+        recipe = sgd(self._training(run), self.momentum, nesterov=self.nesterov)
+        factor = self.learning_rate / run.training.learning_rate
+        return rescheduled(replace(program, optimizer=recipe), factor)
+
+    def verify(self, trace: Trace, run: Run) -> Evidence:
+        state, weights = trace.whole_optimizer_state_bytes, trace.whole_parameter_bytes
+        adaptive = trace.count("addcdiv", "_fused_adam", "sign", "rsqrt", phase="update")
+        observed = f"{state} bytes of momentum for {weights} bytes of weights, {adaptive} steps of an adaptive kind"
+        return self.evidence(observed, state == (weights if self.momentum else 0) and adaptive == 0)
+
+    def _training(self, run: Run) -> TrainingConfig:
+        own = {"learning_rate": self.learning_rate, "weight_decay": self.weight_decay}
+        return run.training.model_copy(update=own)

@@ -1,0 +1,62 @@
+"""Several optimizers, each of its own parameters, behind the one that a step and its checkpoints know.
+
+Groups and numbered state follow each other in the order of the optimizers, as torch numbers those of one.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from assay.step.program import OptimizerLike
+
+
+class Joined:
+    """Updates all of them, one after the other."""
+
+    def __init__(self, optimizers: Sequence[OptimizerLike]) -> None:
+        self._optimizers = tuple(optimizers)
+        self.param_groups: list[dict[str, Any]] = self._groups()
+
+    @property
+    def state(self) -> Mapping[Any, Any]:
+        """By parameter."""
+        return {parameter: state for one in self._optimizers for parameter, state in one.state.items()}
+
+    def step(self) -> None:
+        """Update every parameter."""
+        for one in self._optimizers:
+            one.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Groups, and state by a parameter's number in them."""
+        joined: dict[str, Any] = {"state": {}, "param_groups": []}
+        for first, one in self._numbered():
+            own = one.state_dict()
+            joined["state"] |= {first + index: state for index, state in own["state"].items()}
+            joined["param_groups"] += [
+                {**group, "params": [first + index for index in group["params"]]} for group in own["param_groups"]
+            ]
+        return joined
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Give each its own again."""
+        groups = list(state["param_groups"])
+        for first, one in self._numbered():
+            count, own = _parameters(one), [groups.pop(0) for _ in one.param_groups]
+            one.load_state_dict(
+                {
+                    "state": {n - first: kept for n, kept in state["state"].items() if first <= n < first + count},
+                    "param_groups": [{**group, "params": [n - first for n in group["params"]]} for group in own],
+                }
+            )
+        self.param_groups = self._groups()  # torch puts new ones in their place
+
+    def _groups(self) -> list[dict[str, Any]]:
+        return [group for one in self._optimizers for group in one.param_groups]
+
+    def _numbered(self) -> list[tuple[int, OptimizerLike]]:
+        counts = [_parameters(one) for one in self._optimizers]
+        return [(sum(counts[:index]), one) for index, one in enumerate(self._optimizers)]
+
+
+def _parameters(optimizer: OptimizerLike) -> int:
+    return sum(len(group["params"]) for group in optimizer.param_groups)

@@ -1,0 +1,46 @@
+"""Lion (arXiv:2302.06675, algorithm 2): a step of equal size in every direction, by the sign of a momentum.
+
+    u = sign(β₁·m + (1 − β₁)·g)      θ ← θ − η·(u + λ·θ)      m ← β₂·m + (1 − β₂)·g
+
+The momentum that is kept is a slower one than the one that is stepped along. Torch has no Lion.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from assay.config import TrainingConfig
+from assay.optimizers.groups import Groups, decay_groups
+from assay.step.program import NamedParameters, OptimizerLike
+
+
+class Lion(Optimizer):
+    """One moment a parameter."""
+
+    def __init__(self, groups: Groups, lr: float, betas: tuple[float, float]) -> None:
+        super().__init__(groups, {"lr": lr, "betas": betas, "weight_decay": 0.0})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
+        """Update every parameter that has a gradient."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self._update(parameter, parameter.grad, group)
+
+    def _update(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
+        state, (beta1, beta2) = self.state[parameter], group["betas"]
+        if not state:
+            state["exp_avg"] = torch.zeros_like(parameter)
+        moment = state["exp_avg"]
+        parameter.mul_(1 - group["lr"] * group["weight_decay"])
+        parameter.add_(moment.lerp(gradient, 1 - beta1).sign_(), alpha=-group["lr"])
+        moment.lerp_(gradient, 1 - beta2)
+
+
+def lion(training: TrainingConfig, betas: tuple[float, float]) -> Callable[[NamedParameters], OptimizerLike]:
+    """Lion as a recipe."""
+    return lambda parameters: Lion(decay_groups(parameters, training.weight_decay), training.learning_rate, betas)

@@ -1,0 +1,33 @@
+"""Muon for the hidden matrices, AdamW for everything else (kellerjordan.github.io/posts/muon, arXiv:2502.16982).
+
+Torch's Muon, whose steps are scaled to the size of AdamW's, 0.2·√max(rows, columns), so that both share a learning rate
+and a weight decay. Embeddings, output weights, positions, biases and gains are AdamW's.
+"""
+
+from collections.abc import Callable
+
+import torch
+
+from assay.config import TrainingConfig
+from assay.cost.matrix_updates import is_hidden_matrix
+from assay.optimizers.joined import Joined
+from assay.optimizers.recipes import adamw
+from assay.step.program import NamedParameters, OptimizerLike
+
+
+def muon(training: TrainingConfig, momentum: float) -> Callable[[NamedParameters], OptimizerLike]:
+    """Muon and AdamW as one recipe."""
+
+    def recipe(parameters: NamedParameters) -> OptimizerLike:
+        hidden = [one for name, one in parameters if is_hidden_matrix(name, one.ndim)]
+        rest = [(name, one) for name, one in parameters if not is_hidden_matrix(name, one.ndim)]
+        orthogonal = torch.optim.Muon(
+            hidden,
+            lr=training.learning_rate,
+            weight_decay=training.weight_decay,
+            momentum=momentum,
+            adjust_lr_fn="match_rms_adamw",
+        )
+        return Joined([orthogonal, *([adamw(training)(rest)] if rest else [])])
+
+    return recipe

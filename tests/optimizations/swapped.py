@@ -1,0 +1,30 @@
+"""A run's step with another optimizer in it: what a proof must not let pass."""
+
+from dataclasses import replace
+
+import torch
+
+from assay.config import Run
+from assay.measure.trace import StepTracer
+from assay.optimizations import optimizations_of
+from assay.optimizers.recipes import OptimizerRecipe
+from assay.step import Evidence, Trace
+from assay.training.build import baseline, build
+from assay.training.loop import train_step
+from estimate.built import RandomData
+
+
+def traced_with(recipe: OptimizerRecipe, run: Run) -> Trace:
+    """The second step of the plain run with that optimizer, traced."""
+    program = baseline(run, RandomData(run), torch.device("cpu"))  # type: ignore[arg-type]
+    step = build(replace(program, optimizer=recipe))
+    train_step(step, 0)
+    with StepTracer(step) as tracer:
+        record = train_step(tracer.watch(), 1)
+    return tracer.trace(record.loss, record.tokens)
+
+
+def proof_of(run: Run, trace: Trace) -> Evidence:
+    """What the run's only optimization makes of a trace."""
+    (one,) = optimizations_of(run)
+    return one.verify(trace, run)

@@ -1,0 +1,69 @@
+"""AdamW with state in 8 bits: refused without torchao; float32 state is caught; parts go through a checkpoint.
+
+torchao is not here, so a stand-in of the same shapes is used: what is tested is what lies around it.
+"""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from assay.config import ModelConfig, Run, Spec
+from assay.hardware import Machine
+from assay.optimizations import Unavailable, adamw_8bit, resolve
+from assay.optimizers.narrow_state import narrow_adamw
+from assay.optimizers.recipes import adamw
+from assay.step.program import Step
+from assay.training import checkpoint
+from assay.training.loop import Position, train_step
+from estimate.built import build_step
+from optimizations.laboratory import run_with, traced
+from optimizations.swapped import proof_of, traced_with
+from optimizers import torchao_stand_in
+
+EIGHT = Spec(name="adamw_8bit")
+RUN = run_with(EIGHT, model=ModelConfig(n_layer=2, n_head=2, n_embd=64, context_length=16, vocab_size=64))
+
+
+@pytest.fixture
+def torchao(monkeypatch: pytest.MonkeyPatch) -> None:
+    torchao_stand_in.install(monkeypatch)
+
+
+def test_without_torchao_it_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adamw_8bit, "find_spec", lambda name: None)
+    with pytest.raises(Unavailable, match=r"pip install 'assay\[low-bit\]'"):
+        resolve(EIGHT).check(RUN, Machine(processor="any", cores=2, memory_bytes=2**34))
+
+
+@pytest.mark.usefixtures("torchao")
+@pytest.mark.parametrize("run", [RUN, run_with(EIGHT)], ids=["most of it", "a part of it"])
+def test_state_in_eight_bits_is_proven(run: Run) -> None:
+    evidence = proof_of(run, traced(run))
+    assert evidence.verdict, evidence.observed
+
+
+@pytest.mark.parametrize("recipe", [adamw(RUN.training), narrow_adamw(RUN.training)], ids=["float32", "bfloat16"])
+def test_wider_state_is_caught(recipe: object) -> None:
+    assert not proof_of(RUN, traced_with(recipe, RUN)).verdict  # type: ignore[arg-type]
+
+
+def kinds_of(step: Step) -> list[tuple[str, type]]:
+    """Of every parameter's state."""
+    entries = [step.optimizer.state[parameter] for _, parameter in step.named_parameters()]
+    return [(key, type(one[key])) for one in entries for key in sorted(one)]
+
+
+@pytest.mark.usefixtures("torchao")
+def test_it_goes_on_from_a_checkpoint_in_eight_bits(tmp_path: Path) -> None:
+    step, again = build_step(RUN), build_step(RUN)
+    for index in range(2):
+        train_step(step, index)
+    checkpoint.save(tmp_path, step, Position(step=2), "any")
+    checkpoint.resume(tmp_path, again)
+    assert kinds_of(again) == kinds_of(step)
+    assert ("exp_avg", torchao_stand_in.OptimState8bit) in kinds_of(again)
+    assert train_step(again, 2).loss == train_step(step, 2).loss
+    assert train_step(again, 3).loss == train_step(step, 3).loss
+    for (_, one), (_, other) in zip(step.named_parameters(), again.named_parameters(), strict=True):
+        assert torch.equal(one, other)
