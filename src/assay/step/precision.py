@@ -36,6 +36,12 @@ def held_in_16_bits(dtype: str, trace: Trace, run: Run) -> tuple[str, bool]:
     return observed, 0 < low == total and held and trace.whole_optimizer_state_bytes <= state
 
 
+def unscaled(trace: Trace) -> tuple[str, bool]:
+    """Whether gradients were divided by a loss scale, before the update: the kernel of torch's scaler tells."""
+    times = trace.count("_amp_foreach_non_finite_check_and_unscale_", phase="update")
+    return f"gradients divided by a loss scale {times} times", times == 1
+
+
 def _router_products(trace: Trace, run: Run) -> int:
     """Products of a mixture's routers, which stay in float32: one forward, two backward, and one more where a block
     ran again; 0 where that is not what ran."""
