@@ -17,7 +17,7 @@ from estimate.test_saved_bytes import saved_bytes
 from optimizations.laboratory import run_with, traced
 
 MACHINE = Machine(processor="any", cores=1, memory_bytes=2**34)
-PRECISIONS = ("bf16_full", "fp16_mixed")
+PRECISIONS = ("bf16_full", "fp16_full", "fp16_mixed")
 BESIDE = [(), *((one,) for one in FOUR if one.name != "bf16_mixed")]
 STACKS = [(*beside, Spec(name=name)) for name in PRECISIONS for beside in BESIDE]
 

@@ -55,8 +55,10 @@ def test_a_small_update_of_a_large_weight_is_lost() -> None:
     assert not moved(run_with(FULL))
 
 
-@pytest.mark.parametrize("name", ["bf16_full"])
-def test_a_resumed_run_is_bit_equal_and_its_weights_lie_in_16_bits(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "dtype"), [("bf16_full", torch.bfloat16), ("fp16_full", torch.float16)])
+def test_a_resumed_run_is_bit_equal_and_its_weights_lie_in_16_bits(
+    name: str, dtype: torch.dtype, tmp_path: Path
+) -> None:
     run = run_with(Spec(name=name))
     whole = build_step(run)
     for index in range(2):
@@ -66,7 +68,7 @@ def test_a_resumed_run_is_bit_equal_and_its_weights_lie_in_16_bits(name: str, tm
     checkpoint.resume(tmp_path, again)
     losses = [[train_step(step, index).loss for index in (2, 3)] for step in (whole, again)]
     assert losses[0] == losses[1]
-    assert {one.dtype for one in read_weights(place, SHAPE).values()} == {torch.bfloat16}
+    assert {one.dtype for one in read_weights(place, SHAPE).values()} == {dtype}
 
 
 def test_a_router_is_refused() -> None:
