@@ -92,7 +92,7 @@ def test_a_skipped_update_leaves_the_weights_and_goes_on(corpus: Prepared) -> No
                 assert parameter.grad is not None
                 parameter.grad.fill_(float("inf"))
 
-        def skip(self, step: Step) -> bool:
+        def skip(self, step: Step, norm: Tensor) -> bool:
             return True
 
     step = step_of(tiny(), corpus, loss_scale=Overflow())

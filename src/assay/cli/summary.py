@@ -89,6 +89,8 @@ def lines(result: "RunResult") -> Iterator[tuple[str, str]]:
         more = f"perplexity {figure(result.val_perplexity, 2)}, {figure(result.val_bits_per_byte)} bits per byte"
         yield "validation", f"loss {figure(result.val_loss)} ({more})"
     yield from _speed(result)
+    if scale := result.extra.get("loss_scale"):
+        yield "loss scale", f"{scale:g} at the end, {result.skipped_steps} updates skipped"
     if layers := result.extra.get("routers"):
         balance = " ".join(f"{layer['balance']:.3f}" for layer in layers)
         busiest = max(max(layer["tokens"]) * len(layer["tokens"]) / sum(layer["tokens"]) for layer in layers)

@@ -64,6 +64,8 @@ class Operation:
     """What its forward does with its first result, among ranks."""
     sends_back: Sending | None = None
     """What its backward does with the gradient of its first input."""
+    products: str = ""
+    """The format in which a contraction multiplies, where it is not the dtype of its inputs."""
     autocast: str = ""
     """How autocast treats it, where not by its kind: `float32`, or `low`: the module casts at this use, uncached."""
 

@@ -16,7 +16,7 @@ def executed_flops(cost: Cost) -> dict[str, int]:
     for index, operation in enumerate(cost.tape):
         work = operation.flops * (2 if index in again else 1) + operation.backward_flops
         if work:
-            dtype = values[operation.inputs[0]].dtype
+            dtype = operation.products or values[operation.inputs[0]].dtype
             total[dtype] = total.get(dtype, 0) + work * cost.micro_batches
     return total
 

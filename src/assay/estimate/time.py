@@ -40,7 +40,7 @@ def step_seconds(cost: Cost, rates: Rates) -> float | None:
 def _operation_seconds(operation: Operation, values: dict[str, Tensor], rates: Rates, *, forwards: int) -> float:
     read = [values[name] for name in operation.inputs]
     moved = _nbytes(read) + _nbytes(tensor for tensor in operation.outputs if tensor.view_of is None)
-    rate = rates.matmul_flops.get(read[0].dtype, 0.0)
+    rate = rates.matmul_flops.get(operation.products or read[0].dtype, 0.0)
 
     def seconds(flops: int, nbytes: int) -> float:
         return max(flops / rate if flops else 0.0, nbytes / rates.bandwidth_bytes)

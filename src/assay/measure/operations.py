@@ -78,6 +78,12 @@ def dtype_of(arguments: list[torch.Tensor], results: list[torch.Tensor]) -> str:
     return "none" if first is None else str(first.dtype).removeprefix("torch.")
 
 
+def multiplied_in(dtype: str, arguments: list[torch.Tensor]) -> str:
+    """The format of a contraction: its dtype, or `tf32` where a GPU may round float32 to that in the kernel."""
+    allowed = torch.get_float32_matmul_precision() != "highest"
+    return "tf32" if dtype == "float32" and allowed and any(one.is_cuda for one in arguments) else dtype
+
+
 def bytes_of(operator: OpOverload, tensors: list[torch.Tensor]) -> int:
     """Sizes of arguments and results, an expanded tensor's repetitions not counted."""
     if _base(operator) in _RESERVATIONS:

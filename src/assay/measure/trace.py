@@ -158,7 +158,9 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         name, phase = operations.name_of(func), self._phase()
         view = operations.is_view(func, arguments, results)
         kind = operations.class_of(func, view=view)
-        tally = self._tallies.setdefault((name, phase, kind, operations.dtype_of(arguments, results)), _Tally())
+        dtype = operations.dtype_of(arguments, results)
+        dtype = operations.multiplied_in(dtype, arguments) if kind == "contraction" else dtype
+        tally = self._tallies.setdefault((name, phase, kind, dtype), _Tally())
         tally.count += 1
         tally.bytes += 0 if view else operations.bytes_of(func, [*arguments, *results])
         tally.flops += operations.flops_of(func, args, kwargs, result) if kind == "contraction" else 0

@@ -59,21 +59,6 @@ class Bf16Mixed(Optimization):
         return replace(program, forward_contexts=(*program.forward_contexts, context))
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
-        low = trace.contractions(dtype="bfloat16")
-        total = trace.contractions()
-        routers = _router_products(trace, run)
-        observed = f"{low} of {total - routers} matmuls in bfloat16"
-        if routers:
-            observed += f", and the {routers} of the routers in float32"
-        return self.evidence(observed, low > 0 and low + routers == total)
+        from assay.step.precision import products_in
 
-
-def _router_products(trace: Trace, run: Run) -> int:
-    """Products of a mixture's routers, which stay in float32: one forward, two backward, and one more where a block
-    ran again; 0 where that is not what ran."""
-    if run.model.n_expert is None:
-        return 0
-    layers = run.model.n_layer * trace.forwards
-    found = {phase: trace.contractions(dtype="float32", phase=phase) for phase in ("forward", "backward", "recompute")}
-    expected = found["forward"] == layers and found["backward"] == 2 * layers and found["recompute"] <= layers
-    return sum(found.values()) if expected else 0
+        return self.evidence(*products_in("bfloat16", trace, run))

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from assay.step.program import Program
 
 
+_PRECISIONS = {"bf16_full", "bf16_mixed", "fp16_full", "fp16_mixed", "fp8", "tf32"}
+
+
 class FullySharded(Optimization):
     """Shards of everything that a replica holds between steps."""
 
@@ -63,8 +66,8 @@ class FullySharded(Optimization):
         if not self.mixed_precision:
             return
         others = {spec.name for spec in run.optimizations}
-        if "bf16_mixed" in others:
-            raise Conflict("fully_sharded:mixed_precision=true and bf16_mixed both choose the precision; take one")
+        for other in sorted(others & _PRECISIONS):
+            raise Conflict(f"fully_sharded:mixed_precision=true and {other} both choose the precision; take one")
         if "pipeline_parallel" in others:
             raise Conflict("stages of pipeline_parallel send float32; use bf16_mixed in place of mixed_precision")
         if run.model.n_expert is not None:

@@ -17,7 +17,8 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
-from assay.model import Block, Head
+from assay.model import Block
+from assay.model.narrow import lift_logits
 from assay.parallel.batches import share_batch
 from assay.parallel.norms import gradient_norm
 from assay.step.program import Program, Step
@@ -47,7 +48,8 @@ def shards(
     """Replicas of which each rank holds a shard between uses: in float32, and if they are offloaded on the host."""
     precision, place = MixedPrecisionPolicy(), OffloadPolicy()
     if mixed_precision:
-        _sum_loss_in_float32(program.parts)
+        for part in program.parts:
+            lift_logits(part)
         precision = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     if offload:
         place = CPUOffloadPolicy(pin_memory=program.device.type == "cuda")
@@ -69,13 +71,6 @@ def shards(
 def whole_replicas(program: Program, mesh: DeviceMesh) -> Program:
     """Replicas that hold all weights, and sum all gradients during backward."""
     return replicas(program, mesh, lambda module, apart: replicate(module, mesh=mesh, ignored_params=apart))
-
-
-def _sum_loss_in_float32(parts: tuple[nn.Module, ...]) -> None:
-    for part in parts:
-        for module in part.modules():
-            if isinstance(module, Head):
-                module.projection.register_forward_hook(lambda _, inputs, logits: logits.float())
 
 
 def _norm_on_device(inner: Callable[[Step], Tensor]) -> Callable[[Step], Tensor]:

@@ -39,6 +39,8 @@ class Findings:
     """What the memory pass measured."""
     routers: list[dict[str, Any]] = field(default_factory=list)
     """Where each layer's router sent the tokens between the last evaluation and the one before it."""
+    loss_scale: float | None = None
+    """Of the last step, where losses are scaled."""
     ranks: tuple[RankResult, ...] = ()
     notes: list[str] = field(default_factory=list)
 
@@ -101,7 +103,7 @@ class Findings:
 
     def _extra(self) -> dict[str, Any]:
         trace = trace_summary(self.trace) if self.trace else None
-        found = {"trace": trace, "routers": self.routers, "notes": self.notes}
+        found = {"trace": trace, "routers": self.routers, "loss_scale": self.loss_scale, "notes": self.notes}
         return {name: value for name, value in found.items() if value}
 
 

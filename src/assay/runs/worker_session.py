@@ -225,7 +225,15 @@ class Session:
                 seconds=record.seconds,
                 tokens=record.tokens,
                 phase=phase,
+                **self._scaling(record),
             )
+
+    def _scaling(self, record: StepRecord) -> dict[str, float | bool]:
+        """The loss scale, where there is one, and whether it cost the update."""
+        if record.loss_scale == 1.0:
+            return {}
+        self.findings.loss_scale = record.loss_scale
+        return {"loss_scale": record.loss_scale, "skipped": record.skipped}
 
     def evaluated(self, evaluation: Evaluation) -> None:
         with self.phases.aside():

@@ -48,6 +48,9 @@ class Stateful(Protocol):
 class LossScale:
     """The factor between the loss and what is differentiated. This one is 1; fp16's lives with its optimization."""
 
+    value: float = 1.0
+    """The factor of the next step."""
+
     def scale(self, loss: Tensor) -> Tensor:
         """Return what to call `backward` on."""
         return loss
@@ -55,8 +58,8 @@ class LossScale:
     def unscale(self, step: Step) -> None:
         """Divide the gradients by the factor, before they are measured and clipped."""
 
-    def skip(self, step: Step) -> bool:
-        """Whether this update must be left out because a gradient is not finite."""
+    def skip(self, step: Step, norm: Tensor) -> bool:
+        """Whether this update must be left out because a gradient is not finite; `norm` is the global one."""
         return False
 
 

@@ -25,7 +25,8 @@ class Operation(Frozen):
     phase: Phase
     operation_class: OperationClass
     dtype: str
-    """The dtype it computes in: that of its first floating-point tensor argument, or of its result."""
+    """The dtype it computes in: that of its first floating-point tensor argument, or of its result; `tf32` for a
+    contraction of float32 that is allowed it."""
     count: int
     flops: int
     """Multiply-adds count two; only contractions have them."""

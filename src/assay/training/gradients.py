@@ -81,7 +81,7 @@ def updater(clip: float) -> Callable[[Step], Tensor]:
         scale = step.program.loss_scale
         scale.unscale(step)
         norm = step.program.gradient_norm(step)
-        if not scale.skip(step):
+        if not scale.skip(step, norm):
             size = norm.item()
             if not math.isfinite(size):
                 return norm

@@ -44,6 +44,8 @@ class StepRecord:
     skipped: bool = False
     """The update was left out because a scaled gradient was not finite."""
     finite: bool = True
+    loss_scale: float = 1.0
+    """By which the loss was multiplied before it was differentiated."""
 
 
 @dataclass
@@ -87,6 +89,7 @@ def train_step(step: Step, index: int, probes: ActivationNorms | None = None) ->
     rate = program.schedule(index)
     for group in step.optimizer.param_groups:
         group["lr"] = rate
+    scale = program.loss_scale.value
     micro_batches = cut(program.batches(index, program.share), program.micro_batches)
     tokens = sum(targets.numel() for _, targets in micro_batches) * program.share[1]
     summed = program.gradients(step, micro_batches, tokens)
@@ -109,6 +112,7 @@ def train_step(step: Step, index: int, probes: ActivationNorms | None = None) ->
         tokens=tokens,
         skipped=skipped,
         finite=finite or skipped,
+        loss_scale=scale,
     )
 
 

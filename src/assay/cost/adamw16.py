@@ -1,0 +1,19 @@
+"""`step.adamw16` as the ledger sees it: two moments in the dtype of the weight, and one tensor in float32 at a time."""
+
+from dataclasses import dataclass
+
+from assay.cost.tensors import DTYPE_BYTES
+from assay.cost.updates import AdamW, Instant, Pieces, decayed_first
+
+_LIFTED = 4
+"""Gradient, two moments and weight of the tensor that is updated."""
+
+
+@dataclass(frozen=True)
+class AdamW16(AdamW):
+    """State as torch's AdamW keeps it: of weights in 16 bits, in 16 bits."""
+
+    def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
+        """One tensor after the other, lifted."""
+        width = _LIFTED * DTYPE_BYTES["float32"]
+        return tuple(Instant("AdamW16", one.name, width * one.elements) for one in decayed_first(pieces))

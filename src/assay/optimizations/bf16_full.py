@@ -1,0 +1,64 @@
+"""Keep weights, gradients and optimizer state in bfloat16, and compute everything but the loss in it.
+
+Half of every byte, without a copy or a cast. The price is in the update: bfloat16 has 8 bits of mantissa, so a weight
+only moves when the step is larger than a 512th of it (arXiv:2010.06192). A gain of 1 stands still under a
+learning rate of 0.001, many small updates that would add up are lost, one by one, and Adam's second moment cannot decay
+by less than a 512th either (β₂ = 0.999 does nothing). Gradients of micro-batches are added up in 8 bits, too. The loss
+alone is summed in float32, or it could not be read. Checkpoints and exports keep the dtype.
+"""
+
+from typing import TYPE_CHECKING, ClassVar
+
+from assay.config import Run
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
+from assay.step import Evidence, Trace
+
+if TYPE_CHECKING:
+    from assay.cost import Cost
+    from assay.hardware import Machine
+    from assay.step.program import Program
+
+_AMPERE = (8, 0)
+
+
+class Bf16Full(Optimization):
+    """Everything in bfloat16."""
+
+    title: ClassVar = "full 16-bit training (bfloat16)"
+    stage: ClassVar = Stage.PRECISION
+    numerics: ClassVar = Numerics.LOSSY
+    saves: ClassVar = "half of weights, gradients, optimizer state and activations; time where bfloat16 is native"
+    pays: ClassVar = "updates smaller than a 512th of a weight are lost, so training stalls early"
+    sources: ClassVar = ("arXiv:1905.12322", "arXiv:2010.06192")
+    claims: ClassVar = frozenset({"forward precision"})
+
+    def check(self, run: Run, machine: "Machine") -> None:
+        if run.model.n_expert is not None:
+            raise Conflict("a mixture's router stays in float32; use bf16_mixed in place of bf16_full")
+        if any(spec.name == "pipeline_parallel" for spec in run.optimizations):
+            raise Conflict("stages of pipeline_parallel send float32; use bf16_mixed in place of bf16_full")
+        if machine.device(run.device) != "cuda":
+            return
+        for accelerator in machine.accelerators:
+            if accelerator.compute_capability is not None and accelerator.compute_capability < _AMPERE:
+                raise Unavailable(
+                    f"bf16_full needs a GPU of compute capability 8.0 (Ampere) or newer; {accelerator.name} is older"
+                )
+
+    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+        from assay.cost.narrow import narrowed
+
+        return narrowed(cost, "bfloat16")
+
+    def apply(self, program: "Program", run: Run) -> "Program":
+        import torch
+
+        from assay.model.narrow import narrow
+
+        narrow(program.parts, torch.bfloat16)
+        return program
+
+    def verify(self, trace: Trace, run: Run) -> Evidence:
+        from assay.step.precision import held_in_16_bits
+
+        return self.evidence(*held_in_16_bits("bfloat16", trace, run))

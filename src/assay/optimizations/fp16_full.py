@@ -1,0 +1,71 @@
+"""Keep weights, gradients and optimizer state in float16, and compute everything but loss and update in it.
+
+What mixed precision was made to avoid (arXiv:1710.03740, section 3.1): a weight only moves when the step is larger than
+a 4096th of it, many small updates that would add up are lost one by one, and gradients below 6e-8 are zero once they
+are unscaled. Torch's AdamW cannot do it at all, since the square of a small gradient is zero in float16: so its
+arithmetic is done in float32, tensor by tensor, and of the second moment the root is kept. The loss scale is that of
+`fp16_mixed`. The loss is summed in float32. Checkpoints and exports keep the dtype.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from assay.config import Run
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.step import Evidence, Trace
+
+if TYPE_CHECKING:
+    from assay.cost import Cost
+    from assay.hardware import Machine
+    from assay.step.program import NamedParameters, OptimizerLike, Program
+
+
+class Fp16Full(Optimization):
+    """Everything in float16."""
+
+    title: ClassVar = "full 16-bit training (float16)"
+    stage: ClassVar = Stage.PRECISION
+    numerics: ClassVar = Numerics.LOSSY
+    saves: ClassVar = "half of weights, gradients, optimizer state and activations; time where float16 is native"
+    pays: ClassVar = "updates smaller than a 4096th of a weight are lost; skipped updates; an AdamW of its own"
+    sources: ClassVar = ("arXiv:1710.03740",)
+    claims: ClassVar = frozenset({"forward precision", "loss scale", "optimizer"})
+
+    def check(self, run: Run, machine: "Machine") -> None:
+        if run.model.n_expert is not None:
+            raise Conflict("a mixture's router stays in float32; use fp16_mixed in place of fp16_full")
+        if any(spec.name == "pipeline_parallel" for spec in run.optimizations):
+            raise Conflict("a pipeline differentiates losses without a scale; use bf16_mixed in place of fp16_full")
+
+    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+        from assay.cost.adamw16 import AdamW16
+        from assay.cost.narrow import narrowed
+
+        return replace(narrowed(cost, "float16"), rule=AdamW16())
+
+    def apply(self, program: "Program", run: Run) -> "Program":
+        import torch
+
+        from assay.model.narrow import narrow
+        from assay.parallel.loss_scale import DynamicLossScale
+        from assay.step.adamw16 import AdamW16
+
+        narrow(program.parts, torch.float16)
+        scale, given = DynamicLossScale(), program.optimizer
+
+        def optimizer(parameters: "NamedParameters") -> "OptimizerLike":
+            return AdamW16(given(parameters).param_groups)
+
+        return replace(
+            program,
+            optimizer=optimizer,
+            loss_scale=scale,
+            stateful={**program.stateful, "loss_scale": scale},
+        )
+
+    def verify(self, trace: Trace, run: Run) -> Evidence:
+        from assay.step.precision import held_in_16_bits, unscaled
+
+        held, narrow = held_in_16_bits("float16", trace, run)
+        scaling, divided = unscaled(trace)
+        return self.evidence(f"{held}; {scaling}", narrow and divided)

@@ -1,0 +1,65 @@
+"""Run matrix products in float16 under a dynamic loss scale; keep weights, gradients and state in float32.
+
+float16 has more digits than bfloat16 and fewer magnitudes: what is smaller than 6e-8 is zero, what is larger than 65504
+is not finite. So the loss is multiplied by a scale before it is differentiated, and gradients are divided by it before
+they are measured and clipped (arXiv:1710.03740). An overflow skips the update and halves the scale; the record has
+both. Where even a scale of 1 overflows the run ends as diverged. For hardware without bfloat16: a processor without
+AVX512-FP16 converts, and is many times slower than in float32. The router of a mixture of experts stays in float32.
+"""
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+from assay.config import Run
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.step import Evidence, Trace
+
+if TYPE_CHECKING:
+    from assay.cost import Cost
+    from assay.hardware import Machine
+    from assay.step.program import Program
+
+
+class Fp16Mixed(Optimization):
+    """Automatic mixed precision in float16."""
+
+    title: ClassVar = "mixed precision (float16)"
+    stage: ClassVar = Stage.PRECISION
+    numerics: ClassVar = Numerics.LOSSY
+    saves: ClassVar = "half of the activations that matrix products keep; time where float16 is native"
+    pays: ClassVar = "a float16 copy of every weight during the step; skipped updates; a host read before each update"
+    sources: ClassVar = ("arXiv:1710.03740",)
+    claims: ClassVar = frozenset({"forward precision", "loss scale"})
+
+    def check(self, run: Run, machine: "Machine") -> None:
+        if any(spec.name == "pipeline_parallel" for spec in run.optimizations):
+            raise Conflict("a pipeline differentiates losses without a scale; use bf16_mixed in place of fp16_mixed")
+
+    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+        from assay.cost.autocast import autocast
+
+        return autocast(cost, "float16")
+
+    def apply(self, program: "Program", run: Run) -> "Program":
+        import torch
+
+        from assay.parallel.loss_scale import DynamicLossScale
+
+        scale = DynamicLossScale()
+        return replace(
+            program,
+            forward_contexts=(
+                *program.forward_contexts,
+                partial(torch.autocast, program.device.type, dtype=torch.float16),
+            ),
+            loss_scale=scale,
+            stateful={**program.stateful, "loss_scale": scale},
+        )
+
+    def verify(self, trace: Trace, run: Run) -> Evidence:
+        from assay.step.precision import products_in, unscaled
+
+        products, narrow = products_in("float16", trace, run)
+        scaling, divided = unscaled(trace)
+        return self.evidence(f"{products}; {scaling}", narrow and divided)

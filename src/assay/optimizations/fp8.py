@@ -1,0 +1,76 @@
+"""Multiply the matrices of linear layers in 8 bits, by torchao; compute the rest in bfloat16.
+
+Inputs and weights go to E4M3, gradients to E5M2 (arXiv:2209.05433), each tensor with a scale of its own that is found
+anew at every use, so no loss scale is needed. Weights, gradients and state stay float32. The head and the products
+inside attention stay bfloat16. Rounding costs passes over memory: only wide layers (several thousand) gain from it.
+Scales are found and tensors rounded by many small kernels, which want a compiler behind them.
+
+What a step holds is not predicted: torchao has not been run here.
+"""
+
+from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, ClassVar
+
+from assay.config import Run
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable, Unpredicted
+from assay.step import Evidence, Trace
+
+if TYPE_CHECKING:
+    from assay.cost import Cost
+    from assay.hardware import Machine
+    from assay.step.program import Program
+
+_ADA = (8, 9)
+_MULTIPLE = 16
+"""Of which the kernel wants both sides of a matrix."""
+
+
+class Fp8(Optimization):
+    """Linear layers in float8."""
+
+    title: ClassVar = "float8 linear layers"
+    stage: ClassVar = Stage.PRECISION
+    numerics: ClassVar = Numerics.LOSSY
+    saves: ClassVar = "time in the matrix products of wide layers"
+    pays: ClassVar = "passes over memory to find scales and round; 3 bits of mantissa in products"
+    sources: ClassVar = ("arXiv:2209.05433", "github.com/pytorch/ao")
+    claims: ClassVar = frozenset({"forward precision"})
+
+    def check(self, run: Run, machine: "Machine") -> None:
+        needed = "use a GPU of compute capability 8.9 (Ada, Hopper) or newer"
+        if machine.device(run.device) != "cuda":
+            raise Unavailable(f"fp8 multiplies on tensor cores for float8, which a CPU has not; {needed}")
+        for accelerator in machine.accelerators:
+            if accelerator.compute_capability is not None and accelerator.compute_capability < _ADA:
+                raise Unavailable(f"{accelerator.name} has no products in float8; {needed}")
+        if find_spec("torchao") is None:
+            raise Unavailable("fp8 is made by torchao, which is not installed; install torchao beside torch")
+        if run.model.n_expert is not None:
+            raise Conflict("fp8 knows linear layers and no experts; use bf16_mixed for a mixture")
+        if run.ranks > 1:
+            raise Conflict("fp8 is put together for one device; use bf16_mixed over ranks")
+        for name in ("n_embd", "hidden"):
+            if getattr(run.model, name) % _MULTIPLE:
+                raise Conflict(f"fp8 wants matrices in multiples of {_MULTIPLE}; model.{name} is not one")
+
+    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+        raise Unpredicted(self.name())
+
+    def apply(self, program: "Program", run: Run) -> "Program":
+        import torch
+        from torchao.float8 import convert_to_float8_training
+
+        for part in program.parts:
+            convert_to_float8_training(part, module_filter_fn=lambda _, name: name.startswith("blocks."))
+        context = partial(torch.autocast, program.device.type, dtype=torch.bfloat16)
+        return replace(program, forward_contexts=(*program.forward_contexts, context))
+
+    def verify(self, trace: Trace, run: Run) -> Evidence:
+        of_a_block = 5 if run.model.activation == "swiglu" else 4
+        layers = of_a_block * len(trace.blocks) * trace.forwards
+        # Each layer multiplies once forwards, and twice backwards: for its input, and for its weight.
+        forward, backward = (trace.count("_scaled_mm", phase=phase) for phase in ("forward", "backward"))
+        observed = f"{forward} products in float8 forwards and {backward} backwards, of {layers} linear layers"
+        return self.evidence(observed, 0 < layers == forward and backward == 2 * layers)

@@ -1,0 +1,71 @@
+"""Let the tensor cores of an NVIDIA GPU multiply float32 matrices with ten bits of mantissa, and add up in float32.
+
+TF32 has float32's range and float16's digits; inputs are rounded in the kernel, so nothing in memory changes (NVIDIA
+A100 whitepaper, 2020). Weights, activations, gradients and state stay float32, and so does everything that is no matrix
+product. It is a permission: the library may take another kernel for a product of an odd shape. Under mixed precision no
+product is left for it.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from assay.config import Run
+from assay.optimizations.base import Numerics, Optimization, Stage, Unavailable
+from assay.step import Evidence, Trace
+
+if TYPE_CHECKING:
+    from assay.cost import Cost
+    from assay.hardware import Machine
+    from assay.step.program import Program
+
+_AMPERE = (8, 0)
+
+
+class Tf32(Optimization):
+    """Products of float32 matrices in TF32."""
+
+    title: ClassVar = "TF32 matrix products"
+    stage: ClassVar = Stage.PRECISION
+    numerics: ClassVar = Numerics.LOSSY
+    saves: ClassVar = "time in matrix products; no memory"
+    pays: ClassVar = "10 bits of mantissa in the inputs of products"
+    sources: ClassVar = ("NVIDIA A100 Tensor Core GPU Architecture (2020)",)
+    claims: ClassVar = frozenset({"forward precision"})
+
+    def check(self, run: Run, machine: "Machine") -> None:
+        if machine.device(run.device) != "cuda":
+            raise Unavailable(
+                "tf32 is a format of NVIDIA's tensor cores, which a CPU has not; "
+                "use a GPU of compute capability 8.0 (Ampere) or newer"
+            )
+        for accelerator in machine.accelerators:
+            if accelerator.compute_capability is not None and accelerator.compute_capability < _AMPERE:
+                raise Unavailable(
+                    f"tf32 needs a GPU of compute capability 8.0 (Ampere) or newer; {accelerator.name} is older"
+                )
+
+    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+        tape = (replace(one, products="tf32") if one.kind == "contraction" else one for one in cost.tape)
+        return replace(cost, tape=tuple(tape))
+
+    def apply(self, program: "Program", run: Run) -> "Program":
+        return replace(program, step_contexts=(*program.step_contexts, _allowed))
+
+    def verify(self, trace: Trace, run: Run) -> Evidence:
+        allowed, total = trace.contractions(dtype="tf32"), trace.contractions()
+        return self.evidence(f"{allowed} of {total} matmuls were allowed TF32", 0 < allowed == total)
+
+
+@contextmanager
+def _allowed() -> Iterator[None]:
+    """Around forward and backward; the setting is the process's, so it is put back."""
+    import torch
+
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
