@@ -92,3 +92,8 @@ def test_what_needs_no_padding_or_lies_on_ranks_is_refused() -> None:
         resolve(Spec(name="vocab_padding", fields={"multiple": 61})).check(run_with(), CPU)
     with pytest.raises(Conflict, match="on one device; over ranks"):
         resolve(PADDED).check(run_with().model_copy(update={"ranks": 2}), CPU)
+
+
+def test_a_vocabulary_that_is_not_known_yet_is_checked_later() -> None:
+    unknown = run_with(PADDED).model_copy(update={"model": SHAPE.model_copy(update={"vocab_size": None})})
+    resolve(PADDED).check(unknown, CPU)

@@ -36,9 +36,10 @@ class VocabPadding(Optimization):
     claims: ClassVar = frozenset({"loss"})
 
     def check(self, run: Run, machine: "Machine") -> None:
-        if run.model.vocabulary % self.multiple == 0:
+        size = run.model.vocab_size  # None before the corpus has named it, and then there is a check after it
+        if size is not None and size % self.multiple == 0:
             raise Conflict(
-                f"vocab_padding:multiple={self.multiple} divides the vocabulary of {run.model.vocabulary} already; "
+                f"vocab_padding:multiple={self.multiple} divides the vocabulary of {size} already; "
                 "choose another multiple or leave it out"
             )
         if run.ranks > 1:
