@@ -5,9 +5,10 @@ import torch
 
 from assay.config import Spec
 from assay.cost import Cost, baseline, replay
+from assay.errors import UsageError
 from assay.estimate import estimate
 from assay.hardware import Machine, detect
-from assay.optimizations import Numerics, Unavailable, card, catalogue, resolve
+from assay.optimizations import Numerics, card, catalogue, resolve
 from optimizations.laboratory import ON_ONE_DEVICE, losses, run_with, traced, without
 
 MACHINE = Machine(processor="any", cores=2, memory_bytes=2**34)
@@ -16,11 +17,11 @@ NAMES = ON_ONE_DEVICE
 
 @pytest.fixture
 def spec(name: str) -> Spec:
-    """The optimization at its defaults; the test skips, saying so, where this machine cannot do it."""
+    """The optimization at its defaults; the test skips, saying so, where this machine or the model excludes it."""
     found = resolve(Spec(name=name)).spec()
     try:
         resolve(found).check(run_with(), detect())
-    except Unavailable as reason:
+    except UsageError as reason:
         pytest.skip(str(reason))
     return found
 

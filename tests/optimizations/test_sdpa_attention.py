@@ -1,12 +1,18 @@
 """Fused attention: the same result, no scores kept, and never the fallback unnoticed."""
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from assay.config import Spec
 from assay.errors import UsageError
 from assay.estimate import estimate
 from assay.hardware import Accelerator, Machine
-from assay.optimizations import Unavailable, resolve
+from assay.optimizations import Conflict, Unavailable, resolve
+from estimate import test_peak
+from estimate.built import build_step
+from estimate.drawn import FOUR, runs
+from estimate.test_saved_bytes import saved_bytes
 from optimizations.laboratory import SHAPE, run_with, traced
 
 SDPA = Spec(name="sdpa_attention")
@@ -43,3 +49,55 @@ def test_a_fallback_to_unfused_mathematics_is_caught() -> None:
 def test_dropout_on_a_cpu_leaves_nothing_in_the_runs_folder_of_the_command_line() -> None:
     with pytest.raises(UsageError):
         estimate(run_with(SDPA, model=SHAPE.model_copy(update={"dropout": 0.1})), CPU)
+
+
+def backend(name: str) -> Spec:
+    return Spec(name="sdpa_attention", fields={"backend": name})
+
+
+@pytest.mark.parametrize("name", ["flash", "math"])
+def test_a_forced_kernel_is_the_one_that_runs(name: str) -> None:
+    run = run_with(backend(name))
+    evidence = resolve(backend(name)).verify(traced(run), run)
+    assert evidence.verdict, evidence.observed
+
+
+@pytest.mark.parametrize(("asked", "got"), [("math", "flash"), ("flash", "math"), ("auto", "math")])
+def test_another_kernel_than_the_one_asked_for_is_caught(asked: str, got: str) -> None:
+    assert not resolve(backend(asked)).verify(traced(run_with(backend(got))), run_with(backend(asked))).verdict
+
+
+def test_hand_coded_attention_is_not_torchs_unfused_one() -> None:
+    assert not resolve(backend("math")).verify(traced(run_with()), run_with(backend("math"))).verdict
+
+
+@pytest.mark.parametrize("name", ["efficient", "cudnn"])
+def test_a_gpus_kernels_are_refused_on_a_cpu(name: str) -> None:
+    with pytest.raises(Unavailable, match="needs a CUDA device; a CPU has the kernels flash and math"):
+        resolve(backend(name)).check(run_with(), CPU)
+
+
+def test_kernels_of_16_bits_are_refused_in_float32_and_on_old_gpus() -> None:
+    def on(capability: tuple[int, int], *specs: Spec, name: str) -> None:
+        found = Accelerator(name="any", memory_bytes=2**36, compute_capability=capability)
+        run = run_with(backend(name), *specs).model_copy(update={"device": "cuda"})
+        resolve(backend(name)).check(run, CPU.model_copy(update={"accelerators": (found,)}))
+
+    with pytest.raises(Conflict, match="computes in 16 bits only; add bf16_mixed"):
+        on((9, 0), name="flash")
+    with pytest.raises(Unavailable, match="any is older"):
+        on((7, 5), Spec(name="bf16_mixed"), name="cudnn")
+    on((9, 0), Spec(name="bf16_mixed"), name="flash")
+    on((7, 5), name="efficient")
+
+
+@pytest.mark.parametrize("others", [(), (FOUR[1],), FOUR[1:]], ids=lambda stack: "+".join(map(str, stack)))
+@settings(max_examples=10, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_bytes_saved_by_unfused_attention_are_the_measured_ones(others: tuple[Spec, ...], data: st.DataObject) -> None:
+    run = data.draw(runs((backend("math"), *others)))
+    assert estimate(run, CPU).timeline.saved_bytes == saved_bytes(build_step(run))
+
+
+def test_the_peak_of_unfused_attention_is_the_measured_one() -> None:
+    test_peak.test_the_peak_and_its_instant_are_the_measured_ones("sdpa_attention:backend=math")

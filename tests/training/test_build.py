@@ -9,8 +9,10 @@ from torch import nn
 
 from assay.data import Prepared
 from assay.errors import UsageError
+from assay.measure.tensor_peak import tensor_peak
 from assay.model import initializer
 from assay.model.weights import save_weights
+from assay.step.program import Program, Step
 from assay.training.build import baseline, build
 from assay.training.initial import initial_weights
 
@@ -42,6 +44,25 @@ def test_the_optimizer_owns_the_live_parameters(corpus: Prepared) -> None:
     step = step_of(tiny(), corpus)
     owned = {parameter for group in step.optimizer.param_groups for parameter in group["params"]}
     assert owned == {parameter for _, parameter in step.named_parameters()}
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_build_holds_the_weights_and_one_parameters_first_values(corpus: Prepared, tied: bool) -> None:
+    program = baseline(tiny(tie_embeddings=tied), corpus, CPU)
+    sizes = [p.numel() * p.element_size() for part in program.parts for p in part.parameters()]
+    held = sum(sizes) + (0 if not tied else _projection(program))
+    peak = tensor_peak(lambda: _built.append(build(program)), "cpu").above_start_bytes
+    _built.clear()
+    assert held <= peak <= held + max(sizes)
+
+
+_built: list[Step] = []
+
+
+def _projection(program: Program) -> int:
+    """Materialising unties for a moment: both names are allocated, until they are tied again."""
+    weight = program.parts[-1].get_parameter("head.projection.weight")
+    return weight.numel() * weight.element_size()
 
 
 def test_forward_contexts_are_entered_around_each_forward_and_rename_nothing(corpus: Prepared) -> None:

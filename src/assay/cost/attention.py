@@ -1,11 +1,13 @@
-"""The two attention cores on a tape, from the queries, keys and values to the merged heads.
+"""The attention cores on a tape, from the queries, keys and values to the merged heads.
 
 Shapes: B sequences, H query heads, T positions, d channels a head. Inputs are `[B, H, T, d]` views or tensors, the
 result is `[B, T, H·d]`.
 """
 
+from dataclasses import replace
+
 from assay.cost import layers
-from assay.cost.layers import FRESH, NONE
+from assay.cost.layers import ALIAS, FRESH, NONE
 from assay.cost.tape import Writer
 from assay.cost.tensors import Tensor
 
@@ -65,11 +67,43 @@ def flash(tape: Writer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return layers.view(tape, out, "merged", (rows, length, heads * depth))
 
 
+def unfused(tape: Writer, q: Tensor, k: Tensor, v: Tensor, p: float, noise: str | None) -> Tensor:
+    """Torch's `math` backend: in float32 whatever comes in; keeps scaled queries and keys, the probabilities, values.
+
+    Its mask is made anew in each layer, added, and not kept.
+    """
+    rows, heads, length, depth = q.shape
+    merged = (rows * heads, length, depth)
+    # Heads are merged with rows without a copy where there is one, or where they lie so.
+    moves = [layers.view if heads == 1 or length == 1 or lies_merged(x) else layers.copy for x in (q, k, v)]
+    q, k = layers.scaled(tape, q), layers.scaled(tape, k)
+    q, k, v = (move(tape, x, label, merged) for move, x, label in zip(moves, (q, k, v), "qkv", strict=True))
+    scores = bmm(tape, "scores", q, layers.view(tape, k, "k_columns", (rows * heads, depth, length)))
+    mask = tape.made("added_mask", (length, length), "float32", batched=False)
+    masked = tape.made("masked", scores.shape, scores.dtype)
+    tape.write("aten.add", "elementwise", (scores,), (masked,), (ALIAS,), extras=(mask,), backward="AddBackward")
+    weights = tape.made("probabilities", masked.shape, masked.dtype)
+    tape.write(
+        "aten._safe_softmax", "normalization", (masked,), (weights,), (FRESH,), saves=(weights,), backward="SafeSoftmax"
+    )
+    mixed = bmm(tape, "mixed", layers.dropout(tape, weights, p, noise), v)
+    # A view is cast by whoever reads it.
+    tape.operations[:] = [
+        one if one.name == "aten.view" else replace(one, autocast="float32") for one in tape.operations
+    ]
+    merge = layers.copy if heads > 1 and length > 1 else layers.view
+    return merge(tape, mixed, "merged", (rows, length, heads * depth))
+
+
 def contiguous(tape: Writer, x: Tensor, label: str, shape: tuple[int, ...]) -> Tensor:
     """`[B, H, T, d]` with the positions of a head side by side: a copy, unless they lie so already."""
+    return (layers.view if lies_merged(x) else layers.copy)(tape, x, label, shape)
+
+
+def lies_merged(x: Tensor) -> bool:
+    """Whether the positions of each head lie side by side."""
     _, heads, length, _ = x.shape
-    lies_so = x.view_of is None and (x.name.endswith(":repeated") or heads == 1 or length == 1)
-    return (layers.view if lies_so else layers.copy)(tape, x, label, shape)
+    return x.view_of is None and (x.name.endswith(":repeated") or heads == 1 or length == 1)
 
 
 def bmm(tape: Writer, label: str, left: Tensor, right: Tensor) -> Tensor:

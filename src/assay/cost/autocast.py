@@ -133,4 +133,5 @@ class _Caster:
         self.tape.append(replace(operation, outputs=outputs))
 
     def _result(self, output: Tensor, dtype: str) -> Tensor:
-        return output if output.dtype in _EXACT else output.cast(dtype)
+        # A summed loss is a scalar, and in float32 whatever makes it.
+        return output if output.dtype in _EXACT or not output.shape else output.cast(dtype)

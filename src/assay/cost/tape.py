@@ -53,7 +53,7 @@ class Operation:
     """Of the forward; a multiply-add counts two."""
     backward_flops: int = 0
     padding_flops: int = 0
-    """Of both together: executed on rows that hold nothing."""
+    """Of both together: executed in vain, on rows that hold nothing, or again in backward by the operation itself."""
     backward: str = ""
     """The autograd node, without its trailing number, for naming the instant of a peak."""
     forward_scratch: tuple[Tensor, ...] = ()

@@ -21,7 +21,7 @@ from assay.cost import (
 from assay.errors import UsageError
 from assay.estimate.time import step_seconds
 from assay.hardware import Machine
-from assay.optimizations import check, mesh_of, normalize, optimizations_of
+from assay.optimizations import check, mesh_of, normalize, optimizations_of, trained_model
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ class Estimate:
     @property
     def parameters(self) -> int:
         """How many numbers the model learns."""
-        return parameter_count(self.run.model)
+        return parameter_count(trained_model(self.run))
 
     @property
     def active_parameters(self) -> int:
         """How many of them compute one token."""
-        return active_parameter_count(self.run.model)
+        return active_parameter_count(trained_model(self.run))
 
     @property
     def gradient_bytes(self) -> int:

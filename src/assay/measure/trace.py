@@ -109,6 +109,7 @@ class _Tally:
     count: int = 0
     flops: int = 0
     bytes: int = 0
+    largest_bytes: int = 0
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -163,6 +164,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         tally = self._tallies.setdefault((name, phase, kind, dtype), _Tally())
         tally.count += 1
         tally.bytes += 0 if view else operations.bytes_of(func, [*arguments, *results])
+        tally.largest_bytes = max([tally.largest_bytes, *(one.numel() * one.element_size() for one in results)])
         tally.flops += operations.flops_of(func, args, kwargs, result) if kind == "contraction" else 0
         if operations.reads_to_host(func, args, kwargs, result):
             self.synchronizations[phase] += 1

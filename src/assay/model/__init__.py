@@ -2,6 +2,7 @@
 
 from assay.model.attention import Attention, HandCodedAttention, SdpaAttention
 from assay.model.gpt import GPT, TIED, Block, Embedding, Head, initializer, tie
+from assay.model.loss import ChunkedCrossEntropy
 from assay.model.moe import MixtureMLP
 
 __all__ = [
@@ -9,6 +10,7 @@ __all__ = [
     "TIED",
     "Attention",
     "Block",
+    "ChunkedCrossEntropy",
     "Embedding",
     "HandCodedAttention",
     "Head",

@@ -7,11 +7,13 @@ tensor-parallel rank owns whole groups by owning consecutive rows.
 """
 
 import math
+from contextlib import nullcontext
 from functools import lru_cache
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from assay.config import ModelConfig
 from assay.model.norms import EPSILON
@@ -38,18 +40,23 @@ class HandCodedAttention(nn.Module):
 
 
 class SdpaAttention(nn.Module):
-    """The same through `scaled_dot_product_attention`, which need not write the scores out."""
+    """The same through `scaled_dot_product_attention`, which need not write the scores out.
 
-    def __init__(self, config: ModelConfig) -> None:
+    Without a `backend` torch chooses one by device, dtype and shape.
+    """
+
+    def __init__(self, config: ModelConfig, backend: SDPBackend | None = None) -> None:
         super().__init__()
         self.dropout = config.dropout
+        self.backend = backend
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """`q [B, heads, T, d]`, `k` and `v [B, kv_heads, T, d]` → `[B, heads, T, d]`."""
         if k.size(1) != q.size(1):
             k, v = (x.repeat_interleave(q.size(1) // k.size(1), dim=1) for x in (k, v))
         dropout = self.dropout if self.training else 0.0
-        return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
+        with nullcontext() if self.backend is None else sdpa_kernel(self.backend):
+            return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
 
 
 @lru_cache(maxsize=4)

@@ -10,21 +10,20 @@ import math
 from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from assay.config import ModelConfig
 from assay.model.attention import Attention
 from assay.model.balance import noted
+from assay.model.loss import cross_entropy
 from assay.model.mlp import build_mlp
 from assay.model.norms import build_norm
 
 TIED = (("head.projection.weight", "embedding.token.weight"),)
 """(alias, owner): the weights that are one where embeddings are tied."""
 
-
-NOT_COUNTED = -100
-"""The target that cross-entropy leaves out."""
+Loss = Callable[[nn.Linear, Tensor, Tensor], Tensor]
+"""(projection to the vocabulary, `x [n, n_embd]`, targets `[n]`) → the summed loss, a scalar."""
 
 
 class Embedding(nn.Module):
@@ -72,6 +71,7 @@ class Head(nn.Module):
         super().__init__()
         self.norm = build_norm(config) if config.norm_position == "pre" else nn.Identity()
         self.projection = nn.Linear(config.n_embd, config.vocabulary, bias=False)
+        self.cross_entropy: Loss = cross_entropy
 
     def logits(self, x: Tensor) -> Tensor:
         """`[B, T, n_embd]` → `[B, T, vocab_size]`."""
@@ -79,8 +79,7 @@ class Head(nn.Module):
 
     def forward(self, x: Tensor, targets: Tensor) -> Tensor:
         """Cross-entropy in nats, summed over all targets `[B, T]`: a scalar."""
-        logits = self.projection(self.norm(x).flatten(0, 1))
-        return F.cross_entropy(logits, targets.flatten(), reduction="sum")
+        return self.cross_entropy(self.projection, self.norm(x).flatten(0, 1), targets.flatten())
 
 
 class GPT(nn.Module):

@@ -11,6 +11,7 @@ from assay.optimizations.registry import (
     optimizations_of,
     resolve,
     search,
+    trained_model,
 )
 
 __all__ = [
@@ -32,4 +33,5 @@ __all__ = [
     "optimizations_of",
     "resolve",
     "search",
+    "trained_model",
 ]

@@ -13,6 +13,7 @@ from enum import Enum, IntEnum, auto
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config.base import Frozen
+from assay.config.model import ModelConfig
 from assay.config.run import Run, Spec
 from assay.errors import UsageError
 from assay.step.evidence import Evidence
@@ -113,6 +114,10 @@ class Optimization(Frozen):
         Raises `Unplanned` where a plan cannot express it.
         """
         raise Unplanned(self.name())
+
+    def trained(self, model: ModelConfig) -> ModelConfig:
+        """The configuration by which to read what was trained, where that is another model than the run's."""
+        return model
 
     def cuts(self) -> int:
         """In how many equal parts it sends the sequences of a rank through."""

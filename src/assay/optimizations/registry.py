@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from assay.config.mesh import ONE_DEVICE, Mesh, fill
+from assay.config.model import ModelConfig
 from assay.config.run import Run, Spec
 from assay.errors import UsageError, meant
 from assay.optimizations.base import Conflict, Optimization
@@ -97,6 +98,14 @@ def normalize(run: Run) -> Run:
     """
     specs = tuple(one.spec() for one in optimizations_of(run))
     return run.model_copy(update={"optimizations": specs, "ranks": mesh_of(run).size})
+
+
+def trained_model(run: Run) -> ModelConfig:
+    """The model that comes out of a run, which an optimization may have made another than goes in."""
+    model = run.model
+    for one in optimizations_of(run):
+        model = one.trained(model)
+    return model
 
 
 def mesh_of(run: Run) -> Mesh:

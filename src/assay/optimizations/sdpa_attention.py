@@ -3,13 +3,17 @@
 The hand-coded core keeps the `[B, heads, T, T]` probabilities of every layer for backward. The fused kernel (flash
 attention, arXiv:2205.14135) keeps one number a row and head instead, and computes the scores again in backward, tile by
 tile. On a CPU torch's kernel has no dropout: with dropout it would silently fall back to unfused mathematics.
+
+Torch has several kernels: flash (arXiv:2307.08691) and cuDNN's on GPUs, in 16 bits; memory-efficient (arXiv:2112.05682)
+on GPUs, in any precision; flash on a CPU; and `math`, which writes the scores out in float32 and saves nothing: it is
+here to be compared with, and where it was not asked for it is no proof.
 """
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from assay.config import Run
-from assay.optimizations.base import Numerics, Optimization, Stage, Unavailable
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable, Unplanned
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -19,8 +23,22 @@ if TYPE_CHECKING:
     from assay.step.program import Program
 
 
+_AMPERE = (8, 0)
+_IN_16_BITS = ("flash", "cudnn")
+"""Kernels of a GPU that take nothing wider."""
+_TORCHS = {
+    "flash": "FLASH_ATTENTION",
+    "efficient": "EFFICIENT_ATTENTION",
+    "cudnn": "CUDNN_ATTENTION",
+    "math": "MATH",
+}
+
+
 class SdpaAttention(Optimization):
     """Scaled dot-product attention through `torch.nn.functional.scaled_dot_product_attention`."""
+
+    backend: Literal["auto", "flash", "efficient", "cudnn", "math"] = "auto"
+    """Which of torch's kernels: `auto` is torch's choice among the fused ones, `math` writes the scores out."""
 
     title: ClassVar = "fused attention (SDPA)"
     stage: ClassVar = Stage.KERNEL
@@ -31,49 +49,89 @@ class SdpaAttention(Optimization):
     claims: ClassVar = frozenset({"attention core"})
 
     def lay_out(self, layout: "Layout") -> "Layout":
+        if self.backend == "math":
+            raise Unplanned(f"{self.name()}:backend=math")
         # What the kernel makes again is what selective recomputation does, but for one of its two products.
         return replace(layout, recompute="selective")
 
     def check(self, run: Run, machine: "Machine") -> None:
-        if run.model.dropout > 0 and machine.device(run.device) == "cpu":
+        if machine.device(run.device) != "cpu":
+            self._check_cuda(run, machine)
+        elif self.backend in ("efficient", "cudnn"):
+            raise Unavailable(
+                f"sdpa_attention:backend={self.backend} needs a CUDA device; a CPU has the kernels flash and math"
+            )
+        elif run.model.dropout > 0 and self.backend != "math":
             raise Unavailable(
                 "sdpa_attention with dropout has no fused kernel on a CPU and would fall back to unfused mathematics; "
                 "set model.dropout=0 or use a CUDA device"
             )
 
+    def _check_cuda(self, run: Run, machine: "Machine") -> None:
+        if self.backend not in _IN_16_BITS:
+            return
+        for accelerator in machine.accelerators:
+            if accelerator.compute_capability is not None and accelerator.compute_capability < _AMPERE:
+                raise Unavailable(
+                    f"sdpa_attention:backend={self.backend} needs a GPU of compute capability 8.0 (Ampere) or newer; "
+                    f"{accelerator.name} is older and has backend=efficient"
+                )
+        if not any("16" in spec.name for spec in run.optimizations):
+            raise Conflict(
+                f"sdpa_attention:backend={self.backend} computes in 16 bits only; add bf16_mixed, or take "
+                "backend=efficient"
+            )
+
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        from assay.cost.attention import flash
+        from assay.cost.attention import flash, unfused
         from assay.cost.tape import Writer
 
         values = cost.values
 
-        def fused(core: "Tape") -> "Tape":
+        def exchanged(core: "Tape") -> "Tape":
             made = {tensor.name for operation in core for tensor in operation.outputs}
             read = dict.fromkeys(name for operation in core for name in operation.inputs if name not in made)
             q, k, v = (values[name] for name in read if values[name] not in cost.tables)
             writer = Writer(core[0].site, {q.name: q, k.name: k, v.name: v})
-            flash(writer, q, k, v)
+            if self.backend == "math":
+                unfused(writer, q, k, v, run.model.dropout, cost.kernels.dropout_noise)
+            else:
+                flash(writer, q, k, v)
             return tuple(writer.operations)
 
-        return cost.rewrite(lambda site: ".attention.core" in site, fused)
+        return cost.rewrite(lambda site: ".attention.core" in site, exchanged)
 
     def apply(self, program: "Program", run: Run) -> "Program":
+        from torch.nn.attention import SDPBackend
+
         from assay.model import Attention
         from assay.model import SdpaAttention as Core
 
+        forced = None if self.backend == "auto" else getattr(SDPBackend, _TORCHS[self.backend])
         for part in program.parts:
             for module in part.modules():
                 if isinstance(module, Attention):
-                    module.core = Core(run.model)
+                    module.core = Core(run.model, forced)
         return program
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
-        fused = trace.count("_scaled_dot_product", phase="forward") - trace.count("attention_math", phase="forward")
+        fused = trace.count(*self._fused_kernels(), phase="forward") - trace.count("attention_math", phase="forward")
         layers = len(trace.blocks) * trace.forwards
         # Over ranks that divide a sequence, each layer meets the keys of every rank in turn.
         wanted = layers * trace.ranks.get("cp", 1)
         # A mixture's router has a softmax of its own in every layer.
         routers = layers if run.model.n_expert is not None else 0
-        unfused = trace.count("aten._softmax", "aten._safe_softmax", phase="forward") - routers
+        safe = trace.count("aten._safe_softmax", phase="forward")
+        unfused = trace.count("aten._softmax", phase="forward") + safe - routers
+        if self.backend == "math":
+            observed = f"{safe} of {wanted} softmaxes written out by torch's unfused attention, {fused} fused kernels"
+            return self.evidence(observed, safe == unfused == wanted and fused == 0)
         observed = f"{fused} of {wanted} attention layers in a fused kernel, {unfused} softmaxes written out"
+        if self.backend != "auto":
+            observed += f" (backend={self.backend})"
         return self.evidence(observed, fused == wanted and unfused == 0)
+
+    def _fused_kernels(self) -> tuple[str, ...]:
+        """What their operators' names contain; a CPU's flash kernel is called so, too."""
+        one = {"flash": "flash_attention", "efficient": "efficient_attention", "cudnn": "cudnn_attention"}
+        return (f"_scaled_dot_product_{one[self.backend]}",) if self.backend in one else ("_scaled_dot_product",)

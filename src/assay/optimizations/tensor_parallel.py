@@ -33,7 +33,7 @@ class TensorParallel(Optimization):
     saves: ClassVar = "weights, gradients, state and arithmetic of all matrices: 1/degree of each on each rank"
     pays: ClassVar = "two all-reduces of the residual stream a block in forward and two in backward"
     sources: ClassVar = ("arXiv:1909.08053", "arXiv:2104.04473")
-    claims: ClassVar = frozenset({"matrices", "experts"})
+    claims: ClassVar = frozenset({"matrices", "experts", "loss"})
 
     def axes(self) -> Mapping[str, int | None]:
         return {"tp": self.degree}

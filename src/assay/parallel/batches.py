@@ -15,7 +15,7 @@ from torch.distributed._functional_collectives import all_reduce
 from torch.distributed.device_mesh import DeviceMesh
 
 from assay.model import MixtureMLP
-from assay.model.gpt import NOT_COUNTED
+from assay.model.loss import NOT_COUNTED
 from assay.parallel.sums import sum_losses
 from assay.step.program import MicroBatch, Program
 

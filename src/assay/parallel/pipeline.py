@@ -21,7 +21,7 @@ from torch.distributed.pipelining.schedules import get_schedule_class
 from assay.cost.stages import Split
 from assay.model import GPT
 from assay.model.balance import scaled_by
-from assay.model.gpt import NOT_COUNTED
+from assay.model.loss import NOT_COUNTED
 from assay.parallel.norms import gradient_norm
 from assay.parallel.shards import local, placed_gradient
 from assay.parallel.stages import cut

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from assay.config.home import Home
 from assay.config.model import ModelConfig
 from assay.errors import UsageError
+from assay.optimizations import trained_model
 from assay.runs.lookup import find
 
 if TYPE_CHECKING:
@@ -66,6 +67,6 @@ def trained(home: Home, name: str) -> Trained:
         except UsageError:
             damaged += 1
             continue
-        return Trained(folder.id, spec.config.model, place, steps, Path(spec.data_folder))
+        return Trained(folder.id, trained_model(spec.config), place, steps, Path(spec.data_folder))
     what = "only damaged checkpoints" if damaged else "no checkpoint yet"
     raise UsageError(f"the run {folder.id} has {what}; `assay train --resume {folder.id}` goes on with it")

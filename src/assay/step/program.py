@@ -92,6 +92,8 @@ class Program:
     """(step, is this the last micro-batch) → the context in which its backward runs."""
     optimized: Callable[[NamedParameters], NamedParameters] = tuple
     """(parameters) → what the optimizer updates of each on this rank, under the same names: all, or a piece's view."""
+    rows_at_rest: Mapping[str, int] = field(default_factory=dict)
+    """Of weights with rows that are always zero: how many come first that are not. A checkpoint has only those."""
     rest: torch.device | None = None
     """Where weights, gradients and optimizer state lie between uses; None: on `device`."""
     mesh: DeviceMesh | None = None

@@ -32,6 +32,8 @@ class Operation(Frozen):
     """Multiply-adds count two; only contractions have them."""
     bytes: int
     """Sum of the sizes of tensor arguments and results: what it must at least move."""
+    largest_bytes: int = 0
+    """Size of the largest tensor that one execution returned."""
 
 
 class Communication(Frozen):
@@ -124,6 +126,17 @@ class Trace(Frozen):
             if any(fragment in operation.name for fragment in fragments)
             and phase in (None, operation.phase)
             and dtype in (None, operation.dtype)
+        )
+
+    def largest_bytes(self, *fragments: str, phase: Phase | None = None) -> int:
+        """Size of the largest tensor that an execution returned whose name contains any of `fragments`; 0: none did."""
+        return max(
+            (
+                operation.largest_bytes
+                for operation in self.operations
+                if any(fragment in operation.name for fragment in fragments) and phase in (None, operation.phase)
+            ),
+            default=0,
         )
 
     def contractions(self, phase: Phase | None = None, dtype: str | None = None) -> int:

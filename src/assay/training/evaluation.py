@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from assay.model.gpt import NOT_COUNTED
+from assay.model.loss import NOT_COUNTED
 from assay.step.program import MicroBatch, Step
 from assay.training.gradients import summed_loss
 

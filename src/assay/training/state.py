@@ -17,7 +17,9 @@ from assay.step.program import NamedParameters, Stateful, Step
 
 def weights_at_rest(step: Step) -> dict[str, Tensor]:
     """This rank's parameters by name; a tied one under its owner's, also where the owner lies on another rank."""
-    return _by_owner(step, step.named_parameters())
+    rows = step.program.rows_at_rest
+    found = _by_owner(step, step.named_parameters())
+    return {name: one.detach()[: rows[name]] if name in rows else one for name, one in found.items()}
 
 
 def optimized_at_rest(step: Step) -> dict[str, Tensor]:
@@ -33,8 +35,13 @@ def _by_owner(step: Step, parameters: NamedParameters) -> dict[str, Tensor]:
 def optimizer_tensors(step: Step) -> dict[str, Tensor]:
     """The optimizer's state as `state.<parameter>.<key>`; numbers become float64 scalars."""
     names = _names_by_index(step)
+    rows, padded = step.program.rows_at_rest, _padded(step)
     return {
-        f"state.{names[index]}.{key}": value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64)
+        f"state.{names[index]}.{key}": value[: rows[names[index]]]
+        if isinstance(value, Tensor) and padded.get(names[index]) == value.shape
+        else value
+        if isinstance(value, Tensor)
+        else torch.tensor(value, dtype=torch.float64)
         for index, entries in step.optimizer.state_dict()["state"].items()
         for key, value in entries.items()
     }
@@ -55,8 +62,23 @@ def load_optimizer(step: Step, tensors: Mapping[str, Tensor]) -> None:
             raise UsageError(f"the checkpoint has optimizer state of {name!r}, which is no parameter of this run")
         # A scalar that several ranks wrote is a vector at rest.
         scalar = tensor.shape == (1,) and shapes[name] != (1,)
-        state.setdefault(indices[name], {})[key] = tensor.reshape(()).clone() if scalar else tensor.clone()
+        state.setdefault(indices[name], {})[key] = tensor.reshape(()).clone() if scalar else _whole(tensor, name, step)
     step.optimizer.load_state_dict({**step.optimizer.state_dict(), "state": state})
+
+
+def _padded(step: Step) -> dict[str, torch.Size]:
+    """Shapes of what has more rows here than at rest."""
+    return {name: one.shape for name, one in optimized_at_rest(step).items() if name in step.program.rows_at_rest}
+
+
+def _whole(tensor: Tensor, name: str, step: Step) -> Tensor:
+    """A copy, with the rows of zeros that a checkpoint leaves out."""
+    shape = _padded(step).get(name)
+    if shape is None or tensor.shape[1:] != shape[1:] or len(tensor) == shape[0]:
+        return tensor.clone()
+    whole = tensor.new_zeros(shape)
+    whole[: len(tensor)] = tensor
+    return whole
 
 
 def _names_by_index(step: Step) -> dict[int, str]:

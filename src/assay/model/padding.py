@@ -1,0 +1,61 @@
+"""A vocabulary with rows that stand for no token, so that its size suits the hardware.
+
+A padded logit must never win, nor take part in the softmax: it gets −∞, through a bias that is 0 for tokens and rides
+on the product. Its probability is then exactly 0, and so is every gradient that the padding rows get; they start at 0,
+which neither decay nor an optimizer moves. So what is cut off at rest is nothing.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from assay.model.gpt import TIED, Embedding, Head, tie
+
+PADDED = ("embedding.token.weight", "head.projection.weight")
+
+
+def pad_vocabulary(part: nn.Module, tokens: int, rows: int) -> None:
+    """Give the embedding and the head of a described part `rows` in place of `tokens`, in place."""
+    tied = {name for name, _ in part.named_parameters()} & set(PADDED)
+    for module in part.modules():
+        if isinstance(module, Embedding):
+            _widen(module.token, rows)
+            module.token.num_embeddings = rows
+        elif isinstance(module, Head):
+            _widen(module.projection, rows)
+            module.projection.out_features = rows
+            module.projection.forward = partial(_logits, module.projection, tokens)  # type: ignore[method-assign]
+    if len(tied) == 1:
+        tie(part, TIED)
+
+
+def zero_padding(initialize: Callable[[str, torch.Size], Tensor], tokens: int) -> Callable[[str, torch.Size], Tensor]:
+    """The same first values for tokens, and zeros for the rows behind them."""
+
+    def padded(name: str, shape: torch.Size) -> Tensor:
+        if name not in PADDED:
+            return initialize(name, shape)
+        first = initialize(name, torch.Size((tokens, *shape[1:])))
+        return F.pad(first, (0, 0, 0, shape[0] - tokens))
+
+    return padded
+
+
+def _widen(module: nn.Embedding | nn.Linear, rows: int) -> None:
+    module.weight = nn.Parameter(module.weight.new_empty((rows, *module.weight.shape[1:])))
+
+
+def _logits(projection: nn.Linear, tokens: int, x: Tensor) -> Tensor:
+    return F.linear(x, projection.weight, _barred(tokens, len(projection.weight), x.device, projection.weight.dtype))
+
+
+@lru_cache(maxsize=4)
+def _barred(tokens: int, rows: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """0 for tokens, −∞ for the rows behind them."""
+    with torch.inference_mode(False):
+        return torch.zeros(rows, device=device, dtype=dtype).index_fill_(
+            0, torch.arange(tokens, rows, device=device), float("-inf")
+        )

@@ -1,0 +1,73 @@
+"""Compute the loss from a piece of the logits at a time, so that they are never there whole.
+
+With V tokens in the vocabulary the logits of n tokens, their log-probabilities and their gradient are n × V numbers
+each, which at GPT-2's V = 50257 is most of what a small model holds. The head projects n/chunks tokens at a time, adds
+their losses up and lets their logits go; backward makes each piece's logits again (arXiv:2410.10989 makes gradients in
+forward instead, and keeps them). In 16 bits the projection's gradient is rounded once a piece. Tensor parallelism
+computes the loss from columns of the logits, and excludes this.
+"""
+
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from pydantic import Field
+
+from assay.config import Run
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.step import Evidence, Trace
+
+if TYPE_CHECKING:
+    from assay.cost import Cost
+    from assay.hardware import Machine
+    from assay.step.program import Program
+
+
+class ChunkedCrossEntropy(Optimization):
+    """Projection to the vocabulary and cross-entropy in pieces of rows."""
+
+    chunks: Annotated[int, Field(ge=2)] = 8
+    """Pieces into which the tokens of a micro-batch are cut."""
+
+    title: ClassVar = "chunked cross-entropy"
+    stage: ClassVar = Stage.KERNEL
+    numerics: ClassVar = Numerics.REASSOCIATED
+    saves: ClassVar = "the logits and their log-probabilities: 1/chunks of them at a time, none kept for backward"
+    pays: ClassVar = "the projection to the vocabulary once more in backward: 4 products instead of 3"
+    sources: ClassVar = ("arXiv:2410.10989", "arXiv:2411.09009")
+    claims: ClassVar = frozenset({"loss"})
+
+    def check(self, run: Run, machine: "Machine") -> None:
+        tokens = run.tokens_per_step
+        if self.chunks > tokens:
+            raise Conflict(f"chunked_cross_entropy:chunks={self.chunks} is more than the step's {tokens} tokens")
+
+    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+        from assay.cost.chunks import loss_in_chunks
+
+        return loss_in_chunks(cost, self.chunks)
+
+    def apply(self, program: "Program", run: Run) -> "Program":
+        from assay.model import ChunkedCrossEntropy as InPieces
+        from assay.model import Head
+
+        for part in program.parts:
+            for module in part.modules():
+                if isinstance(module, Head):
+                    module.cross_entropy = InPieces(self.chunks)
+        return program
+
+    def verify(self, trace: Trace, run: Run) -> Evidence:
+        # Nothing else in a step takes logarithms of a softmax, so these operators tell what logits there were.
+        made = [one for one in trace.operations if one.name == "aten._log_softmax"]
+        pieces = {phase: trace.count("aten._log_softmax", phase=phase) for phase in ("forward", "backward")}
+        if run.model.n_layer - 1 not in trace.blocks:
+            return self.evidence(f"{sum(pieces.values())} pieces: the loss is another rank's", not made)
+        wanted = self.chunks * trace.forwards
+        # Each reads logits and writes as many logarithms.
+        whole = sum(one.bytes for one in made if one.phase == "forward") // (2 * trace.forwards)
+        largest = max((one.largest_bytes for one in made), default=0)
+        observed = (
+            f"{pieces['forward']} pieces of logits in forward and {pieces['backward']} in backward, "
+            f"the largest of {largest} bytes where all of a forward take {whole}"
+        )
+        in_pieces = pieces == {"forward": wanted, "backward": wanted} and largest * self.chunks < 2 * whole
+        return self.evidence(observed, in_pieces)

@@ -1,0 +1,70 @@
+"""Round the vocabulary up, so that the last matrix product has a size that the hardware likes.
+
+GPT-2's 50257 is odd; 50304 is a multiple of 64, and on tensor cores the padded product is the faster one (nanoGPT). The
+rows that are added stand for no token: their logits are −∞, so that their probability and every gradient of theirs is
+exactly 0, and they stay the zeros that they began as. Checkpoints leave them out. It holds a few rows more, and on a
+CPU it need not gain anything. Over ranks, where checkpoints are written piece by piece, it is refused.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from pydantic import Field
+
+from assay.config import Run
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.step import Evidence, Trace
+
+if TYPE_CHECKING:
+    from assay.cost import Cost
+    from assay.hardware import Machine
+    from assay.step.program import Program
+
+
+class VocabPadding(Optimization):
+    """A number of embedding rows and logits that `multiple` divides."""
+
+    multiple: Annotated[int, Field(ge=2)] = 64
+    """What divides the padded vocabulary."""
+
+    title: ClassVar = "vocabulary padding"
+    stage: ClassVar = Stage.MODEL
+    numerics: ClassVar = Numerics.REASSOCIATED
+    saves: ClassVar = "time of the projection to the vocabulary, where kernels are tiled"
+    pays: ClassVar = "weights, gradients, state, logits and FLOPs of rows that hold nothing"
+    sources: ClassVar = ("karpathy/nanoGPT", "NVIDIA, Matrix Multiplication Background User's Guide")
+    claims: ClassVar = frozenset({"loss"})
+
+    def check(self, run: Run, machine: "Machine") -> None:
+        size = run.model.vocab_size  # None before the corpus has named it, and then there is a check after it
+        if size is not None and size % self.multiple == 0:
+            raise Conflict(
+                f"vocab_padding:multiple={self.multiple} divides the vocabulary of {size} already; "
+                "choose another multiple or leave it out"
+            )
+        if run.ranks > 1:
+            raise Conflict("vocab_padding works on one device; over ranks set model.vocab_size to the padded size")
+
+    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+        from assay.cost.padding import pad_vocabulary
+
+        return pad_vocabulary(cost, run.model.vocabulary, self._rows(run))
+
+    def apply(self, program: "Program", run: Run) -> "Program":
+        from assay.model.padding import PADDED, pad_vocabulary, zero_padding
+
+        tokens = run.model.vocabulary
+        for part in program.parts:
+            pad_vocabulary(part, tokens, self._rows(run))
+        at_rest = dict.fromkeys(PADDED, tokens)
+        return replace(program, initialize=zero_padding(program.initialize, tokens), rows_at_rest=at_rest)
+
+    def verify(self, trace: Trace, run: Run) -> Evidence:
+        # Logarithms of probabilities are in float32, one row a token.
+        tokens = run.tokens_per_step // trace.forwards
+        columns = trace.largest_bytes("aten._log_softmax", phase="forward") // (4 * tokens)
+        observed = f"logits of {columns} columns for a vocabulary of {run.model.vocabulary}"
+        return self.evidence(observed, columns == self._rows(run))
+
+    def _rows(self, run: Run) -> int:
+        return -(-run.model.vocabulary // self.multiple) * self.multiple

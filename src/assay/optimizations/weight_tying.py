@@ -1,0 +1,72 @@
+"""Let the projection to the vocabulary share the token embedding's weight (arXiv:1608.05859).
+
+Both are `vocabulary × n_embd` numbers: one matrix in place of two saves its weight, gradient and optimizer state, at
+GPT-2's smallest size 39 of 163 million parameters. It is another model, and so another training run: a row learns from
+each token as an input and as an output. The checkpoint is that of a model with `tie_embeddings=true`.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from assay.config import ModelConfig, Run
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.step import Evidence, Trace
+
+if TYPE_CHECKING:
+    from assay.cost import Cost, Operation
+    from assay.hardware import Machine
+    from assay.step.program import Program
+
+_ALIAS, _OWNER = "head.projection.weight", "embedding.token.weight"
+
+
+class WeightTying(Optimization):
+    """One weight for the first and the last matrix of a model that has two."""
+
+    title: ClassVar = "weight tying"
+    stage: ClassVar = Stage.MODEL
+    numerics: ClassVar = Numerics.DIFFERENT_TRAINING
+    saves: ClassVar = "weight, gradient and optimizer state of the projection to the vocabulary"
+    pays: ClassVar = "one sum of two gradients of the embedding's size; the freedom of two matrices"
+    sources: ClassVar = ("arXiv:1608.05859", "arXiv:1611.01462")
+    claims: ClassVar = frozenset({"tied weights"})
+
+    def trained(self, model: ModelConfig) -> ModelConfig:
+        return model.model_copy(update={"tie_embeddings": True})
+
+    def check(self, run: Run, machine: "Machine") -> None:
+        if run.model.tie_embeddings:
+            raise Conflict(
+                "weight_tying has nothing to tie: the model's embeddings are one weight already; "
+                "set model.tie_embeddings=false to compare with"
+            )
+        if run.model.init_from is not None:
+            raise Conflict("weight_tying would drop the output projection that model.init_from has; leave one out")
+        if any(spec.name == "pipeline_parallel" for spec in run.optimizations):
+            raise Conflict(
+                "weight_tying is not proven over stages, which hold a copy each; set model.tie_embeddings=true, "
+                "which a pipeline ties"
+            )
+
+    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+        def tied(operation: "Operation") -> "Operation":
+            inputs = tuple(_OWNER if name == _ALIAS else name for name in operation.inputs)
+            saves = tuple(_OWNER if name == _ALIAS else name for name in operation.saves)
+            return replace(operation, inputs=inputs, saves=saves)
+
+        one = {name: tensor for name, tensor in cost.parameters.items() if name != _ALIAS}
+        held = {name: tensor for name, tensor in cost.pieces.items() if name != _ALIAS}
+        return replace(cost, tape=tuple(map(tied, cost.tape)), parameters=one).holding(held)
+
+    def apply(self, program: "Program", run: Run) -> "Program":
+        from assay.model import TIED, tie
+
+        for part in program.parts:
+            tie(part, TIED)
+        return replace(program, tied=TIED)
+
+    def verify(self, trace: Trace, run: Run) -> Evidence:
+        shared = sum({_ALIAS, _OWNER} <= set(names) for names in trace.shared_parameters)
+        own, _ = trace.held(_ALIAS)
+        observed = f"{shared} storage under both names, {own} bytes in a projection of its own"
+        return self.evidence(observed, shared == 1 and own == 0)
