@@ -79,14 +79,17 @@ class Cost:
 
     def share(self, axis: str) -> Self:
         """The ledger of one of the ranks along an axis that divides the batch."""
-        ranks = self.mesh.degree(axis)
-        batch = tuple(replace(one, shape=(one.shape[0] // ranks, *one.shape[1:])) for one in self.batch)
+        return self.part(self.mesh.degree(axis))
+
+    def part(self, parts: int) -> Self:
+        """The ledger of a step that has only one of `parts` equal parts of the batch."""
+        batch = tuple(replace(one, shape=(one.shape[0] // parts, *one.shape[1:])) for one in self.batch)
         return replace(
             self,
-            tape=tuple(operation.cut(ranks) for operation in self.tape),
+            tape=tuple(operation.cut(parts) for operation in self.tape),
             batch=batch,
-            buffers=tuple(one.cut(ranks) for one in self.buffers),
-            sent=tuple(one.cut(ranks) if one.collective == "send" else one for one in self.sent),
+            buffers=tuple(one.cut(parts) for one in self.buffers),
+            sent=tuple(one.cut(parts) if one.collective == "send" else one for one in self.sent),
         )
 
     def holding(self, pieces: dict[str, Tensor], padding_bytes: int = 0) -> Self:
