@@ -46,10 +46,7 @@ def replay(cost: Cost) -> Timeline:
             ledger.repeat(since, cost.micro_batches - 2)
     if cost.order:
         saved = _in_order(step)
-    for instant in cost.update:
-        scratch = ledger.take(instant.nbytes)
-        ledger.mark("update", instant.operation, instant.site)
-        ledger.drop(scratch)
+    step.update(cost.update)
     instants = tuple(ledger.highest.values())
     peak = max(instants, key=lambda moment: moment.nbytes)
     return Timeline(peak, instants, saved, ledger.allocations, ledger.allocated_bytes)
@@ -244,7 +241,10 @@ class _Pass:
     def _accumulate(self, name: str) -> None:
         """Make it the parameter's gradient, or add it to the one of an earlier micro-batch."""
         storage = self.gradients.pop(name)
-        if name in self.step.gradients:
+        if self.cost.updates_in_backward:
+            self.step.update(self.cost.rule.instants({name: self.cost.pieces[name]}))
+            self.ledger.drop(storage)
+        elif name in self.step.gradients:
             self.ledger.drop(storage)
         else:
             self.step.gradients[name] = storage

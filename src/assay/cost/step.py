@@ -41,6 +41,8 @@ class Cost:
     micro_batches: int = 1
     recomputed: tuple[str, ...] = ()
     """Modules that keep only their input and run again in backward."""
+    updates_in_backward: bool = False
+    """Whether each parameter is updated, and its gradient freed, as soon as the gradient is complete."""
     mesh: Mesh = ONE_DEVICE
     rank: int = 0
     """Whose ledger this is."""
@@ -138,8 +140,13 @@ class Cost:
 
     @property
     def update(self) -> tuple[Instant, ...]:
-        """The moments of the update."""
-        return self.rule.instants(self.pieces)
+        """The moments of the update that follows backward."""
+        return () if self.updates_in_backward else self.rule.instants(self.pieces)
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Of the gradients that wait for the update when backward has ended."""
+        return 0 if self.updates_in_backward else sum(tensor.nbytes for tensor in self.pieces.values())
 
     @property
     def optimizer_state_bytes(self) -> int:

@@ -29,8 +29,8 @@ NamedParameters = Sequence[tuple[str, nn.Parameter]]
 class OptimizerLike(Protocol):
     """The part of `torch.optim.Optimizer` that a step uses."""
 
-    param_groups: list[dict[str, Any]]
-
+    @property
+    def param_groups(self) -> list[dict[str, Any]]: ...
     @property
     def state(self) -> Mapping[Any, Any]: ...
     def step(self) -> Any: ...
@@ -47,6 +47,11 @@ class Stateful(Protocol):
 
 class LossScale:
     """The factor between the loss and what is differentiated. This one is 1; fp16's lives with its optimization."""
+
+    @property
+    def skips(self) -> bool:
+        """Whether it may leave an update out: one that has a `skip` of its own."""
+        return type(self).skip is not LossScale.skip
 
     def scale(self, loss: Tensor) -> Tensor:
         """Return what to call `backward` on."""
