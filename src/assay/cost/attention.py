@@ -4,6 +4,8 @@ Shapes: B sequences, H query heads, T positions, d channels a head. Inputs are `
 result is `[B, T, H·d]`.
 """
 
+from collections.abc import Sequence
+
 from assay.cost import layers
 from assay.cost.layers import FRESH, NONE
 from assay.cost.tape import Writer
@@ -38,7 +40,7 @@ def hand_coded(tape: Writer, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, p: f
         backward="SoftmaxBackward",
     )
     weights = layers.dropout(tape, weights, p, noise)
-    mixed = bmm(tape, "mixed", weights, v)
+    mixed = bmm(tape, "mixed", weights, v, holds=(q, k, masked))
     merge = layers.copy if heads > 1 and length > 1 else layers.view
     return merge(tape, mixed, "merged", (rows, length, heads * depth))
 
@@ -72,7 +74,7 @@ def contiguous(tape: Writer, x: Tensor, label: str, shape: tuple[int, ...]) -> T
     return (layers.view if lies_so else layers.copy)(tape, x, label, shape)
 
 
-def bmm(tape: Writer, label: str, left: Tensor, right: Tensor) -> Tensor:
+def bmm(tape: Writer, label: str, left: Tensor, right: Tensor, holds: Sequence[Tensor] = ()) -> Tensor:
     """`[N, a, b] × [N, b, c]`: keeps both."""
     count, rows, inner = left.shape
     out = tape.made(label, (count, rows, right.shape[-1]), left.dtype)
@@ -85,6 +87,7 @@ def bmm(tape: Writer, label: str, left: Tensor, right: Tensor) -> Tensor:
         (FRESH, FRESH),
         saves=(left, right),
         flops=flops,
+        holds=holds,
         backward_flops=2 * flops,
         backward="BmmBackward",
     )

@@ -41,6 +41,8 @@ class Cost:
     micro_batches: int = 1
     recomputed: tuple[str, ...] = ()
     """Modules that keep only their input and run again in backward."""
+    kept_results: frozenset[str] = frozenset()
+    """Kinds of operations of which such modules keep the results, too, so that they run once."""
     updates_in_backward: bool = False
     """Whether each parameter is updated, and its gradient freed, as soon as the gradient is complete."""
     mesh: Mesh = ONE_DEVICE

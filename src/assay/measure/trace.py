@@ -63,6 +63,9 @@ class StepTracer:
             register_optimizer_step_post_hook(self._after_optimizer),
         ):
             self._open.callback(handle.remove)
+        for kept in self.step.program.kept:
+            kept.watcher = self._saved.note
+            self._open.callback(setattr, kept, "watcher", None)
         self._open.enter_context(self._recorder)
         self._open.enter_context(self._saved)
         return self
@@ -122,6 +125,7 @@ class StepTracer:
     def _count_forward(self, *_: Any) -> None:
         if torch.is_grad_enabled() and not _in_backward():
             self._forwards += 1
+            self._saved.forward_ended()
 
 
 @dataclass

@@ -19,6 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 
+from assay.step.kept import ResultsKept
+
 MicroBatch = tuple[Tensor, Tensor]
 """Token ids and targets, each `[rows, T]`, int64, on the program's device."""
 
@@ -110,6 +112,8 @@ class Program:
     finish_gradients: tuple[Callable[[Step], None], ...] = ()
     """Run between the last backward and the update (a tied weight's all-reduce under a pipeline)."""
     stateful: Mapping[str, Stateful] = field(default_factory=dict)
+    kept: tuple[ResultsKept, ...] = ()
+    """What else stays for backward than autograd's saved tensors."""
 
     def axis(self, name: str) -> DeviceMesh:
         """The one-dimensional mesh of this rank's group along an axis. Raises `RuntimeError` on one device."""
