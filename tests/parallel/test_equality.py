@@ -33,6 +33,7 @@ ON_TWO = (
     *SCHEDULES,
     *BESIDE_TENSOR,
     "gathered_context",
+    "data_parallel+smaller_batch",
     *(f"{one}+{other}" for one in (*TECHNIQUES, *BESIDE_TENSOR) for other in STACKED[:2]),
     *(f"{one}+{STACKED[2]}" for one in (*TECHNIQUES[:4], *BESIDE_TENSOR)),
 )

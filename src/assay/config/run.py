@@ -4,7 +4,7 @@ import hashlib
 import json
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from assay.config.base import Frozen
 from assay.config.data import KNOWN_VOCABULARIES, DataConfig
@@ -66,6 +66,8 @@ class Run(Frozen):
     oversubscribe: bool = False
     """Whether there may be more processes than cores; they then wait for each other, and times mean little."""
     optimizations: tuple[Spec, ...] = ()
+    batch_divisor: PositiveInt = 1
+    """Of a batch's sequences one in so many is trained on. What the optimizations come to, not a setting."""
 
     @field_validator("optimizations", mode="before")
     @classmethod
@@ -85,9 +87,14 @@ class Run(Frozen):
         return self
 
     @property
+    def sequences_per_step(self) -> int:
+        """Sequences that one optimizer step trains on."""
+        return self.training.batch_size // self.batch_divisor
+
+    @property
     def tokens_per_step(self) -> int:
         """Tokens that one optimizer step trains on."""
-        return self.training.batch_size * self.model.context_length
+        return self.sequences_per_step * self.model.context_length
 
     def with_vocabulary(self, size: int | None = None) -> Self:
         """The run with `model.vocab_size` filled in: from `size`, or where the tokenizer's is known without text."""

@@ -4,6 +4,7 @@ Shapes: B sequences, H query heads, T positions, d channels a head. Inputs are `
 result is `[B, T, H·d]`.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from assay.cost import layers
@@ -40,7 +41,7 @@ def hand_coded(tape: Writer, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, p: f
         backward="SoftmaxBackward",
     )
     weights = layers.dropout(tape, weights, p, noise)
-    mixed = bmm(tape, "mixed", weights, v)
+    mixed = bmm(tape, "mixed", weights, v, holds=(q, k, masked))
     merge = layers.copy if heads > 1 and length > 1 else layers.view
     return merge(tape, mixed, "merged", (rows, length, heads * depth))
 
@@ -106,7 +107,7 @@ def lies_merged(x: Tensor) -> bool:
     return x.view_of is None and (x.name.endswith(":repeated") or heads == 1 or length == 1)
 
 
-def bmm(tape: Writer, label: str, left: Tensor, right: Tensor) -> Tensor:
+def bmm(tape: Writer, label: str, left: Tensor, right: Tensor, holds: Sequence[Tensor] = ()) -> Tensor:
     """`[N, a, b] × [N, b, c]`: keeps both."""
     count, rows, inner = left.shape
     out = tape.made(label, (count, rows, right.shape[-1]), left.dtype)
@@ -119,6 +120,7 @@ def bmm(tape: Writer, label: str, left: Tensor, right: Tensor) -> Tensor:
         (FRESH, FRESH),
         saves=(left, right),
         flops=flops,
+        holds=holds,
         backward_flops=2 * flops,
         backward="BmmBackward",
     )

@@ -4,6 +4,7 @@ Reads like the model, because it must stay like it: the tests hold the bytes tha
 the module really keeps, to the byte, over configurations drawn at random.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from assay.config import ModelConfig
@@ -54,8 +55,9 @@ class Forward:
     def _parameter(self, site: Writer, name: str) -> Tensor:
         return self.parameters[f"{site.site}.{name}"]
 
-    def _linear(self, site: Writer, x: Tensor) -> Tensor:
-        return layers.linear(site, x, self._parameter(site, "weight"), self.parameters.get(f"{site.site}.bias"))
+    def _linear(self, site: Writer, x: Tensor, holds: Sequence[Tensor] = ()) -> Tensor:
+        weight, bias = self._parameter(site, "weight"), self.parameters.get(f"{site.site}.bias")
+        return layers.linear(site, x, weight, bias, holds=holds)
 
     def _norm(self, site: Writer, x: Tensor) -> Tensor:
         weight = self._parameter(site, "weight")
@@ -99,7 +101,7 @@ class Forward:
         q, k, v = self._heads(site, x)
         mask, noise = self.tables["mask"], self.kernels.dropout_noise
         merged = attention.hand_coded(site.at("core"), q, k, v, mask, self.config.dropout, noise)
-        return self._dropout(site, self._linear(site.at("projection"), merged))
+        return self._dropout(site, self._linear(site.at("projection"), merged, holds=(x, q, k, v)))
 
     def _heads(self, site: Writer, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, one per query head: `[B, n_head, T, head_dim]`."""
@@ -153,7 +155,7 @@ class Forward:
         else:
             up = self._linear(site.at("up"), x)
             inner = layers.elementwise(site.at("activation"), "aten.gelu", up, backward="GeluBackward")
-        return self._dropout(site, self._linear(site.at("down"), inner))
+        return self._dropout(site, self._linear(site.at("down"), inner, holds=(x,)))
 
     def _head(self, site: Writer, x: Tensor) -> None:
         config, targets = self.config, self.batch["targets"]

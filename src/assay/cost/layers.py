@@ -4,6 +4,7 @@ Read off torch's derivative formulas and held to the byte by the tests against s
 keeps something else (dropout's mask is one byte an element there) the caller says so through `dropout_dtype`.
 """
 
+from collections.abc import Sequence
 from math import prod
 
 from assay.cost.tape import Gradient, Writer
@@ -12,7 +13,9 @@ from assay.cost.tensors import Tensor
 FRESH, ALIAS, INPLACE, NONE = Gradient.FRESH, Gradient.ALIAS, Gradient.INPLACE, Gradient.NONE
 
 
-def linear(tape: Writer, x: Tensor, weight: Tensor, bias: Tensor | None, autocast: str = "") -> Tensor:
+def linear(
+    tape: Writer, x: Tensor, weight: Tensor, bias: Tensor | None, autocast: str = "", holds: Sequence[Tensor] = ()
+) -> Tensor:
     """`[…, in] → […, out]`; keeps its input and (where it is a copy) its weight."""
     wide, narrow = weight.shape
     out = tape.made("out", (*x.shape[:-1], wide), x.dtype)
@@ -25,6 +28,7 @@ def linear(tape: Writer, x: Tensor, weight: Tensor, bias: Tensor | None, autocas
         (out,),
         (FRESH, INPLACE, INPLACE)[: len(inputs)],
         saves=(x, weight),
+        holds=holds,
         flops=flops,
         backward_flops=2 * flops,
         backward="MmBackward" if bias is None else "AddmmBackward",

@@ -3,10 +3,13 @@
 Without a pipeline there is one stage, which is everything.
 """
 
+from collections.abc import Iterable
+
 from assay.cost.groups import Gathered, Group
 from assay.cost.ledger import Ledger, Storage
 from assay.cost.segments import plan
 from assay.cost.step import Cost
+from assay.cost.updates import Instant
 
 
 class PlayedStage:
@@ -52,3 +55,10 @@ class PlayedStep:
         self.lasting = set(cost.parameters) | {tensor.name for tensor in (*cost.tables, *cost.batch)}
         self.gradients: dict[str, Storage] = {}
         """Of parameters, once all uses in a micro-batch have reported."""
+
+    def update(self, instants: Iterable[Instant]) -> None:
+        """Run moments of the update."""
+        for instant in instants:
+            scratch = self.ledger.take(instant.nbytes)
+            self.ledger.mark("update", instant.operation, instant.site)
+            self.ledger.drop(scratch)

@@ -46,10 +46,7 @@ def replay(cost: Cost) -> Timeline:
             ledger.repeat(since, cost.micro_batches - 2)
     if cost.order:
         saved = _in_order(step)
-    for instant in cost.update:
-        scratch = ledger.take(instant.nbytes)
-        ledger.mark("update", instant.operation, instant.site)
-        ledger.drop(scratch)
+    step.update(cost.update)
     instants = tuple(ledger.highest.values())
     peak = max(instants, key=lambda moment: moment.nbytes)
     return Timeline(peak, instants, saved, ledger.allocations, ledger.allocated_bytes)
@@ -85,6 +82,8 @@ class _Pass:
         """Of values alive in forward, by the name of their storage."""
         self.kept: dict[int, list[str]] = {}
         """By position on the tape: the storages that the operation's backward waits for."""
+        self.cached: dict[int, list[str]] = {}
+        """By position: results that wait for a recomputation."""
         self.gradients: dict[str, Storage] = {}
         """On their way to a value."""
         self.reported: Counter[str] = Counter()
@@ -104,8 +103,11 @@ class _Pass:
                 self.storages[self.plan.base[self.stage.output]].holders += 1
             if segment is None:
                 self._keep(index, operation.saves)
-            elif index == segment.first:
-                self._keep(index, segment.inputs)
+            else:
+                if index == segment.first:
+                    self._keep(index, segment.inputs)
+                if index in segment.cached:
+                    self._cache(index, operation)
             self._forget(index, operation)
             for group in reversed(self.stage.ends.get(index, [])):
                 gathered.after_forward(group)
@@ -114,7 +116,8 @@ class _Pass:
 
     def saved_bytes(self) -> int:
         """Distinct storages kept for backward now, parameters left out, the batch and tables counted."""
-        return sum(self.values[name].nbytes for name in {name for names in self.kept.values() for name in names})
+        kept = {name for names in (*self.kept.values(), *self.cached.values()) for name in names}
+        return sum(self.values[name].nbytes for name in kept)
 
     def backward(self) -> None:
         """Run the tape's nodes in reverse; a recomputed module first runs its forward again."""
@@ -164,6 +167,13 @@ class _Pass:
             if base not in self.lasting:
                 self.storages[base].holders += 1
 
+    def _cache(self, index: int, operation: Operation) -> None:
+        """Keep the results for the time when the module runs again."""
+        made = [tensor.name for tensor in (*operation.outputs, *operation.extras) if tensor.view_of is None]
+        self.cached[index] = made
+        for name in made:
+            self.storages[name].holders += 1
+
     def _forget(self, index: int, operation: Operation) -> None:
         """Let go of what no later operation reads."""
         made = (tensor.name for tensor in (*operation.outputs, *operation.extras))
@@ -181,18 +191,25 @@ class _Pass:
     def _recompute(self, segment: Segment) -> None:
         again = range(segment.first, segment.stop + 1)
         inputs = self.kept.pop(segment.first)
+        for base in inputs:
+            if base not in self.lasting and self.plan.last_use[base] in again:
+                self.storages[base].holders += 1  # the module's frame has them, beside what was kept
         for index in again:
             operation = self.cost.tape[index]
-            self._run(index, operation, "recompute")
+            if index in segment.runs:
+                self._run(index, operation, "recompute")
+            elif index < segment.end:
+                self.cached.pop(index)  # from here on it is held as if it had been made now
             self._keep(index, operation.saves)
             self._forget(index, operation)
-        for index in again:
+        for index in range(segment.first, segment.end):
             for tensor in self.cost.tape[index].outputs:
                 # What only operations beyond the stop would have read is let go when the recomputation ends.
                 if tensor.view_of is None and not tensor.held and self.plan.last_use[tensor.name] > segment.stop:
                     self._release(tensor.name)
         self._leave_contexts(again)
-        self.kept[segment.first] = inputs + self.kept.get(segment.first, [])
+        unused = [name for index in segment.cached for name in self.cached.pop(index, ())]
+        self.kept[segment.first] = inputs + unused + self.kept.get(segment.first, [])
 
     def _node(self, index: int, operation: Operation) -> None:
         """One node of the backward graph: take the outputs' gradients, make the inputs', free what was kept."""
@@ -244,7 +261,10 @@ class _Pass:
     def _accumulate(self, name: str) -> None:
         """Make it the parameter's gradient, or add it to the one of an earlier micro-batch."""
         storage = self.gradients.pop(name)
-        if name in self.step.gradients:
+        if self.cost.updates_in_backward:
+            self.step.update(self.cost.rule.instants({name: self.cost.pieces[name]}))
+            self.ledger.drop(storage)
+        elif name in self.step.gradients:
             self.ledger.drop(storage)
         else:
             self.step.gradients[name] = storage

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from assay.cost.step import Cost
-from assay.cost.tape import Gradient
+from assay.cost.tape import Gradient, Operation
 
 
 @dataclass(frozen=True)
@@ -15,8 +15,17 @@ class Segment:
     last: int
     stop: int
     """The last one that keeps something: recomputation ends there (pytorch/pytorch#96866)."""
+    end: int
+    """The first one that does not run again: what keeps only its inputs keeps them before it runs."""
+    cached: frozenset[int]
+    """Those whose results stay from the first forward on, so that they do not run again."""
     inputs: tuple[str, ...]
-    """What they read from before, parameters left out: all that the first forward keeps."""
+    """What they read from before, parameters left out: all else that the first forward keeps."""
+
+    @property
+    def runs(self) -> frozenset[int]:
+        """Those that run again."""
+        return frozenset(range(self.first, self.end)) - self.cached
 
 
 @dataclass(frozen=True)
@@ -64,4 +73,10 @@ def _segment(cost: Cost, site: str, base: dict[str, str]) -> Segment:
     read = dict.fromkeys(base[name] for operation in operations for name in operation.inputs)
     stop = max(index for index in inside if cost.tape[index].saves)
     outside = tuple(name for name in read if name not in made and name not in lasting)
-    return Segment(first=inside[0], last=inside[-1], stop=stop, inputs=outside)
+    cached = frozenset(index for index in inside if cost.tape[index].kind in cost.kept_results)
+    end = stop + _keeps_its_own(cost.tape[stop])
+    return Segment(first=inside[0], last=inside[-1], stop=stop, end=end, cached=cached, inputs=outside)
+
+
+def _keeps_its_own(operation: Operation) -> bool:
+    return not {tensor.name for tensor in (*operation.outputs, *operation.extras)}.isdisjoint(operation.saves)

@@ -41,6 +41,10 @@ class Cost:
     micro_batches: int = 1
     recomputed: tuple[str, ...] = ()
     """Modules that keep only their input and run again in backward."""
+    kept_results: frozenset[str] = frozenset()
+    """Kinds of operations of which such modules keep the results, too, so that they run once."""
+    updates_in_backward: bool = False
+    """Whether each parameter is updated, and its gradient freed, as soon as the gradient is complete."""
     mesh: Mesh = ONE_DEVICE
     rank: int = 0
     """Whose ledger this is."""
@@ -79,14 +83,17 @@ class Cost:
 
     def share(self, axis: str) -> Self:
         """The ledger of one of the ranks along an axis that divides the batch."""
-        ranks = self.mesh.degree(axis)
-        batch = tuple(replace(one, shape=(one.shape[0] // ranks, *one.shape[1:])) for one in self.batch)
+        return self.part(self.mesh.degree(axis))
+
+    def part(self, parts: int) -> Self:
+        """The ledger of a step that has only one of `parts` equal parts of the batch."""
+        batch = tuple(replace(one, shape=(one.shape[0] // parts, *one.shape[1:])) for one in self.batch)
         return replace(
             self,
-            tape=tuple(operation.cut(ranks) for operation in self.tape),
+            tape=tuple(operation.cut(parts) for operation in self.tape),
             batch=batch,
-            buffers=tuple(one.cut(ranks) for one in self.buffers),
-            sent=tuple(one.cut(ranks) if one.collective == "send" else one for one in self.sent),
+            buffers=tuple(one.cut(parts) for one in self.buffers),
+            sent=tuple(one.cut(parts) if one.collective == "send" else one for one in self.sent),
         )
 
     def holding(self, pieces: dict[str, Tensor], padding_bytes: int = 0) -> Self:
@@ -135,8 +142,13 @@ class Cost:
 
     @property
     def update(self) -> tuple[Instant, ...]:
-        """The moments of the update."""
-        return self.rule.instants(self.pieces)
+        """The moments of the update that follows backward."""
+        return () if self.updates_in_backward else self.rule.instants(self.pieces)
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Of the gradients that wait for the update when backward has ended."""
+        return 0 if self.updates_in_backward else sum(tensor.nbytes for tensor in self.pieces.values())
 
     @property
     def optimizer_state_bytes(self) -> int:

@@ -28,7 +28,7 @@ def model_flops(cost: Cost) -> int:
 
 def repeated(cost: Cost) -> frozenset[int]:
     """Positions on the tape of the operations that run twice."""
-    return frozenset(index for segment in plan(cost).segments for index in range(segment.first, segment.stop + 1))
+    return frozenset(index for segment in plan(cost).segments for index in segment.runs)
 
 
 def communications(cost: Cost) -> tuple[Communication, ...]:

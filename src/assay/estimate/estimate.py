@@ -49,8 +49,8 @@ class Estimate:
 
     @property
     def gradient_bytes(self) -> int:
-        """Bytes of all gradients before the update."""
-        return sum(tensor.nbytes for tensor in self.cost.pieces.values())
+        """Bytes of the gradients that wait for the update when backward has ended."""
+        return self.cost.gradient_bytes
 
     @property
     def step_flops(self) -> int:

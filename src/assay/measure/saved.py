@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 
+from assay.measure.operations import tensors_in
 from assay.measure.storages import identity, storages
 
 
@@ -32,6 +33,7 @@ class SavedTensors:
         self._holders: Counter[int] = Counter()
         self._kept: dict[int, tuple[str, int]] = {}
         self._total = 0
+        self._noted: list[int] = []
         self._hooks = saved_tensors_hooks(self._pack, _unpack)
 
     def __enter__(self) -> "SavedTensors":
@@ -43,14 +45,27 @@ class SavedTensors:
     ) -> None:
         self._hooks.__exit__(kind, error, trace)
 
+    def note(self, results: Any) -> None:
+        """Count results that stay for backward though autograd does not save them, until `forward_ended`."""
+        for tensor in tensors_in(results):
+            self._noted += self._counted(tensor)
+
+    def forward_ended(self) -> None:
+        """All that is noted was counted beside what autograd saves, and goes in the backward that follows."""
+        self._release(self._noted)
+        self._noted = []
+
     def _pack(self, tensor: torch.Tensor) -> Any:
         if torch._C._current_graph_task_id() != -1:
             return tensor
+        # Without its history: a result would hold the node that holds it, for ever where backward never runs.
+        return _Holder(tensor.data, self._counted(tensor), self._release)
+
+    def _counted(self, tensor: torch.Tensor) -> list[int]:
         names = [self._keep(storage, tensor.dtype) for storage in storages(tensor)]
         if self._total > sum(self.highest.values()):
             self.highest = self._by_category()
-        # Without its history: a result would hold the node that holds it, for ever where backward never runs.
-        return _Holder(tensor.data, [name for name in names if name is not None], self._release)
+        return [name for name in names if name is not None]
 
     def _keep(self, storage: torch.UntypedStorage, dtype: torch.dtype) -> int | None:
         name = identity(storage)

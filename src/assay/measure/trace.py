@@ -1,8 +1,9 @@
 """Watch one train step and say, as plain data, what it really did.
 
 A dispatch mode sees every operator that autograd and the kernels run, on whichever thread backward runs. The phase of
-one is told by where it runs: inside the autograd engine it is `backward`, or `recompute` where gradients are enabled
-there (only a checkpoint's second forward enables them); inside the program's update it is `update`; else `forward`.
+one is told by where it runs: inside the program's update, or inside an optimizer's step wherever that is, it is
+`update`; inside the autograd engine it is `backward`, or `recompute` where gradients are enabled there (only a
+checkpoint's second forward enables them); else `forward`.
 Nothing is changed: the watched step's loss and weights are bit-equal to an unwatched one's.
 
 Caveats: a step under the mode is slow, so it is never timed. For compiled code an ordinary dispatch mode turns
@@ -22,6 +23,7 @@ from typing import Any
 
 import torch
 from torch._ops import OpOverload
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from assay.measure import operations
@@ -46,6 +48,8 @@ class StepTracer:
         self._open = ExitStack()
         self._forwards = 0
         self._gradient_bytes: int | None = None
+        self._gradients_together_bytes = 0
+        self._updates_in_backward = 0
 
     def watch(self) -> Step:
         """The step to run: the same parts and optimizer, its update marked."""
@@ -54,6 +58,14 @@ class StepTracer:
     def __enter__(self) -> "StepTracer":
         hook = self.step.parts[-1].register_forward_hook(self._count_forward)
         self._open.callback(hook.remove)
+        for handle in (
+            register_optimizer_step_pre_hook(self._before_optimizer),
+            register_optimizer_step_post_hook(self._after_optimizer),
+        ):
+            self._open.callback(handle.remove)
+        for kept in self.step.program.kept:
+            kept.watcher = self._saved.note
+            self._open.callback(setattr, kept, "watcher", None)
         self._open.enter_context(self._recorder)
         self._open.enter_context(self._saved)
         return self
@@ -79,6 +91,8 @@ class StepTracer:
             offloaded_bytes=distinct_bytes(p for _, p in self.step.named_parameters() if p.device.type != device.type),
             parameters=tuple(_held(name, parameter) for name, parameter in self.step.named_parameters()),
             gradient_bytes=self._gradient_bytes,
+            gradients_together_bytes=self._gradients_together_bytes,
+            updates_in_backward=self._updates_in_backward,
             optimizer_state_bytes=distinct_bytes(state),
             whole_optimizer_state_bytes=sum(one.numel() * one.element_size() for one in state),
             ranks={} if mesh is None else dict(zip(mesh.mesh_dim_names or (), mesh.shape, strict=True)),
@@ -89,17 +103,29 @@ class StepTracer:
         )
 
     def _update(self, step: Step) -> torch.Tensor:
-        gradients = (parameter.grad for _, parameter in self.step.named_parameters())
-        self._gradient_bytes = distinct_bytes(gradient for gradient in gradients if gradient is not None)
-        self._recorder.updating = True
+        self._gradient_bytes = self._living_gradient_bytes()
+        self._recorder.updating += 1
         try:
             return self.step.program.update(step)
         finally:
-            self._recorder.updating = False
+            self._recorder.updating -= 1
+
+    def _before_optimizer(self, *_: Any) -> None:
+        self._gradients_together_bytes = max(self._gradients_together_bytes, self._living_gradient_bytes())
+        self._updates_in_backward += _in_backward()
+        self._recorder.updating += 1
+
+    def _after_optimizer(self, *_: Any) -> None:
+        self._recorder.updating -= 1
+
+    def _living_gradient_bytes(self) -> int:
+        gradients = (parameter.grad for _, parameter in self.step.named_parameters())
+        return distinct_bytes(gradient for gradient in gradients if gradient is not None)
 
     def _count_forward(self, *_: Any) -> None:
         if torch.is_grad_enabled() and not _in_backward():
             self._forwards += 1
+            self._saved.forward_ended()
 
 
 @dataclass
@@ -117,7 +143,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __init__(self, parameters: set[int], axes: Axes) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.updating = False
+        self.updating = 0
+        """How many updates are under way, one inside the other."""
         self.synchronizations: Counter[str] = Counter()
         self._parameters = parameters
         self._axes = axes

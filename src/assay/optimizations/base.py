@@ -123,6 +123,10 @@ class Optimization(Frozen):
         """In how many equal parts it sends the sequences of a rank through."""
         return 1
 
+    def leaves_one_in(self) -> int:
+        """Of a batch's sequences, one in so many is trained on; the others are left out."""
+        return 1
+
     def check(self, run: Run, machine: Machine) -> None:
         """Raise `Unavailable` or `Conflict`, in one sentence, before anything is built."""
 

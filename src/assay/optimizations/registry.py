@@ -9,6 +9,7 @@ import inspect
 import sys
 from collections.abc import Iterable
 from functools import cache
+from math import prod
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -94,10 +95,12 @@ def optimizations_of(run: Run) -> tuple[Optimization, ...]:
 def normalize(run: Run) -> Run:
     """The run with its optimizations in order and their defaults written out, so that equal runs have equal hashes.
 
-    It has as many ranks as its mesh, so that a run that nothing divides is one device's, however many there are.
+    It has as many ranks as its mesh, so that a run that nothing divides is one device's, however many there are; and
+    its steps have the sequences that its optimizations leave in.
     """
-    specs = tuple(one.spec() for one in optimizations_of(run))
-    return run.model_copy(update={"optimizations": specs, "ranks": mesh_of(run).size})
+    stack = optimizations_of(run)
+    changes = {"ranks": mesh_of(run).size, "batch_divisor": prod(one.leaves_one_in() for one in stack)}
+    return run.model_copy(update={"optimizations": tuple(one.spec() for one in stack), **changes})
 
 
 def trained_model(run: Run) -> ModelConfig:
@@ -132,9 +135,13 @@ def mesh_of(run: Run) -> Mesh:
 
 def check(run: Run, machine: "Machine") -> None:
     """Ask every optimization whether it can be had here and together. Raises `Unavailable` or `Conflict`."""
-    rows, ranks = run.training.batch_size, mesh_of(run).dp
+    left, ranks = prod(one.leaves_one_in() for one in optimizations_of(run)), mesh_of(run).dp
+    rows, batch = run.training.batch_size // left, f"training.batch_size={run.training.batch_size}"
+    if run.training.batch_size % left:
+        raise Conflict(f"{batch} is no multiple of {left}, so one sequence in {left} is no equal part of it")
+    batch += f", of which {rows} are left in," if left > 1 else ""
     if rows % ranks:
-        raise Conflict(f"training.batch_size={rows} cannot be divided among dp={ranks} ranks")
+        raise Conflict(f"{batch} cannot be divided among dp={ranks} ranks")
     owners: dict[str, str] = {}
     for one in optimizations_of(run):
         for seam in one.claims:
@@ -143,10 +150,7 @@ def check(run: Run, machine: "Machine") -> None:
             owners[seam] = one.name()
         if rows // ranks % one.cuts():
             share = f", {rows // ranks} on each of dp={ranks} ranks," if ranks > 1 else ""
-            raise Conflict(
-                f"training.batch_size={rows}{share} cannot be cut into "
-                f"{one.name()}:micro_batches={one.cuts()} equal parts"
-            )
+            raise Conflict(f"{batch}{share} cannot be cut into {one.name()}:micro_batches={one.cuts()} equal parts")
     for one in optimizations_of(run):
         for seam in sorted(one.needs - owners.keys()):
             offers = " or ".join(name for name, kind in catalogue().items() if seam in kind.claims)

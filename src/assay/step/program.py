@@ -19,6 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 
+from assay.step.kept import ResultsKept
+
 MicroBatch = tuple[Tensor, Tensor]
 """Token ids and targets, each `[rows, T]`, int64, on the program's device."""
 
@@ -29,8 +31,8 @@ NamedParameters = Sequence[tuple[str, nn.Parameter]]
 class OptimizerLike(Protocol):
     """The part of `torch.optim.Optimizer` that a step uses."""
 
-    param_groups: list[dict[str, Any]]
-
+    @property
+    def param_groups(self) -> list[dict[str, Any]]: ...
     @property
     def state(self) -> Mapping[Any, Any]: ...
     def step(self) -> Any: ...
@@ -50,6 +52,11 @@ class LossScale:
 
     value: float = 1.0
     """The factor of the next step."""
+
+    @property
+    def skips(self) -> bool:
+        """Whether it may leave an update out: one that has a `skip` of its own."""
+        return type(self).skip is not LossScale.skip
 
     def scale(self, loss: Tensor) -> Tensor:
         """Return what to call `backward` on."""
@@ -110,6 +117,8 @@ class Program:
     finish_gradients: tuple[Callable[[Step], None], ...] = ()
     """Run between the last backward and the update (a tied weight's all-reduce under a pipeline)."""
     stateful: Mapping[str, Stateful] = field(default_factory=dict)
+    kept: tuple[ResultsKept, ...] = ()
+    """What else stays for backward than autograd's saved tensors."""
 
     def axis(self, name: str) -> DeviceMesh:
         """The one-dimensional mesh of this rank's group along an axis. Raises `RuntimeError` on one device."""

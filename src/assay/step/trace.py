@@ -79,6 +79,11 @@ class Trace(Frozen):
     parameters: tuple[Held, ...] = ()
     """Those that this rank holds, whole or in part."""
     gradient_bytes: int
+    """Of parameters' gradients that lived when backward had ended."""
+    gradients_together_bytes: int = 0
+    """Most that lived at once when an optimizer began to step."""
+    updates_in_backward: int = 0
+    """Steps of an optimizer while backward still ran."""
     optimizer_state_bytes: int
     whole_optimizer_state_bytes: int = 0
     """Of all ranks' pieces of the same state together."""

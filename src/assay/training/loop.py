@@ -101,7 +101,7 @@ def train_step(step: Step, index: int, probes: ActivationNorms | None = None) ->
     figures = torch.stack([sums[0] / tokens, norm, *sums[1:]]).tolist()
     seconds = time.perf_counter() - start
     finite = math.isfinite(figures[0]) and math.isfinite(figures[1])
-    skipped = not finite and not gradients_remain(step)
+    skipped = not finite and program.loss_scale.skips and not gradients_remain(step)
     return StepRecord(
         step=index,
         loss=figures[0],

@@ -1,0 +1,61 @@
+"""Update a parameter as soon as its gradient is complete, and free the gradient at once.
+
+The plain step keeps all gradients until the last one is there: as many bytes as the weights. Here each one is used and
+freed while backward goes on (Lv et al. 2023, arXiv:2306.09782; torch's tutorial on fusing the optimizer's step into
+backward), so that hardly more than one lives at a time. The update is the plain one, tensor by tensor, and bit-equal to
+it. The price is what needs all gradients first: no clipping to the global norm, no second micro-batch, no gradients of
+other ranks, no loss scale. And a step that is not finite has spoiled weights by the time anyone can see it: it ends the
+run as ever, but the weight that is named is then the first spoiled one, not the cause.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from assay.config import Run
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.step import Evidence, Trace
+
+if TYPE_CHECKING:
+    from assay.cost import Cost
+    from assay.hardware import Machine
+    from assay.step.program import Program
+
+
+class OptimizerInBackward(Optimization):
+    """An optimizer for each parameter, that steps inside backward."""
+
+    title: ClassVar = "optimizer step in backward"
+    stage: ClassVar = Stage.STEP
+    numerics: ClassVar = Numerics.EXACT
+    saves: ClassVar = "gradients: from all of them at the end of backward to one at a time"
+    pays: ClassVar = "clipping to a global norm, which would need them all; a skipped update when one is not finite"
+    sources: ClassVar = ("arXiv:2306.09782", "pytorch/tutorials: optimizer_step_in_backward_tutorial")
+    claims: ClassVar = frozenset({"update", "micro_batches", "loss_scale"})
+
+    def check(self, run: Run, machine: "Machine") -> None:
+        if run.training.gradient_clip > 0:
+            raise Conflict(
+                "optimizer_in_backward updates before all gradients are there, so it cannot clip them to their global "
+                f"norm ({run.training.gradient_clip:g}); set training.gradient_clip=0"
+            )
+        if run.ranks > 1:
+            raise Conflict(
+                "optimizer_in_backward updates before the gradients of other ranks are there; take it on one device"
+            )
+
+    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+        return replace(cost, updates_in_backward=True)
+
+    def apply(self, program: "Program", run: Run) -> "Program":
+        from assay.step.in_backward import update_in_backward
+
+        return update_in_backward(program)
+
+    def verify(self, trace: Trace, run: Run) -> Evidence:
+        largest = max((one.held_bytes for one in trace.parameters), default=0)
+        observed = (
+            f"{trace.updates_in_backward} of {len(trace.parameters)} parameters updated in backward; at most "
+            f"{trace.gradients_together_bytes} bytes of gradients at once, {trace.gradient_bytes} when it ended"
+        )
+        alone = 0 < trace.gradients_together_bytes <= largest and trace.gradient_bytes == 0
+        return self.evidence(observed, alone and trace.updates_in_backward == len(trace.parameters))

@@ -1,0 +1,106 @@
+"""Recompute in backward what is cheap to make and dear to keep, and keep the rest.
+
+Two policies. `attention` runs only the attention core again: its T × T scores and probabilities are most of what a
+block keeps at long contexts, and few of its FLOPs (Korthikanti et al. 2022, arXiv:2205.05198, section 5). `matmuls`
+keeps a block's input and the results of its tensor contractions, and runs everything else again: norms, softmax,
+activations, dropout, copies; no matrix product runs twice. Beside a fused attention kernel, which keeps no scores in
+the first place, `attention` saves next to nothing and pays a forward of the kernel: one number a row and head.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from assay.config import Run
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unplanned
+from assay.step import Evidence, Trace
+
+if TYPE_CHECKING:
+    from assay.cost import Cost, Tape
+    from assay.cost.layout import Layout
+    from assay.hardware import Machine
+    from assay.step.program import Program
+
+CONTRACTIONS = (
+    *("mm", "addmm", "bmm", "baddbmm", "_scaled_dot_product_flash_attention_for_cpu"),
+    *("_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention"),
+    "_scaled_dot_product_cudnn_attention",
+)
+"""Of torch's operators, those whose results `matmuls` keeps."""
+
+
+class SelectiveCheckpointing(Optimization):
+    """Recompute a part of every block."""
+
+    policy: Literal["attention", "matmuls"] = "attention"
+    """What stays: all but what is inside the attention core, or the results of matrix products."""
+
+    title: ClassVar = "selective checkpointing"
+    stage: ClassVar = Stage.RECOMPUTE
+    numerics: ClassVar = Numerics.EXACT
+    saves: ClassVar = "what norms, softmax, activations and copies keep; or all that the attention core keeps"
+    pays: ClassVar = "those operations again in backward: little arithmetic, but each reads and writes its tensors"
+    sources: ClassVar = ("arXiv:2205.05198", "pytorch.org/docs: create_selective_checkpoint_contexts")
+    claims: ClassVar = frozenset({"recomputation"})
+
+    def lay_out(self, layout: "Layout") -> "Layout":
+        if self.policy != "attention":
+            raise Unplanned(f"selective_checkpointing:policy={self.policy}")
+        return replace(layout, recompute="selective")
+
+    def check(self, run: Run, machine: "Machine") -> None:
+        if run.ranks > 1:
+            raise Conflict(
+                "selective_checkpointing has only been proven on one device; over ranks take activation_checkpointing"
+            )
+        if self.policy == "matmuls" and run.model.n_expert is not None:
+            raise Conflict(
+                "selective_checkpointing:policy=matmuls does not know the grouped products of a mixture of experts; "
+                "take policy=attention"
+            )
+
+    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+        if self.policy == "matmuls":
+            return replace(cost, recomputed=cost.block_sites, kept_results=frozenset({"contraction"}))
+        inside = cost.rewrite(lambda site: site.endswith(".attention"), _repeat_in_core)
+        return replace(inside, recomputed=tuple(f"{site}.attention.core" for site in cost.block_sites))
+
+    def apply(self, program: "Program", run: Run) -> "Program":
+        import torch
+        from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
+
+        from assay.model import Attention, Block
+        from assay.step.kept import ResultsKept
+
+        again: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": run.model.dropout > 0}
+        kept: tuple[ResultsKept, ...] = ()
+        if self.policy == "matmuls":
+            kept = (ResultsKept(getattr(torch.ops.aten, name).default for name in CONTRACTIONS),)
+            again["context_fn"] = partial(create_selective_checkpoint_contexts, kept[0])
+        modules = [module for part in program.parts for module in part.modules()]
+        for module in modules:
+            inner = module.core if self.policy == "attention" and isinstance(module, Attention) else module
+            if inner is not module or (self.policy == "matmuls" and isinstance(module, Block)):
+                inner.forward = partial(checkpoint, inner.forward, **again)
+        return replace(program, kept=(*program.kept, *kept))
+
+    def verify(self, trace: Trace, run: Run) -> Evidence:
+        blocks = len(trace.blocks) * trace.forwards
+        products = trace.contractions(phase="recompute")
+        others = sum(
+            one.count
+            for one in trace.operations
+            if one.phase == "recompute" and one.operation_class in ("normalization", "elementwise")
+        )
+        observed = f"{products} matmuls and {others} other computations of {blocks} blocks ran again in backward"
+        if self.policy == "attention":
+            # The core's first product; nobody waits for the second, which keeps its inputs before it runs.
+            return self.evidence(observed, products == blocks)
+        return self.evidence(observed, products == 0 < others and others % blocks == 0)
+
+
+def _repeat_in_core(operations: "Tape") -> Iterable[Any]:
+    """Key and value heads are repeated for their groups inside the core, whose forward is what runs again."""
+    for one in operations:
+        yield replace(one, site=f"{one.site}.core") if one.name == "aten.repeat_interleave" else one

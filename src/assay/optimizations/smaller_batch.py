@@ -1,0 +1,56 @@
+"""Train on a part of each batch: the treatment that changes training, not only its cost.
+
+What students mean by "a smaller batch saves memory" is two treatments. This is the one that gives tokens up: of every
+batch one sequence in `factor` is trained on, each optimizer step sees fewer tokens, its gradient is noisier (McCandlish
+et al. 2018, arXiv:1812.06162), and the number of steps and the learning rate stay as they are unless the run says
+otherwise. A run's record counts the tokens that it saw, so its loss can be held against a run that saw as many. The
+other treatment, the same tokens in parts, is accumulation.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from pydantic import Field
+
+from assay.config import Run
+from assay.optimizations.base import Numerics, Optimization, Stage
+from assay.step import Evidence, Trace
+
+if TYPE_CHECKING:
+    from assay.cost import Cost
+    from assay.cost.layout import Layout
+    from assay.hardware import Machine
+    from assay.step.program import Program
+
+
+class SmallerBatch(Optimization):
+    """Fewer sequences an optimizer step."""
+
+    factor: Annotated[int, Field(ge=2)] = 2
+    """By how much the sequences of a step are divided."""
+
+    title: ClassVar = "smaller batch"
+    stage: ClassVar = Stage.BATCH
+    numerics: ClassVar = Numerics.DIFFERENT_TRAINING
+    saves: ClassVar = "activations, and the time of a step: both fall with the sequences"
+    pays: ClassVar = "tokens: at the same number of steps it has seen only 1/factor of them; noisier gradients"
+    sources: ClassVar = ("arXiv:1812.06162", "arXiv:1404.5997")
+
+    def lay_out(self, layout: "Layout") -> "Layout":
+        return replace(layout, batch=layout.batch // self.factor, micro_batch=layout.micro_batch // self.factor)
+
+    def leaves_one_in(self) -> int:
+        return self.factor
+
+    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+        return cost.part(self.factor)
+
+    def apply(self, program: "Program", run: Run) -> "Program":
+        whole, factor = program.batches, self.factor
+        # The first of `factor` shares, dealt out to ranks as the whole batch would be.
+        return replace(program, batches=lambda step, share: whole(step, (share[0] * factor, share[1] * factor)))
+
+    def verify(self, trace: Trace, run: Run) -> Evidence:
+        whole = run.training.batch_size * run.model.context_length
+        observed = f"{trace.targets} of the batch's {whole} tokens trained on in one step"
+        return self.evidence(observed, trace.targets == run.tokens_per_step == whole // self.factor)

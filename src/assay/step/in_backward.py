@@ -1,0 +1,84 @@
+"""Update each parameter as soon as its gradient is complete, while backward still runs.
+
+The pattern is that of torch's tutorial on fusing the optimizer's step into backward: an optimizer for each parameter,
+and a hook that autograd calls when all of a parameter's uses have reported. At that moment every node that needs the
+parameter has run, so the update may write to it. The norm of all gradients, which a step reports, is put together from
+the norms of the single ones, in the order in which the plain update would take them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from assay.step.program import NamedParameters, OptimizerLike, Program, Step
+
+
+class OptimizerPerParameter:
+    """Many optimizers of one parameter each, as one. Its `step` has nothing left to do."""
+
+    def __init__(self, optimizers: Mapping[Tensor, OptimizerLike]) -> None:
+        self._optimizers = optimizers
+        self.norms: dict[Tensor, Tensor] = {}
+        """Of the gradients that were there since the last update, on the device."""
+        for parameter in optimizers:
+            parameter.register_post_accumulate_grad_hook(self._update)  # type: ignore[no-untyped-call]
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """Asked for anew, because torch makes new ones when it loads a state."""
+        return [group for one in self._optimizers.values() for group in one.param_groups]
+
+    @property
+    def state(self) -> Mapping[Any, Any]:
+        return {key: value for one in self._optimizers.values() for key, value in one.state.items()}
+
+    def step(self) -> None:
+        """Every parameter was updated in backward."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Parameters numbered in the order of the groups, as torch does in one optimizer."""
+        states = [one.state_dict() for one in self._optimizers.values()]
+        return {
+            "state": {index: entries for index, one in enumerate(states) for entries in one["state"].values()},
+            "param_groups": [group for one in states for group in one["param_groups"]],
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for index, one in enumerate(self._optimizers.values()):
+            entries = {0: state["state"][index]} if index in state["state"] else {}
+            one.load_state_dict({**one.state_dict(), "state": entries})
+
+    def norm(self) -> Tensor:
+        """Euclidean norm of all gradients since the last call."""
+        norms = [self.norms[parameter] for parameter in self._optimizers if parameter in self.norms]
+        self.norms.clear()
+        total: Tensor = torch.linalg.vector_norm(torch.stack(norms))
+        return total
+
+    def _update(self, parameter: Tensor) -> None:
+        gradient = parameter.grad
+        if gradient is None:
+            raise RuntimeError("a hook on an accumulated gradient was called without one")
+        widest = torch.promote_types(gradient.dtype, torch.float32)
+        self.norms[parameter] = torch.linalg.vector_norm(gradient, dtype=widest)
+        self._optimizers[parameter].step()
+        parameter.grad = None
+
+
+def update_in_backward(program: Program) -> Program:
+    """The program whose optimizer, whichever it is, updates each parameter on its own and at once."""
+    recipe = program.optimizer
+
+    def one_each(parameters: NamedParameters) -> OptimizerLike:
+        return OptimizerPerParameter({one: recipe([(name, one)]) for name, one in parameters})
+
+    return replace(program, optimizer=one_each, update=_norm_of_what_was_done)
+
+
+def _norm_of_what_was_done(step: Step) -> Tensor:
+    if not isinstance(step.optimizer, OptimizerPerParameter):
+        raise TypeError("another optimization replaced the optimizer that updates in backward")
+    return step.optimizer.norm()
