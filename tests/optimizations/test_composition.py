@@ -1,18 +1,14 @@
 """Every pair: whatever the order of listing, the prediction, the training and the proofs are the same."""
 
-from itertools import combinations
-
 import pytest
 
 from assay.config import Spec
 from assay.errors import UsageError
-from assay.estimate import estimate
 from assay.hardware import Machine, detect
 from assay.optimizations import Numerics, catalogue, check, optimizations_of, resolve
-from optimizations.laboratory import ON_ONE_DEVICE, losses, run_with, traced
+from optimizations.laboratory import PAIRS, losses, predicted, run_with, traced
 
 MACHINE = Machine(processor="any", cores=2, memory_bytes=2**34)
-PAIRS = list(combinations(ON_ONE_DEVICE, 2))
 
 
 @pytest.fixture
@@ -31,7 +27,7 @@ def test_the_order_of_listing_does_not_matter(pair: tuple[Spec, Spec]) -> None:
     first, second = pair
     there, back = run_with(first, second), run_with(second, first)
     assert optimizations_of(there) == optimizations_of(back)
-    assert estimate(there, MACHINE).to_dict() == estimate(back, MACHINE).to_dict()
+    assert predicted(there, MACHINE) == predicted(back, MACHINE)
     assert losses(there, 2) == losses(back, 2)
 
 

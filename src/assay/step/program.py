@@ -19,6 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 
+from assay.step.compiled import Captures
+
 MicroBatch = tuple[Tensor, Tensor]
 """Token ids and targets, each `[rows, T]`, int64, on the program's device."""
 
@@ -105,6 +107,8 @@ class Program:
     finish_gradients: tuple[Callable[[Step], None], ...] = ()
     """Run between the last backward and the update (a tied weight's all-reduce under a pipeline)."""
     stateful: Mapping[str, Stateful] = field(default_factory=dict)
+    captures: Captures | None = None
+    """The graphs of compiled forwards, which a trace reads; None: nothing is compiled."""
 
     def axis(self, name: str) -> DeviceMesh:
         """The one-dimensional mesh of this rank's group along an axis. Raises `RuntimeError` on one device."""
