@@ -1,8 +1,8 @@
 """Assay: a laboratory in which every optimization of GPT training predicts, acts and proves itself.
 
-`train`, `compare`, `estimate` and `project` are imported when they are first used, so that ``import assay`` is quick
-and loads no torch. The package also has a room named `estimate`; importing it must not put it in the place of the
-function, which is what the class below sees to.
+`train`, `compare`, `estimate`, `project` and `anatomy` are imported when they are first used, so that ``import assay``
+is quick and loads no torch. The package also has a room named `estimate`; importing it must not put it in the place of
+the function, which is what the class below sees to.
 """
 
 import sys
@@ -11,12 +11,13 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from assay.api import anatomy as anatomy
     from assay.api import compare as compare
     from assay.api import estimate as estimate
     from assay.api import project as project
     from assay.api import train as train
 
-__all__ = ["compare", "estimate", "project", "train"]
+__all__ = ["anatomy", "compare", "estimate", "project", "train"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""What a program calls, and the command line with it: configure, train, compare, estimate, project.
+"""What a program calls, and the command line with it: configure, train, compare, estimate, project, anatomy.
 
 import assay
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from assay.hardware import Machine
     from assay.runs.child import Child
     from assay.runs.record import RunResult
+    from assay.step.anatomy import Anatomy
     from assay.studies.protocol import News
 
 DEFAULT = "demo"
@@ -151,6 +152,24 @@ def project(
     from assay.hardware.cluster import cluster
 
     return plan(configure(source, overrides, optimizations), cluster(gpu, nodes, gpus_per_node))
+
+
+def anatomy(
+    source: Source = None,
+    *overrides: str,
+    optimizations: Stack = (),
+    home: Home | Path | str | None = None,
+    on_progress: "Progress | None" = None,
+) -> "Anatomy":
+    """Take one step apart: where its time, FLOPs and bytes go by class of operator and by module, measured here.
+
+    Raises `UsageError` for what a person can mend, `StorageError` when the disk refuses.
+    """
+    from assay.data.progress import silent
+    from assay.runs.anatomy import taken_apart
+
+    place = home if isinstance(home, Home) else Home(home)
+    return taken_apart(configure(source, overrides, optimizations), place, on_progress or silent)
 
 
 def _follow(child: "Child", tell: Listener) -> "RunResult":

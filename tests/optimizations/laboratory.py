@@ -1,13 +1,17 @@
 """A tiny run to which any optimization can be applied, trained for a few steps and traced."""
 
 from collections.abc import Sequence
+from typing import Any
 
+import pytest
 import torch
 
 from assay.config import ModelConfig, Run, TrainingConfig
 from assay.config.run import Spec
+from assay.estimate import estimate
+from assay.hardware import Machine
 from assay.measure.trace import StepTracer
-from assay.optimizations import catalogue, normalize, resolve
+from assay.optimizations import Stage, Unpredicted, catalogue, normalize, resolve
 from assay.step import Trace
 from assay.training.loop import train_step
 from estimate.built import build_step
@@ -19,6 +23,14 @@ ON_ONE_DEVICE = [name for name in catalogue() if not resolve(Spec(name=name)).ax
 """The others divide a step over ranks, and are tested there (`tests/parallel`)."""
 
 
+def marked(*names: str) -> list[pytest.MarkDecorator]:
+    """The marks of a test of these optimizations: what compiles takes half a minute to begin."""
+    return [pytest.mark.slow] if any(catalogue()[name].stage is Stage.COMPILE for name in names) else []
+
+
+ONE_BY_ONE = [pytest.param(name, marks=marked(name)) for name in ON_ONE_DEVICE]
+
+
 def specs_of(names: Sequence[str]) -> tuple[Spec, ...]:
     """Optimizations at their defaults, by name."""
     return tuple(resolve(Spec(name=name)).spec() for name in names)
@@ -28,6 +40,14 @@ def run_with(*specs: Spec, model: ModelConfig = SHAPE, ranks: int = 1) -> Run:
     """A run of four sequences a step, not clipped: some techniques cannot."""
     training = TrainingConfig(batch_size=4, steps=5, warmup_steps=1, gradient_clip=0.0)
     return normalize(Run(model=model, training=training, device="cpu", ranks=ranks, optimizations=specs))
+
+
+def predicted(run: Run, machine: Machine) -> dict[str, Any] | None:
+    """The estimate of a run; None where one of its techniques has no arithmetic."""
+    try:
+        return estimate(run, machine).to_dict()
+    except Unpredicted:
+        return None
 
 
 def losses(run: Run, steps: int = 3) -> list[float]:

@@ -1,5 +1,7 @@
 """What every optimization must do: predict, act, prove itself, and be refuted where it was not used."""
 
+from contextlib import suppress
+
 import pytest
 import torch
 
@@ -8,11 +10,11 @@ from assay.cost import Cost, baseline, replay
 from assay.errors import UsageError
 from assay.estimate import estimate
 from assay.hardware import Machine, detect
-from assay.optimizations import Numerics, card, catalogue, resolve
-from optimizations.laboratory import ON_ONE_DEVICE, losses, run_with, traced, without
+from assay.optimizations import Numerics, Unpredicted, card, catalogue, resolve
+from optimizations.laboratory import ONE_BY_ONE, losses, run_with, traced, without
 
 MACHINE = Machine(processor="any", cores=2, memory_bytes=2**34)
-NAMES = ON_ONE_DEVICE
+NAMES = ONE_BY_ONE
 
 
 @pytest.fixture
@@ -29,7 +31,10 @@ def spec(name: str) -> Spec:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_ledger_changes_and_is_never_negative(spec: Spec) -> None:
     before = estimate(run_with(), MACHINE)
-    after = estimate(run_with(spec), MACHINE)
+    try:
+        after = estimate(run_with(spec), MACHINE)
+    except Unpredicted as reason:
+        pytest.skip(str(reason))
     assert after.to_dict() != before.to_dict()
     assert all(moment.nbytes >= 0 for moment in after.timeline.instants)
     assert all(count > 0 for count in after.flops.values())
@@ -41,7 +46,8 @@ def test_predicting_leaves_the_given_ledger_alone(spec: Spec) -> None:
     run = run_with(spec)
     ledger: Cost = baseline(run)
     before = replay(ledger)
-    resolve(spec).predict(ledger, run, MACHINE)
+    with suppress(Unpredicted):
+        resolve(spec).predict(ledger, run, MACHINE)
     assert replay(ledger) == before
 
 

@@ -115,3 +115,15 @@ def test_brackets_in_names_are_not_markup() -> None:
     )
     made = made.model_copy(update={"cells": renamed, "treatments": ("[red]x[/red]",)})
     assert "[red]x[/red]" in printed(analyse(made), 120)
+
+
+@pytest.mark.parametrize("width", [80, 200, None])
+def test_a_longer_first_step_is_priced(width: int | None) -> None:
+    changes = {"baseline": {"first_step_seconds": 0.1}, "sdpa_attention": {"first_step_seconds": 9.0}}
+    changes["bf16_mixed"] = changes["sdpa_attention"]
+    text = printed(analyse(record(changes=changes)), width)
+    faster = " ".join(section(text, "sdpa_attention").split())
+    assert "first step 8.9" in faster
+    assert "earned back after" in faster
+    assert "never earned back: steps are no faster" in " ".join(section(text, "bf16_mixed").split())
+    assert "first step" not in section(text, "activation_checkpointing")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from assay.analysis.flags import Losses, evidence_flags, loss_flags, losses, numerics, peak_flags, twin_flags
 from assay.analysis.noise import Noise
 from assay.analysis.plain import row_columns, row_json
-from assay.analysis.row import EXACT, METRICS, PREDICTED, Row, effects, metrics, usable
+from assay.analysis.row import EXACT, METRICS, PREDICTED, Row, effects, metrics, repaid, usable
 from assay.config.base import Frozen
 from assay.runs.record import Environment, Predicted, RunResult, Status
 from assay.studies.design import AGAIN, BASELINE
@@ -110,6 +110,7 @@ def _row(record: ComparisonRecord, treatment: str, environment: Environment | No
         finished=len(good),
         metrics=metrics(cells),
         effects={} if treatment == BASELINE else effects(record.references, alike),
+        break_even=repaid(record.of(BASELINE), alike) if treatment in record.treatments else None,
         predicted=predicted,
         predicted_change=_predicted_change(reference, predicted) if treatment in record.treatments else {},
         evidence=(good or results)[0].evidence if results else (),

@@ -23,6 +23,7 @@ def row_json(row: Row) -> dict[str, Any]:
             for name in METRICS
         },
         "predicted": {**predicted, "change": dict(row.predicted_change)},
+        "break_even": row.break_even.model_dump(mode="json") if row.break_even else None,
         "evidence": [item.model_dump(mode="json") for item in row.evidence],
         "ranks": [{**one.model_dump(mode="json"), "communication_share": one.communication_share} for one in row.ranks],
         "distinguishable": {

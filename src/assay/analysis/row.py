@@ -9,6 +9,7 @@ from statistics import geometric_mean
 
 from pydantic import Field
 
+from assay.analysis.break_even import BreakEven, break_even
 from assay.analysis.effects import Effect, Pair, exact, loss, timed
 from assay.analysis.noise import Verdict
 from assay.config.base import Frozen
@@ -44,6 +45,8 @@ class Row(Frozen):
     effects: Mapping[str, Effect] = Field(default_factory=dict)
     """Against the baseline; a metric is missing where there is nothing to compare."""
     verdicts: Mapping[str, Verdict] = Field(default_factory=dict)
+    break_even: BreakEven | None = None
+    """Where its first step takes longer than the baseline's."""
     predicted: Predicted | None
     predicted_change: Mapping[str, float] = Field(default_factory=dict)
     evidence: tuple[Evidence, ...]
@@ -89,6 +92,14 @@ def effects(baseline: Sequence[CellResult], treated: Sequence[CellResult]) -> di
         **{name: loss(_loss_pairs(name, by_seed)) for name in LOSSES},
     }
     return {name: effect for name, effect in found.items() if effect is not None}
+
+
+def repaid(baseline: Sequence[CellResult], treated: Sequence[CellResult]) -> BreakEven | None:
+    """What the first step costs beyond the baseline's at the same seed, and when that is earned back."""
+    results = {one.cell.seed: one.result for one in reversed(usable(baseline))}
+    both = [(results[one.cell.seed], one.result) for one in usable(treated) if one.cell.seed in results]
+    before, after = metrics(baseline)["step_seconds"], metrics(treated)["step_seconds"]
+    return break_even(both, before, after) if isinstance(before, float) and isinstance(after, float) else None
 
 
 _Both = Sequence[tuple[RunResult, RunResult]]

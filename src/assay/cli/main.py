@@ -17,7 +17,19 @@ import typer
 
 from assay.errors import StorageError, UsageError
 
-VERBS = ("train", "compare", "estimate", "mesh", "optimizations", "sample", "export", "machine", "data", "runs")
+VERBS = (
+    "train",
+    "compare",
+    "estimate",
+    "anatomy",
+    "mesh",
+    "optimizations",
+    "sample",
+    "export",
+    "machine",
+    "data",
+    "runs",
+)
 """In the order in which help lists them."""
 
 _USAGE, _FAILED, _INTERRUPTED = 2, 1, 130

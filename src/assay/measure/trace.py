@@ -6,8 +6,9 @@ one is told by where it runs: inside the program's update, or inside an optimize
 checkpoint's second forward enables them); else `forward`.
 Nothing is changed: the watched step's loss and weights are bit-equal to an unwatched one's.
 
-Caveats: a step under the mode is slow, so it is never timed. For compiled code an ordinary dispatch mode turns
-compilation off; a compiled program needs another reader. Sharded tensors are followed down to their local operators.
+Caveats: a step under the mode is slow, so it is never timed. An ordinary dispatch mode turns compilation off; this one
+declares itself a part of the infrastructure, which leaves compiled code compiled, and what runs inside is read from the
+captured graph, once a call (`step.compiled`). Sharded tensors are followed down to their local operators.
 
     with StepTracer(step) as tracer:
         record = train_step(tracer.watch(), index)
@@ -28,9 +29,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from assay.measure import operations
 from assay.measure.communication import Axes, collective_of, payload_bytes
+from assay.measure.compiled import GraphCalls, class_of
 from assay.measure.saved import SavedTensors
 from assay.measure.storages import distinct_bytes, identity, storages
 from assay.parallel.shards import divided_over
+from assay.step.compiled import Call, graph_breaks
 from assay.step.program import Step
 from assay.step.trace import Communication, Held, Operation, OperationClass, Phase, Trace
 
@@ -66,6 +69,8 @@ class StepTracer:
         for kept in self.step.program.kept:
             kept.watcher = self._saved.note
             self._open.callback(setattr, kept, "watcher", None)
+        if (captures := self.step.program.captures) is not None:
+            self._open.enter_context(captures.watched(self._recorder.graphs.watch))
         self._open.enter_context(self._recorder)
         self._open.enter_context(self._saved)
         return self
@@ -98,6 +103,8 @@ class StepTracer:
             ranks={} if mesh is None else dict(zip(mesh.mesh_dim_names or (), mesh.shape, strict=True)),
             whole_parameter_bytes=sum(p.numel() * p.element_size() for _, p in self.step.named_parameters()),
             communications=self._recorder.communications(),
+            compiled=self._recorder.graphs.graphs(),
+            graph_breaks=0 if self.step.program.captures is None else graph_breaks(),
             shared_parameters=_shared(self.step.parts),
             synchronizations=dict(self._recorder.synchronizations),
         )
@@ -151,6 +158,12 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._tallies: dict[_Key, _Tally] = {}
         self._sent: dict[tuple[str, str, Phase], _Tally] = {}
         self._origins: dict[int, str] = {}
+        self.graphs = GraphCalls(self._count_compiled, self._remember_compiled)
+
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        """Compiled code stays compiled under it."""
+        return True
 
     def __torch_dispatch__(
         self, func: OpOverload, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -159,6 +172,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return NotImplemented  # a tensor made of others: its own dispatch runs first, and its parts come back here
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
+        if self.graphs.running:
+            return result
         self._record(func, args, kwargs, result)
         return result
 
@@ -200,6 +215,19 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             sent.count += 1
             sent.bytes += payload_bytes(args, kwargs, result)
         self._remember(name, arguments, results)
+
+    def _count_compiled(self, call: Call, phase: Phase) -> None:
+        arguments, results = list(operations.tensors_in((call.args, call.kwargs))), operations.tensors_in(call.result)
+        name, kind = operations.name_of(call.operator), class_of(call)
+        dtype = operations.dtype_of(arguments, list(results))
+        tally = self._tallies.setdefault((name, phase, kind, dtype), _Tally())
+        tally.count += 1
+        if kind == "contraction":
+            tally.bytes += operations.bytes_of(call.operator, [*arguments, *operations.tensors_in(call.result)])
+            tally.flops += operations.flops_of(call.operator, call.args, call.kwargs, call.result)
+
+    def _remember_compiled(self, given: Any, made: Any) -> None:
+        self._remember("compiled code", list(operations.tensors_in(given)), list(operations.tensors_in(made)))
 
     def _remember(self, name: str, arguments: list[torch.Tensor], results: list[torch.Tensor]) -> None:
         given = {identity(one.untyped_storage()) for one in arguments}

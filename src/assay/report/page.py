@@ -15,7 +15,17 @@ from assay.config.home import Home
 from assay.data.atomic import write_file
 from assay.report import figures
 from assay.report.theme import DARK, LIGHT, variable, variables
-from assay.report.wording import COLUMNS, by_rank, figure, fine_percent, footnotes, prediction_error, status, texts
+from assay.report.wording import (
+    COLUMNS,
+    by_rank,
+    figure,
+    fine_percent,
+    first_step,
+    footnotes,
+    prediction_error,
+    status,
+    texts,
+)
 from assay.studies.record import CellResult, folder
 from assay.units import format_bytes, format_count, format_seconds
 
@@ -91,7 +101,7 @@ def _row(row: Row, number: int) -> dict[str, Any]:
         "status": status(row),
         "figures": [texts(row, column) for column in COLUMNS],
         "evidence": row.evidence,
-        "ranks": by_rank(row),
+        "remarks": [*(f"first step {sentence}" for sentence in first_step(row)), *by_rank(row)],
     }
 
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INK, SOFT, GRID, PAPER = "#010101", "#020202", "#030303", "#040404"
+PRINTED = {INK: "#1c1c1a", SOFT: "#5c5b57", GRID: "#dedcd5", PAPER: "#ffffff"}
+"""The roles' colours in a figure that is a file of its own, on white."""
 _ROLES = {INK: "ink", SOFT: "soft", GRID: "grid", PAPER: "paper"}
 
 LIGHT = ("#52514e", "#0072b2", "#d55e00", "#009e73", "#a8568c", "#b07d00", "#2b9fd8", "#7a4a2b", "#5b5bd6")
@@ -77,10 +79,26 @@ def variable(index: int) -> str:
 @contextmanager
 def canvas(width: float, height: float, columns: int = 1, **options: Any) -> Iterator[tuple["Figure", list[Any]]]:
     """A figure in inches with axes side by side, drawn without a display."""
+    with _drawing(_STYLE, width, height, columns, **options) as drawn:
+        yield drawn
+
+
+@contextmanager
+def sheet(width: float, height: float, columns: int = 1, **options: Any) -> Iterator[tuple["Figure", list[Any]]]:
+    """The same in fixed colours, `PRINTED` and `LIGHT`, for a file of its own."""
+    style = {name: PRINTED.get(value, value) if isinstance(value, str) else value for name, value in _STYLE.items()}
+    with _drawing(style, width, height, columns, **options) as drawn:
+        yield drawn
+
+
+@contextmanager
+def _drawing(
+    style: Any, width: float, height: float, columns: int, **options: Any
+) -> Iterator[tuple["Figure", list[Any]]]:
     import matplotlib
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(style):
         figure = Figure(figsize=(width, height), layout="constrained")
         axes = figure.subplots(1, columns, squeeze=False, **options)
         yield figure, list(axes[0])

@@ -180,6 +180,15 @@ def _tone(column: Column, effect: Effect | None, verdict: Verdict | None) -> Ton
     return "better" if (effect.change < 0) == (column.better == "less") else "worse"
 
 
+def first_step(row: Row) -> list[str]:
+    """What a longer first step costs and when it is earned back, for a row that has one."""
+    if row.break_even is None:
+        return []
+    price, steps = format_seconds(row.break_even.price_seconds), row.break_even.steps
+    when = "never earned back: steps are no faster" if steps is None else f"earned back after {steps} steps"
+    return [f"{price} longer than the baseline's, {when}"]
+
+
 def by_rank(row: Row) -> list[str]:
     """What the ranks held and handed over, in order of ranks, each beside what was predicted."""
     if not row.ranks:

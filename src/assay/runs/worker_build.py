@@ -45,7 +45,7 @@ def build_loop(
     settle_torch(run, device, ranks)
     data = open_prepared(spec.data_folder)
     fresh = not checkpoint.complete(folder.checkpoints)
-    step = _build_step(run, data, device, optimizations, ranks, fresh=fresh)
+    step = build_step(run, data, device, optimizations, ranks, fresh=fresh)
     torch.manual_seed(run.seed + ranks.noise(step.program.sequence_parts))
     position, notes = checkpoint.resume(folder.checkpoints, step, ranks, run.seed)
     loop = Loop(
@@ -65,7 +65,7 @@ def build_loop(
     return Built(loop, environment(run, machine, device, data.digest), tuple(notes))
 
 
-def _build_step(
+def build_step(
     run: Run,
     data: Prepared,
     device: torch.device,
@@ -74,6 +74,7 @@ def _build_step(
     *,
     fresh: bool,
 ) -> Step:
+    """The run's step with its optimizations; `fresh`: from the run's initial weights, where it names some."""
     source = run.model.init_from
     # A checkpoint holds all weights, so what the run once started from is not needed again.
     weights = initial_weights(Path(source), run.model) if source is not None and fresh else None

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 
+from assay.step.compiled import Captures
 from assay.step.kept import ResultsKept
 
 MicroBatch = tuple[Tensor, Tensor]
@@ -119,6 +120,8 @@ class Program:
     stateful: Mapping[str, Stateful] = field(default_factory=dict)
     kept: tuple[ResultsKept, ...] = ()
     """What else stays for backward than autograd's saved tensors."""
+    captures: Captures | None = None
+    """The graphs of compiled forwards, which a trace reads; None: nothing is compiled."""
 
     def axis(self, name: str) -> DeviceMesh:
         """The one-dimensional mesh of this rank's group along an axis. Raises `RuntimeError` on one device."""

@@ -31,7 +31,8 @@ class Operation(Frozen):
     flops: int
     """Multiply-adds count two; only contractions have them."""
     bytes: int
-    """Sum of the sizes of tensor arguments and results: what it must at least move."""
+    """Sum of the sizes of tensor arguments and results: what it must at least move. In compiled code that is known of
+    contractions only, the others being fused."""
     largest_bytes: int = 0
     """Size of the largest tensor that one execution returned."""
 
@@ -47,6 +48,20 @@ class Communication(Frozen):
     count: int
     payload_bytes: int
     """Of the whole that it gathers, reduces or sends, as handed over at the call; a backend may carry it otherwise."""
+
+
+class CompiledGraph(Frozen):
+    """One graph that a compiler captured, as this step used it."""
+
+    backward: bool
+    calls: int
+    """How often the step ran the code made of it."""
+    operations: int
+    """In the graph, views left out."""
+    contractions: int
+    """Of those, tensor contractions."""
+    kernels: int
+    """Fused loops generated for it."""
 
 
 class Held(Frozen):
@@ -94,6 +109,10 @@ class Trace(Frozen):
     whole_parameter_bytes: int = 0
     """Of all ranks' pieces of this rank's parameters together: what they would take on one device."""
     communications: tuple[Communication, ...] = ()
+    compiled: tuple[CompiledGraph, ...] = ()
+    """Graphs whose code this step ran; their operations are among `operations`."""
+    graph_breaks: int = 0
+    """Places at which compilation gave a forward back to Python, since the process began."""
     synchronizations: Mapping[str, int]
     """Times by phase that the host read a value off the device (`item`, `nonzero`, …)."""
 
@@ -112,6 +131,10 @@ class Trace(Frozen):
     def saved_total_bytes(self) -> int:
         """Everything kept for backward at the end of the largest micro-batch's forward."""
         return sum(self.saved_bytes.values())
+
+    def compiled_calls(self, *, backward: bool) -> int:
+        """Calls of compiled code in one direction."""
+        return sum(graph.calls for graph in self.compiled if graph.backward is backward)
 
     def communicated(self, *fragments: str, axis: str | None = None, phase: Phase | None = None) -> int:
         """Payload bytes of the collectives whose name contains any of `fragments`."""

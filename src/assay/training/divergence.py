@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from assay.step.compiled import interpreted
 from assay.step.program import MicroBatch, Step
 from assay.training.gradients import summed_loss
 
@@ -49,7 +50,8 @@ def _first_output(step: Step, micro_batch: MicroBatch) -> str | None:
     modules = [(name, module) for part in step.parts for name, module in part.named_modules() if name]
     handles = [module.register_forward_hook(watch(name)) for name, module in modules]
     try:
-        loss = summed_loss(step, micro_batch)
+        with interpreted(step.program.captures):
+            loss = summed_loss(step, micro_batch)
     finally:
         for handle in handles:
             handle.remove()

@@ -1,0 +1,93 @@
+"""`assay anatomy`: where a step's time, FLOPs and bytes go, by class of operator and by module."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from assay.cli.options import Json, Overrides, Source, With
+
+if TYPE_CHECKING:
+    from assay.step.anatomy import Anatomy, Sum
+
+
+def anatomy(
+    source: Source = None,
+    overrides: Overrides = None,
+    with_: With = None,
+    figure: Annotated[
+        Path | None, typer.Option("--figure", metavar="FILE.png|.svg", help="Draw it, too.", show_default=False)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Take one optimizer step apart: time, FLOPs and bytes by class of operator and by module, measured.
+
+    The classes are tensor contractions, statistical normalizations, element-wise operators and data movement.
+
+    \b
+    assay anatomy gpt2-124m training.batch_size=2
+    assay anatomy demo --with sdpa_attention --figure anatomy.png
+    """
+    from assay import api
+    from assay.cli.console import note, plain, print_json
+    from assay.cli.progress import watcher
+    from assay.report.anatomy import draw, drawable
+
+    if figure is not None:
+        drawable(figure)
+    with watcher() as watch:
+
+        def tell(message: str, fraction: float | None) -> None:
+            watch({"event": "prepare", "message": message, "fraction": fraction})
+
+        answer = api.anatomy(source, *(overrides or ()), optimizations=with_ or (), on_progress=tell)
+    if as_json:
+        print_json({**_totals(answer), **plain(answer)})
+    else:
+        classes: dict[str, Sum] = {str(kind): one for kind, one in answer.by_class().items()}
+        _print_sums("class of operator", {**classes, "all": answer.whole}, answer.whole)
+        _print_sums("module", answer.by_module(), answer.whole)
+        typer.echo(_caveat(answer))
+    if figure is not None:
+        draw(answer, figure)
+        note(f"drawn in {figure}")
+
+
+def _totals(answer: "Anatomy") -> dict[str, object]:
+    return {
+        "by_class": {kind: one.model_dump() for kind, one in answer.by_class().items()},
+        "by_module": {module: one.model_dump() for module, one in answer.by_module().items()},
+        "whole": answer.whole.model_dump(),
+    }
+
+
+def _print_sums(title: str, sums: "Mapping[str, Sum]", whole: "Sum") -> None:
+    from assay.cli.console import print_table
+
+    columns = (title, "time", "of time", "FLOPs", "of FLOPs", "bytes", "of bytes", "operators")
+    rows = [(name, *_figures(one, whole)) for name, one in sums.items()]
+    print_table(columns, rows, right=columns[1:], spare=("of bytes", "of FLOPs", "operators"))
+
+
+def _figures(one: "Sum", whole: "Sum") -> Iterator[str]:
+    from assay.units import format_bytes, format_flops, format_seconds
+
+    yield format_seconds(one.seconds)
+    yield f"{one.seconds / whole.seconds:.1%}"
+    yield format_flops(one.flops) if one.flops else "–"
+    yield f"{one.flops / whole.flops:.1%}"
+    yield format_bytes(one.bytes)
+    yield f"{one.bytes / whole.bytes:.1%}"
+    yield str(one.count)
+
+
+def _caveat(answer: "Anatomy") -> str:
+    from assay.units import format_seconds
+
+    inside, unwatched = format_seconds(answer.whole.seconds), format_seconds(answer.step_seconds)
+    return (
+        f"{inside} inside operators, with the clock read around each; a step that nobody watched took {unwatched}, a "
+        f"watched one {format_seconds(answer.watched_seconds)}. FLOPs are those of contractions; bytes are the least "
+        "that an operator moves."
+    )

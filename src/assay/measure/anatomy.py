@@ -1,0 +1,207 @@
+"""Take one train step apart: every operator with its seconds, FLOPs, bytes, class and the module that asked for it.
+
+A dispatch mode stands around each operator and reads the clock before and after it; on a GPU it also waits for the
+device, so a kernel's time there is with its launch. An operator of the forward pass belongs to the innermost module
+whose forward is running. One of the backward pass belongs to the module whose forward made its autograd node: nodes
+carry a running number, and the number of the last one made is known while an operator of the forward runs. A gradient
+that is added up belongs to the module that holds the weight.
+
+What the watching adds: the time between operators is not in any part, and the crossing into the mode, some
+microseconds an operator, partly is. So the parts of a small model may sum to more than an unwatched step took; both are
+in the record. Compiled code has no operators to stand around, and is refused.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch import nn
+from torch._ops import OpOverload
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from assay.errors import UsageError
+from assay.measure import operations
+from assay.step.anatomy import BETWEEN, UPDATE, Anatomy, Part
+from assay.step.program import Step
+from assay.step.trace import OperationClass, Phase
+
+_Key = tuple[str, Phase, OperationClass]
+
+WARMUP_STEPS, UNWATCHED_STEPS, WATCHED_STEPS = 2, 5, 5
+"""Before any is timed; timed as a whole; taken apart, of which each part has its least time."""
+
+
+def anatomy(step: Step, train: Callable[[Step, int], object]) -> Anatomy:
+    """Train some steps with `train(step, index)`, and take the last ones apart.
+
+    Raises `UsageError` where the step is compiled or divided among ranks.
+    """
+    if step.program.captures is not None:
+        raise UsageError("compiled code has no operators to take apart; leave compilation out of `assay anatomy`")
+    if step.program.mesh is not None and step.program.mesh.size() > 1:
+        raise UsageError("`assay anatomy` takes the step of one device apart; leave out what divides it among ranks")
+    for index in range(WARMUP_STEPS):
+        train(step, index)
+    whole = [_timed(step, partial(train, step, WARMUP_STEPS + index)) for index in range(UNWATCHED_STEPS)]
+    first = WARMUP_STEPS + UNWATCHED_STEPS
+    taken = [_apart(step, train, first + index) for index in range(WATCHED_STEPS)]
+    return Anatomy(
+        parts=_least([parts for parts, _ in taken]),
+        step_seconds=statistics.median(whole),
+        watched_seconds=statistics.median(seconds for _, seconds in taken),
+    )
+
+
+def _apart(step: Step, train: Callable[[Step, int], object], index: int) -> tuple[tuple[Part, ...], float]:
+    with Dissector(step) as dissector:
+        seconds = _timed(step, lambda: train(dissector.watch(), index))
+    return dissector.parts(), seconds
+
+
+def _least(steps: list[tuple[Part, ...]]) -> tuple[Part, ...]:
+    """Every step does the same, so a part's least time is the one that was disturbed least."""
+    seconds: dict[_Key, float] = {}
+    for part in (part for parts in steps for part in parts):
+        key = (part.module, part.phase, part.operation_class)
+        seconds[key] = min(part.seconds, seconds.get(key, part.seconds))
+    return tuple(
+        part.model_copy(update={"seconds": seconds[part.module, part.phase, part.operation_class]})
+        for part in steps[-1]
+    )
+
+
+def _timed(step: Step, work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    _wait(step.program.device)
+    return time.perf_counter() - start
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+class Dissector:
+    """A context in which the operators of one step of `watch()` are timed and attributed."""
+
+    def __init__(self, step: Step) -> None:
+        self.step = step
+        self._open = ExitStack()
+        self._owners = _Owners()
+        self._clock = _OperatorClock(step.program.device, self._owners)
+
+    def watch(self) -> Step:
+        """The step to run: the same parts and optimizer, its update marked."""
+        return replace(self.step, program=replace(self.step.program, update=self._update))
+
+    def parts(self) -> tuple[Part, ...]:
+        """What was seen, in the order of first execution."""
+        return tuple(
+            Part(module=module, phase=phase, operation_class=kind, **vars(tally))
+            for (module, phase, kind), tally in self._clock.tallies.items()
+        )
+
+    def __enter__(self) -> "Dissector":
+        for handle in self._owners.follow(self.step.parts):
+            self._open.callback(handle.remove)
+        self._open.enter_context(self._clock)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.__exit__(kind, error, trace)
+
+    def _update(self, step: Step) -> torch.Tensor:
+        self._owners.updating = True
+        return self.step.program.update(step)
+
+
+class _Owners:
+    """Knows which module asked for what runs now."""
+
+    def __init__(self) -> None:
+        self.updating = False
+        self._running: list[str] = []
+        self._of_node: dict[int, str] = {}
+        self._of_weight: dict[int, str] = {}
+
+    def follow(self, parts: Iterable[nn.Module]) -> Iterable[Any]:
+        """Hook every module; returns the handles."""
+        for part in parts:
+            for name, module in part.named_modules():
+                yield module.register_forward_pre_hook(partial(self._enter, name))
+                yield module.register_forward_hook(self._leave, always_call=True)
+                for weight in module.parameters(recurse=False):
+                    self._of_weight.setdefault(id(weight), name)
+
+    def now(self) -> tuple[str, Phase]:
+        """(module, phase) of the operator that is about to run."""
+        if self.updating:
+            return UPDATE, "update"
+        node = torch._C._current_autograd_node()
+        if node is None:
+            return self._of_forward(), "forward"
+        if torch.is_grad_enabled():
+            return self._of_forward(), "recompute"
+        weight = getattr(node, "variable", None)
+        if weight is not None:
+            return self._of_weight.get(id(weight), BETWEEN), "backward"
+        return self._of_node.get(node._sequence_nr(), BETWEEN), "backward"
+
+    def _of_forward(self) -> str:
+        """The module whose forward runs; the newest autograd node is its own, unless that was claimed before."""
+        module = self._running[-1] if self._running else BETWEEN
+        self._of_node.setdefault(torch._C._autograd._get_sequence_nr() - 1, module)
+        return module
+
+    def _enter(self, name: str, module: nn.Module, args: Any) -> None:
+        self._running.append(name or BETWEEN)
+
+    def _leave(self, module: nn.Module, args: Any, output: Any) -> None:
+        self._running.pop()
+
+
+@dataclass
+class _Tally:
+    """Executions of one kind."""
+
+    count: int = 0
+    seconds: float = 0.0
+    flops: int = 0
+    bytes: int = 0
+
+
+class _OperatorClock(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Times operators."""
+
+    def __init__(self, device: torch.device, owners: _Owners) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.tallies: dict[_Key, _Tally] = {}
+        self._device, self._owners = device, owners
+
+    def __torch_dispatch__(
+        self, func: OpOverload, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        module, phase = self._owners.now()
+        start = time.perf_counter()
+        result = func(*args, **kwargs)
+        _wait(self._device)
+        seconds = time.perf_counter() - start
+        arguments, results = list(operations.tensors_in((args, kwargs))), list(operations.tensors_in(result))
+        view = operations.is_view(func, arguments, results)
+        kind = operations.class_of(func, view=view)
+        tally = self.tallies.setdefault((module, phase, kind), _Tally())
+        tally.count += 1
+        tally.seconds += seconds
+        tally.bytes += 0 if view else operations.bytes_of(func, [*arguments, *results])
+        tally.flops += operations.flops_of(func, args, kwargs, result) if kind == "contraction" else 0
+        return result

@@ -1,0 +1,91 @@
+"""Let torch compile the forward and backward of each block: element-wise chains become single loops.
+
+Operators that run one by one write every intermediate to memory and read it again; the compiler (TorchDynamo and
+TorchInductor) captures a graph and generates code that fuses them, around the same library calls for matrix products.
+Embedding, block and head are regions of their own, so the time to compile does not grow with the layers; no graph may
+break. The first step and the first evaluation compile, for seconds to minutes, so a short run only loses. What is kept
+for backward is decided by the partitioner's minimum cut and not predicted. Dropout's noise stays torch's own, so that
+the same seed trains the same run.
+"""
+
+import importlib.util
+import os
+import shutil
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from assay.config import Run
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable, Unpredicted
+from assay.step import Evidence, Trace
+
+if TYPE_CHECKING:
+    from assay.cost import Cost
+    from assay.hardware import Machine
+    from assay.step.program import Program
+
+_SETTINGS: dict[str, dict[str, bool]] = {
+    "default": {},
+    "max-autotune-no-cudagraphs": {"max_autotune": True, "coordinate_descent_tuning": True},
+}
+_ENDS = 2
+"""Regions beside the blocks: embedding and head."""
+
+
+class Compile(Optimization):
+    """`torch.compile` of every region, as whole graphs."""
+
+    mode: Literal["default", "max-autotune-no-cudagraphs"] = "default"
+    """How long the compiler may search: `max-autotune-no-cudagraphs` times several kernels for each product."""
+
+    title: ClassVar = "compilation (torch.compile)"
+    stage: ClassVar = Stage.COMPILE
+    numerics: ClassVar = Numerics.REASSOCIATED
+    saves: ClassVar = (
+        "time: intermediates of element-wise chains are neither written nor read, fewer operators are called"
+    )
+    pays: ClassVar = "compilation in the first step and the first evaluation; memory in either direction"
+    sources: ClassVar = ("doi:10.1145/3620665.3640366", "pytorch/pytorch#161889", "pytorch/pytorch#193193")
+    claims: ClassVar = frozenset({"compiler"})
+
+    def check(self, run: Run, machine: "Machine") -> None:
+        on_gpu = machine.device(run.device) == "cuda"
+        if on_gpu and importlib.util.find_spec("triton") is None:
+            raise Unavailable("compile makes Triton kernels on a GPU, and triton is not installed; install triton")
+        compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
+        if not on_gpu and shutil.which(compiler) is None:
+            raise Unavailable(
+                f"compile needs a C++ compiler, and {compiler!r} was not found; install g++ or name yours in CXX"
+            )
+        if run.model.n_expert is not None:
+            raise Conflict("compile takes dense models only: a mixture's router tells the host where tokens went")
+        if run.ranks > 1:
+            raise Conflict("compile was proven on one device only; leave it out where ranks divide the step")
+
+    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+        raise Unpredicted(self.name())
+
+    def apply(self, program: "Program", run: Run) -> "Program":
+        from assay.model import Block, Embedding, Head
+        from assay.step.compiled import Captures
+
+        captures = Captures({"fallback_random": True, **_SETTINGS[self.mode]})
+        for part in program.parts:
+            for module in part.modules():
+                if isinstance(module, Embedding | Block | Head):
+                    module.forward = captures.compile(module.forward)  # type: ignore[method-assign]
+        return replace(program, captures=captures)
+
+    def verify(self, trace: Trace, run: Run) -> Evidence:
+        wanted = (len(trace.blocks) + _ENDS) * trace.forwards
+        forward, backward = trace.compiled_calls(backward=False), trace.compiled_calls(backward=True)
+        inside = sum(graph.calls * graph.contractions for graph in trace.compiled)
+        outside = trace.contractions() - inside
+        operations, kernels = (sum(getattr(one, of) for one in trace.compiled) for of in ("operations", "kernels"))
+        observed = (
+            f"{len(trace.compiled)} graphs of {operations} operations in {kernels} fused kernels; "
+            f"{forward} of {wanted} forward and {backward} of {wanted} backward calls compiled; "
+            f"{trace.graph_breaks} graph breaks, {outside} matmuls outside"
+        )
+        whole = forward == backward == wanted and trace.graph_breaks == 0 and outside == 0
+        return self.evidence(observed, whole and 0 < kernels < operations)

@@ -1,0 +1,75 @@
+"""The figure of an anatomy: each module's time as a bar, divided by class of operator, and the shares of the whole."""
+
+from pathlib import Path
+from typing import Any
+
+from assay.errors import UsageError
+from assay.report.theme import LIGHT, PRINTED, SOFT, sheet
+from assay.step.anatomy import CLASSES, Anatomy, Sum
+from assay.step.trace import OperationClass
+
+_WIDTH = 10.0
+_COLOURS = dict(zip(CLASSES, LIGHT[1:], strict=False))
+_LEAST_LABELLED = 0.04
+"""Share of the whole below which a bar has no room for its figure."""
+_TITLES: dict[OperationClass, str] = {
+    "contraction": "tensor contraction",
+    "normalization": "statistical normalization",
+    "elementwise": "element-wise",
+    "movement": "data movement",
+    "communication": "communication",
+}
+
+
+def drawable(path: Path) -> None:
+    """Raise `UsageError` where a figure cannot be of that kind, before anything is measured for it."""
+    if path.suffix not in (".png", ".svg"):
+        raise UsageError(f"a figure ends in .png or .svg, and {path.name!r} does not")
+    if not path.absolute().parent.is_dir():
+        raise UsageError(f"there is no folder {str(path.parent)!r} to draw in")
+
+
+def draw(anatomy: Anatomy, path: Path) -> None:
+    """Write the figure, as PNG or SVG by the file's ending."""
+    modules = anatomy.by_module()
+    with sheet(_WIDTH, 1.4 + 0.27 * len(modules), 2, gridspec_kw={"width_ratios": (3, 2)}) as (figure, (left, right)):
+        _modules(left, anatomy)
+        _shares(right, anatomy)
+        shown = [kind for kind in CLASSES if kind in anatomy.by_class()]
+        handles = [left.barh(0, 0, color=_COLOURS[kind], label=_TITLES[kind]) for kind in shown]
+        figure.legend(handles=handles, loc="outside lower center", ncols=len(shown), frameon=False)
+        figure.savefig(path, dpi=160, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
+def _modules(axis: Any, anatomy: Anatomy) -> None:
+    modules, divided = list(anatomy.by_module()), anatomy.by_module_and_class()
+    for place, module in enumerate(modules):
+        start = 0.0
+        for kind in CLASSES:
+            width = 1e3 * divided.get((module, kind), Sum()).seconds
+            axis.barh(place, width, left=start, height=0.72, color=_COLOURS[kind], linewidth=0)
+            start += width
+    axis.set_xlim(0, 1050 * max(one.seconds for one in anatomy.by_module().values()))
+    axis.set_yticks(range(len(modules)), modules)
+    axis.set_ylim(len(modules) - 0.4, -0.6)
+    axis.grid(axis="y", visible=False)
+    axis.set(title="time in operators, by module", xlabel="milliseconds of one step")
+
+
+def _shares(axis: Any, anatomy: Anatomy) -> None:
+    """Time, FLOPs and bytes, each divided by class."""
+    whole, classes = anatomy.whole, anatomy.by_class()
+    for place, measure in enumerate(("seconds", "flops", "bytes")):
+        start, total = 0.0, getattr(whole, measure) or 1
+        for kind, one in classes.items():
+            share = getattr(one, measure) / total
+            axis.barh(place, 100 * share, left=start, height=0.6, color=_COLOURS[kind], linewidth=0)
+            if share >= _LEAST_LABELLED:
+                middle = start + 50 * share
+                axis.text(middle, place, f"{share:.0%}", ha="center", va="center", color="white", fontsize=8)
+            start += 100 * share
+    axis.set_yticks(range(3), ("time", "FLOPs", "bytes"), color=PRINTED[SOFT])
+    axis.set_ylim(2.6, -0.6)
+    axis.set_xlim(0, 100)
+    axis.grid(axis="y", visible=False)
+    axis.set(title="shares of the whole, by class of operator", xlabel="%")

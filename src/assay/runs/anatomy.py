@@ -1,0 +1,39 @@
+"""Take a run's step apart in a process of its own: the parent stays without torch, and nothing trained is kept."""
+
+import subprocess
+import sys
+
+from assay.config.home import Home
+from assay.config.run import Run
+from assay.data.progress import Progress
+from assay.errors import UsageError
+from assay.optimizations import mesh_of
+from assay.runs.prepare import ReadyRun, ready
+from assay.runs.record import Status
+from assay.step.anatomy import Anatomy
+
+_CHILD = (sys.executable, "-P", "-m", "assay.runs.anatomy_worker")
+
+
+def taken_apart(run: Run, home: Home, progress: Progress) -> Anatomy:
+    """The anatomy of a run's step on this machine.
+
+    Raises `UsageError` for what a person can mend, `StorageError` when the disk refuses, and `RuntimeError` when the
+    child breaks off.
+    """
+    if mesh_of(run).size > 1:
+        raise UsageError("`assay anatomy` takes the step of one device apart; leave out what divides it among ranks")
+    prepared = ready(run, home, progress)
+    progress("taking a step apart", None)
+    return _measured(prepared)
+
+
+def _measured(prepared: ReadyRun) -> Anatomy:
+    command = [*_CHILD, str(prepared.data_folder)]
+    answer = subprocess.run(command, input=prepared.run.model_dump_json(), capture_output=True, text=True, check=False)
+    lines = answer.stderr.strip().splitlines() or ["it left no message"]
+    if answer.returncode == Status.UNAVAILABLE.exit_code:
+        raise UsageError(lines[-1])
+    if answer.returncode != 0:
+        raise RuntimeError(f"taking the step apart ended with exit code {answer.returncode}: {lines[-1]}")
+    return Anatomy.model_validate_json(answer.stdout.strip().splitlines()[-1])

@@ -1,0 +1,46 @@
+"""The child that takes a step apart: ``python -m assay.runs.anatomy_worker DATA_FOLDER``, a run on standard input.
+
+It prints one line of JSON. What a person can mend is the last line of standard error, with exit code 2.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from assay.config.run import Run
+from assay.data import open_prepared
+from assay.errors import UsageError
+from assay.measure.anatomy import anatomy
+from assay.measure.process import keep_freed_memory
+from assay.optimizations import optimizations_of
+from assay.parallel.ranks import ALONE
+from assay.runs.record import Status
+from assay.runs.worker_build import build_step, device_of, settle_torch
+from assay.training.loop import train_step
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Take the step apart and print what was found; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="assay.runs.anatomy_worker")
+    parser.add_argument("data", type=Path)
+    options = parser.parse_args(arguments)
+    run = Run.model_validate_json(sys.stdin.read())
+    device = device_of(run)
+    settle_torch(run, device)
+    keep_freed_memory()
+    torch.manual_seed(run.seed)
+    try:
+        step = build_step(run, open_prepared(options.data), device, optimizations_of(run), ALONE, fresh=True)
+        found = anatomy(step, train_step)
+    except UsageError as error:
+        print(error, file=sys.stderr)
+        return Status.UNAVAILABLE.exit_code
+    print(found.model_dump_json())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

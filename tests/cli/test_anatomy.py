@@ -1,0 +1,77 @@
+"""`assay anatomy`: sums that are the whole, one JSON value, a figure; and one real step in a process of its own."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.config import Home
+from assay.runs import anatomy as source
+from assay.step.anatomy import Anatomy, Part
+from cli.conftest import TINY, Assay
+
+PARTS = (
+    Part(module="blocks.0.mlp.up", phase="forward", operation_class="contraction", count=1, seconds=3e-3, flops=2000,
+         bytes=1024),
+    Part(module="blocks.1.mlp.up", phase="backward", operation_class="contraction", count=2, seconds=3e-3, flops=4000,
+         bytes=2048),
+    Part(module="update", phase="update", operation_class="elementwise", count=4, seconds=2e-3, flops=0, bytes=1024),
+)  # fmt: skip
+FOUND = Anatomy(parts=PARTS, step_seconds=7e-3, watched_seconds=1.1e-2)
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    def taken_apart(run: Any, home: Any, progress: Any) -> Anatomy:
+        return FOUND
+
+    monkeypatch.setattr(source, "taken_apart", taken_apart)
+
+
+@pytest.mark.usefixtures("measured")
+def test_classes_and_modules_in_lines(assay: Assay, home: Home) -> None:
+    lines = [line.split("\t") for line in assay("anatomy", "demo").out.splitlines()]
+    assert ["contraction", "6.00 ms", "75.0%", "6.00 kFLOP", "100.0%", "3.00 KiB", "75.0%", "3"] in lines
+    assert ["all", "8.00 ms", "100.0%", "6.00 kFLOP", "100.0%", "4.00 KiB", "100.0%", "7"] in lines
+    assert ["blocks.*.mlp.up", "6.00 ms", "75.0%", "6.00 kFLOP", "100.0%", "3.00 KiB", "75.0%", "3"] in lines
+    assert ["update", "2.00 ms", "25.0%", "–", "0.0%", "1.00 KiB", "25.0%", "4"] in lines
+    assert "a step that nobody watched took 7.00 ms, a watched one 11.0 ms" in lines[-1][0]
+
+
+@pytest.mark.usefixtures("measured")
+def test_json_is_one_value_with_the_sums(assay: Assay, home: Home) -> None:
+    value = assay("anatomy", "demo", "--json").value
+    assert value["by_class"]["contraction"]["flops"] == value["whole"]["flops"] == 6000
+    assert [part["module"] for part in value["parts"]] == [part.module for part in PARTS]
+
+
+@pytest.mark.usefixtures("measured")
+@pytest.mark.parametrize(("name", "begins"), [("a.png", b"\x89PNG"), ("a.svg", b"<?xml")])
+def test_a_figure_is_drawn(assay: Assay, home: Home, tmp_path: Path, name: str, begins: bytes) -> None:
+    said = assay("anatomy", "demo", "--figure", str(tmp_path / name))
+    assert said.code == 0
+    assert (tmp_path / name).read_bytes().startswith(begins)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--figure", "a.jpg"), "ends in .png or .svg"),
+        (("--figure", "nowhere/a.png"), "there is no folder"),
+        (("ranks=2", "oversubscribe=true", "--with", "data_parallel"), "takes the step of one device apart"),
+    ],
+)
+def test_what_cannot_be_is_a_sentence(assay: Assay, home: Home, arguments: tuple[str, ...], says: str) -> None:
+    said = assay("anatomy", *arguments)
+    assert said.code == 2
+    assert says in said.sentence()
+
+
+def test_a_real_step(assay: Assay, home: Home, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("to be or not to be, that is the question. " * 40, encoding="utf-8")
+    said = assay("anatomy", *TINY, f"data.path={text}", "device=cpu", "--json")
+    assert said.code == 0, said.err
+    modules = set(said.value["by_module"])
+    assert {"blocks.*.mlp.up", "head.projection", "update"} <= modules
+    assert not list(home.runs.iterdir() if home.runs.exists() else ())

@@ -1,0 +1,217 @@
+"""Compilation: the trace reads compiled code without turning it off, and a compile that fell back is caught.
+
+All of it takes one compiled model of one layer; what composes is marked slow.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from assay.config import Run, Spec
+from assay.estimate import estimate
+from assay.hardware import Accelerator, Machine, detect
+from assay.measure.trace import StepTracer
+from assay.optimizations import Conflict, Unavailable, Unpredicted, check, optimizations_of, resolve
+from assay.step import Trace
+from assay.step.program import Step
+from assay.training.divergence import first_not_finite
+from assay.training.loop import train_step
+from estimate.built import build_step, micro_batches
+from optimizations.laboratory import SHAPE, run_with, without
+
+CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
+COMPILE = Spec(name="compile")
+ONE_LAYER = SHAPE.model_copy(update={"n_layer": 1})
+RUN = run_with(COMPILE, model=ONE_LAYER)
+PLAIN = without(RUN)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A few steps of one model, some of them traced."""
+
+    step: Step
+    losses: list[float]
+    traces: dict[int, Trace]
+
+
+def trained(run: Run, steps: int = 3, watched: Sequence[int] = (1,)) -> Trained:
+    torch.manual_seed(run.seed)
+    step, losses, traces = build_step(run), [], {}
+    for index in range(steps):
+        if index in watched:
+            with StepTracer(step) as tracer:
+                record = train_step(tracer.watch(), index)
+            traces[index] = tracer.trace(record.loss, record.tokens)
+        else:
+            record = train_step(step, index)
+        losses.append(record.loss)
+    return Trained(step, losses, traces)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _can_compile() -> Iterator[None]:
+    try:
+        resolve(COMPILE).check(RUN, detect())
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    yield
+    torch.compiler.reset()
+
+
+@pytest.fixture(scope="module")
+def compiled() -> Trained:
+    return trained(RUN)
+
+
+@pytest.fixture(scope="module")
+def plain() -> Trained:
+    return trained(PLAIN)
+
+
+def test_it_is_proven_with_every_call_and_no_break(compiled: Trained) -> None:
+    evidence = resolve(COMPILE).verify(compiled.traces[1], RUN)
+    assert evidence.verdict, evidence.observed
+    assert "6 graphs of" in evidence.observed
+    assert "3 of 3 forward and 3 of 3 backward calls compiled; 0 graph breaks, 0 matmuls outside" in evidence.observed
+
+
+def test_the_traced_step_is_the_compiled_one_to_the_last_bit(compiled: Trained) -> None:
+    unwatched = trained(RUN, watched=())
+    assert compiled.losses == unwatched.losses
+    for (name, one), (_, other) in zip(
+        compiled.step.named_parameters(), unwatched.step.named_parameters(), strict=True
+    ):
+        assert torch.equal(one, other), name
+
+
+def test_it_trains_as_the_baseline_does(compiled: Trained, plain: Trained) -> None:
+    assert compiled.losses == pytest.approx(plain.losses, rel=1e-5)
+
+
+def test_the_graphs_hold_the_baselines_products_and_flops(compiled: Trained, plain: Trained) -> None:
+    ours, theirs = compiled.traces[1], plain.traces[1]
+    for phase in ("forward", "backward"):
+        assert ours.contractions(phase=phase) == theirs.contractions(phase=phase) > 0
+    assert ours.contractions(phase="recompute") == 0
+    assert sum(one.flops for one in ours.operations) == sum(one.flops for one in theirs.operations)
+    assert any(category.startswith("compiled code") for category in ours.saved_bytes)
+
+
+def test_it_is_refuted_where_it_was_not_applied(plain: Trained) -> None:
+    evidence = resolve(COMPILE).verify(plain.traces[1], RUN)
+    assert not evidence.verdict
+    assert "0 of 3 forward" in evidence.observed
+
+
+def test_a_compile_that_is_turned_off_is_caught(compiled: Trained) -> None:
+    with torch.compiler.set_stance("force_eager"):
+        fallen = trained(RUN, steps=2).traces[1]
+    evidence = resolve(COMPILE).verify(fallen, RUN)
+    assert not evidence.verdict
+    assert "0 of 3 forward and 0 of 3 backward" in evidence.observed
+
+
+def test_a_region_that_fell_back_is_caught(compiled: Trained) -> None:
+    step = compiled.step
+    (block,) = (module for name, module in step.parts[0].named_modules() if name == "blocks.0")
+    ours = block.forward
+    block.forward = type(block).forward.__get__(block)
+    try:
+        with StepTracer(step) as tracer:
+            record = train_step(tracer.watch(), 3)
+    finally:
+        block.forward = ours
+    evidence = resolve(COMPILE).verify(tracer.trace(record.loss, record.tokens), RUN)
+    assert not evidence.verdict
+    assert "2 of 3 forward and 2 of 3 backward" in evidence.observed
+    assert "18 matmuls outside" in evidence.observed
+
+
+def test_a_graph_break_is_caught(compiled: Trained) -> None:
+    broken = compiled.traces[1].model_copy(update={"graph_breaks": 1})
+    assert not resolve(COMPILE).verify(broken, RUN).verdict
+
+
+def test_code_that_fuses_nothing_is_caught(compiled: Trained) -> None:
+    graphs = tuple(one.model_copy(update={"kernels": 0}) for one in compiled.traces[1].compiled)
+    assert not resolve(COMPILE).verify(compiled.traces[1].model_copy(update={"compiled": graphs}), RUN).verdict
+
+
+def test_a_tensor_that_is_not_finite_is_named_inside_a_region(compiled: Trained) -> None:
+    step = compiled.step
+    weight = dict(step.named_parameters())["blocks.0.mlp.up.weight"]
+    before = weight.detach().clone()
+    try:
+        with torch.no_grad():
+            weight.fill_(3e38)
+        assert first_not_finite(step, micro_batches(step)) == "the output of blocks.0.mlp.up"
+    finally:
+        with torch.no_grad():
+            weight.copy_(before)
+
+
+def test_what_a_region_keeps_is_not_predicted() -> None:
+    with pytest.raises(Unpredicted, match="compile is not predicted"):
+        estimate(RUN, CPU)
+
+
+def test_without_a_compiler_it_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "/nowhere/c++")
+    with pytest.raises(Unavailable, match="needs a C\\+\\+ compiler, and '/nowhere/c\\+\\+' was not found"):
+        check(RUN, CPU)
+
+
+def test_without_triton_a_gpu_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    machine = CPU.model_copy(update={"accelerators": (Accelerator(name="any", memory_bytes=2**36),)})
+    with pytest.raises(Unavailable, match="install triton"):
+        check(RUN.model_copy(update={"device": "cuda"}), machine)
+
+
+def test_what_was_not_tried_is_refused() -> None:
+    with pytest.raises(Conflict, match="dense models only"):
+        check(run_with(COMPILE, model=SHAPE.model_copy(update={"n_expert": 4})), CPU)
+    ranks = Run(model=SHAPE, ranks=2, device="cpu", optimizations=(COMPILE, Spec(name="data_parallel")))
+    with pytest.raises(Conflict, match="on one device only"):
+        check(ranks, CPU)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "others",
+    [
+        "activation_checkpointing",
+        "sdpa_attention",
+        "gradient_accumulation:micro_batches=2",
+        "bf16_mixed",
+        "sdpa_attention+bf16_mixed+activation_checkpointing+gradient_accumulation",
+    ],
+)
+def test_in_a_stack_all_are_proven_and_the_loss_is_the_same(others: str) -> None:
+    run = run_with(COMPILE, *map(Spec.parse, others.split("+")), model=ONE_LAYER)
+    found = trained(run)
+    for one in optimizations_of(run):
+        evidence = one.verify(found.traces[1], run)
+        assert evidence.verdict, evidence.observed
+    names = [spec.name for spec in run.optimizations if spec.name != "compile"]
+    tolerance = 2e-3 if "bf16_mixed" in names else 1e-5
+    assert found.losses == pytest.approx(trained(without(run, names), watched=()).losses, rel=tolerance)
+
+
+@pytest.mark.slow
+def test_dropout_draws_the_noise_that_it_draws_without() -> None:
+    model = ONE_LAYER.model_copy(update={"dropout": 0.2})
+    run = run_with(COMPILE, model=model)
+    assert trained(run).losses == pytest.approx(trained(without(run)).losses, rel=1e-5)
+
+
+@pytest.mark.slow
+def test_blocks_share_their_code_however_many_there_are() -> None:
+    run = run_with(COMPILE, model=SHAPE.model_copy(update={"n_layer": 12}))
+    graphs = trained(run).traces[1].compiled
+    assert len(graphs) == 6
+    assert sorted(one.calls for one in graphs) == [1, 1, 1, 1, 12, 12]
+    assert run.model.n_layer + 2 == sum(one.calls for one in graphs if one.backward)
