@@ -58,6 +58,8 @@ class Cost:
     """Whether what was sent to another stage stays until the step ends."""
     buffers: tuple[Tensor, ...] = ()
     """What the engine holds between steps to receive into."""
+    owned: tuple[str, ...] = ()
+    """Weights that the ranks which share a batch have divided among them: neither replicated nor sharded."""
     sent: tuple[Communication, ...] = ()
     """What this rank hands to collectives in a step, beside what operations and groups do: `cost.work` has all."""
 
@@ -83,7 +85,7 @@ class Cost:
         batch = tuple(replace(one, shape=(one.shape[0] // ranks, *one.shape[1:])) for one in self.batch)
         return replace(
             self,
-            tape=tuple(operation.cut(ranks) for operation in self.tape),
+            tape=tuple(one for operation in self.tape for one in operation.cut(ranks).shared(axis)),
             batch=batch,
             buffers=tuple(one.cut(ranks) for one in self.buffers),
             sent=tuple(one.cut(ranks) if one.collective == "send" else one for one in self.sent),
