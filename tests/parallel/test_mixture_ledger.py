@@ -11,20 +11,25 @@ from parallel.on_ranks import compute
 from parallel.test_ledger import MACHINE, handed, payloads, run_with
 
 EXPERTS, LAYERS, RANKS = 4, 2, 2
-ALL, SOME = {"n_expert": EXPERTS, "n_expert_active": EXPERTS}, {"n_expert": EXPERTS, "router_loss": 0.1}
+ALL, SOME = {"n_expert_active": EXPERTS}, {"router_loss": 0.1}
 """Every token goes to every expert; or to two of them."""
+UNALIGNED = {"n_expert_active": 1, "activation": "swiglu", "n_hidden": 72}
+"""Halves of 36 hidden units are none that a grouped product takes."""
 
-CERTAIN = (
-    "expert_parallel+data_parallel+gradient_accumulation:micro_batches=2",
-    "expert_parallel+fully_sharded+activation_checkpointing",
-    "expert_parallel+fully_sharded:reshard=false+bf16_mixed+sdpa_attention",
-)
-ROUTED = ("expert_parallel+data_parallel",)
+CERTAIN: Mapping[str, Mapping[str, Any]] = {
+    "expert_parallel+data_parallel+gradient_accumulation:micro_batches=2": ALL,
+    "expert_parallel+fully_sharded+activation_checkpointing": ALL,
+    "expert_parallel+fully_sharded:reshard=false+bf16_mixed+sdpa_attention": ALL,
+    "tensor_parallel+bf16_mixed": SOME,
+    "tensor_parallel+activation_checkpointing": UNALIGNED,
+}
+"""Under tensor parallelism every rank has all rows, wherever they go."""
+ROUTED = {"expert_parallel+data_parallel": SOME}
 
 
 def run_of(stack: str) -> dict[str, Any]:
-    run = run_with(stack, RANKS)
-    return run | {"model": {**run["model"], "n_layer": LAYERS, **(SOME if stack in ROUTED else ALL)}}
+    run, model = run_with(stack, RANKS), {**CERTAIN, **ROUTED}[stack]
+    return run | {"model": {**run["model"], "n_layer": LAYERS, "n_expert": EXPERTS, **model}}
 
 
 @pytest.fixture(scope="module")
