@@ -29,9 +29,9 @@ ON_TWO = (
 ON_FOUR = ("fully_sharded+tensor_parallel", "pipeline_parallel+data_parallel", "pipeline_parallel+fully_sharded")
 
 
-WITHIN = {"pipeline_parallel:schedule=zero-bubble": 0.08, "pipeline_parallel+fully_sharded": 0.05}
+WITHIN = {"pipeline_parallel:schedule=zero-bubble": 0.08}
 """Where the prediction is known to be worse: what torch keeps between the halves of a backward is known from above
-only, and shards that are summed behind several micro-batches take a little more than predicted."""
+only."""
 
 
 def run_with(stack: str, ranks: int) -> dict[str, Any]:
