@@ -69,6 +69,7 @@ def _answer(case: Case) -> dict[str, Any]:
         tracer, records = StepTracer(step), []
         for index in range(case["steps"]):
             if index == 1:
+                routers.take()  # so that what is routed is the traced step's and later ones'
                 with tracer:
                     records.append(train_step(tracer.watch(), index, probes))
                 trace = tracer.trace(records[-1].loss, records[-1].tokens)

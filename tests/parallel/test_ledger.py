@@ -8,7 +8,7 @@ import pytest
 
 from assay.config import validate
 from assay.cost.work import communications
-from assay.estimate import estimate
+from assay.estimate import Estimate, estimate
 from assay.hardware import Machine
 from parallel.on_ranks import compute
 
@@ -32,14 +32,30 @@ ON_TWO = (
 ON_FOUR = ("fully_sharded+tensor_parallel", "pipeline_parallel+data_parallel", "pipeline_parallel+fully_sharded")
 
 
-WITHIN = {"pipeline_parallel:schedule=zero-bubble": 0.08, "pipeline_parallel+fully_sharded": 0.05}
+WITHIN = {"pipeline_parallel:schedule=zero-bubble": 0.08}
 """Where the prediction is known to be worse: what torch keeps between the halves of a backward is known from above
-only, and shards that are summed behind several micro-batches take a little more than predicted."""
+only."""
 
 
 def run_with(stack: str, ranks: int) -> dict[str, Any]:
     training = {"batch_size": 16, "steps": 4, "warmup_steps": 1}
     return {"model": MODEL, "training": training, "device": "cpu", "ranks": ranks, "optimizations": stack.split("+")}
+
+
+def handed(measured: Mapping[str, Any]) -> Counter[tuple[str, str]]:
+    """Bytes that a rank was seen to hand to collectives, by collective and axis."""
+    sent: Counter[tuple[str, str]] = Counter()
+    for one in measured["trace"]["communications"]:
+        sent[one["collective"], one["axis"]] += one["payload_bytes"]
+    return sent
+
+
+def payloads(predicted: Estimate) -> Counter[tuple[str, str]]:
+    """The same as the ledger has them."""
+    expected: Counter[tuple[str, str]] = Counter()
+    for one in communications(predicted.cost):
+        expected[one.collective, one.axis] += int(one.payload_bytes * one.count)
+    return expected
 
 
 @pytest.fixture(scope="module")
@@ -56,13 +72,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
 def test_what_a_rank_hands_to_collectives_is_predicted_exactly(found: Mapping[str, Any], stack: str) -> None:
     for rank, measured in enumerate(found[stack]):
         predicted = estimate(validate(run_with(stack, len(found[stack]))), MACHINE, rank)
-        sent: Counter[tuple[str, str]] = Counter()
-        for one in measured["trace"]["communications"]:
-            sent[one["collective"], one["axis"]] += one["payload_bytes"]
-        expected: Counter[tuple[str, str]] = Counter()
-        for each in communications(predicted.cost):
-            expected[each.collective, each.axis] += int(each.payload_bytes * each.count)
-        assert sent == expected
+        assert handed(measured) == payloads(predicted)
 
 
 @pytest.mark.parametrize("stack", [*ON_TWO, *ON_FOUR])

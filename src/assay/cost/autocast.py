@@ -127,10 +127,21 @@ class _Caster:
             operation = composed_in_float32(operation, self.values)
         elif operation.kind == "elementwise":
             extras = tuple(extra if extra.dtype == "bool" else extra.cast(dtype) for extra in operation.extras)
-            operation = replace(operation, extras=extras)
+            operation = self._with_lifted(replace(operation, extras=extras), dtype)
         outputs = tuple(self._result(output, dtype) for output in operation.outputs)
         self.values.update({tensor.name: tensor for tensor in (*outputs, *operation.extras)})
         self.tape.append(replace(operation, outputs=outputs))
+
+    def _with_lifted(self, operation: Operation, dtype: str) -> Operation:
+        """A product with a narrow factor makes a wide copy of it, and its gradient wide before it is cast."""
+        factors = zip(operation.inputs, operation.gradients, strict=True)
+        read = [self.values[name] for name, how in factors if how is Gradient.FRESH]
+        lifted = tuple(one.cast(dtype) for one in read if one.dtype not in (*_EXACT, dtype))
+        return replace(
+            operation,
+            forward_scratch=(*operation.forward_scratch, *lifted),
+            backward_scratch=(*operation.backward_scratch, *lifted),
+        )
 
     def _result(self, output: Tensor, dtype: str) -> Tensor:
         # A summed loss is a scalar, and in float32 whatever makes it.

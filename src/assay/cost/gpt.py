@@ -23,10 +23,12 @@ class Kernels:
     """dtype of what dropout keeps; None: the input's."""
     softmax_autocast: str | None
     """dtype to which autocast lifts softmax and norms; None: it leaves them."""
+    copied_gathers: bool
+    """Whether its collectives gather into a copy of what is asked for: gloo's do."""
 
 
-CPU = Kernels(dropout_noise=None, softmax_autocast=None)
-CUDA = Kernels(dropout_noise="bool", softmax_autocast="float32")
+CPU = Kernels(dropout_noise=None, softmax_autocast=None, copied_gathers=True)
+CUDA = Kernels(dropout_noise="bool", softmax_autocast="float32", copied_gathers=False)
 
 
 class Forward:

@@ -5,8 +5,9 @@ message, and from that copied into weights of full size; the message is freed wh
 `reshard` the weights go after the module's forward, and come again before its backward, when the message of the group
 that comes next is already on its way. After backward the gradients are copied into a message and freed, and what this
 rank keeps of their sum is a piece of it; that message stays until the next group's. Pieces are padded to equal rows
-(arXiv:2304.11277; read off torch 2.13's `_fully_shard`). Replicas are the same engine with pieces that are whole:
-weights are copied, and nothing is gathered.
+(arXiv:2304.11277; read off torch 2.13's `_fully_shard`); gloo gathers into a copy first. In a pipeline weights and
+gradients stay until its last backward is over, and then groups are summed one by one, the outermost first. Replicas are
+the same engine with pieces that are whole: weights are copied, and nothing is gathered.
 """
 
 from dataclasses import dataclass, field
@@ -41,6 +42,8 @@ class Gathered:
 
     groups: tuple[Group, ...]
     ledger: Ledger
+    copied: bool
+    """Whether a message on its way takes its bytes twice."""
     weights: dict[Group, Storage] = field(default_factory=dict)
     messages: dict[Group, Storage] = field(default_factory=dict)
     """Gathered ahead of time."""
@@ -53,7 +56,7 @@ class Gathered:
         """Have the weights there."""
         if group in self.weights:
             return
-        message = self._message(group)
+        message = self._message(group, "forward")
         self._free_last()
         self.weights[group] = self.ledger.take(group.whole_bytes)
         self.ledger.mark("forward", "all_gather", group.sites[0])
@@ -71,14 +74,14 @@ class Gathered:
     def before_backward(self, group: Group) -> None:
         """Have the weights there, and send for those of the group whose backward comes next."""
         if group not in self.weights:
-            message = self.messages.pop(group, None) or self._message(group)
+            message = self.messages.pop(group, None) or self._message(group, "backward")
             self.weights[group] = self.ledger.take(group.whole_bytes)
             self.ledger.mark("backward", "all_gather", group.sites[0])
             if message is not None:
                 self.ledger.drop(message)
         following = self._following(group)
         if following is not None and following not in self.weights and following not in self.messages:
-            ahead = self._message(following)
+            ahead = self._message(following, "backward")
             if ahead is not None:
                 self.messages[following] = ahead
 
@@ -102,8 +105,15 @@ class Gathered:
             self.ledger.drop(self.summed)
         self.summed = None
 
-    def _message(self, group: Group) -> Storage | None:
-        return self.ledger.take(group.whole_bytes) if group.ranks > 1 else None
+    def _message(self, group: Group, phase: str) -> Storage | None:
+        if group.ranks == 1:
+            return None
+        message = self.ledger.take(group.whole_bytes)
+        if self.copied:
+            copy = self.ledger.take(group.whole_bytes)
+            self.ledger.mark(phase, "all_gather", group.sites[0])
+            self.ledger.drop(copy)
+        return message
 
     def _free_last(self) -> None:
         if self.last_message is not None:

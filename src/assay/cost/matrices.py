@@ -5,13 +5,18 @@ a partial sum. So a pair sends its whole result once in forward and once in back
 tensor (arXiv:1909.08053). The vocabulary is divided with its embedding and its head, and the loss is computed from
 parts of the logits: three numbers a token are summed (torch's `loss_parallel`). Rows of a weight that do not divide
 leave the last ranks less.
+
+Each expert of a mixture is such a pair, too, and all of a layer's send together: the rows of all choices, k times the
+residual stream. Its router is whole on every rank. Parts whose widths a grouped product does not take are multiplied
+one expert after the other.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from assay.cost.experts import by_experts
 from assay.cost.step import Cost
-from assay.cost.tape import Gradient, Operation, Sending
+from assay.cost.tape import Gradient, Operation, Sending, Tape
 from assay.cost.tensors import Tensor
 
 _AXIS = "tp"
@@ -24,7 +29,7 @@ def split_matrices(cost: Cost) -> Cost:
     """The ledger of one of the ranks that share every matrix."""
     learned = {name: _weight(cost, name, tensor) for name, tensor in cost.parameters.items()}
     pieces = {name: _weight(cost, name, tensor) for name, tensor in cost.pieces.items()}
-    tape = tuple(one for operation in cost.tape for one in _rewritten(cost, operation, learned))
+    tape = tuple(one for run in by_experts(cost.tape) for one in _rewritten_run(cost, *run, learned))
     return replace(cost, tape=tape, parameters=learned).holding(pieces).measuring_norm(_AXIS)
 
 
@@ -36,7 +41,19 @@ def _weight(cost: Cost, name: str, whole: Tensor) -> Tensor:
         return whole.rows(degree, index)
     if owner.endswith(_SECOND) and len(whole.shape) > 1:
         return replace(whole, shape=(whole.shape[0], whole.shape[1] // degree))
+    if owner.endswith(".experts"):
+        experts, wide, narrow = whole.shape
+        divided = (wide, narrow // degree) if name.endswith(".down") else (wide // degree, narrow)
+        return replace(whole, shape=(experts, *divided))
     return whole
+
+
+def _rewritten_run(cost: Cost, experts: str, run: Tape, learned: Mapping[str, Tensor]) -> Iterator[Operation]:
+    if experts:
+        yield from _experts(cost, run, learned)
+    else:
+        for operation in run:
+            yield from _rewritten(cost, operation, learned)
 
 
 def _rewritten(cost: Cost, operation: Operation, learned: Mapping[str, Tensor]) -> Iterator[Operation]:
@@ -45,7 +62,7 @@ def _rewritten(cost: Cost, operation: Operation, learned: Mapping[str, Tensor]) 
         yield from _first(operation, cost, degree)
     elif inner in _SECOND:
         yield from _summed(_less_work(operation, degree))
-    elif inner.split(".")[0] in ("attention", "mlp") and not inner.endswith("dropout"):
+    elif inner.split(".")[0] in _paired(cost) and not inner.endswith("dropout"):
         yield _less_work(_parted(operation, degree), degree)
     elif operation.name == "aten.embedding":
         yield from _summed(operation)
@@ -57,6 +74,12 @@ def _rewritten(cost: Cost, operation: Operation, learned: Mapping[str, Tensor]) 
         yield operation
 
 
+def _paired(cost: Cost) -> tuple[str, ...]:
+    """What of a block lies between two matrices of a pair: of a mixture only its experts."""
+    mixture = any(name.endswith("router.weight") for name in cost.parameters)
+    return ("attention",) if mixture else ("attention", "mlp")
+
+
 def _inside_block(site: str) -> str:
     return site.split(".", 2)[2] if site.startswith("blocks.") and site.count(".") > 1 else ""
 
@@ -64,25 +87,60 @@ def _inside_block(site: str) -> str:
 def _first(operation: Operation, cost: Cost, degree: int, rows: int | None = None) -> Iterator[Operation]:
     """A product whose input is whole: the input's gradient is a partial sum, and added up."""
     x = cost.values[operation.inputs[0]]
-    whole = replace(x, name=f"{operation.site}:whole", view_of=x.name)
-    yield Operation(
+    whole = _whole(operation.site, x)
+    yield whole
+    (out,) = operation.outputs
+    part = replace(out, shape=(*out.shape[:-1], rows or out.shape[-1] // degree))
+    yield replace(_reading(_less_work(operation, degree), {x.name: whole.outputs[0].name}), outputs=(part,))
+
+
+def _whole(site: str, x: Tensor) -> Operation:
+    """What every rank reads whole, and has a part of the gradient of."""
+    return Operation(
         name="identity",
-        site=operation.site,
+        site=site,
         kind="movement",
         inputs=(x.name,),
-        outputs=(whole,),
+        outputs=(replace(x, name=f"{site}:whole", view_of=x.name),),
         gradients=(Gradient.FRESH,),
         backward="all_reduce",
         sends_back=_ALL_REDUCE,
     )
-    (out,) = operation.outputs
-    part = replace(out, shape=(*out.shape[:-1], rows or out.shape[-1] // degree))
-    renamed = {x.name: whole.name}
-    yield replace(
-        _less_work(operation, degree),
+
+
+def _reading(operation: Operation, renamed: Mapping[str, str]) -> Operation:
+    return replace(
+        operation,
         inputs=tuple(renamed.get(name, name) for name in operation.inputs),
         saves=tuple(renamed.get(name, name) for name in operation.saves),
-        outputs=(part,),
+    )
+
+
+def _experts(cost: Cost, run: Tape, learned: Mapping[str, Tensor]) -> Iterator[Operation]:
+    """All pairs of a layer's mixture, whose first products read the same rows."""
+    degree, rows = cost.mesh.degree(_AXIS), cost.values[run[0].inputs[0]]
+    whole = _whole(run[0].site, rows)
+    yield whole
+    for operation in run:
+        one = _ungrouped(_reading(_less_work(operation, degree), {rows.name: whole.outputs[0].name}), learned)
+        if operation is run[-1]:
+            yield from _summed(one)
+        else:
+            yield _parted(one, degree)
+
+
+def _ungrouped(operation: Operation, learned: Mapping[str, Tensor]) -> Operation:
+    """A grouped product, or a loop in its place, which keeps no ends, where a part's width is no multiple of 8."""
+    if operation.name != "aten._grouped_mm" or all(size % 8 == 0 for size in learned[operation.inputs[1]].shape[1:]):
+        return operation
+    x, weight, _ = operation.inputs
+    return replace(
+        operation,
+        name="aten.mm",
+        inputs=(x, weight),
+        gradients=operation.gradients[:2],
+        saves=(x, weight),
+        backward="MmBackward",
     )
 
 

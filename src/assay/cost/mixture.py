@@ -64,6 +64,8 @@ def _routes(site: Writer, chosen: Tensor, config: ModelConfig) -> tuple[Tensor, 
     grouped = places is None and config.experts_aligned
     ends = site.made("ends", (experts,), "int32", batched=False) if grouped else None
     site.write("aten.sort", "movement", (chosen,), (sources, destinations, *([ends] if ends else [])), (NONE,))
+    counted = site.made("counts", (experts,), "int64", batched=False)
+    site.write("aten.diff", "movement", (chosen,), (counted,), (NONE,), counts=True)
     return sources, destinations, ends
 
 

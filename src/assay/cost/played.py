@@ -26,7 +26,7 @@ class PlayedStage:
         """What a later stage may read: a pipeline keeps it until the stage's backward, and receives its gradient."""
         self.made = {one.name for index in inside for one in (*cost.tape[index].outputs, *cost.tape[index].extras)}
         groups = [one for one in cost.groups if any(one.covers(cost.tape[index].site) for index in self.indices)]
-        self.gathered = Gathered(tuple(groups), ledger)
+        self.gathered = Gathered(tuple(groups), ledger, cost.kernels.copied_gathers)
         self.begins: dict[int, list[Group]] = {}
         self.ends: dict[int, list[Group]] = {}
         """Groups by the first and by the last operation that needs their weights; outer ones first."""

@@ -10,6 +10,7 @@ instants so found, never a sum of maxima.
 from collections import Counter
 from dataclasses import dataclass
 
+from assay.cost.groups import Group
 from assay.cost.ledger import Moment, Storage
 from assay.cost.played import PlayedStage, PlayedStep
 from assay.cost.segments import Segment
@@ -131,16 +132,23 @@ class _Pass:
             if index in segments:
                 self._recompute(segments[index])
             self._node(index, self.cost.tape[index])
-            for group in reversed(self.stage.begins.get(index, [])):
-                if self.last or not self.cost.order:  # a pipeline keeps them for the micro-batches behind
-                    gathered.after_backward(group)
-                if self.last:
-                    gathered.sum_gradients(group, [self.step.gradients.pop(name) for name in group.weights])
-        gathered.leave_backward()
+            if not self.cost.order:
+                for group in reversed(self.stage.begins.get(index, [])):
+                    self._exchange(group)
         for waited in self.halfway:
             self.ledger.drop(waited)
         if output is not None and not self.cost.sent_stays:
             self.stage.leave(self.ledger, [self.storages[self.plan.base[output]], *self.gradients.values()])
+        if self.cost.order and self.last:
+            for group in gathered.groups:
+                self._exchange(group)
+        gathered.leave_backward()
+
+    def _exchange(self, group: Group) -> None:
+        """Free a group's weights, and after the last micro-batch exchange its gradients."""
+        self.stage.gathered.after_backward(group)
+        if self.last:
+            self.stage.gathered.sum_gradients(group, [self.step.gradients.pop(name) for name in group.weights])
 
     def input_gradients(self) -> None:
         """The first half of a backward cut in two: all that was kept stays, and what weights will need comes to it."""

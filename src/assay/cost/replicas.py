@@ -15,14 +15,16 @@ _AXIS = "dp"
 
 def replicated(cost: Cost) -> Cost:
     """Every rank keeps all weights and copies them where they are used; gradients are summed group by group."""
-    return replace(cost.share(_AXIS), groups=tuple(_groups(cost, ranks=1, reshard=False))).reporting(_AXIS)
+    shared = replace(cost.share(_AXIS), groups=tuple(_groups(cost, ranks=1, reshard=False))).reporting(_AXIS)
+    return shared.measuring_norm(_AXIS) if cost.owned else shared
 
 
 def sharded(cost: Cost, *, reshard: bool) -> Cost:
     """Every rank keeps its rows of all weights; they are gathered for a forward, with `reshard` for a backward."""
     ranks, place = cost.mesh.degree(_AXIS), cost.place[_AXIS]
-    held = {name: tensor.rows(ranks, place) for name, tensor in cost.pieces.items()}
-    padding = sum(one.rows(ranks, 0).nbytes - one.rows(ranks, place).nbytes for one in cost.pieces.values())
+    whole = {name: tensor for name, tensor in cost.pieces.items() if name not in cost.owned}
+    held = cost.pieces | {name: tensor.rows(ranks, place) for name, tensor in whole.items()}
+    padding = sum(one.rows(ranks, 0).nbytes - one.rows(ranks, place).nbytes for one in whole.values())
     groups = tuple(_groups(cost, ranks=ranks, reshard=reshard))
     divided = replace(cost.share(_AXIS), groups=groups).holding(held, padding)
     # The norm is summed apart for weights that cross different axes.
@@ -35,7 +37,7 @@ def _groups(cost: Cost, *, ranks: int, reshard: bool) -> Iterator[Group]:
     for sites in cost.stages or (("embedding", *cost.block_sites, "head"),):
         blocks = [site for site in sites if site.startswith("blocks.")]
         read = {name for one in cost.tape if any(one.within(site) for site in sites) for name in one.inputs}
-        names = [name for name in cost.parameters if name in read]
+        names = [name for name in cost.parameters if name in read and name not in cost.owned]
         inner = {site: [name for name in names if name.startswith(f"{site}.")] for site in blocks}
         rest = [name for name in names if all(name not in owned for owned in inner.values())]
         for covered, owned in ((sites, rest), *(((site,), owned) for site, owned in inner.items())):

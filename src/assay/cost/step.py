@@ -62,6 +62,8 @@ class Cost:
     """Whether what was sent to another stage stays until the step ends."""
     buffers: tuple[Tensor, ...] = ()
     """What the engine holds between steps to receive into."""
+    owned: tuple[str, ...] = ()
+    """Weights that the ranks which share a batch have divided among them: neither replicated nor sharded."""
     sent: tuple[Communication, ...] = ()
     """What this rank hands to collectives in a step, beside what operations and groups do: `cost.work` has all."""
 
@@ -83,7 +85,8 @@ class Cost:
 
     def share(self, axis: str) -> Self:
         """The ledger of one of the ranks along an axis that divides the batch."""
-        return self.part(self.mesh.degree(axis))
+        one = self.part(self.mesh.degree(axis))
+        return replace(one, tape=tuple(each for operation in one.tape for each in operation.shared(axis)))
 
     def part(self, parts: int) -> Self:
         """The ledger of a step that has only one of `parts` equal parts of the batch."""

@@ -68,6 +68,8 @@ class Operation:
     """The format in which a contraction multiplies, where it is not the dtype of its inputs."""
     autocast: str = ""
     """How autocast treats it, where not by its kind: `float32`, or `low`: the module casts at this use, uncached."""
+    counts: bool = False
+    """Whether it counts over the whole batch, so that ranks which share one add up their results at once."""
 
     def within(self, site: str) -> bool:
         """Whether it belongs to the module `site` or to one inside it."""
@@ -85,6 +87,23 @@ class Operation:
             backward_flops=self.backward_flops // parts,
             padding_flops=self.padding_flops // parts,
         )
+
+    def shared(self, axis: str) -> "tuple[Operation, ...]":
+        """The operation where a batch is shared along an axis: a count is followed by its sum."""
+        if not self.counts:
+            return (self,)
+        (own,) = self.outputs
+        summed = Operation(
+            name="all_reduce",
+            site=self.site,
+            kind="movement",
+            inputs=(own.name,),
+            outputs=(replace(own, name=f"{own.name} over {axis}"),),
+            gradients=(Gradient.NONE,),
+            sends=Sending("all_reduce", axis),
+            counts=True,
+        )
+        return (replace(self, counts=False), summed)
 
 
 Tape = tuple[Operation, ...]
@@ -134,6 +153,7 @@ class Writer:
         forward_scratch: Sequence[Tensor] = (),
         backward_scratch: Sequence[Tensor] = (),
         autocast: str = "",
+        counts: bool = False,
     ) -> None:
         """Append an operation."""
         self.operations.append(
@@ -154,6 +174,7 @@ class Writer:
                 forward_scratch=tuple(forward_scratch),
                 backward_scratch=tuple(backward_scratch),
                 autocast=autocast,
+                counts=counts,
             )
         )
 

@@ -5,6 +5,9 @@ degree, and their gradients need no sum over ranks, since an expert sees all of 
 all chosen experts cross the links twice in forward and twice in backward (GShard, arXiv:2006.16668), and the fullest
 rank sets the pace, so it lives by the router's balance. Everything else is replicated or sharded by what divides the
 batch beside it.
+
+Predicted are the rows that a rank sends, which is certain, and as many received, which is so when its experts are
+chosen as often as the mean. A fuller rank exchanges and holds more than predicted, by its surplus of rows.
 """
 
 from collections.abc import Mapping
@@ -13,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from pydantic import Field
 
 from assay.config import Run
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unpredicted
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -53,7 +56,9 @@ class ExpertParallel(Optimization):
             )
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        raise Unpredicted(self.name())
+        from assay.cost.experts import divide_experts
+
+        return divide_experts(cost)
 
     def apply(self, program: "Program", run: Run) -> "Program":
         from assay.parallel.experts import divide_experts

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from pydantic import Field
 
 from assay.config import Run
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unpredicted
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -50,8 +50,6 @@ class TensorParallel(Optimization):
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         from assay.cost.matrices import split_matrices
 
-        if run.model.n_expert is not None:
-            raise Unpredicted(f"{self.name()} with experts")
         return split_matrices(cost)
 
     def apply(self, program: "Program", run: Run) -> "Program":

@@ -1,0 +1,110 @@
+"""Experts divided among the ranks that share a batch, on a tape: rows travel to their experts and back.
+
+Around the experts of each layer come two exchanges of rows in forward and, of their gradients, two in backward
+(arXiv:2006.16668), and before them one of how many rows will come. A rank hands over n·k rows for the n tokens that it
+has, whatever the router does. How many it receives is the router's choice; here it is as many, which is so when the
+ranks' experts are chosen equally often. Since the payload of an exchange is its larger side, the bytes predicted are
+the least that a rank can exchange: exact for one whose experts are chosen no more often than the mean, and for a fuller
+one short by its surplus of rows, as are its activations.
+
+Between the exchanges lie two gathers, since what arrives is sorted by rank and then by expert; both keep their index.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import groupby
+
+from assay.cost.step import Cost
+from assay.cost.tape import Gradient, Operation, Sending, Tape
+from assay.cost.tensors import Tensor
+
+_AXIS = "dp"
+_EXCHANGE = Sending("all_to_all", _AXIS)
+
+
+def divide_experts(cost: Cost) -> Cost:
+    """The ledger of one of the ranks that own whole experts, each others' tokens among theirs."""
+    ranks, place = cost.mesh.degree(_AXIS), cost.place[_AXIS]
+    owned = tuple(name for name in cost.parameters if ".experts." in name)
+    learned = {name: one.rows(ranks, place) if name in owned else one for name, one in cost.parameters.items()}
+    pieces = {name: one.rows(ranks, place) if name in owned else one for name, one in cost.pieces.items()}
+    tape = tuple(_exchanged(cost, ranks))
+    return replace(cost, tape=tape, parameters=learned, owned=owned).holding(pieces)
+
+
+def _exchanged(cost: Cost, ranks: int) -> Iterator[Operation]:
+    for site, run in by_experts(cost.tape):
+        yield from _there_and_back(cost, site, run, ranks) if site else run
+
+
+def by_experts(tape: Tape) -> Iterator[tuple[str, Tape]]:
+    """The tape in runs: those of a layer's experts with their site, and what lies between with none."""
+
+    def experts(operation: Operation) -> str:
+        inner, found, _ = operation.site.partition(".experts")
+        return inner + found if found else ""
+
+    for site, run in groupby(tape, key=experts):
+        yield site, tuple(run)
+
+
+def _there_and_back(cost: Cost, site: str, run: Tape, ranks: int) -> Iterator[Operation]:
+    rows, out = cost.values[run[0].inputs[0]], run[-1].outputs[0]
+    counts = Tensor(f"{site}:arriving", (ranks, _experts(cost, site) // ranks), "int64", batched=False)
+    ends = Tensor(f"{site}:ends", counts.shape[1:], "int32", batched=False)
+    order, again = (Tensor(f"{site}:{label}", rows.shape[:2], "int64") for label in ("order", "order back"))
+    arrived, sorted_rows = (replace(rows, name=f"{site}:{label}") for label in ("arrived", "sorted"))
+    computed, leaving = (replace(out, name=f"{site}:{label}") for label in ("computed", "leaving"))
+    yield replace(_integers("all_to_all", rows, counts), site=site, sends=_EXCHANGE)
+    yield replace(_integers("aten.sort", counts, order, ends), site=site, forward_scratch=(order, order))
+    yield _exchange(site, rows, arrived)
+    yield _gather(site, arrived, order, sorted_rows)
+    there = {rows.name: sorted_rows.name, **{name: ends.name for name in run[0].inputs if name.endswith(":ends")}}
+    yield from (_renamed(one, there, {out.name: computed}) for one in run)
+    yield replace(_integers("aten.sort", order, again), site=site, forward_scratch=(again,))
+    yield _gather(site, computed, again, leaving)
+    yield replace(_exchange(site, leaving, out), holds=(rows.name,))
+
+
+def _experts(cost: Cost, site: str) -> int:
+    return cost.parameters[f"{site}.up"].shape[0]
+
+
+def _integers(name: str, of: Tensor, *made: Tensor) -> Operation:
+    """What is worked out of the routes, without gradients."""
+    return Operation(name, "", "movement", (of.name,), made, (Gradient.NONE,))
+
+
+def _exchange(site: str, leaving: Tensor, arriving: Tensor) -> Operation:
+    return Operation(
+        name="all_to_all",
+        site=site,
+        kind="movement",
+        inputs=(leaving.name,),
+        outputs=(arriving,),
+        gradients=(Gradient.FRESH,),
+        backward="all_to_all",
+        sends=_EXCHANGE,
+        sends_back=_EXCHANGE,
+    )
+
+
+def _gather(site: str, rows: Tensor, index: Tensor, out: Tensor) -> Operation:
+    return Operation(
+        name="aten.index_select",
+        site=site,
+        kind="movement",
+        inputs=(rows.name, index.name),
+        outputs=(out,),
+        gradients=(Gradient.FRESH, Gradient.NONE),
+        saves=(index.name,),
+        backward="IndexSelectBackward",
+    )
+
+
+def _renamed(operation: Operation, read: dict[str, str], made: dict[str, Tensor]) -> Operation:
+    def names(of: Iterable[str]) -> tuple[str, ...]:
+        return tuple(read.get(name, name) for name in of)
+
+    outputs = tuple(made.get(one.name, one) for one in operation.outputs)
+    return replace(operation, inputs=names(operation.inputs), saves=names(operation.saves), outputs=outputs)
