@@ -19,6 +19,7 @@ ON_TWO = (
     "data_parallel",
     "fully_sharded",
     "fully_sharded:reshard=false+bf16_mixed",
+    "zero_optimizer",
     "fully_sharded+gradient_accumulation:micro_batches=2",
     "tensor_parallel",
     "tensor_parallel+sdpa_attention+activation_checkpointing",
@@ -26,7 +27,12 @@ ON_TWO = (
     *(f"pipeline_parallel:schedule={one}" for one in ("gpipe", "1f1b", "interleaved", "zero-bubble")),
     "pipeline_parallel+activation_checkpointing",
 )
-ON_FOUR = ("fully_sharded+tensor_parallel", "pipeline_parallel+data_parallel", "pipeline_parallel+fully_sharded")
+ON_FOUR = (
+    "fully_sharded+tensor_parallel",
+    "zero_optimizer+tensor_parallel",
+    "pipeline_parallel+data_parallel",
+    "pipeline_parallel+fully_sharded",
+)
 
 
 WITHIN = {"pipeline_parallel:schedule=zero-bubble": 0.08, "pipeline_parallel+fully_sharded": 0.05}

@@ -35,6 +35,10 @@ class Cost:
     batch: tuple[Tensor, ...]
     rule: UpdateRule
     """What the optimizer keeps and makes."""
+    optimized: dict[str, Tensor] | None = None
+    """What the optimizer updates of each parameter. None: `pieces`."""
+    after_update: tuple[Instant, ...] = ()
+    """What follows when the optimizer is through."""
     kernels: Kernels = CPU
     blocks: int = 0
     """In the whole model."""
@@ -74,8 +78,8 @@ class Cost:
 
     @property
     def reported_bytes(self) -> int:
-        """Of the loss and the norms of the first and the last block, which every step sums over its ranks."""
-        return 4 * (1 + min(2, self.blocks))
+        """Of the loss and the norms of the first and the last block, be they one, which a step sums over its ranks."""
+        return 4 * 3
 
     def share(self, axis: str) -> Self:
         """The ledger of one of the ranks along an axis that divides the batch."""
@@ -129,14 +133,19 @@ class Cost:
         return sum(tensor.nbytes for tensor in self.pieces.values()) + self.padding_bytes
 
     @property
+    def updated(self) -> dict[str, Tensor]:
+        """What the optimizer sees."""
+        return self.pieces if self.optimized is None else self.optimized
+
+    @property
     def optimizer_state(self) -> tuple[Tensor, ...]:
         """What the optimizer keeps between steps."""
-        return self.rule.state(self.pieces)
+        return self.rule.state(self.updated)
 
     @property
     def update(self) -> tuple[Instant, ...]:
         """The moments of the update."""
-        return self.rule.instants(self.pieces)
+        return (*self.rule.instants(self.updated), *self.after_update)
 
     @property
     def optimizer_state_bytes(self) -> int:
