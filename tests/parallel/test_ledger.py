@@ -24,12 +24,15 @@ ON_TWO = (
     "tensor_parallel",
     "tensor_parallel+sdpa_attention+activation_checkpointing",
     "tensor_parallel+bf16_mixed+gradient_accumulation:micro_batches=2",
+    "sequence_parallel+tensor_parallel",
+    "sequence_parallel+tensor_parallel+sdpa_attention+activation_checkpointing",
     *(f"pipeline_parallel:schedule={one}" for one in ("gpipe", "1f1b", "interleaved", "zero-bubble")),
     "pipeline_parallel+activation_checkpointing",
 )
 ON_FOUR = (
     "fully_sharded+tensor_parallel",
     "zero_optimizer+tensor_parallel",
+    "pipeline_parallel+sequence_parallel+tensor_parallel",
     "pipeline_parallel+data_parallel",
     "pipeline_parallel+fully_sharded",
 )

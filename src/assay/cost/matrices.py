@@ -10,6 +10,8 @@ leave the last ranks less.
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from assay.cost.collectives import Communication
+from assay.cost.sequence import divide_positions
 from assay.cost.step import Cost
 from assay.cost.tape import Gradient, Operation, Sending
 from assay.cost.tensors import Tensor
@@ -25,7 +27,15 @@ def split_matrices(cost: Cost) -> Cost:
     learned = {name: _weight(cost, name, tensor) for name, tensor in cost.parameters.items()}
     pieces = {name: _weight(cost, name, tensor) for name, tensor in cost.pieces.items()}
     tape = tuple(one for operation in cost.tape for one in _rewritten(cost, operation, learned))
-    return replace(cost, tape=tape, parameters=learned).holding(pieces).measuring_norm(_AXIS)
+    own = replace(cost, tape=tape, parameters=learned).holding(pieces).sending(*_norms_of_heads(pieces))
+    return (divide_positions(own) if cost.sequence_parts > 1 else own).measuring_norm(_AXIS)
+
+
+def _norms_of_heads(pieces: Mapping[str, Tensor]) -> Iterator[Communication]:
+    """Norms of queries and keys are whole on every rank, which uses them on its own heads only."""
+    for name, tensor in pieces.items():
+        if name.endswith((".q_norm.weight", ".k_norm.weight")):
+            yield Communication("all_reduce", _AXIS, tensor.nbytes, 1, "gradients of norms", tensor.dtype)
 
 
 def _weight(cost: Cost, name: str, whole: Tensor) -> Tensor:

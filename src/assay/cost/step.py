@@ -54,6 +54,8 @@ class Cost:
     """Modules of each pipeline stage on this rank. None: everything is one."""
     order: tuple[Action, ...] = ()
     """Forwards and backwards of stages, where micro-batches do not simply follow each other."""
+    sequence_parts: int = 1
+    """Of what lies between pairs of split matrices, one on each rank of tp; 1: every rank of tp has it whole."""
     padding_bytes: int = 0
     """What the storage of all pieces takes beside them."""
     exchanged: tuple[str, ...] = ()
@@ -77,9 +79,14 @@ class Cost:
         return tuple(dict.fromkeys(f"blocks.{parts[1]}" for parts in sites if parts[0] == "blocks"))
 
     @property
+    def reported_norm_bytes(self) -> int:
+        """Of the activation norms of the first and the last block, be they one."""
+        return 4 * 2
+
+    @property
     def reported_bytes(self) -> int:
-        """Of the loss and the norms of the first and the last block, be they one, which a step sums over its ranks."""
-        return 4 * 3
+        """Of those and the loss, which a step sums over its ranks."""
+        return 4 + self.reported_norm_bytes
 
     def share(self, axis: str) -> Self:
         """The ledger of one of the ranks along an axis that divides the batch."""
