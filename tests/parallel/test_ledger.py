@@ -21,6 +21,8 @@ ON_TWO = (
     "fully_sharded:reshard=false+bf16_mixed",
     "zero_optimizer",
     "fully_sharded+gradient_accumulation:micro_batches=2",
+    "fully_sharded:mixed_precision=true",
+    "fully_sharded:mixed_precision=true,reshard=false+gradient_accumulation:micro_batches=2",
     "tensor_parallel",
     "tensor_parallel+sdpa_attention+activation_checkpointing",
     "tensor_parallel+bf16_mixed+gradient_accumulation:micro_batches=2",

@@ -6,13 +6,15 @@ long as it needs it. The loss is lifted back to float32; a CUDA device lifts sof
 computes in the widest dtype that reaches it.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from assay.cost.step import Cost
 from assay.cost.tape import Gradient, Operation
 from assay.cost.tensors import Tensor
 
-_LIFTED = {"aten._log_softmax", "aten.nll_loss_forward"}
+LIFTED = {"aten._log_softmax", "aten.nll_loss_forward"}
+"""The loss: in float32 whatever the rest computes in."""
 _EXACT = {"bool", "int32", "int64"}
 _LIFTED_ON_CUDA = {"aten._softmax", "aten.native_layer_norm", "aten._fused_rms_norm"}
 
@@ -26,12 +28,18 @@ def autocast(cost: Cost, dtype: str) -> Cost:
     return replace(cost, tape=tuple(caster.tape), tables=tables)
 
 
+def composed_in_float32(operation: Operation, values: Mapping[str, Tensor]) -> Operation:
+    """A root-mean-square norm of a narrow input: what it keeps of that is a copy in float32."""
+    lifted = replace(values[operation.inputs[0]], name=f"{operation.site}:lifted", dtype="float32", view_of=None)
+    return replace(operation, extras=(*operation.extras, lifted), saves=(lifted.name, *operation.saves[1:]))
+
+
 class _Caster:
     """Walks the tape, following dtypes."""
 
     def __init__(self, cost: Cost, dtype: str) -> None:
         self.cost, self.dtype = cost, dtype
-        self.lifted = _LIFTED | (_LIFTED_ON_CUDA if cost.kernels.softmax_autocast else set())
+        self.lifted = LIFTED | (_LIFTED_ON_CUDA if cost.kernels.softmax_autocast else set())
         self.values = dict(cost.values)
         self.copies: dict[str, str] = {}
         """Parameter → its copy in the low dtype."""
@@ -115,18 +123,14 @@ class _Caster:
                 self.values[name] = value.cast(dtype)
 
     def _finish(self, operation: Operation, dtype: str) -> None:
-        extras, saves = operation.extras, operation.saves
         if operation.name == "aten._fused_rms_norm" and dtype != "float32":
-            # Composed in float32: what it keeps of its input is the lifted copy.
-            lifted = replace(
-                self.values[operation.inputs[0]], name=f"{operation.site}:lifted", dtype="float32", view_of=None
-            )
-            extras, saves = (*extras, lifted), (lifted.name, *saves[1:])
+            operation = composed_in_float32(operation, self.values)
         elif operation.kind == "elementwise":
-            extras = tuple(extra if extra.dtype == "bool" else extra.cast(dtype) for extra in extras)
+            extras = tuple(extra if extra.dtype == "bool" else extra.cast(dtype) for extra in operation.extras)
+            operation = replace(operation, extras=extras)
         outputs = tuple(self._result(output, dtype) for output in operation.outputs)
-        self.values.update({tensor.name: tensor for tensor in (*outputs, *extras)})
-        self.tape.append(replace(operation, outputs=outputs, extras=extras, saves=saves))
+        self.values.update({tensor.name: tensor for tensor in (*outputs, *operation.extras)})
+        self.tape.append(replace(operation, outputs=outputs))
 
     def _result(self, output: Tensor, dtype: str) -> Tensor:
         return output if output.dtype in _EXACT else output.cast(dtype)

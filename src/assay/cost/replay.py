@@ -38,7 +38,7 @@ def replay(cost: Cost) -> Timeline:
     ledger, saved = step.ledger, 0
     for index in range(min(cost.micro_batches, 2)) if not cost.order else ():
         since = (ledger.allocations, ledger.allocated_bytes)
-        passing = _Pass(step, step.stages[0], last=index + 1 == min(cost.micro_batches, 2))
+        passing = _Pass(step, step.stages[0], first=index == 0, last=index + 1 == min(cost.micro_batches, 2))
         passing.forward()
         saved = passing.saved_bytes()
         passing.backward()
@@ -63,7 +63,8 @@ def _in_order(step: PlayedStep) -> int:
     for action in step.cost.order:
         key = (action.micro_batch, action.chunk)
         if action.kind == "F":
-            alive[key] = _Pass(step, step.stages[action.chunk], last=action.micro_batch == last)
+            first = action.micro_batch == 0
+            alive[key] = _Pass(step, step.stages[action.chunk], first=first, last=action.micro_batch == last)
             alive[key].forward()
             highest = max(highest, sum(one.saved_bytes() for one in alive.values()))
         elif action.kind == "I":
@@ -76,8 +77,8 @@ def _in_order(step: PlayedStep) -> int:
 class _Pass:
     """One micro-batch on its way through a stage and back."""
 
-    def __init__(self, step: PlayedStep, stage: PlayedStage, *, last: bool) -> None:
-        self.step, self.stage, self.last = step, stage, last
+    def __init__(self, step: PlayedStep, stage: PlayedStage, *, first: bool, last: bool) -> None:
+        self.step, self.stage, self.first, self.last = step, stage, first, last
         self.cost, self.values, self.plan, self.ledger = step.cost, step.values, step.plan, step.ledger
         self.lasting = step.lasting | (step.values.keys() - stage.made)
         """What was there before, or is another stage's on the same rank."""
@@ -129,10 +130,13 @@ class _Pass:
                 self._recompute(segments[index])
             self._node(index, self.cost.tape[index])
             for group in reversed(self.stage.begins.get(index, [])):
+                gathered.add_waiting(group)
                 if self.last or not self.cost.order:  # a pipeline keeps them for the micro-batches behind
                     gathered.after_backward(group)
                 if self.last:
                     gathered.sum_gradients(group, [self.step.gradients.pop(name) for name in group.weights])
+                elif self.first:
+                    gathered.lift(group, self.step.gradients)
         gathered.leave_backward()
         for waited in self.halfway:
             self.ledger.drop(waited)
@@ -244,10 +248,12 @@ class _Pass:
     def _accumulate(self, name: str) -> None:
         """Make it the parameter's gradient, or add it to the one of an earlier micro-batch."""
         storage = self.gradients.pop(name)
-        if name in self.step.gradients:
-            self.ledger.drop(storage)
-        else:
+        if name not in self.step.gradients:
             self.step.gradients[name] = storage
+        elif self.stage.gathered.widens(name):
+            self.stage.gathered.waiting[name] = storage
+        else:
+            self.ledger.drop(storage)
 
     def _release(self, base: str) -> None:
         storage = self.storages.get(base)

@@ -55,9 +55,11 @@ def _of_groups(cost: Cost) -> Iterator[Communication]:
     for group in cost.groups:
         if group.ranks > 1:
             times = _gatherings(cost, group)
-            yield Communication("all_gather", group.axis, group.whole_bytes, times, "weights", "float32")
+            dtype = cost.parameters[group.weights[0]].dtype
+            yield Communication("all_gather", group.axis, group.whole_bytes, times, "weights", dtype)
         collective: Collective = "reduce_scatter" if group.ranks > 1 else "all_reduce"
-        yield Communication(collective, group.axis, group.whole_bytes, 1, "gradients", "float32")
+        dtype = cost.pieces[group.weights[0]].dtype
+        yield Communication(collective, group.axis, group.summed_bytes, 1, "gradients", dtype)
 
 
 def _gatherings(cost: Cost, group: Group) -> int:

@@ -1,0 +1,88 @@
+"""A tape whose weights and activations are all in 16 bits: no copies, no casts but one, in front of the loss.
+
+What stays in float32: the loss, since a sum over a batch's tokens has no digits left in bfloat16 and overflows float16;
+what a root-mean-square norm composes; the row sums of fused attention; on a CUDA device the statistics of norms, which
+a CPU keeps as wide as the norm's input.
+"""
+
+from dataclasses import replace
+
+from assay.cost.autocast import LIFTED, composed_in_float32
+from assay.cost.step import Cost
+from assay.cost.tape import Gradient, Operation
+from assay.cost.tensors import Tensor
+
+_WIDE_EXTRAS = {"aten._scaled_dot_product_flash_attention"}
+_WIDE_EXTRAS_ON_CUDA = {"aten.native_layer_norm"}
+
+
+def narrowed(cost: Cost, dtype: str) -> Cost:
+    """The ledger of the step with every weight, gradient, moment and activation in `dtype`."""
+
+    def cast(tensor: Tensor) -> Tensor:
+        return tensor.cast(dtype) if tensor.dtype == "float32" else tensor
+
+    wide_extras = _WIDE_EXTRAS | (_WIDE_EXTRAS_ON_CUDA if cost.kernels.softmax_autocast else set())
+    tape: list[Operation] = []
+    wide: dict[str, str] = {}
+    """Values in float32, or the copies that take their place, by the name under which they are read."""
+    for operation in cost.tape:
+        if operation.name in LIFTED:
+            tape.extend(_copies(operation, cost, wide))
+        if operation.name in LIFTED or not wide.keys().isdisjoint(operation.inputs):
+            tape.append(_reading(operation, wide))
+            wide.update({one.name: one.name for one in (*operation.outputs, *operation.extras)})
+        else:
+            tape.append(_narrow(operation, cost, dtype, extras_too=operation.name not in wide_extras))
+    return replace(
+        cost,
+        tape=tuple(tape),
+        parameters={name: cast(tensor) for name, tensor in cost.parameters.items()},
+        pieces={name: cast(tensor) for name, tensor in cost.pieces.items()},
+        tables=tuple(map(cast, cost.tables)),
+    )
+
+
+def _copies(operation: Operation, cost: Cost, wide: dict[str, str]) -> list[Operation]:
+    """Casts of what a part of the loss reads in 16 bits."""
+    made = []
+    for name in operation.inputs:
+        value = cost.values[name]
+        if name in wide or value.dtype != "float32":
+            continue
+        copy = replace(value, name=f"{operation.site}:float32 of {name}", view_of=None)
+        wide[name] = copy.name
+        made.append(
+            Operation(
+                name="aten._to_copy",
+                site=operation.site,
+                kind="movement",
+                inputs=(name,),
+                outputs=(copy,),
+                gradients=(Gradient.FRESH,),
+                backward="ToCopyBackward",
+            )
+        )
+    return made
+
+
+def _reading(operation: Operation, wide: dict[str, str]) -> Operation:
+    inputs, saves, holds = (
+        tuple(wide.get(name, name) for name in names) for names in (operation.inputs, operation.saves, operation.holds)
+    )
+    return replace(operation, inputs=inputs, saves=saves, holds=holds)
+
+
+def _narrow(operation: Operation, cost: Cost, dtype: str, *, extras_too: bool) -> Operation:
+    def cast(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return tuple(one.cast(dtype) if one.dtype == "float32" else one for one in tensors)
+
+    if operation.name == "aten._fused_rms_norm":
+        return replace(composed_in_float32(operation, cost.values), outputs=cast(operation.outputs))
+    return replace(
+        operation,
+        outputs=cast(operation.outputs),
+        extras=cast(operation.extras) if extras_too else operation.extras,
+        forward_scratch=cast(operation.forward_scratch),
+        backward_scratch=cast(operation.backward_scratch),
+    )
