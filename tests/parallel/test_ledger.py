@@ -15,6 +15,9 @@ from parallel.on_ranks import compute
 MACHINE = Machine(processor="any", cores=4, memory_bytes=2**34)
 MODEL = {"n_layer": 4, "n_head": 4, "n_embd": 64, "context_length": 32, "vocab_size": 65}
 
+MANY_TOKENS = {"n_layer": 2, "n_embd": 128, "context_length": 4, "vocab_size": 2001}
+"""What is highest is then the sum of the tied weight's two gradients."""
+
 ON_TWO = (
     "data_parallel",
     "fully_sharded",
@@ -28,6 +31,7 @@ ON_TWO = (
     "tensor_parallel+bf16_mixed+gradient_accumulation:micro_batches=2",
     "sequence_parallel+tensor_parallel",
     "sequence_parallel+tensor_parallel+sdpa_attention+activation_checkpointing",
+    *(f"many-tokens {one}" for one in ("zero_optimizer", "fully_sharded", "sequence_parallel+tensor_parallel")),
     *(f"pipeline_parallel:schedule={one}" for one in ("gpipe", "1f1b", "interleaved", "zero-bubble")),
     "pipeline_parallel+activation_checkpointing",
 )
@@ -47,7 +51,9 @@ only, and shards that are summed behind several micro-batches take a little more
 
 def run_with(stack: str, ranks: int) -> dict[str, Any]:
     training = {"batch_size": 16, "steps": 4, "warmup_steps": 1}
-    return {"model": MODEL, "training": training, "device": "cpu", "ranks": ranks, "optimizations": stack.split("+")}
+    kind, _, listed = stack.rpartition(" ")
+    model = MODEL | MANY_TOKENS if kind else MODEL
+    return {"model": model, "training": training, "device": "cpu", "ranks": ranks, "optimizations": listed.split("+")}
 
 
 @pytest.fixture(scope="module")

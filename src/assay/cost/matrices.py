@@ -58,7 +58,7 @@ def _rewritten(cost: Cost, operation: Operation, learned: Mapping[str, Tensor]) 
     elif inner.split(".")[0] in ("attention", "mlp") and not inner.endswith("dropout"):
         yield _less_work(_parted(operation, degree), degree)
     elif operation.name == "aten.embedding":
-        yield from _summed(operation)
+        yield from _looked_up(operation, cost, learned)
     elif operation.site == "head.projection":
         yield from _first(operation, cost, degree, rows=learned[operation.inputs[1]].shape[0])
     elif operation.site == "head":
@@ -111,6 +111,29 @@ def _summed(operation: Operation) -> Iterator[Operation]:
         backward="identity",
         sends=_ALL_REDUCE,
     )
+
+
+def _looked_up(operation: Operation, cost: Cost, learned: Mapping[str, Tensor]) -> Iterator[Operation]:
+    """A look-up in a part of the vocabulary: its gradient comes as wide as the whole, of which a part is then taken.
+
+    Where the head has the same weight, the two gradients are added while all of them are there.
+    """
+    name, ids = operation.inputs
+    part = learned[name]
+    table = replace(cost.parameters[name], name=f"{operation.site}:table", view_of=name)
+    tied = any(name in one.inputs for one in cost.tape if one.site == "head.projection")
+    yield Operation(
+        name="aten.view",
+        site=operation.site,
+        kind="movement",
+        inputs=(name,),
+        outputs=(table,),
+        gradients=(Gradient.INPLACE,),
+        backward="gradient sum",
+        backward_scratch=(part,) if tied else (),
+    )
+    how = (Gradient.FRESH, Gradient.NONE)
+    yield from _summed(replace(operation, inputs=(table.name, ids), gradients=how))
 
 
 def _loss(operation: Operation, degree: int, cost: Cost) -> Iterator[Operation]:

@@ -228,17 +228,19 @@ class _Pass:
         """Add a gradient to what has reached the value before; hand a parameter's over when it is complete."""
         earlier = self.gradients.get(name)
         if earlier is not None:
-            storage = self._sum(earlier, storage, operation)
+            # Measured: under torch's engine for replicas and shards a tied weight's gradients add up in a third tensor.
+            shared = bool(self.cost.groups) and name in self.cost.parameters
+            storage = self._sum(earlier, storage, operation, in_place=not shared)
         self.gradients[name] = storage
         if name in self.cost.parameters:
             self.reported[name] += 1
             if self.reported[name] == self.plan.readers[name]:
                 self._accumulate(name)
 
-    def _sum(self, earlier: Storage, later: Storage, operation: Operation) -> Storage:
+    def _sum(self, earlier: Storage, later: Storage, operation: Operation, *, in_place: bool) -> Storage:
         """The engine adds into the earlier gradient if nothing else holds it, otherwise into a new tensor."""
         total = earlier
-        if earlier.holders > 1:
+        if earlier.holders > 1 or not in_place:
             total = self.ledger.take(earlier.nbytes)
             self.ledger.mark("backward", "gradient sum", operation.site)
             self.ledger.drop(earlier)

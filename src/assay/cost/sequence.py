@@ -145,9 +145,9 @@ class _Divided:
 
 
 def _between_pairs(operation: Operation) -> bool:
-    """Norms, dropout and residual sums; the look-up's own result is a summand of the whole."""
+    """Norms, dropout and residual sums; a look-up in a part of the vocabulary is no part of positions."""
     site = operation.site
     if site == "embedding":
-        return operation.name != "aten.embedding"
+        return operation.name not in ("aten.embedding", "aten.view")
     on_stream = site.startswith("blocks.") and site.count(".") == 1
     return on_stream or (site.endswith((*_NORMS, "dropout")) and ".core" not in site)

@@ -3,13 +3,15 @@
 Of each weight a rank updates a piece along the first dimension that no other axis divides; where there is none, as of
 the bias of a matrix whose rows tensor parallelism divides, every replica updates all that it has. Then the pieces of
 all ranks are gathered, one weight after the other, padded to equal length (arXiv:1910.02054). What is divided by
-columns arrives piece behind piece, and is copied once more to lie side by side.
+columns arrives piece behind piece, and is copied once more to lie side by side. On a CPU everything is copied once:
+gloo gathers into a buffer of its own.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from assay.cost.collectives import Communication
+from assay.cost.gpt import CPU, Kernels
 from assay.cost.step import Cost
 from assay.cost.tensors import Tensor
 from assay.cost.updates import Instant
@@ -38,11 +40,10 @@ class _Division:
         """Of all pieces, padded."""
         return self.ranks * self.piece(0).nbytes
 
-    @property
-    def gathering(self) -> Instant:
-        """The pieces as they arrive, and, of columns, the weight as they make it."""
-        copied = 0 if self.dimension == 0 else self.weight.nbytes
-        return Instant("all_gather", self.weight.name, self.gathered_bytes + copied)
+    def gathering(self, kernels: Kernels) -> Instant:
+        """The pieces as they arrive, and the copy that is made of them."""
+        rows_in_place = self.dimension == 0 and kernels != CPU
+        return Instant("all_gather", self.weight.name, (1 if rows_in_place else 2) * self.gathered_bytes)
 
 
 def divided(cost: Cost, whole: Mapping[str, Tensor]) -> Cost:
@@ -54,7 +55,11 @@ def divided(cost: Cost, whole: Mapping[str, Tensor]) -> Cost:
         Communication("all_gather", _AXIS, one.gathered_bytes, 1, "updated weights", one.weight.dtype)
         for one in divisions.values()
     ]
-    own = replace(cost, optimized=cost.pieces | pieces, after_update=tuple(one.gathering for one in divisions.values()))
+    own = replace(
+        cost,
+        optimized=cost.pieces | pieces,
+        after_update=tuple(one.gathering(cost.kernels) for one in divisions.values()),
+    )
     return own.sending(*sent)
 
 
