@@ -15,6 +15,9 @@ from parallel.on_ranks import compute
 MACHINE = Machine(processor="any", cores=4, memory_bytes=2**34)
 MODEL = {"n_layer": 4, "n_head": 4, "n_embd": 64, "context_length": 32, "vocab_size": 65}
 
+MANY_TOKENS = {"n_layer": 2, "n_embd": 128, "context_length": 4, "vocab_size": 2001}
+"""What is highest is then the sum of the tied weight's two gradients."""
+
 ON_TWO = (
     "data_parallel",
     "fully_sharded",
@@ -22,14 +25,26 @@ ON_TWO = (
     "fully_sharded+bf16_full",
     "tensor_parallel+bf16_full",
     "data_parallel+fp16_mixed",
+    "zero_optimizer",
     "fully_sharded+gradient_accumulation:micro_batches=2",
+    "fully_sharded:mixed_precision=true",
+    "fully_sharded:mixed_precision=true,reshard=false+gradient_accumulation:micro_batches=2",
     "tensor_parallel",
     "tensor_parallel+sdpa_attention+activation_checkpointing",
     "tensor_parallel+bf16_mixed+gradient_accumulation:micro_batches=2",
+    "sequence_parallel+tensor_parallel",
+    "sequence_parallel+tensor_parallel+sdpa_attention+activation_checkpointing",
+    *(f"many-tokens {one}" for one in ("zero_optimizer", "fully_sharded", "sequence_parallel+tensor_parallel")),
     *(f"pipeline_parallel:schedule={one}" for one in ("gpipe", "1f1b", "interleaved", "zero-bubble")),
     "pipeline_parallel+activation_checkpointing",
 )
-ON_FOUR = ("fully_sharded+tensor_parallel", "pipeline_parallel+data_parallel", "pipeline_parallel+fully_sharded")
+ON_FOUR = (
+    "fully_sharded+tensor_parallel",
+    "zero_optimizer+tensor_parallel",
+    "pipeline_parallel+sequence_parallel+tensor_parallel",
+    "pipeline_parallel+data_parallel",
+    "pipeline_parallel+fully_sharded",
+)
 
 
 WITHIN = {"pipeline_parallel:schedule=zero-bubble": 0.08}
@@ -39,7 +54,9 @@ only."""
 
 def run_with(stack: str, ranks: int) -> dict[str, Any]:
     training = {"batch_size": 16, "steps": 4, "warmup_steps": 1}
-    return {"model": MODEL, "training": training, "device": "cpu", "ranks": ranks, "optimizations": stack.split("+")}
+    kind, _, listed = stack.rpartition(" ")
+    model = MODEL | MANY_TOKENS if kind else MODEL
+    return {"model": model, "training": training, "device": "cpu", "ranks": ranks, "optimizations": listed.split("+")}
 
 
 def handed(measured: Mapping[str, Any]) -> Counter[tuple[str, str]]:

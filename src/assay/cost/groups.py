@@ -7,7 +7,9 @@ that comes next is already on its way. After backward the gradients are copied i
 rank keeps of their sum is a piece of it; that message stays until the next group's. Pieces are padded to equal rows
 (arXiv:2304.11277; read off torch 2.13's `_fully_shard`); gloo gathers into a copy first. In a pipeline weights and
 gradients stay until its last backward is over, and then groups are summed one by one, the outermost first. Replicas are
-the same engine with pieces that are whole: weights are copied, and nothing is gathered.
+the same engine with pieces that are whole: weights are copied, and nothing is gathered. Where gradients are summed in a
+wider dtype than they come in, those of the first of several micro-batches are lifted once its backward is through with
+the group, and later ones are added to them.
 """
 
 from dataclasses import dataclass, field
@@ -23,13 +25,20 @@ class Group:
     """Modules during which they are there."""
     weights: tuple[str, ...]
     whole_bytes: int
-    """Of all of them, padded."""
+    """Of all of them as they are gathered, padded."""
+    summed_bytes: int
+    """Of their gradients as these are summed: the dtype of a sum may be wider."""
     ranks: int
     """Among which they are divided; 1 for replicas."""
     axis: str
     """Along which gradients are summed."""
     reshard: bool
     """Whether they go between forward and backward."""
+
+    @property
+    def widens(self) -> bool:
+        """Whether gradients are lifted to be summed: those of a micro-batch, once its backward is through with them."""
+        return self.summed_bytes != self.whole_bytes
 
     def covers(self, site: str) -> bool:
         """Whether a module is one of the group's or inside it."""
@@ -51,6 +60,8 @@ class Gathered:
     """Of the newest gathering in forward."""
     summed: Storage | None = None
     """The newest message of gradients."""
+    waiting: dict[str, Storage] = field(default_factory=dict)
+    """Gradients of a later micro-batch, by weight, until they are added to the lifted ones."""
 
     def before_forward(self, group: Group) -> None:
         """Have the weights there."""
@@ -89,14 +100,32 @@ class Gathered:
         """Free the weights."""
         self.ledger.drop(self.weights.pop(group))
 
+    def widens(self, weight: str) -> bool:
+        """Whether a weight's gradients of several micro-batches are added in a wider dtype."""
+        return any(group.widens and weight in group.weights for group in self.groups)
+
+    def add_waiting(self, group: Group) -> None:
+        """Add this micro-batch's gradients to those of earlier ones."""
+        for name in group.weights:
+            if name in self.waiting:
+                self.ledger.drop(self.waiting.pop(name))
+
+    def lift(self, group: Group, gradients: dict[str, Storage]) -> None:
+        """Lift the gradients of the first of several micro-batches, one after the other."""
+        for name in group.weights if group.widens else ():
+            narrow = gradients[name]
+            gradients[name] = self.ledger.take(narrow.nbytes * group.summed_bytes // group.whole_bytes)
+            self.ledger.mark("backward", "gradient lift", group.sites[0])
+            self.ledger.drop(narrow)
+
     def sum_gradients(self, group: Group, gradients: list[Storage]) -> None:
         """Exchange the whole gradients for this rank's piece of their sum."""
         self.leave_backward()
-        self.summed = self.ledger.take(group.whole_bytes)
+        self.summed = self.ledger.take(group.summed_bytes)
         self.ledger.mark("backward", "gradient message", group.sites[0])
         for gradient in gradients:
             self.ledger.drop(gradient)
-        self.ledger.take(group.whole_bytes // group.ranks)
+        self.ledger.take(group.summed_bytes // group.ranks)
         self.ledger.mark("backward", "reduce_scatter", group.sites[0])
 
     def leave_backward(self) -> None:

@@ -14,7 +14,9 @@ one expert after the other.
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from assay.cost.collectives import Communication
 from assay.cost.experts import by_experts
+from assay.cost.sequence import divide_positions
 from assay.cost.step import Cost
 from assay.cost.tape import Gradient, Operation, Sending, Tape
 from assay.cost.tensors import Tensor
@@ -30,7 +32,15 @@ def split_matrices(cost: Cost) -> Cost:
     learned = {name: _weight(cost, name, tensor) for name, tensor in cost.parameters.items()}
     pieces = {name: _weight(cost, name, tensor) for name, tensor in cost.pieces.items()}
     tape = tuple(one for run in by_experts(cost.tape) for one in _rewritten_run(cost, *run, learned))
-    return replace(cost, tape=tape, parameters=learned).holding(pieces).measuring_norm(_AXIS)
+    own = replace(cost, tape=tape, parameters=learned).holding(pieces).sending(*_norms_of_heads(pieces))
+    return (divide_positions(own) if cost.sequence_parts > 1 else own).measuring_norm(_AXIS)
+
+
+def _norms_of_heads(pieces: Mapping[str, Tensor]) -> Iterator[Communication]:
+    """Norms of queries and keys are whole on every rank, which uses them on its own heads only."""
+    for name, tensor in pieces.items():
+        if name.endswith((".q_norm.weight", ".k_norm.weight")):
+            yield Communication("all_reduce", _AXIS, tensor.nbytes, 1, "gradients of norms", tensor.dtype)
 
 
 def _weight(cost: Cost, name: str, whole: Tensor) -> Tensor:
@@ -65,7 +75,7 @@ def _rewritten(cost: Cost, operation: Operation, learned: Mapping[str, Tensor]) 
     elif inner.split(".")[0] in _paired(cost) and not inner.endswith("dropout"):
         yield _less_work(_parted(operation, degree), degree)
     elif operation.name == "aten.embedding":
-        yield from _summed(operation)
+        yield from _looked_up(operation, cost, learned)
     elif operation.site == "head.projection":
         yield from _first(operation, cost, degree, rows=learned[operation.inputs[1]].shape[0])
     elif operation.site == "head":
@@ -159,6 +169,29 @@ def _summed(operation: Operation) -> Iterator[Operation]:
         backward="identity",
         sends=_ALL_REDUCE,
     )
+
+
+def _looked_up(operation: Operation, cost: Cost, learned: Mapping[str, Tensor]) -> Iterator[Operation]:
+    """A look-up in a part of the vocabulary: its gradient comes as wide as the whole, of which a part is then taken.
+
+    Where the head has the same weight, the two gradients are added while all of them are there.
+    """
+    name, ids = operation.inputs
+    part = learned[name]
+    table = replace(cost.parameters[name], name=f"{operation.site}:table", view_of=name)
+    tied = any(name in one.inputs for one in cost.tape if one.site == "head.projection")
+    yield Operation(
+        name="aten.view",
+        site=operation.site,
+        kind="movement",
+        inputs=(name,),
+        outputs=(table,),
+        gradients=(Gradient.INPLACE,),
+        backward="gradient sum",
+        backward_scratch=(part,) if tied else (),
+    )
+    how = (Gradient.FRESH, Gradient.NONE)
+    yield from _summed(replace(operation, inputs=(table.name, ids), gradients=how))
 
 
 def _loss(operation: Operation, degree: int, cost: Cost) -> Iterator[Operation]:

@@ -39,7 +39,7 @@ def replay(cost: Cost) -> Timeline:
     ledger, saved = step.ledger, 0
     for index in range(min(cost.micro_batches, 2)) if not cost.order else ():
         since = (ledger.allocations, ledger.allocated_bytes)
-        passing = _Pass(step, step.stages[0], last=index + 1 == min(cost.micro_batches, 2))
+        passing = _Pass(step, step.stages[0], first=index == 0, last=index + 1 == min(cost.micro_batches, 2))
         passing.forward()
         saved = passing.saved_bytes()
         passing.backward()
@@ -61,7 +61,8 @@ def _in_order(step: PlayedStep) -> int:
     for action in step.cost.order:
         key = (action.micro_batch, action.chunk)
         if action.kind == "F":
-            alive[key] = _Pass(step, step.stages[action.chunk], last=action.micro_batch == last)
+            first = action.micro_batch == 0
+            alive[key] = _Pass(step, step.stages[action.chunk], first=first, last=action.micro_batch == last)
             alive[key].forward()
             highest = max(highest, sum(one.saved_bytes() for one in alive.values()))
         elif action.kind == "I":
@@ -74,8 +75,8 @@ def _in_order(step: PlayedStep) -> int:
 class _Pass:
     """One micro-batch on its way through a stage and back."""
 
-    def __init__(self, step: PlayedStep, stage: PlayedStage, *, last: bool) -> None:
-        self.step, self.stage, self.last = step, stage, last
+    def __init__(self, step: PlayedStep, stage: PlayedStage, *, first: bool, last: bool) -> None:
+        self.step, self.stage, self.first, self.last = step, stage, first, last
         self.cost, self.values, self.plan, self.ledger = step.cost, step.values, step.plan, step.ledger
         self.lasting = step.lasting | (step.values.keys() - stage.made)
         """What was there before, or is another stage's on the same rank."""
@@ -146,9 +147,13 @@ class _Pass:
 
     def _exchange(self, group: Group) -> None:
         """Free a group's weights, and after the last micro-batch exchange its gradients."""
-        self.stage.gathered.after_backward(group)
+        gathered = self.stage.gathered
+        gathered.add_waiting(group)
+        gathered.after_backward(group)
         if self.last:
-            self.stage.gathered.sum_gradients(group, [self.step.gradients.pop(name) for name in group.weights])
+            gathered.sum_gradients(group, [self.step.gradients.pop(name) for name in group.weights])
+        elif self.first:
+            gathered.lift(group, self.step.gradients)
 
     def input_gradients(self) -> None:
         """The first half of a backward cut in two: all that was kept stays, and what weights will need comes to it."""
@@ -249,17 +254,19 @@ class _Pass:
         """Add a gradient to what has reached the value before; hand a parameter's over when it is complete."""
         earlier = self.gradients.get(name)
         if earlier is not None:
-            storage = self._sum(earlier, storage, operation)
+            # Measured: under torch's engine for replicas and shards a tied weight's gradients add up in a third tensor.
+            shared = bool(self.cost.groups) and name in self.cost.parameters
+            storage = self._sum(earlier, storage, operation, in_place=not shared)
         self.gradients[name] = storage
         if name in self.cost.parameters:
             self.reported[name] += 1
             if self.reported[name] == self.plan.readers[name]:
                 self._accumulate(name)
 
-    def _sum(self, earlier: Storage, later: Storage, operation: Operation) -> Storage:
+    def _sum(self, earlier: Storage, later: Storage, operation: Operation, *, in_place: bool) -> Storage:
         """The engine adds into the earlier gradient if nothing else holds it, otherwise into a new tensor."""
         total = earlier
-        if earlier.holders > 1:
+        if earlier.holders > 1 or not in_place:
             total = self.ledger.take(earlier.nbytes)
             self.ledger.mark("backward", "gradient sum", operation.site)
             self.ledger.drop(earlier)
@@ -272,10 +279,12 @@ class _Pass:
         if self.cost.updates_in_backward:
             self.step.update(self.cost.rule.instants({name: self.cost.pieces[name]}))
             self.ledger.drop(storage)
-        elif name in self.step.gradients:
-            self.ledger.drop(storage)
-        else:
+        elif name not in self.step.gradients:
             self.step.gradients[name] = storage
+        elif self.stage.gathered.widens(name):
+            self.stage.gathered.waiting[name] = storage
+        else:
+            self.ledger.drop(storage)
 
     def _release(self, base: str) -> None:
         storage = self.storages.get(base)

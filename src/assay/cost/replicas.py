@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from assay.cost.groups import Group
+from assay.cost.narrow import narrowed
 from assay.cost.step import Cost
 
 _AXIS = "dp"
@@ -32,6 +33,11 @@ def sharded(cost: Cost, *, reshard: bool) -> Cost:
     return divided.reporting(_AXIS).measuring_norm(_AXIS, norms)
 
 
+def computing_in(cost: Cost, dtype: str) -> Cost:
+    """The ledger when weights are gathered in `dtype`, and all between the embedding and the logits is in it."""
+    return replace(narrowed(cost, dtype), pieces=cost.pieces)
+
+
 def _groups(cost: Cost, *, ranks: int, reshard: bool) -> Iterator[Group]:
     """A stage's own weights first, then its blocks'."""
     for sites in cost.stages or (("embedding", *cost.block_sites, "head"),):
@@ -42,5 +48,8 @@ def _groups(cost: Cost, *, ranks: int, reshard: bool) -> Iterator[Group]:
         rest = [name for name in names if all(name not in owned for owned in inner.values())]
         for covered, owned in ((sites, rest), *(((site,), owned) for site, owned in inner.items())):
             if owned:
-                whole = sum(ranks * cost.parameters[name].rows(ranks, 0).nbytes for name in owned)
-                yield Group(tuple(covered), tuple(owned), whole, ranks, _AXIS, reshard)
+                whole, summed = (
+                    sum(ranks * tensors[name].rows(ranks, 0).nbytes for name in owned)
+                    for tensors in (cost.parameters, cost.pieces)
+                )
+                yield Group(tuple(covered), tuple(owned), whole, summed, ranks, _AXIS, reshard)

@@ -35,6 +35,10 @@ class Cost:
     batch: tuple[Tensor, ...]
     rule: UpdateRule
     """What the optimizer keeps and makes."""
+    optimized: dict[str, Tensor] | None = None
+    """What the optimizer updates of each parameter. None: `pieces`."""
+    after_update: tuple[Instant, ...] = ()
+    """What follows when the optimizer is through."""
     kernels: Kernels = CPU
     blocks: int = 0
     """In the whole model."""
@@ -54,6 +58,8 @@ class Cost:
     """Modules of each pipeline stage on this rank. None: everything is one."""
     order: tuple[Action, ...] = ()
     """Forwards and backwards of stages, where micro-batches do not simply follow each other."""
+    sequence_parts: int = 1
+    """Of what lies between pairs of split matrices, one on each rank of tp; 1: every rank of tp has it whole."""
     padding_bytes: int = 0
     """What the storage of all pieces takes beside them."""
     exchanged: tuple[str, ...] = ()
@@ -79,9 +85,14 @@ class Cost:
         return tuple(dict.fromkeys(f"blocks.{parts[1]}" for parts in sites if parts[0] == "blocks"))
 
     @property
+    def reported_norm_bytes(self) -> int:
+        """Of the activation norms of the first and the last block, be they one."""
+        return 4 * 2
+
+    @property
     def reported_bytes(self) -> int:
-        """Of the loss and the norms of the first and the last block, which every step sums over its ranks."""
-        return 4 * (1 + min(2, self.blocks))
+        """Of those and the loss, which a step sums over its ranks."""
+        return 4 + self.reported_norm_bytes
 
     def share(self, axis: str) -> Self:
         """The ledger of one of the ranks along an axis that divides the batch."""
@@ -139,14 +150,19 @@ class Cost:
         return sum(tensor.nbytes for tensor in self.pieces.values()) + self.padding_bytes
 
     @property
+    def updated(self) -> dict[str, Tensor]:
+        """What the optimizer sees."""
+        return self.pieces if self.optimized is None else self.optimized
+
+    @property
     def optimizer_state(self) -> tuple[Tensor, ...]:
         """What the optimizer keeps between steps."""
-        return self.rule.state(self.pieces)
+        return self.rule.state(self.updated)
 
     @property
     def update(self) -> tuple[Instant, ...]:
         """The moments of the update that follows backward."""
-        return () if self.updates_in_backward else self.rule.instants(self.pieces)
+        return () if self.updates_in_backward else (*self.rule.instants(self.updated), *self.after_update)
 
     @property
     def gradient_bytes(self) -> int:

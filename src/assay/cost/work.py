@@ -41,20 +41,25 @@ def _of_operations(cost: Cost) -> Iterator[Communication]:
     for index, operation in enumerate(cost.tape):
         passes = cost.micro_batches
         if operation.sends is not None:
-            out, times = operation.outputs[0], 2 if index in again else 1
-            yield Communication(*operation.sends, out.nbytes, times * passes, operation.site, out.dtype)
+            times = 2 if index in again else 1
+            scatters = operation.sends.collective == "reduce_scatter"
+            whole = values[operation.inputs[0]] if scatters else operation.outputs[0]
+            yield Communication(*operation.sends, whole.nbytes, times * passes, operation.site, whole.dtype)
         if operation.sends_back is not None:
-            read = values[operation.inputs[0]]
-            yield Communication(*operation.sends_back, read.nbytes, passes, operation.site, read.dtype)
+            scatters = operation.sends_back.collective == "reduce_scatter"
+            whole = operation.outputs[0] if scatters else values[operation.inputs[0]]
+            yield Communication(*operation.sends_back, whole.nbytes, passes, operation.site, whole.dtype)
 
 
 def _of_groups(cost: Cost) -> Iterator[Communication]:
     for group in cost.groups:
         if group.ranks > 1:
             times = _gatherings(cost, group)
-            yield Communication("all_gather", group.axis, group.whole_bytes, times, "weights", "float32")
+            dtype = cost.parameters[group.weights[0]].dtype
+            yield Communication("all_gather", group.axis, group.whole_bytes, times, "weights", dtype)
         collective: Collective = "reduce_scatter" if group.ranks > 1 else "all_reduce"
-        yield Communication(collective, group.axis, group.whole_bytes, 1, "gradients", "float32")
+        dtype = cost.pieces[group.weights[0]].dtype
+        yield Communication(collective, group.axis, group.summed_bytes, 1, "gradients", dtype)
 
 
 def _gatherings(cost: Cost, group: Group) -> int:

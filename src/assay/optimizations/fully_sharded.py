@@ -74,11 +74,11 @@ class FullySharded(Optimization):
             raise Conflict("a mixture's router stays in float32; use bf16_mixed in place of mixed_precision")
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        from assay.cost.replicas import sharded
+        from assay.cost.replicas import computing_in, sharded
 
-        if self.mixed_precision or self.offload:
-            raise Unpredicted(self.name())
-        return sharded(cost, reshard=self.reshard)
+        if self.offload:
+            raise Unpredicted(f"{self.name()}:offload=true")
+        return sharded(computing_in(cost, "bfloat16") if self.mixed_precision else cost, reshard=self.reshard)
 
     def apply(self, program: "Program", run: Run) -> "Program":
         from assay.parallel.sharded import shards

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from pydantic import Field
 
 from assay.config import Run
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unpredicted
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class SequenceParallel(Optimization):
             raise Conflict("sequence_parallel divides dense blocks only: a mixture routes all tokens of a sequence")
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        raise Unpredicted(self.name())
+        return replace(cost, sequence_parts=self.degree)
 
     def apply(self, program: "Program", run: Run) -> "Program":
         return replace(program, sequence_parts=self.degree)

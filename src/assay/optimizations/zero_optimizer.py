@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import Run
-from assay.optimizations.base import Numerics, Optimization, Stage, Unpredicted
+from assay.optimizations.base import Numerics, Optimization, Stage
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -42,7 +42,11 @@ class ZeroOptimizer(Optimization):
         return replace(layout, zero=1)
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        raise Unpredicted(self.name())
+        from assay.cost.parameters import parameters
+        from assay.cost.replicas import replicated
+        from assay.cost.zero import divided
+
+        return divided(replicated(cost), parameters(run.model))
 
     def apply(self, program: "Program", run: Run) -> "Program":
         from assay.parallel.sharded import whole_replicas

@@ -1,0 +1,153 @@
+"""Sequence parallelism on a tape of split matrices: between the pairs, a rank has a part of the positions.
+
+The sum behind a pair becomes a reduce-scatter, and its backward an all-gather; before a pair stands an all-gather, and
+in its backward a reduce-scatter (arXiv:2205.05198). Positions are the second axis and torch sends along the first, so
+what is sent, or has come, is copied once to lie in order. The whole input of a pair is kept for backward. A norm's
+weight sees a part of the positions, so its gradient is summed when a step's last backward is over.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from assay.cost.collectives import Communication
+from assay.cost.step import Cost
+from assay.cost.tape import Gradient, Operation, Sending
+from assay.cost.tensors import Tensor
+
+_AXIS = "tp"
+_GATHER, _SCATTER = Sending("all_gather", _AXIS), Sending("reduce_scatter", _AXIS)
+_NORMS = ("attention_norm", "mlp_norm", "head.norm")
+_POSITIONS = "embedding.position.weight"
+
+
+def divide_positions(cost: Cost) -> Cost:
+    """The ledger of one of the ranks that share every matrix, when they share what lies between pairs, too."""
+    parts = cost.sequence_parts
+    tape = tuple(_Divided(cost).tape())
+    # Between the stages of a pipeline parts travel.
+    batch = tuple(_part(one, parts) if len(one.shape) == 3 else one for one in cost.batch)
+    buffers = tuple(_part(one, parts) for one in cost.buffers)
+    sent = tuple(one.cut(parts) if one.collective == "send" else one for one in cost.sent)
+    sums = [
+        Communication("all_reduce", _AXIS, one.nbytes, 1, "gradients of norms", one.dtype)
+        for name, one in cost.pieces.items()
+        if name.rpartition(".")[0].endswith(_NORMS)
+    ]
+    norms = Communication("all_reduce", _AXIS, cost.reported_norm_bytes, 1, "the activation norms", "float32")
+    return replace(cost, tape=tape, batch=batch, buffers=buffers, sent=sent).sending(*sums, norms)
+
+
+def _part(tensor: Tensor, parts: int) -> Tensor:
+    """Of `[B, T, …]` a part of the positions."""
+    rows, length, *rest = tensor.shape
+    return replace(tensor, shape=(rows, length // parts, *rest))
+
+
+class _Divided:
+    """Walks the tape of a rank of tensor parallelism."""
+
+    def __init__(self, cost: Cost) -> None:
+        self.cost, self.parts = cost, cost.sequence_parts
+        self.wholes: dict[str, str] = {}
+        """What was gathered → the whole."""
+        self.renamed: dict[str, str] = {}
+
+    def tape(self) -> Iterator[Operation]:
+        """The rewritten operations."""
+        for operation in self.cost.tape:
+            if operation.backward == "all_reduce":
+                yield from self._gathering(operation)
+            elif operation.name == "all_reduce" and operation.backward == "identity":
+                yield self._scattering(operation)
+            elif _between_pairs(operation):
+                yield from self._on_part(operation)
+            else:
+                yield self._reading(operation)
+
+    def _gathering(self, operation: Operation) -> Iterator[Operation]:
+        """Before a pair; both matrices of a gated one read the same whole."""
+        (x,), (view,) = operation.inputs, operation.outputs
+        if x in self.wholes:
+            self.renamed[view.name] = self.wholes[x]
+            return
+        self.wholes[x] = view.name
+        whole = replace(view, view_of=None)
+        yield replace(
+            operation,
+            name="all_gather",
+            outputs=(whole,),
+            forward_scratch=(whole,),
+            backward="reduce_scatter",
+            backward_scratch=(whole,),
+            sends=_GATHER,
+            sends_back=_SCATTER,
+        )
+
+    def _scattering(self, operation: Operation) -> Operation:
+        """Behind a pair."""
+        (whole,) = operation.outputs
+        return replace(
+            operation,
+            name="reduce_scatter",
+            outputs=(_part(whole, self.parts),),
+            gradients=(Gradient.FRESH,),
+            forward_scratch=(whole,),
+            backward="all_gather",
+            backward_scratch=(whole,),
+            sends=_SCATTER,
+            sends_back=_GATHER,
+        )
+
+    def _on_part(self, operation: Operation) -> Iterator[Operation]:
+        if _POSITIONS in operation.inputs:
+            positions = self._own_positions(operation.site)
+            yield positions
+            x, _ = operation.inputs
+            operation = replace(
+                operation,
+                inputs=(x, positions.outputs[0].name),
+                gradients=(operation.gradients[0], Gradient.FRESH),
+            )
+
+        def parts(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            return tuple(_part(one, self.parts) for one in tensors)
+
+        yield replace(
+            operation,
+            outputs=parts(operation.outputs),
+            extras=parts(operation.extras),
+            forward_scratch=parts(operation.forward_scratch),
+            backward_scratch=parts(operation.backward_scratch),
+        )
+
+    def _own_positions(self, site: str) -> Operation:
+        """What is learned of this rank's positions; the gradient is gathered."""
+        whole = self.cost.parameters[_POSITIONS]
+        shape = (whole.shape[0] // self.parts, *whole.shape[1:])
+        part = replace(whole, name=f"{_POSITIONS}.part", shape=shape, view_of=_POSITIONS)
+        return Operation(
+            name="aten.split",
+            site=site,
+            kind="movement",
+            inputs=(_POSITIONS,),
+            outputs=(part,),
+            gradients=(Gradient.INPLACE,),
+            backward="all_gather",
+            sends_back=_GATHER,
+        )
+
+    def _reading(self, operation: Operation) -> Operation:
+        return replace(
+            operation,
+            inputs=tuple(self.renamed.get(name, name) for name in operation.inputs),
+            saves=tuple(self.renamed.get(name, name) for name in operation.saves),
+        )
+
+
+def _between_pairs(operation: Operation) -> bool:
+    """Norms, dropout and residual sums; a look-up in a part of the vocabulary is no part of positions."""
+    site = operation.site
+    if site == "embedding":
+        return operation.name not in ("aten.embedding", "aten.view")
+    on_stream = site.startswith("blocks.") and site.count(".") == 1
+    return on_stream or (site.endswith((*_NORMS, "dropout")) and ".core" not in site)

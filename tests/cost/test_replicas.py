@@ -1,0 +1,48 @@
+"""Shards that are gathered in bfloat16: half as many bytes come, sums and what lies here stay in float32."""
+
+from collections import Counter
+from dataclasses import replace
+
+from assay.config import ModelConfig, Run
+from assay.config.mesh import Mesh
+from assay.cost import Cost, baseline, executed_flops, replay
+from assay.cost.replicas import computing_in, sharded
+from assay.cost.work import communications
+
+MODEL = ModelConfig(n_layer=2, n_head=2, n_embd=32, context_length=16, vocab_size=64)
+
+
+def ledger(dtype: str | None = None, micro_batches: int = 1) -> Cost:
+    cost = replace(baseline(Run(model=MODEL)), mesh=Mesh(dp=2))
+    return sharded(computing_in(cost, dtype) if dtype else cost, reshard=True).cut(micro_batches)
+
+
+def payloads(cost: Cost) -> Counter[tuple[str, str]]:
+    total: Counter[tuple[str, str]] = Counter()
+    for one in communications(cost):
+        total[one.collective, one.dtype] += round(one.payload_bytes * one.count)
+    return total
+
+
+def test_half_is_gathered_and_sums_stay_wide() -> None:
+    wide, narrow = payloads(ledger()), payloads(ledger("bfloat16"))
+    assert narrow["all_gather", "bfloat16"] == wide["all_gather", "float32"] / 2 > 0
+    assert narrow["reduce_scatter", "float32"] == wide["reduce_scatter", "float32"] > 0
+
+
+def test_what_lies_here_and_its_state_stay_wide() -> None:
+    wide, narrow = ledger(), ledger("bfloat16")
+    assert narrow.parameter_bytes == wide.parameter_bytes
+    assert narrow.optimizer_state_bytes == wide.optimizer_state_bytes
+    assert executed_flops(narrow).keys() == {"bfloat16"}
+
+
+def test_gradients_that_wait_for_later_micro_batches_wait_in_float32() -> None:
+    cost = ledger("bfloat16", micro_batches=3)
+    narrow_sum = replace(cost, groups=tuple(replace(one, summed_bytes=one.whole_bytes) for one in cost.groups))
+    lifted = sum(one.summed_bytes - one.whole_bytes for one in cost.groups)
+    (here,), (there,) = (
+        [moment.nbytes for moment in replay(one).instants if (moment.phase, moment.site) == ("forward", "head")]
+        for one in (cost, narrow_sum)
+    )
+    assert here - there == lifted
