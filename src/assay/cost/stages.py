@@ -6,11 +6,10 @@ its output until its backward; torch's engine holds a buffer for each micro-batc
 gradient lives until its stage's backward is over.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from assay.cost.collectives import Communication
-from assay.cost.schedules import Action
+from assay.cost.schedules import Schedule
 from assay.cost.step import Cost
 from assay.cost.tape import Tape
 from assay.cost.tensors import Tensor
@@ -50,8 +49,8 @@ class Split:
         return (*first, *inner, *last)
 
 
-def staged(cost: Cost, split: Split, micro_batches: int, order: Sequence[Action]) -> Cost:
-    """The ledger of a rank that has its stages only, and runs them in this order."""
+def staged(cost: Cost, split: Split, micro_batches: int, schedule: Schedule) -> Cost:
+    """The ledger of a rank that has its stages only, and runs them in its order of the schedule."""
     owned = split.of(cost.place[_AXIS])
     stages = tuple(split.sites(stage, cost.blocks) for stage in owned)
     here = tuple(site for sites in stages for site in sites)
@@ -60,7 +59,7 @@ def staged(cost: Cost, split: Split, micro_batches: int, order: Sequence[Action]
     learned = {name: tensor for name, tensor in cost.parameters.items() if name in read}
     received = tuple(one.cut(micro_batches) for one in _received(cost, tape))
     own = replace(cost, tape=tape, parameters=learned, batch=(*cost.batch, *received), stages=stages)
-    own = replace(own.holding(_held(cost, learned, split)).cut(micro_batches), order=tuple(order))
+    own = replace(own.holding(_held(cost, learned, split)).cut(micro_batches), schedule=schedule)
     sends, buffers = [], []
     for stage in owned:
         for neighbour, what in ((stage + 1, "activations"), (stage - 1, "their gradients")):

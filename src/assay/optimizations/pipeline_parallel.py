@@ -90,8 +90,7 @@ class PipelineParallel(Optimization):
             "interleaved": partial(schedules.interleaved, chunks=self.split.per_rank),
             "zero-bubble": schedules.zero_bubble_by_hand,
         }
-        order = make[self.schedule](self.degree, self.micro_batches).orders[cost.place["pp"]]
-        return staged(cost, self.split, self.micro_batches, order)
+        return staged(cost, self.split, self.micro_batches, make[self.schedule](self.degree, self.micro_batches))
 
     def apply(self, program: "Program", run: Run) -> "Program":
         from assay.parallel.pipeline import pipelined

@@ -77,6 +77,7 @@ def predict(run: Run, machine: Machine) -> Predicted | None:
     """What the estimator says of a run whose vocabulary is known; nothing where a technique has no arithmetic."""
     from assay.cost.work import communications
     from assay.estimate import estimate
+    from assay.estimate.line import bubble_share, idle_shares
 
     try:
         every = [estimate(run, machine, rank) for rank in range(run.ranks)]
@@ -86,15 +87,19 @@ def predict(run: Run, machine: Machine) -> Predicted | None:
     found = Predicted.model_validate(fullest.predicted())
     if len(every) == 1:
         return found
+    schedule, idle = fullest.cost.schedule, idle_shares([one.cost for one in every])
     ranks = [
         PredictedRank(
             tensors_peak_bytes=one.timeline.peak.nbytes,
             sent_bytes=round(sum(each.count * each.payload_bytes for each in communications(one.cost))),
+            idle_share=idle.get(rank),
         )
-        for one in every
+        for rank, one in enumerate(every)
     ]
     whole = sum(one.step_flops for one in every)
-    return found.model_copy(update={"ranks": tuple(ranks), "step_flops": whole, "step_seconds": None})
+    bubble = bubble_share(schedule) if schedule else None
+    update = {"ranks": tuple(ranks), "step_flops": whole, "step_seconds": None, "bubble_share": bubble}
+    return found.model_copy(update=update)
 
 
 def _vocabulary_fits(run: Run, tokens: int) -> None:

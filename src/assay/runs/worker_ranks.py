@@ -1,17 +1,27 @@
-"""What every rank of a run found, on the record of the first: memory, what it handed to collectives, and how long."""
+"""What every rank of a run found, on the record of the first: memory, what it handed to collectives, and how long.
 
+Times are of steps after the run, that are thrown away: one under the profiler, and a few in which a pipeline's stages
+are watched.
+"""
+
+import json
 from collections import Counter
+from dataclasses import asdict
 
+from assay.measure.stages import Busy, busy, idle
 from assay.measure.travel import travel
 from assay.parallel.ranks import Ranks
-from assay.runs.record import RankResult, Sent
+from assay.runs.record import Idle, RankResult, Sent
 from assay.runs.worker_result import Findings
 from assay.step.trace import Trace
 from assay.training.loop import Loop, train_step
 
+_WATCHED_STEPS = 3
+"""Whose median is told: single ones differ."""
+
 
 def every_rank(loop: Loop, findings: Findings, ranks: Ranks) -> tuple[RankResult, ...]:
-    """The same on each rank, in order; all must call it. One more step is thrown away."""
+    """The same on each rank, in order; all must call it. More steps are thrown away."""
     profiled = travel(loop.step.program.device, lambda: _throw_away(loop))
     trace = findings.trace
     own = RankResult(
@@ -25,8 +35,22 @@ def every_rank(loop: Loop, findings: Findings, ranks: Ranks) -> tuple[RankResult
         sent=_sent(trace) if trace else (),
         profiled_step_seconds=profiled.step_seconds,
         communication_seconds=profiled.under_way_seconds,
+        idle=_idle(loop, ranks),
     )
     return tuple(RankResult.model_validate_json(said) for said in ranks.gather(own.model_dump_json()))
+
+
+def _idle(loop: Loop, ranks: Ranks) -> Idle | None:
+    """Of this rank; None without a pipeline."""
+    steps = []
+    for _ in range(_WATCHED_STEPS if ranks.layout.degree("pp") > 1 else 0):
+        ranks.meet()
+        own = busy(loop.step.program.device, lambda: _throw_away(loop))
+        told = (json.loads(said) for said in ranks.gather(json.dumps(own and asdict(own))))
+        steps.append([said and Busy(**said) for said in told])
+    line = next(line for line in ranks.layout.groups("pp") if ranks.rank in line)
+    found = idle(steps, line).get(ranks.rank) if steps else None
+    return None if found is None else Idle(**asdict(found), share=found.share)
 
 
 def _throw_away(loop: Loop) -> None:
