@@ -49,6 +49,16 @@ def test_crossed_lines_idle_alike_and_what_is_no_pipeline_does_not() -> None:
     assert idle_shares([estimate(run_with("data_parallel"), MACHINE, rank).cost for rank in range(2)]) == {}
 
 
+def test_an_uneven_split_moves_it() -> None:
+    heavy, light = idle_of("pipeline_parallel:split=6-2")
+    assert heavy < 0.15
+    assert light > 0.6
+    # Fewer blocks for the stage with the head, which is here about two: the stages come out as equal ones do.
+    evened, equal = (idle_of(f"pipeline_parallel{split}", vocab_size=768) for split in (":split=5-3", ""))
+    assert evened == pytest.approx([0.2, 0.2], abs=0.03)
+    assert max(equal) - min(equal) > 0.2
+
+
 def test_recomputing_makes_backward_longer_on_every_stage() -> None:
     plain, again = idle_of("pipeline_parallel"), idle_of("pipeline_parallel+activation_checkpointing")
     assert again == pytest.approx(plain, abs=0.02)

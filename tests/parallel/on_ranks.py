@@ -17,7 +17,7 @@ _PATIENCE_SECONDS = 500
 
 Case = Mapping[str, Any]
 """`run`: a configuration; `steps`; `dtype`: of the weights; `folder`: where a checkpoint may lie, or none is made;
-`peaks`: whether tensors' peaks are measured at the end."""
+`peaks`: whether tensors' peaks are measured at the end; `watched`: in how many steps a pipeline's stages are."""
 
 
 def compute(cases: Sequence[Case], ranks: int, place: Path) -> list[dict[str, Any]]:
@@ -83,6 +83,7 @@ def _answer(case: Case) -> dict[str, Any]:
         evidence = [one.verify(trace, run).model_dump() for one in optimizations_of(run)]
         own = {"evidence": evidence, "trace": trace.model_dump(mode="json", exclude={"operations"}), "weights": weights}
         own["peak"] = _peak(step, probes) if case.get("peaks") else None
+        own["busy"] = [_busy(step, ranks) for _ in range(case.get("watched", 0))]
         everyone = [json.loads(said) for said in ranks.gather(json.dumps(own))]
         return {
             "losses": [record.loss for record in records],
@@ -91,7 +92,7 @@ def _answer(case: Case) -> dict[str, Any]:
             "evaluation": [seen.loss, seen.targets],
             "routers": routed,
             "weights": {name: values for one in everyone for name, values in one["weights"].items()},
-            "ranks": [{key: one[key] for key in ("evidence", "trace", "peak")} for one in everyone],
+            "ranks": [{key: one[key] for key in ("evidence", "trace", "peak", "busy")} for one in everyone],
             "resumed": _resumed(case, run, step, ranks) if "folder" in case else None,
         }
 
@@ -134,6 +135,15 @@ def _peak(step: Any, probes: Any) -> int:
     train_step(step, 0, probes)
     live = live_tensor_bytes(step.program.device)
     return live + min(tensor_peak(lambda: train_step(step, 0, probes), "cpu").above_start_bytes for _ in range(8))
+
+
+def _busy(step: Any, ranks: Any) -> Any:
+    from assay.measure.stages import busy
+    from assay.training.loop import train_step
+
+    ranks.meet()
+    watched = busy(step.program.device, lambda: train_step(step, 0))
+    return watched and asdict(watched)
 
 
 def _whole(weight: Any) -> Any:

@@ -25,6 +25,7 @@ ON_TWO = (
     "tensor_parallel+bf16_mixed+gradient_accumulation:micro_batches=2",
     *(f"pipeline_parallel:schedule={one}" for one in ("gpipe", "1f1b", "interleaved", "zero-bubble")),
     "pipeline_parallel+activation_checkpointing",
+    "pipeline_parallel:split=1-3",
 )
 ON_FOUR = ("fully_sharded+tensor_parallel", "pipeline_parallel+data_parallel", "pipeline_parallel+fully_sharded")
 

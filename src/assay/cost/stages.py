@@ -25,6 +25,8 @@ class Split:
     ranks: int
     per_rank: int
     vee: bool = False
+    dealt: tuple[int, ...] = ()
+    """Blocks by stage, in the order in which data flows; empty: equally many."""
 
     @property
     def count(self) -> int:
@@ -41,10 +43,15 @@ class Split:
         """The rank that has a stage."""
         return next(rank for rank in range(self.ranks) if stage in self.of(rank))
 
+    def blocks_of(self, stage: int, blocks: int) -> range:
+        """Which of so many blocks a stage has."""
+        sizes = self.dealt or (blocks // self.count,) * self.count
+        first = sum(sizes[:stage])
+        return range(first, first + sizes[stage])
+
     def sites(self, stage: int, blocks: int) -> tuple[str, ...]:
-        """The modules of a stage: equally many blocks, the embedding before the first, the head behind the last."""
-        size = blocks // self.count
-        inner = [f"blocks.{index}" for index in range(stage * size, (stage + 1) * size)]
+        """The modules of a stage: its blocks, the embedding before the first, the head behind the last."""
+        inner = [f"blocks.{index}" for index in self.blocks_of(stage, blocks)]
         first, last = (["embedding"] if stage == 0 else []), (["head"] if stage == self.count - 1 else [])
         return (*first, *inner, *last)
 
