@@ -64,6 +64,10 @@ def every_rank_is_on_record(result: RunResult) -> None:
     for one in result.ranks:
         assert one.communication_share is not None
         assert 0 < one.communication_share <= 1
+        assert {(each.collective, each.axis, each.count) for each in one.spent} == {
+            (each.collective, each.axis, each.count) for each in one.sent
+        }
+        assert all(each.wait_seconds is not None and each.wait_seconds <= each.seconds for each in one.spent)
 
 
 def test_a_killed_rank_ends_the_run_which_goes_on_where_it_was(home: Home, text: str) -> None:
@@ -137,6 +141,9 @@ def test_how_long_a_pipeline_idles_is_on_record_beside_what_was_said_before(home
         assert one.idle.processor_share is not None
         assert bool(one.idle.caveat) is not one.idle.comparable
         assert said.idle_share is not None
+        counts = {(each.collective, each.axis): each.count for each in one.spent}
+        assert counts["send", "pp"] == counts["recv", "pp"] == 4
+        assert all(each.wait_seconds is not None for each in one.spent)
     assert result.ranks[0].idle.comparable is result.ranks[1].idle.comparable  # type: ignore[union-attr]
 
 

@@ -133,6 +133,19 @@ class Sent(_Record):
     """Of the whole that is gathered, summed or sent."""
 
 
+class Spent(_Record):
+    """How long one collective along one mesh axis was under way on a rank in a step, each call by itself."""
+
+    collective: str
+    """As in `Sent`, and `recv`."""
+    axis: str
+    count: int
+    seconds: float
+    """Summed over calls, of which several may be under way at once."""
+    wait_seconds: float | None
+    """Of these, until the last of the ranks had called; None where their clocks are not one."""
+
+
 class Idle(_Record):
     """What a rank of a pipeline did not compute between its line's first forward and last backward."""
 
@@ -167,6 +180,8 @@ class RankResult(_Record):
     """Of one step under the profiler, after the run."""
     communication_seconds: float | None = None
     """Of those, how many had a collective under way, waiting for late ranks included."""
+    spent: tuple[Spent, ...] = ()
+    """By collective and axis in the same step; nothing where the backend does not show each call."""
     idle: Idle | None = None
     """None without a pipeline, or where its ranks have no common clock."""
 
