@@ -83,7 +83,7 @@ def _nbytes(tensor: torch.Tensor) -> int:
 
 def _named(name: str) -> dist.ProcessGroup | None:
     try:
-        return dist.distributed_c10d._resolve_process_group(name)  # type: ignore[arg-type]
+        return dist.distributed_c10d._resolve_process_group(name)  # type: ignore[attr-defined,arg-type]
     except (RuntimeError, LookupError, ValueError):
         return None
 
