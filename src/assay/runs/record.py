@@ -220,7 +220,7 @@ class Predicted(_Record):
     step_flops: int | None = None
     """Executed by one optimizer step, recomputation included."""
     step_seconds: float | None = None
-    """From measured rates of this machine, where they are known; not of a step over ranks."""
+    """From measured rates of this machine, and over ranks of the link between them, where they are known."""
     ranks: tuple[PredictedRank, ...] = ()
     """One for each, where there are several."""
     bubble_share: float | None = None
