@@ -33,6 +33,16 @@ def test_a_wait_is_never_longer_than_the_call() -> None:
     assert (received.collective, received.seconds, received.wait_seconds) == ("recv", 0.25, 0.0)
 
 
+def test_a_send_is_over_when_it_is_received_whenever_its_caller_asks() -> None:
+    everyone = [
+        timed((Call("send", "pp", (0, 1), peer=1), 1.0, 9.0)),
+        timed((Call("recv", "pp", (0, 1), peer=0), 3.0, 3.5)),
+    ]
+    (sent,), (received,) = spent(everyone, 0), spent(everyone, 1)
+    assert (sent.seconds, sent.wait_seconds) == (2.5, 2.0)
+    assert (received.seconds, received.wait_seconds) == (0.5, 0.0)
+
+
 def test_groups_directions_and_axes_are_told_apart() -> None:
     others = Call("all_reduce", "tp", (0, 2))
     down, up = Call("send", "pp", (0, 1), peer=1), Call("send", "pp", (0, 1), peer=0)

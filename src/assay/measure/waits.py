@@ -5,6 +5,9 @@ ranks' spans of the same call are held against each other on the one clock of th
 belongs to the n-th of every other of its ranks, and the n-th send from one rank to another to the n-th receive. Where
 ranks lie on several hosts their clocks differ, and the parts are not known.
 
+gloo ends the span of a send only when its caller comes to wait for it, which may be the end of the step. So a send is
+counted until its receive is over, where that is earlier.
+
 Caveats: gloo's span begins at the call and ends when its thread is done, so that a thread that waits for a core looks
 like transfer; what is under way while the rank computes counts all the same.
 """
@@ -70,15 +73,17 @@ class Spent:
 
 def spent(everyone: Sequence[Timed], rank: int) -> tuple[Spent, ...]:
     """Of one rank, given what every rank timed; in the order of collective and axis."""
-    begins: dict[_Key, dict[int, float]] = {}
+    seen: dict[_Key, dict[int, tuple[float, float]]] = {}
     for other, timed in enumerate(everyone):
         if timed.host == everyone[rank].host:
-            for key, _, begin, _ in timed.keyed(other):
-                begins.setdefault(key, {})[other] = begin
+            for key, _, begin, end in timed.keyed(other):
+                seen.setdefault(key, {})[other] = begin, end
     found: dict[tuple[str, str], list[tuple[float, float | None]]] = {}
     for key, call, begin, end in everyone[rank].keyed(rank):
-        there = begins[key]
-        late = max(there.values()) - begin if set(there) == set(key[1]) else None
+        there = seen[key]
+        if call.collective == "send" and call.peer in there:
+            end = max(begin, min(end, there[call.peer][1]))
+        late = max(start for start, _ in there.values()) - begin if set(there) == set(key[1]) else None
         wait = None if late is None else min(max(late, 0.0), end - begin)
         found.setdefault((call.collective, call.axis), []).append((end - begin, wait))
     return tuple(_summed(*kind, calls) for kind, calls in sorted(found.items()))
