@@ -23,3 +23,4 @@ def test_on_one_device_nothing_is_under_way() -> None:
     found = travel(torch.device("cpu"), lambda: None)
     assert (found.under_way_seconds, found.share) == (0.0, 0.0)
     assert found.step_seconds > 0
+    assert found.spans == ()

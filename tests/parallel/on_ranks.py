@@ -20,7 +20,8 @@ _PATIENCE_SECONDS = 500
 
 Case = Mapping[str, Any]
 """`run`: a configuration; `steps`; `dtype`: of the weights; `folder`: where a checkpoint may lie, or none is made;
-`peaks`: whether tensors' peaks are measured at the end."""
+`peaks`: whether tensors' peaks are measured at the end; `watched`: in how many steps a pipeline's stages are;
+`broken`: a rank, a parameter and a value that fills it there, after which a step that is not finite is diagnosed."""
 
 
 def compute(cases: Sequence[Case], ranks: int, place: Path) -> list[dict[str, Any]]:
@@ -83,6 +84,8 @@ def _answer(case: Case) -> dict[str, Any]:
         evidence = [one.verify(trace, run).model_dump() for one in optimizations_of(run)]
         own = {"evidence": evidence, "trace": trace.model_dump(mode="json", exclude={"operations"}), "weights": weights}
         own["peak"] = _peak(step, probes) if case.get("peaks") else None
+        own["busy"] = [_busy(step, ranks) for _ in range(case.get("watched", 0))]
+        own["named"] = _named(case["broken"], step, ranks) if "broken" in case else None
         everyone = [json.loads(said) for said in ranks.gather(json.dumps(own))]
         return {
             "losses": [record.loss for record in records],
@@ -91,7 +94,7 @@ def _answer(case: Case) -> dict[str, Any]:
             "evaluation": [seen.loss, seen.targets],
             "routers": routed,
             "weights": {name: values for one in everyone for name, values in one["weights"].items()},
-            "ranks": [{key: one[key] for key in ("evidence", "trace", "peak")} for one in everyone],
+            "ranks": [{key: one[key] for key in ("evidence", "trace", "peak", "busy", "named")} for one in everyone],
             "resumed": _resumed(case, run, step, ranks) if "folder" in case else None,
         }
 
@@ -134,6 +137,33 @@ def _peak(step: Any, probes: Any) -> int:
     train_step(step, 0, probes)
     live = live_tensor_bytes(step.program.device)
     return live + min(tensor_peak(lambda: train_step(step, 0, probes), "cpu").above_start_bytes for _ in range(8))
+
+
+def _busy(step: Any, ranks: Any) -> Any:
+    from assay.measure.stages import busy
+    from assay.training.loop import train_step
+
+    ranks.meet()
+    watched = busy(step.program.device, lambda: train_step(step, 0))
+    return watched and asdict(watched)
+
+
+def _named(broken: tuple[int, str, float], step: Any, ranks: Any) -> Any:
+    import torch
+
+    from assay.parallel.shards import local
+    from assay.training.divergence import first_not_finite
+    from assay.training.gradients import cut
+    from assay.training.loop import train_step
+
+    rank, name, value = broken
+    train_step(step, 0)  # an evaluation may leave gathered weights, which only the next backward frees
+    if ranks.rank == rank:
+        with torch.no_grad():
+            local(dict(step.named_parameters())[name]).fill_(value)
+    record = train_step(step, 0)
+    program = step.program
+    return [record.finite, first_not_finite(step, cut(program.batches(0, program.share), program.micro_batches), ranks)]
 
 
 def _whole(weight: Any) -> Any:

@@ -31,6 +31,7 @@ ON_TWO = (
     *TECHNIQUES[:4],
     "fully_sharded:reshard=false",
     *SCHEDULES,
+    "pipeline_parallel:split=3-1",
     *BESIDE_TENSOR,
     "gathered_context",
     "data_parallel+smaller_batch",

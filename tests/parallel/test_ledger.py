@@ -37,6 +37,7 @@ ON_TWO = (
     *(f"many-tokens {one}" for one in ("zero_optimizer", "fully_sharded", "sequence_parallel+tensor_parallel")),
     *(f"pipeline_parallel:schedule={one}" for one in ("gpipe", "1f1b", "interleaved", "zero-bubble")),
     "pipeline_parallel+activation_checkpointing",
+    "pipeline_parallel:split=1-3",
 )
 ON_FOUR = (
     "fully_sharded+tensor_parallel",

@@ -64,6 +64,10 @@ def every_rank_is_on_record(result: RunResult) -> None:
     for one in result.ranks:
         assert one.communication_share is not None
         assert 0 < one.communication_share <= 1
+        assert {(each.collective, each.axis, each.count) for each in one.spent} == {
+            (each.collective, each.axis, each.count) for each in one.sent
+        }
+        assert all(each.wait_seconds is not None and each.wait_seconds <= each.seconds for each in one.spent)
 
 
 def test_a_killed_rank_ends_the_run_which_goes_on_where_it_was(home: Home, text: str) -> None:
@@ -126,6 +130,23 @@ def test_divided_experts_go_on_from_their_checkpoint_and_are_whole_in_it(home: H
             assert torch.allclose(here[name], there[name], rtol=1e-3, atol=1e-5), name
 
 
+def test_how_long_a_pipeline_idles_is_on_record_beside_what_was_said_before(home: Home, text: str) -> None:
+    result = api.train("demo", *RUN, text, optimizations="pipeline_parallel:split=1-1", home=home)
+    assert result.predicted is not None
+    assert result.predicted.bubble_share == pytest.approx(0.2)
+    for one, said in zip(result.ranks, result.predicted.ranks, strict=True):
+        assert one.idle is not None
+        assert one.idle.share == sorted(one.idle.shares)[1]
+        assert len(one.idle.shares) == 3
+        assert one.idle.processor_share is not None
+        assert bool(one.idle.caveat) is not one.idle.comparable
+        assert said.idle_share is not None
+        counts = {(each.collective, each.axis): each.count for each in one.spent}
+        assert counts["send", "pp"] == counts["recv", "pp"] == 4
+        assert all(each.wait_seconds is not None for each in one.spent)
+    assert result.ranks[0].idle.comparable is result.ranks[1].idle.comparable  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize(
     ("stack", "changes", "says"),
     [
@@ -134,6 +155,9 @@ def test_divided_experts_go_on_from_their_checkpoint_and_are_whole_in_it(home: H
         ("tensor_parallel", ["model.n_head=1"], "does not divide the model's 1 key/value heads"),
         ("pipeline_parallel", ["model.n_layer=3"], "do not divide the model's 3 blocks"),
         ("pipeline_parallel:schedule=interleaved", ["pipeline=1"], "unknown key"),
+        ("pipeline_parallel:split=3-1", [], "split=3-1 deals 4 blocks to 2 stages, and the model's 2 blocks are for 2"),
+        ("pipeline_parallel:split=1-1,schedule=interleaved", [], "are for 4"),
+        ("pipeline_parallel:split=2-0", [], "split='2-0' is not possible"),
         ("pipeline_parallel+gradient_accumulation", [], "both replace the step's micro_batches"),
         ("data_parallel+fully_sharded", [], "both replace the step's replicas"),
         ("data_parallel", ["training.batch_size=3"], "cannot be divided among dp=2 ranks"),

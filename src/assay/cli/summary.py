@@ -45,6 +45,12 @@ def print_run(result: "RunResult", home: "Home", *, whole: bool = False) -> None
             "under way",
         )
         print_table(columns, _rank_rows(result), right=columns[1:])
+        if any(one.spent for one in result.ranks):
+            figures = ("calls", "under way", "waiting", "transfer")
+            print_table(("by rank", "collective", "axis", *figures), _spent_rows(result), right=figures)
+        if any(one.idle for one in result.ranks):
+            shares = ("idle", "played", "equal stages", "own core")
+            print_table(("pipeline", *shares, ""), _idle_rows(result), right=shares)
     if whole:
         _print_the_rest(result)
     typer.echo(f"{'folder':<12}{home.runs / result.run}")
@@ -151,6 +157,26 @@ def _rank_rows(result: "RunResult") -> Iterator[tuple[str, ...]]:
             amount(said.sent_bytes if said else None),
             UNKNOWN if share is None else f"{share:.0%}",
         )
+
+
+def _spent_rows(result: "RunResult") -> Iterator[tuple[str, ...]]:
+    """How long collectives took in a step, and how much of that was waiting for ranks that came late."""
+    for rank in result.ranks:
+        for one in rank.spent:
+            parts = (None, None) if one.wait_seconds is None else (one.wait_seconds, one.seconds - one.wait_seconds)
+            said = (UNKNOWN if part is None else format_seconds(part) for part in (one.seconds, *parts))
+            yield str(rank.rank), one.collective, one.axis, str(one.count), *said
+
+
+def _idle_rows(result: "RunResult") -> Iterator[tuple[str, ...]]:
+    """How much of its line's forwards and backwards each rank did not compute, beside the simulator and the formula."""
+    predicted = result.predicted
+    formula = predicted.bubble_share if predicted else None
+    for one in result.ranks:
+        if one.idle is not None:
+            played = predicted.ranks[one.rank].idle_share if predicted and predicted.ranks else None
+            shares = (one.idle.share, played, formula, one.idle.processor_share)
+            yield (str(one.rank), *(UNKNOWN if share is None else f"{share:.1%}" for share in shares), one.idle.caveat)
 
 
 def _print_the_rest(result: "RunResult") -> None:

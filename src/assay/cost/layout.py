@@ -31,11 +31,17 @@ class Layout:
     zero: Literal[0, 1, 2, 3] = 0
     sequence_parallel: bool = False
     recompute: Recompute = "none"
+    dealt: tuple[int, ...] = ()
+    """Layers by stage, one chunk each; empty: equally many."""
 
     @property
     def last_stage(self) -> int:
         """Where the logits are: a vee ends where it began."""
         return 0 if self.schedule == "zero_bubble_v" else self.mesh.pp - 1
+
+    def layers(self, model: ModelConfig) -> tuple[float, ...]:
+        """How many each stage has."""
+        return self.dealt or (model.n_layer / self.mesh.pp,) * self.mesh.pp
 
     def cut(self, parts: int) -> Self:
         """Micro-batches into so many equal parts. Raises `UsageError` where they do not divide."""
@@ -79,7 +85,9 @@ class Layout:
 
     def check(self, model: ModelConfig) -> None:
         """Raise `UsageError` where the model does not divide so."""
-        parts = self.mesh.pp * self.chunks
+        parts = 1 if self.dealt else self.mesh.pp * self.chunks
+        if self.dealt and (len(self.dealt), sum(self.dealt)) != (self.mesh.pp, model.n_layer):
+            raise UsageError(f"{model.n_layer} layers cannot be dealt as {self.dealt} to {self.mesh.pp} stages")
         for degree, what, count in (
             (parts, "n_layer", model.n_layer),
             (self.mesh.tp, "n_head", model.n_head),

@@ -33,6 +33,10 @@ class StageTime:
     weight_seconds: float
     """Backward to the stage's weights."""
 
+    def share(self, parts: int) -> "StageTime":
+        """Of one of so many equal chunks of the layers."""
+        return StageTime(self.forward_seconds / parts, self.input_seconds / parts, self.weight_seconds / parts)
+
     def of(self, kind: str) -> float:
         """Seconds of one kind of action."""
         halves = {"F": self.forward_seconds, "I": self.input_seconds, "W": self.weight_seconds}
@@ -76,7 +80,12 @@ def zero_bubble_seconds(stages: int, time: StageTime, put_off: int = 1) -> float
 
 
 def play(schedule: Schedule, times: Sequence[StageTime], send_seconds: float = 0.0) -> Played:
-    """Simulate a step. Raises `ValueError` where stages wait for each other for ever."""
+    """Simulate a step of stages whose chunks are equal. Raises `ValueError` where stages wait for ever."""
+    return play_chunks(schedule, [[one.share(schedule.chunks)] * schedule.chunks for one in times], send_seconds)
+
+
+def play_chunks(schedule: Schedule, times: Sequence[Sequence[StageTime]], send_seconds: float = 0.0) -> Played:
+    """Simulate a step, given the time of each chunk of each stage. Raises `ValueError` where stages wait for ever."""
     ends: dict[tuple[str, int, int], float] = {}
     clock = [0.0] * schedule.stages
     begins: list[list[float]] = [[] for _ in range(schedule.stages)]
@@ -92,7 +101,7 @@ def play(schedule: Schedule, times: Sequence[StageTime], send_seconds: float = 0
                 if ready is None:
                     break
                 begin = max(clock[stage], ready)
-                taken = times[stage].of(action.kind) / schedule.chunks
+                taken = times[stage][action.chunk].of(action.kind)
                 clock[stage] = begin + taken
                 busy[stage] += taken
                 begins[stage].append(begin)

@@ -6,11 +6,10 @@ its output until its backward; torch's engine holds a buffer for each micro-batc
 gradient lives until its stage's backward is over.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from assay.cost.collectives import Communication
-from assay.cost.schedules import Action
+from assay.cost.schedules import Schedule
 from assay.cost.step import Cost
 from assay.cost.tape import Tape
 from assay.cost.tensors import Tensor
@@ -26,6 +25,8 @@ class Split:
     ranks: int
     per_rank: int
     vee: bool = False
+    dealt: tuple[int, ...] = ()
+    """Blocks by stage, in the order in which data flows; empty: equally many."""
 
     @property
     def count(self) -> int:
@@ -42,16 +43,21 @@ class Split:
         """The rank that has a stage."""
         return next(rank for rank in range(self.ranks) if stage in self.of(rank))
 
+    def blocks_of(self, stage: int, blocks: int) -> range:
+        """Which of so many blocks a stage has."""
+        sizes = self.dealt or (blocks // self.count,) * self.count
+        first = sum(sizes[:stage])
+        return range(first, first + sizes[stage])
+
     def sites(self, stage: int, blocks: int) -> tuple[str, ...]:
-        """The modules of a stage: equally many blocks, the embedding before the first, the head behind the last."""
-        size = blocks // self.count
-        inner = [f"blocks.{index}" for index in range(stage * size, (stage + 1) * size)]
+        """The modules of a stage: its blocks, the embedding before the first, the head behind the last."""
+        inner = [f"blocks.{index}" for index in self.blocks_of(stage, blocks)]
         first, last = (["embedding"] if stage == 0 else []), (["head"] if stage == self.count - 1 else [])
         return (*first, *inner, *last)
 
 
-def staged(cost: Cost, split: Split, micro_batches: int, order: Sequence[Action]) -> Cost:
-    """The ledger of a rank that has its stages only, and runs them in this order."""
+def staged(cost: Cost, split: Split, micro_batches: int, schedule: Schedule) -> Cost:
+    """The ledger of a rank that has its stages only, and runs them in its order of the schedule."""
     owned = split.of(cost.place[_AXIS])
     stages = tuple(split.sites(stage, cost.blocks) for stage in owned)
     here = tuple(site for sites in stages for site in sites)
@@ -60,7 +66,7 @@ def staged(cost: Cost, split: Split, micro_batches: int, order: Sequence[Action]
     learned = {name: tensor for name, tensor in cost.parameters.items() if name in read}
     received = tuple(one.cut(micro_batches) for one in _received(cost, tape))
     own = replace(cost, tape=tape, parameters=learned, batch=(*cost.batch, *received), stages=stages)
-    own = replace(own.holding(_held(cost, learned, split)).cut(micro_batches), order=tuple(order))
+    own = replace(own.holding(_held(cost, learned, split)).cut(micro_batches), schedule=schedule)
     sends, buffers = [], []
     for stage in owned:
         for neighbour, what in ((stage + 1, "activations"), (stage - 1, "their gradients")):

@@ -14,7 +14,7 @@ from assay.config.mesh import ONE_DEVICE, Mesh
 from assay.cost.collectives import Communication
 from assay.cost.gpt import CPU, CUDA, Forward, Kernels
 from assay.cost.groups import Group
-from assay.cost.schedules import Action
+from assay.cost.schedules import Action, Schedule
 from assay.cost.tape import Operation, Tape, replace_site
 from assay.cost.tensors import Tensor
 from assay.cost.updates import AdamW, Instant, UpdateRule
@@ -56,8 +56,8 @@ class Cost:
     """Weights that are gathered for their module only."""
     stages: tuple[tuple[str, ...], ...] = ()
     """Modules of each pipeline stage on this rank. None: everything is one."""
-    order: tuple[Action, ...] = ()
-    """Forwards and backwards of stages, where micro-batches do not simply follow each other."""
+    schedule: Schedule | None = None
+    """Of a pipeline's ranks, where micro-batches do not simply follow each other."""
     sequence_parts: int = 1
     """Of what lies between pairs of split matrices, one on each rank of tp; 1: every rank of tp has it whole."""
     padding_bytes: int = 0
@@ -77,6 +77,11 @@ class Cost:
     def place(self) -> Mapping[str, int]:
         """The rank's index along each axis."""
         return self.mesh.at(self.rank)
+
+    @property
+    def order(self) -> tuple[Action, ...]:
+        """Forwards and backwards of this rank's stages; empty without a pipeline."""
+        return () if self.schedule is None else self.schedule.orders[self.place["pp"]]
 
     @property
     def block_sites(self) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ def rank_parameters(model: ModelConfig, layout: Layout) -> list[float]:
     mesh, last = layout.mesh, layout.last_stage
     every = parameters(model)
     divided, whole = _share((name, one) for name, one in every.items() if name.startswith("blocks.0."))
-    stages = [(divided / mesh.tp + whole) * model.n_layer / mesh.pp] * mesh.pp
+    stages = [(divided / mesh.tp + whole) * layers for layers in layout.layers(model)]
     token = every["embedding.token.weight"].elements / mesh.tp
     stages[0] += token + sum(one.elements for name, one in every.items() if name == "embedding.position.weight")
     stages[last] += sum(one.elements for name, one in every.items() if name.startswith("head.norm"))
@@ -88,7 +88,7 @@ def _activations(model: ModelConfig, layout: Layout, stage: int, alive: float) -
             recompute=recompute,
         )
 
-    kept = alive * model.n_layer / mesh.pp * layer(layout.recompute)
+    kept = alive * layout.layers(model)[stage] * layer(layout.recompute)
     if layout.recompute != "none":
         kept += layer("none") - layer(layout.recompute)
     tokens = layout.micro_batch * model.context_length / mesh.cp

@@ -117,14 +117,13 @@ def stage_times(model: ModelConfig, layout: Layout, network: Network, device_flo
     mesh = layout.mesh
     flops = forward_flops(model, layout.micro_batch)
     rate = device_flops * mesh.tp * mesh.cp
-    layers = (flops["weights"] + flops["scores"]) / mesh.pp / rate
-    again = {"none": 0.0, "selective": flops["scores"] / mesh.pp / rate, "full": layers}[layout.recompute]
-    down, up = (
-        model.n_layer / mesh.pp * seconds(layer_traffic(model, layout, backward=backward), mesh, network)
-        for backward in (False, True)
-    )
-    # The layers' FLOPs are known for all of them together: 2 products of a backward for each of a forward.
-    middle = StageTime(layers + down, layers + again + up, layers)
-    logits = flops["logits"] / rate
-    last = StageTime(middle.forward_seconds + logits, middle.input_seconds + logits, layers + logits)
-    return [last if stage == layout.last_stage else middle for stage in range(mesh.pp)]
+    layer = (flops["weights"] + flops["scores"]) / model.n_layer / rate
+    again = {"none": 0.0, "selective": flops["scores"] / model.n_layer / rate, "full": layer}[layout.recompute]
+    down, up = (seconds(layer_traffic(model, layout, backward=backward), mesh, network) for backward in (False, True))
+    times = []
+    for stage, layers in enumerate(layout.layers(model)):
+        logits = flops["logits"] / rate if stage == layout.last_stage else 0.0
+        # FLOPs are known for a layer together: 2 products of a backward for each of a forward.
+        forward, backward = layers * (layer + down) + logits, layers * (layer + again + up) + logits
+        times.append(StageTime(forward, backward, layers * layer + logits))
+    return times

@@ -10,6 +10,7 @@ rate. So it ranks treatments better than it times them, and every report prints 
 from collections.abc import Iterable
 
 from assay.cost import Cost, Operation, Tensor, executed_flops, repeated
+from assay.cost.pipeline import StageTime
 from assay.hardware import Rates
 
 UPDATE_PASSES = 21
@@ -30,14 +31,54 @@ def step_seconds(cost: Cost, rates: Rates) -> float | None:
         if all(tensor.view_of is not None for tensor in operation.outputs):
             continue
         forwards = 2 if index in again else 1
-        working += _operation_seconds(operation, values, rates, forwards=forwards)
+        forward, backward = _operation_seconds(operation, values, rates)
+        working += forward * forwards + backward
         launching += forwards * rates.launch_seconds + rates.backward_launch_seconds
-    working = cost.micro_batches * working + UPDATE_PASSES * cost.parameter_bytes / rates.bandwidth_bytes
-    launching = cost.micro_batches * launching + UPDATE_LAUNCHES * len(cost.parameters) * rates.launch_seconds
+    updating, its_launches = _update(cost, rates)
+    working, launching = cost.micro_batches * working + updating, cost.micro_batches * launching + its_launches
+    return _together(working, launching, rates)
+
+
+def stage_time(cost: Cost, rates: Rates, sites: tuple[str, ...]) -> StageTime:
+    """Of one micro-batch in the modules of a stage. A product with a weight gives half its backward to the weight's."""
+    values, again = cost.values, repeated(cost)
+    forward = backward = weight = 0.0
+    launches = 0
+    for index, operation in enumerate(cost.tape):
+        viewed = all(tensor.view_of is not None for tensor in operation.outputs)
+        if viewed or not any(operation.within(site) for site in sites):
+            continue
+        once, back = _operation_seconds(operation, values, rates)
+        half = back / 2 if operation.flops and not cost.parameters.keys().isdisjoint(operation.inputs) else 0.0
+        forward, weight = forward + once, weight + half
+        backward += back - half + (once if index in again else 0.0)
+        launches += 1
+    return StageTime(
+        _together(forward, launches * rates.launch_seconds, rates),
+        _together(backward, launches * rates.backward_launch_seconds, rates),
+        weight,
+    )
+
+
+def update_seconds(cost: Cost, rates: Rates) -> float:
+    """Of the norm and the update."""
+    working, launching = _update(cost, rates)
+    return _together(working, launching, rates)
+
+
+def _update(cost: Cost, rates: Rates) -> tuple[float, float]:
+    return (
+        UPDATE_PASSES * cost.parameter_bytes / rates.bandwidth_bytes,
+        UPDATE_LAUNCHES * len(cost.parameters) * rates.launch_seconds,
+    )
+
+
+def _together(working: float, launching: float, rates: Rates) -> float:
     return working + launching if rates.device == "cpu" else max(working, launching)
 
 
-def _operation_seconds(operation: Operation, values: dict[str, Tensor], rates: Rates, *, forwards: int) -> float:
+def _operation_seconds(operation: Operation, values: dict[str, Tensor], rates: Rates) -> tuple[float, float]:
+    """Forward and backward, without their launches."""
     read = [values[name] for name in operation.inputs]
     moved = _nbytes(read) + _nbytes(tensor for tensor in operation.outputs if tensor.view_of is None)
     rate = rates.matmul_flops.get(operation.products or read[0].dtype, 0.0)
@@ -45,10 +86,8 @@ def _operation_seconds(operation: Operation, values: dict[str, Tensor], rates: R
     def seconds(flops: int, nbytes: int) -> float:
         return max(flops / rate if flops else 0.0, nbytes / rates.bandwidth_bytes)
 
-    forward = seconds(operation.flops, moved)
     # Backward reads what forward read and wrote, and writes a gradient for each.
-    backward = seconds(operation.backward_flops, 2 * moved)
-    return forward * forwards + backward
+    return seconds(operation.flops, moved), seconds(operation.backward_flops, 2 * moved)
 
 
 def _nbytes(tensors: Iterable[Tensor]) -> int:

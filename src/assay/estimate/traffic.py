@@ -74,7 +74,7 @@ def traffic(model: ModelConfig, layout: Layout) -> list[Communication]:
 
 
 def _layers(model: ModelConfig, layout: Layout) -> Iterator[Communication]:
-    times = layout.micro_batches * model.n_layer // layout.mesh.pp
+    times = int(layout.micro_batches * max(layout.layers(model)))
     for backward in (False, True):
         for one in layer_traffic(model, layout, backward=backward):
             yield Communication(one.collective, one.axis, one.payload_bytes, one.count * times, one.what)

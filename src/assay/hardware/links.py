@@ -9,7 +9,7 @@ messages, they are a quarter to a seventh of that.
 A group that fits into a node uses the inner link. One that does not is as fast as its slowest part, the outer link: of
 a node's ports it has the share that its members in the node have of the node's ranks, since the other groups of the
 axis send at the same time. Shared switches and oversubscribed networks are not modelled. A link of this machine
-(gloo over loopback) is for a measurement to fill in: it has no datasheet.
+(gloo over loopback) has no datasheet: `measure.link` measures it, with the other rates.
 """
 
 from math import prod

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pydantic import Field
 
 from assay.config.base import Frozen
+from assay.hardware.links import Link
 
 
 class Accelerator(Frozen):
@@ -30,6 +31,8 @@ class Rates(Frozen):
     """For the backward of such an operation, with gradients for two arguments."""
     threads: int
     torch: str
+    link: Link | None = None
+    """Between two processes of this machine that compute on such devices; None where it was not measured."""
 
 
 class Machine(Frozen):

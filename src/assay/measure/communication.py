@@ -52,6 +52,15 @@ class Axes:
         return "world"
 
 
+def group_ranks(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[int, ...]:
+    """The ranks of the group that a call names or is handed; empty where it is unknown."""
+    for value in (*args, *kwargs.values()):
+        group = _named(value) if isinstance(value, str) else _group(value)
+        if group is not None:
+            return tuple(dist.get_process_group_ranks(group))
+    return ()
+
+
 def collective_of(operator: OpOverload) -> str | None:
     """`all_reduce` of `c10d::allreduce_`; None for what moves nothing."""
     name = operator._schema.name.partition("::")[2]
@@ -70,6 +79,13 @@ def payload_bytes(args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any)
 
 def _nbytes(tensor: torch.Tensor) -> int:
     return tensor.numel() * tensor.element_size()
+
+
+def _named(name: str) -> dist.ProcessGroup | None:
+    try:
+        return dist.distributed_c10d._resolve_process_group(name)  # type: ignore[attr-defined,arg-type]
+    except (RuntimeError, LookupError, ValueError):
+        return None
 
 
 def _group(value: Any) -> dist.ProcessGroup | None:

@@ -5,7 +5,7 @@ training step may be held against, not an average. n doubles until a product fil
 a dtype without hardware for it, which may be a hundred times slower, is measured on a smaller product. The right factor
 is tried as it lies and transposed, as a linear layer has it: converted dtypes can differ sevenfold between the two. The
 bandwidth is that of a copy too large for any cache, counting bytes read and bytes written. The time to launch an
-operation is that of one on a few numbers, in a chain of many.
+operation is that of one on a few numbers, in a chain of many. What joins two processes on a CPU is measured with it.
 """
 
 import argparse
@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from assay.hardware import Rates
+from assay.measure.link import measure_link
 
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 _SMALLEST = 256
@@ -134,6 +135,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rates = measure_rates(options.device, options.seconds)
     except ValueError as error:
         parser.error(str(error))
+    if options.device == "cpu":
+        rates = rates.model_copy(update={"link": measure_link()})
     print(rates.model_dump_json())
     return 0
 

@@ -4,6 +4,10 @@ gloo marks the span of every collective from its call to its end, so a span also
 late; of NCCL the spans are its kernels'. Spans that overlap each other count once, those that overlap computation count
 all the same: on a CPU the two share the cores, and on a GPU what is hidden must be read off the step's time. The
 profiled step is a few percent slower than a timed one, so the share is of its own time.
+
+Spans are told by the host's monotonic clock, which its processes share, so that those of several ranks can be held
+against each other. What ties the profiler's clock to it are marks whose instant both know; the earliest reading behind
+its mark is the best.
 """
 
 import time
@@ -11,10 +15,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
-from torch.profiler import ProfilerActivity, profile
+from torch.profiler import ProfilerActivity, profile, record_function
 
 _BACKENDS = ("gloo:", "ncclDevKernel")
 _MICRO = 1e-6
+_MARK, _MARKS = "assay: the clock", 8
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,8 @@ class Travel:
 
     step_seconds: float
     under_way_seconds: float
+    spans: tuple[tuple[float, float], ...] = ()
+    """(begin, end) of each, in the order of their begins, by the host's clock."""
 
     @property
     def share(self) -> float:
@@ -34,17 +41,26 @@ def travel(device: torch.device, one_step: Callable[[], None]) -> Travel:
     """Profile one step; every rank must."""
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
     with profile(activities=activities) as profiled:
+        marks = [_marked() for _ in range(_MARKS)]
         began = time.perf_counter()
         one_step()
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         seconds = time.perf_counter() - began
-    spans = [
-        (event.time_range.start * _MICRO, event.time_range.end * _MICRO)
+    seen = [
+        (event.name, event.time_range.start * _MICRO, event.time_range.end * _MICRO)
         for event in profiled.events() or ()
-        if event.name.startswith(_BACKENDS)
+        if event.name.startswith((*_BACKENDS, _MARK))
     ]
-    return Travel(seconds, min(seconds, covered(spans)))
+    marked = sorted(start for name, start, _ in seen if name == _MARK)
+    ahead = min((told - start for told, start in zip(marks, marked, strict=True)), default=0.0)
+    spans = sorted((start + ahead, end + ahead) for name, start, end in seen if name != _MARK)
+    return Travel(seconds, min(seconds, covered(spans)), tuple(spans))
+
+
+def _marked() -> float:
+    with record_function(_MARK):
+        return time.perf_counter()
 
 
 def covered(spans: Iterable[tuple[float, float]]) -> float:

@@ -4,7 +4,8 @@ Each rank holds its blocks' weights, gradients and optimizer state only, and sen
 neighbour: the technique for slow links. It pays with idle time while the pipeline fills and drains, the bubble
 (p−1)/(m+p−1) of m micro-batches over p stages (GPipe, arXiv:1811.06965). 1F1B has the same bubble and keeps at most p
 micro-batches alive (arXiv:1806.03377); several stages a rank shrink it (arXiv:2104.04473); splitting backward in two
-can close it (arXiv:2401.10241).
+can close it (arXiv:2401.10241). All that is of equal stages, and the last has the logits on top: `split=5-3` gives it
+fewer of eight blocks. The longest stage is what all others wait for.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from assay.config import Run
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unplanned
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class PipelineParallel(Optimization):
     """In which order a rank does forwards and backwards; the last two put two stages on each rank."""
     micro_batches: Annotated[int, Field(ge=1)] = 4
     """Equal parts of the batch."""
+    split: Annotated[str, Field(pattern=r"^[1-9]\d*(-[1-9]\d*)+$")] | None = None
+    """Blocks by stage, such as 3-1; by default equally many."""
 
     title: ClassVar = "pipeline parallelism"
     stage: ClassVar = Stage.PIPELINE
@@ -54,26 +57,37 @@ class PipelineParallel(Optimization):
     claims: ClassVar = frozenset({"micro_batches", "gradients"})
 
     @property
-    def split(self) -> "Split":
-        """Which rank has which stages."""
+    def stages(self) -> "Split":
+        """Which rank has which stages, and these which blocks."""
         from assay.cost.stages import Split
 
-        return Split(self.degree, 1 if self.schedule in ("gpipe", "1f1b") else 2, vee=self.schedule == "zero-bubble")
+        dealt = tuple(map(int, self.split.split("-"))) if self.split else ()
+        return Split(self.degree, _PLANNED[self.schedule][1], vee=self.schedule == "zero-bubble", dealt=dealt)
 
     def axes(self) -> Mapping[str, int | None]:
         return {"pp": self.degree}
 
     def lay_out(self, layout: "Layout") -> "Layout":
         schedule, chunks = _PLANNED[self.schedule]
-        return replace(layout, schedule=schedule, chunks=chunks).cut(self.micro_batches)
+        if self.split and chunks > 1:
+            raise Unplanned(f"{self.name()}:split with two stages a rank")
+        return replace(layout, schedule=schedule, chunks=chunks, dealt=self.stages.dealt).cut(self.micro_batches)
 
     def cuts(self) -> int:
         return self.micro_batches
 
     def check(self, run: Run, machine: "Machine") -> None:
-        layers = run.model.n_layer
-        if layers % self.split.count:
-            raise Conflict(f"{self.split.count} stages of pipeline_parallel do not divide the model's {layers} blocks")
+        layers, stages = run.model.n_layer, self.stages
+        if stages.dealt and (len(stages.dealt), sum(stages.dealt)) != (stages.count, layers):
+            raise Conflict(
+                f"pipeline_parallel:split={self.split} deals {sum(stages.dealt)} blocks to {len(stages.dealt)} stages, "
+                f"and the model's {layers} blocks are for {stages.count}"
+            )
+        if not stages.dealt and layers % stages.count:
+            raise Conflict(
+                f"{stages.count} stages of pipeline_parallel do not divide the model's {layers} blocks; "
+                "say which stage has how many with split"
+            )
         if self.schedule == "interleaved" and self.micro_batches % self.degree:
             raise Conflict(
                 f"the interleaved schedule sends micro-batches in groups of {self.degree}, which do not divide "
@@ -87,18 +101,21 @@ class PipelineParallel(Optimization):
         make: dict[str, Callable[[int, int], Schedule]] = {
             "gpipe": schedules.gpipe,
             "1f1b": schedules.one_f_one_b,
-            "interleaved": partial(schedules.interleaved, chunks=self.split.per_rank),
+            "interleaved": partial(schedules.interleaved, chunks=self.stages.per_rank),
             "zero-bubble": schedules.zero_bubble_by_hand,
         }
-        order = make[self.schedule](self.degree, self.micro_batches).orders[cost.place["pp"]]
-        return staged(cost, self.split, self.micro_batches, order)
+        return staged(cost, self.stages, self.micro_batches, make[self.schedule](self.degree, self.micro_batches))
 
     def apply(self, program: "Program", run: Run) -> "Program":
         from assay.parallel.pipeline import pipelined
 
-        return pipelined(program, program.axis("pp"), self.split, self.schedule, self.micro_batches)
+        return pipelined(program, program.axis("pp"), self.stages, self.schedule, self.micro_batches)
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
-        held, wanted = len(trace.blocks), run.model.n_layer // self.degree
-        observed = f"{held} of {run.model.n_layer} blocks held by this rank, {trace.forwards} micro-batches"
-        return self.evidence(observed, held == wanted and trace.forwards == self.micro_batches)
+        layers, stages = run.model.n_layer, self.stages
+        of_ranks = [
+            tuple(sorted(block for stage in stages.of(rank) for block in stages.blocks_of(stage, layers)))
+            for rank in range(self.degree)
+        ]
+        observed = f"{len(trace.blocks)} of {layers} blocks held by this rank, {trace.forwards} micro-batches"
+        return self.evidence(observed, trace.blocks in of_ranks and trace.forwards == self.micro_batches)

@@ -12,12 +12,11 @@ from assay.model import GPT
 class Stage(nn.Module):
     """Some consecutive blocks of a decoder, under their names in the whole of it."""
 
-    def __init__(self, model: GPT, first: int, count: int) -> None:
+    def __init__(self, model: GPT, blocks: range) -> None:
         super().__init__()
-        last = first + count
-        self.embedding = model.embedding if first == 0 else None
-        self.blocks = nn.ModuleDict({str(index): model.blocks[index] for index in range(first, last)})
-        self.head = model.head if last == len(model.blocks) else None
+        self.embedding = model.embedding if blocks.start == 0 else None
+        self.blocks = nn.ModuleDict({str(index): model.blocks[index] for index in blocks})
+        self.head = model.head if blocks.stop == len(model.blocks) else None
 
     def forward(self, x: Tensor, targets: Tensor | None = None) -> Tensor:
         """Token ids or the stage before's output → `[B, T, n_embd]`, or from the last stage the summed loss."""
@@ -34,6 +33,5 @@ class Stage(nn.Module):
 
 
 def cut(model: GPT, split: Split, rank: int) -> tuple[Stage, ...]:
-    """The stages of a rank as modules; the model's blocks are dealt evenly, which its caller has checked."""
-    size = len(model.blocks) // split.count
-    return tuple(Stage(model, index * size, size) for index in split.of(rank))
+    """The stages of a rank as modules; that the split deals out all blocks, its caller has checked."""
+    return tuple(Stage(model, split.blocks_of(index, len(model.blocks))) for index in split.of(rank))

@@ -202,7 +202,20 @@ def by_rank(row: Row) -> list[str]:
     shares = [one.communication_share for one in row.ranks]
     if all(share is not None for share in shares):
         said.append("of a step under way " + ", ".join(f"{share:.0%}" for share in shares if share is not None))
-    return said
+    return said + _idle(row)
+
+
+def _idle(row: Row) -> list[str]:
+    """What the ranks of a pipeline did not compute, beside the simulator and the formula for equal stages."""
+    idle = [one.idle for one in row.ranks if one.idle]
+    if len(idle) < len(row.ranks):
+        return []
+    said = "idle in the pipeline " + ", ".join(f"{one.share:.1%}" for one in idle)
+    if row.predicted and row.predicted.bubble_share is not None:
+        played = ", ".join(f"{one.idle_share:.1%}" for one in row.predicted.ranks if one.idle_share is not None)
+        said += f" (played {played}; equal stages {row.predicted.bubble_share:.1%})"
+    caveats = dict.fromkeys(one.caveat for one in idle if one.caveat)
+    return [", ".join([said, *caveats])]
 
 
 def _each(measured: Sequence[int | None], predicted: Sequence[int]) -> str:

@@ -17,6 +17,7 @@ from assay.config.run import Run, identity
 from assay.data.progress import Progress, silent
 from assay.errors import UsageError
 from assay.hardware import Machine
+from assay.hardware.detect import detect
 from assay.hardware.rates import known_machine
 from assay.optimizations import Unavailable, Unpredicted, check, normalize
 from assay.runs.lookup import find
@@ -46,8 +47,8 @@ def ready(run: Run, home: Home, progress: Progress = silent, ranks_here: int | N
     Raises `UsageError` for what a person can mend, before anything is written in the folder of runs, and
     `StorageError` when the disk refuses.
     """
-    machine = known_machine(home, run.threads)
     run = normalize(run)
+    machine = known_machine(home, threads_of(run, ranks_here))
     _device_exists(run, machine)
     _ranks_have_room(run, machine, ranks_here or run.ranks)
     run = _with_initial_weights(run, home)
@@ -55,6 +56,13 @@ def ready(run: Run, home: Home, progress: Progress = silent, ranks_here: int | N
     _vocabulary_fits(run, KNOWN_VOCABULARIES.get(run.data.tokenizer, 0))
     with _nothing_left_behind(home):
         return _with_data(run, home.ready(), machine, progress)
+
+
+def threads_of(run: Run, ranks_here: int | None = None) -> int | None:
+    """Of each rank, which share the cores where nothing else is said; None: torch's choice, on one device."""
+    if run.threads is not None or run.ranks == 1:
+        return run.threads
+    return max(1, detect().cores // (ranks_here or run.ranks))
 
 
 def _with_data(run: Run, home: Home, machine: Machine, progress: Progress) -> ReadyRun:
@@ -77,6 +85,8 @@ def predict(run: Run, machine: Machine) -> Predicted | None:
     """What the estimator says of a run whose vocabulary is known; nothing where a technique has no arithmetic."""
     from assay.cost.work import communications
     from assay.estimate import estimate
+    from assay.estimate.line import bubble_share, idle_shares
+    from assay.estimate.together import step_seconds_over_ranks
 
     try:
         every = [estimate(run, machine, rank) for rank in range(run.ranks)]
@@ -86,15 +96,21 @@ def predict(run: Run, machine: Machine) -> Predicted | None:
     found = Predicted.model_validate(fullest.predicted())
     if len(every) == 1:
         return found
+    schedule, idle = fullest.cost.schedule, idle_shares([one.cost for one in every])
     ranks = [
         PredictedRank(
             tensors_peak_bytes=one.timeline.peak.nbytes,
             sent_bytes=round(sum(each.count * each.payload_bytes for each in communications(one.cost))),
+            idle_share=idle.get(rank),
         )
-        for one in every
+        for rank, one in enumerate(every)
     ]
     whole = sum(one.step_flops for one in every)
-    return found.model_copy(update={"ranks": tuple(ranks), "step_flops": whole, "step_seconds": None})
+    bubble = bubble_share(schedule) if schedule else None
+    rates = machine.rates.get(machine.device(run.device))
+    seconds = step_seconds_over_ranks([one.cost for one in every], rates) if rates else None
+    update = {"ranks": tuple(ranks), "step_flops": whole, "step_seconds": seconds, "bubble_share": bubble}
+    return found.model_copy(update=update)
 
 
 def _vocabulary_fits(run: Run, tokens: int) -> None:

@@ -133,6 +133,37 @@ class Sent(_Record):
     """Of the whole that is gathered, summed or sent."""
 
 
+class Spent(_Record):
+    """How long one collective along one mesh axis was under way on a rank in a step, each call by itself."""
+
+    collective: str
+    """As in `Sent`, and `recv`."""
+    axis: str
+    count: int
+    seconds: float
+    """Summed over calls, of which several may be under way at once."""
+    wait_seconds: float | None
+    """Of these, until the last of the ranks had called; None where their clocks are not one."""
+
+
+class Idle(_Record):
+    """What a rank of a pipeline did not compute between its line's first forward and last backward."""
+
+    share: float
+    """Of that time, the median over some steps after the run."""
+    shares: tuple[float, ...]
+    """By step."""
+    processor_share: float | None
+    """Processor time over wall time of the spans in which it computed; None on an accelerator."""
+    comparable: bool
+    """Whether every rank of the line had a core of its own, so that the share may be held against a formula."""
+
+    @property
+    def caveat(self) -> str:
+        """In words; empty where the share is comparable."""
+        return "" if self.comparable else "not comparable: a rank had no core of its own"
+
+
 class RankResult(_Record):
     """What one rank of a run held, and what it handed to the others."""
 
@@ -149,6 +180,10 @@ class RankResult(_Record):
     """Of one step under the profiler, after the run."""
     communication_seconds: float | None = None
     """Of those, how many had a collective under way, waiting for late ranks included."""
+    spent: tuple[Spent, ...] = ()
+    """By collective and axis in the same step; nothing where the backend does not show each call."""
+    idle: Idle | None = None
+    """None without a pipeline, or where its ranks have no common clock."""
 
     @property
     def communication_share(self) -> float | None:
@@ -168,6 +203,8 @@ class PredictedRank(_Record):
 
     tensors_peak_bytes: int
     sent_bytes: int
+    idle_share: float | None = None
+    """Of a pipeline played with unequal stages, by their FLOPs; sends are free."""
 
 
 class Predicted(_Record):
@@ -183,9 +220,11 @@ class Predicted(_Record):
     step_flops: int | None = None
     """Executed by one optimizer step, recomputation included."""
     step_seconds: float | None = None
-    """From measured rates of this machine, where they are known; not of a step over ranks."""
+    """From measured rates of this machine, and over ranks of the link between them, where they are known."""
     ranks: tuple[PredictedRank, ...] = ()
     """One for each, where there are several."""
+    bubble_share: float | None = None
+    """What a formula says that a rank of a pipeline idles, all stages being equal: (p−1)/(vm + p−1), or its variant."""
 
 
 class Environment(_Record):

@@ -1,17 +1,31 @@
-"""What every rank of a run found, on the record of the first: memory, what it handed to collectives, and how long."""
+"""What every rank of a run found, on the record of the first: memory, what it handed to collectives, and how long.
 
+Times are of steps after the run, that are thrown away: one in which calls of collectives are listed, one under the
+profiler, which does not know their axes, and a few in which a pipeline's stages are watched.
+"""
+
+import json
 from collections import Counter
+from dataclasses import asdict
 
-from assay.measure.travel import travel
+from assay.measure.calls import Call, calls
+from assay.measure.stages import Busy, busy, idle
+from assay.measure.travel import Travel, travel
+from assay.measure.waits import Timed, spent
 from assay.parallel.ranks import Ranks
-from assay.runs.record import RankResult, Sent
+from assay.runs.record import Idle, RankResult, Sent, Spent
 from assay.runs.worker_result import Findings
 from assay.step.trace import Trace
 from assay.training.loop import Loop
 
+_WATCHED_STEPS = 3
+"""Whose median is told: single ones differ."""
+
 
 def every_rank(loop: Loop, findings: Findings, ranks: Ranks) -> tuple[RankResult, ...]:
-    """The same on each rank, in order; all must call it. One more step is thrown away."""
+    """The same on each rank, in order; all must call it. More steps are thrown away."""
+    listed = calls(loop.step.program.mesh, loop.discard_step)
+    ranks.meet()
     profiled = travel(loop.step.program.device, loop.discard_step)
     trace = findings.trace
     own = RankResult(
@@ -25,8 +39,29 @@ def every_rank(loop: Loop, findings: Findings, ranks: Ranks) -> tuple[RankResult
         sent=_sent(trace) if trace else (),
         profiled_step_seconds=profiled.step_seconds,
         communication_seconds=profiled.under_way_seconds,
+        spent=_spent(listed, profiled, ranks),
+        idle=_idle(loop, ranks),
     )
     return tuple(RankResult.model_validate_json(said) for said in ranks.gather(own.model_dump_json()))
+
+
+def _spent(listed: tuple[Call, ...], profiled: Travel, ranks: Ranks) -> tuple[Spent, ...]:
+    own = Timed.of(listed, profiled.spans)
+    everyone = [Timed.from_json(said) for said in ranks.gather(own.to_json())]
+    return tuple(Spent(**asdict(one)) for one in spent(everyone, ranks.rank))
+
+
+def _idle(loop: Loop, ranks: Ranks) -> Idle | None:
+    """Of this rank; None without a pipeline."""
+    steps = []
+    for _ in range(_WATCHED_STEPS if ranks.layout.degree("pp") > 1 else 0):
+        ranks.meet()
+        own = busy(loop.step.program.device, loop.discard_step)
+        told = (json.loads(said) for said in ranks.gather(json.dumps(own and asdict(own))))
+        steps.append([said and Busy(**said) for said in told])
+    line = next(line for line in ranks.layout.groups("pp") if ranks.rank in line)
+    found = idle(steps, line).get(ranks.rank) if steps else None
+    return None if found is None else Idle(**asdict(found), share=found.share)
 
 
 def _sent(trace: Trace) -> tuple[Sent, ...]:

@@ -10,10 +10,10 @@ from assay.config.run import Run
 from assay.data.progress import Progress
 from assay.errors import UsageError
 from assay.hardware import Machine, detect
-from assay.optimizations import check
+from assay.optimizations import check, normalize
 from assay.runs.launcher import start
 from assay.runs.machine import measured_machine
-from assay.runs.prepare import ReadyRun, ready
+from assay.runs.prepare import ReadyRun, ready, threads_of
 from assay.studies.design import Cell, design
 from assay.studies.plan import Needs, waves
 from assay.studies.protocol import Child, Listener, conduct
@@ -87,7 +87,8 @@ def _ready(
         # All of them before the first is made ready, which writes the corpus down.
         check(cell.run, machine)
     # Its rates, so that step times can be predicted; measured once, then remembered.
-    measured_machine(home, cells[0].run.threads, tell=lambda text: prepare(text, None))
+    for threads in dict.fromkeys(threads_of(normalize(cell.run)) for cell in cells):
+        measured_machine(home, threads, tell=lambda text: prepare(text, None))
     checked: dict[str, ReadyRun] = {}
     complete: list[Cell] = []
     found: dict[str, ReadyRun] = {}

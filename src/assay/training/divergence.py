@@ -1,34 +1,50 @@
 """Name the first tensor that is not finite, once a step's loss or gradient norm is not.
 
 The plain update leaves weights and gradients alone in such a step, so the step's own state can be read: first the
-weights it began with, in the model's order; then the outputs of its modules, in a forward that is run again for the
-purpose (with fresh dropout noise); then its gradients, from the output backwards, which is the order they were made in.
+weights it began with, in the model's order; then the outputs of its modules, in a forward and backward that are run
+again for the purpose (with fresh dropout noise); then its gradients, from the output backwards, which is the order they
+were made in.
+
+Over ranks each looks at its own pieces, and no look may join a collective: the others would wait in it for ever. What
+runs again is the whole seam of a step's gradients, on every rank, whatever it has found; then they agree on the first.
 """
 
+import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from assay.step.compiled import interpreted
+from assay.parallel.ranks import ALONE, Ranks
+from assay.parallel.shards import local
 from assay.step.program import MicroBatch, Step
-from assay.training.gradients import summed_loss
+
+_WEIGHT, _OUTPUT, _GRADIENT = range(3)
+"""In the order in which a step makes or needs them."""
+_Found = tuple[int, int, str]
+"""(what, how early among those of its rank's pipeline stage, name)."""
 
 
-def first_not_finite(step: Step, micro_batches: Sequence[MicroBatch]) -> str | None:
-    """For instance "the output of blocks.2.mlp"; None when all that is left to look at is finite."""
-    for name, parameter in step.named_parameters():
-        if not _finite(parameter):
-            return f"the weight {name}"
-    for micro_batch in micro_batches:
-        if output := _first_output(step, micro_batch):
-            return output
-    for name, parameter in reversed(step.named_parameters()):
-        if parameter.grad is not None and not _finite(parameter.grad):
-            return f"the gradient of {name}"
-    return None
+def first_not_finite(step: Step, micro_batches: Sequence[MicroBatch], ranks: Ranks = ALONE) -> str | None:
+    """For instance "the output of blocks.2.mlp"; None when all that is left to look at is finite.
+
+    The same on every rank; all must call it.
+    """
+    gradient = _first_gradient(step)
+    output = _first_output(step, micro_batches)
+    own = _first_weight(step) or output or gradient
+    everyone: list[tuple[int, int, int, str]] = []
+    for rank, said in enumerate(ranks.gather(json.dumps(own))):
+        if found := json.loads(said):
+            what, position, name = found
+            stage = ranks.layout.at(rank)["pp"]
+            # Later stages have later layers, and gradients come from the output.
+            everyone.append((what, -stage if what == _GRADIENT else stage, position, name))
+    return min(everyone)[-1] if everyone else None
 
 
 def gradients_remain(step: Step) -> bool:
@@ -36,29 +52,51 @@ def gradients_remain(step: Step) -> bool:
     return any(parameter.grad is not None for _, parameter in step.named_parameters())
 
 
-@torch.no_grad()
-def _first_output(step: Step, micro_batch: MicroBatch) -> str | None:
-    found: list[str] = []
+def _first_weight(step: Step) -> _Found | None:
+    for position, (name, parameter) in enumerate(step.named_parameters()):
+        if not _finite(parameter):
+            return _WEIGHT, position, f"the weight {name}"
+    return None
+
+
+def _first_gradient(step: Step) -> _Found | None:
+    for position, (name, parameter) in enumerate(reversed(step.named_parameters())):
+        if parameter.grad is not None and not _finite(parameter.grad):
+            return _GRADIENT, position, f"the gradient of {name}"
+    return None
+
+
+def _first_output(step: Step, micro_batches: Sequence[MicroBatch]) -> _Found | None:
+    tokens = sum(targets.numel() for _, targets in micro_batches) * step.program.share[1]
+    with _watched_outputs(step) as outputs, interpreted(step.program.captures):
+        loss = step.program.gradients(step, micro_batches, tokens)
+    for position, (name, finite) in enumerate(outputs):
+        if not finite:
+            return _OUTPUT, position, f"the output of {name}"
+    return None if math.isfinite(loss.item()) else (_OUTPUT, len(outputs), "the loss")
+
+
+@contextmanager
+def _watched_outputs(step: Step) -> Iterator[list[tuple[str, bool]]]:
+    """Collects the modules of this rank as they return, and whether their output is finite."""
+    outputs: list[tuple[str, bool]] = []
 
     def watch(name: str) -> Callable[[nn.Module, Any, Any], None]:
         def note(module: nn.Module, args: Any, output: Any) -> None:
-            if not found and isinstance(output, Tensor) and not _finite(output):
-                found.append(f"the output of {name}")
+            if isinstance(output, Tensor):
+                outputs.append((name, _finite(output)))
 
         return note
 
     modules = [(name, module) for part in step.parts for name, module in part.named_modules() if name]
     handles = [module.register_forward_hook(watch(name)) for name, module in modules]
     try:
-        with interpreted(step.program.captures):
-            loss = summed_loss(step, micro_batch)
+        yield outputs
     finally:
         for handle in handles:
             handle.remove()
-    if found:
-        return found[0]
-    return None if math.isfinite(loss.item()) else "the loss"
 
 
 def _finite(tensor: Tensor) -> bool:
-    return bool(torch.isfinite(tensor).all())
+    """Of what lies on this rank."""
+    return bool(torch.isfinite(local(tensor.detach())).all())

@@ -203,7 +203,7 @@ class Loop:
     def _diagnosis(self, record: StepRecord) -> str:
         program = self.step.program
         rows = cut(program.batches(record.step, program.share), program.micro_batches)
-        found = first_not_finite(self.step, rows)
+        found = first_not_finite(self.step, rows, self.ranks)
         what = f"{found} is the first tensor that is not finite" if found else "the loss or its gradient is not finite"
         return f"diverged at step {record.step}: {what}"
 

@@ -1,0 +1,148 @@
+"""When a rank of a pipeline computes: the spans of its stages' forwards and backwards, at the engine's own calls.
+
+torch's schedules wait for what a stage receives before they call its forward or backward, so between two such calls a
+rank idles, and inside one it computes. Of a line of ranks the step lasts from the first call of any to the last return
+of any, and what a rank did not compute of that is its idle share: the bubble, and on unequal stages what they wait for
+each other. On an accelerator the calls are marked on its stream, which reaches them when it has waited.
+
+The caveat: a call that shares its core with another process, or waits inside for a collective of another axis, is busy
+by the wall clock. So the calling thread's processor time stands beside it, and only where that is at least `OWN_CORE`
+of the spans on every rank may a share be held against a formula. The ranks of a line must have one clock: those of
+several hosts do not.
+"""
+
+import platform
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import torch
+from torch.distributed.pipelining import PipelineStage
+
+OWN_CORE = 0.95
+"""Processor time over wall time of busy spans from which a rank had a core of its own."""
+_CALLS = ("forward_one_chunk", "backward_one_chunk", "backward_weight_one_chunk")
+
+
+@dataclass(frozen=True)
+class Busy:
+    """One rank's forwards and backwards in one step, by the clock of its host."""
+
+    host: str
+    begin_seconds: float
+    end_seconds: float
+    busy_seconds: float
+    processor_seconds: float | None
+    """Of the thread that calls them; None on an accelerator, which a rank has to itself."""
+
+
+@dataclass(frozen=True)
+class Idle:
+    """What a rank did not compute of its line's steps."""
+
+    shares: tuple[float, ...]
+    """By step."""
+    processor_share: float | None
+    """Processor time over wall time of the rank's busy spans."""
+    comparable: bool
+    """Whether every rank of the line had a core of its own."""
+
+    @property
+    def share(self) -> float:
+        """The median over steps."""
+        return median(self.shares)
+
+
+@dataclass(frozen=True)
+class _Mark:
+    """An instant of the host, and of the device's stream where there is one."""
+
+    wall: float
+    processor: float
+    event: torch.cuda.Event | None
+
+
+def busy(device: torch.device, one_step: Callable[[], None]) -> Busy | None:
+    """Watch one step; None where no pipeline's stage ran in it."""
+    start = _mark(device)
+    if start.event is not None:
+        start.event.synchronize()
+    origin = time.perf_counter()
+    with _watched(device) as calls:
+        one_step()
+    if not calls:
+        return None
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        spans = [(origin + _since(start, begin), origin + _since(start, end)) for begin, end in calls]
+    else:
+        spans = [(begin.wall, end.wall) for begin, end in calls]
+    processor = None if device.type == "cuda" else sum(end.processor - begin.processor for begin, end in calls)
+    return Busy(platform.node(), spans[0][0], spans[-1][1], sum(end - begin for begin, end in spans), processor)
+
+
+def idle(steps: Sequence[Sequence[Busy | None]], line: Sequence[int]) -> dict[int, Idle]:
+    """By rank of a line, given what every rank was busy with in each step; nothing where clocks cannot be compared."""
+    found: dict[int, list[Busy]] = {rank: [one for step in steps if (one := step[rank])] for rank in line}
+    everyone = [one for ones in found.values() for one in ones]
+    if len({one.host for one in everyone}) != 1 or len(everyone) != len(steps) * len(line):
+        return {}
+    lasted = [_makespan([found[rank][index] for rank in line]) for index in range(len(steps))]
+    processor = {rank: _processor_share(ones) for rank, ones in found.items()}
+    own = all(share is None or share >= OWN_CORE for share in processor.values())
+    return {
+        rank: Idle(
+            tuple(1 - one.busy_seconds / span for one, span in zip(ones, lasted, strict=True)), processor[rank], own
+        )
+        for rank, ones in found.items()
+    }
+
+
+def _makespan(line: Sequence[Busy]) -> float:
+    return max(one.end_seconds for one in line) - min(one.begin_seconds for one in line)
+
+
+def _processor_share(steps: Sequence[Busy]) -> float | None:
+    spent = [one.processor_seconds for one in steps if one.processor_seconds is not None]
+    return sum(spent) / sum(one.busy_seconds for one in steps) if spent else None
+
+
+@contextmanager
+def _watched(device: torch.device) -> Iterator[list[tuple[_Mark, _Mark]]]:
+    """Marks before and after every call that computes, in order."""
+    calls: list[tuple[_Mark, _Mark]] = []
+
+    def marked(compute: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            begin = _mark(device)
+            result = compute(*args, **kwargs)
+            calls.append((begin, _mark(device)))
+            return result
+
+        return call
+
+    before = {name: getattr(PipelineStage, name) for name in _CALLS}
+    for name, compute in before.items():
+        setattr(PipelineStage, name, marked(compute))
+    try:
+        yield calls
+    finally:
+        for name, compute in before.items():
+            setattr(PipelineStage, name, compute)
+
+
+def _mark(device: torch.device) -> _Mark:
+    event = None
+    if device.type == "cuda":
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record()
+    return _Mark(time.perf_counter(), time.thread_time(), event)
+
+
+def _since(start: _Mark, later: _Mark) -> float:
+    if start.event is None or later.event is None:
+        raise RuntimeError("marks of a stream need events")
+    return float(start.event.elapsed_time(later.event)) / 1e3
