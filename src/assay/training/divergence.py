@@ -18,9 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from assay.step.compiled import interpreted
 from assay.parallel.ranks import ALONE, Ranks
 from assay.parallel.shards import local
+from assay.step.compiled import interpreted
 from assay.step.program import MicroBatch, Step
 
 _WEIGHT, _OUTPUT, _GRADIENT = range(3)
