@@ -7,7 +7,8 @@ import torch
 
 from assay.config import ModelConfig, Run, Spec
 from assay.hardware import Accelerator, Machine
-from assay.model.weights import read_weights
+from assay.model.hf_tensors import to_hf
+from assay.model.weights import parameter_shapes, read_weights
 from assay.optimizations import Conflict, Unavailable, resolve
 from assay.training import checkpoint
 from assay.training.loop import Position, train_step
@@ -69,6 +70,12 @@ def test_a_resumed_run_is_bit_equal_and_its_weights_lie_in_16_bits(
     losses = [[train_step(step, index).loss for index in (2, 3)] for step in (whole, again)]
     assert losses[0] == losses[1]
     assert {one.dtype for one in read_weights(place, SHAPE).values()} == {dtype}
+
+
+def test_an_export_keeps_the_dtype_in_the_biases_that_it_adds_too() -> None:
+    config = ModelConfig(**{**SHAPE.model_dump(), "bias": False})
+    state = {name: torch.zeros(shape, dtype=torch.bfloat16) for name, shape in parameter_shapes(config).items()}
+    assert {one.dtype for one in to_hf(state, config).values()} == {torch.bfloat16}
 
 
 def test_a_router_is_refused() -> None:

@@ -66,16 +66,16 @@ def from_hf(tensors: Mapping[str, Tensor], config: ModelConfig, source: object) 
 
 
 def to_hf(state: Mapping[str, Tensor], config: ModelConfig) -> dict[str, Tensor]:
-    """Tensors by our names → GPT-2's, with zeros for the biases that `config` leaves out.
+    """Tensors by our names → GPT-2's, with zeros, as wide as the weights, for the biases that `config` leaves out.
 
     Weights and gradients alike. Raises `UsageError` when GPT-2 cannot express `config` or `state` does not fit it.
     """
     _expressible(config)
     weights = checked(state, config, "the model")
-    tensors = {}
+    tensors, dtype = {}, next(iter(weights.values())).dtype
     for place, shape in _places(config):
         prefix = "" if place.theirs.startswith("lm_head.") else "transformer."
-        tensor = place.write(weights[place.ours]) if place.ours in weights else torch.zeros(shape)
+        tensor = place.write(weights[place.ours]) if place.ours in weights else torch.zeros(shape, dtype=dtype)
         tensors[prefix + place.theirs] = tensor
     return tensors
 
