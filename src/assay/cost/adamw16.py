@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from assay.cost.tensors import DTYPE_BYTES
-from assay.cost.updates import AdamW, Instant, Pieces, decayed_first
+from assay.cost.updates import AdamW, Instant, Pieces, groups
 
 _LIFTED = 4
 """Gradient, two moments and weight of the tensor that is updated."""
@@ -16,4 +16,4 @@ class AdamW16(AdamW):
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
         """One tensor after the other, lifted."""
         width = _LIFTED * DTYPE_BYTES["float32"]
-        return tuple(Instant("AdamW16", one.name, width * one.elements) for one in decayed_first(pieces))
+        return tuple(Instant("AdamW16", one.name, width * one.elements) for group in groups(pieces) for one in group)

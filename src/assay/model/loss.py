@@ -4,7 +4,7 @@ At once the logits `[n, V]` of all n tokens are written out, their log-probabili
 both: at GPT-2's vocabulary the largest tensors of the step. In pieces only those of n/chunks tokens exist at a time,
 in forward and again in backward, which computes each piece's logits anew and adds up the weight's gradient (the
 chunking of arXiv:2410.10989, with recomputation in place of gradients made in forward: those would have to be kept by
-every micro-batch that a pipeline has under way). Torch's own `linear_cross_entropy` is not used (decision 8).
+every micro-batch that a pipeline has under way). Torch's own `linear_cross_entropy` is not used (decision 12).
 
 The softmax is computed in float32 or wider, whatever dtype the products have. The gradient of a weight in 16 bits is
 added up in 16 bits, one rounding a piece.

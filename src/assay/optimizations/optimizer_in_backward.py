@@ -30,7 +30,7 @@ class OptimizerInBackward(Optimization):
     saves: ClassVar = "gradients: from all of them at the end of backward to one at a time"
     pays: ClassVar = "clipping to a global norm, which would need them all; a skipped update when one is not finite"
     sources: ClassVar = ("arXiv:2306.09782", "pytorch/tutorials: optimizer_step_in_backward_tutorial")
-    claims: ClassVar = frozenset({"update", "micro_batches", "loss_scale"})
+    claims: ClassVar = frozenset({"update", "micro_batches", "loss scale"})
 
     def check(self, run: Run, machine: "Machine") -> None:
         if run.training.gradient_clip > 0:
