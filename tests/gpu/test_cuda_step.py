@@ -8,7 +8,7 @@ from assay.hardware import detect
 from assay.measure.memory import memory_pass
 from assay.measure.trace import StepTracer
 from assay.optimizations import Unavailable, optimizations_of, resolve
-from assay.training.loop import train_step
+from assay.training.loop import read, take_step, train_step
 from estimate.built import build_step
 from optimizations.laboratory import ON_ONE_DEVICE, losses, run_with
 
@@ -38,10 +38,22 @@ def test_every_optimization_is_proven(name: str) -> None:
     step = build_step(run)
     train_step(step, 0)
     with StepTracer(step) as tracer:
-        record = train_step(tracer.watch(), 1)
+        taken = take_step(tracer.watch(), 1)
+    (record,) = read(step, [taken])
     (optimization,) = optimizations_of(run)
     evidence = optimization.verify(tracer.trace(record.loss, record.tokens), run)
     assert evidence.verdict, evidence.observed
+
+
+def test_torch_finds_nothing_to_wait_for_in_a_step_whose_figures_are_read_later() -> None:
+    step = build_step(on_cuda(Spec(name="deferred_metrics")))
+    train_step(step, 0)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        taken = [take_step(step, index) for index in (1, 2)]
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert [record.step for record in read(step, taken)] == [1, 2]
 
 
 def test_the_memory_pass_reads_the_devices_counters() -> None:

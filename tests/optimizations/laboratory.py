@@ -13,7 +13,7 @@ from assay.hardware import Machine
 from assay.measure.trace import StepTracer
 from assay.optimizations import Stage, Unpredicted, catalogue, normalize, resolve
 from assay.step import Trace
-from assay.training.loop import train_step
+from assay.training.loop import read, take_step, train_step
 from estimate.built import build_step
 
 SHAPE = ModelConfig(n_layer=4, n_head=2, n_embd=32, context_length=16, vocab_size=61)
@@ -62,7 +62,8 @@ def traced(run: Run) -> Trace:
     step = build_step(run)
     train_step(step, 0)
     with StepTracer(step) as tracer:
-        record = train_step(tracer.watch(), 1)
+        taken = take_step(tracer.watch(), 1)
+    (record,) = read(step, [taken])
     return tracer.trace(record.loss, record.tokens)
 
 

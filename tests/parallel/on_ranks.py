@@ -58,7 +58,7 @@ def _answer(case: Case) -> dict[str, Any]:
     from assay.parallel.ranks import joined
     from assay.runs.worker_build import device_of
     from assay.training.evaluation import evaluate
-    from assay.training.loop import train_step
+    from assay.training.loop import read, take_step, train_step
     from assay.training.probes import ActivationNorms, RouterStatistics
     from assay.training.state import weights_at_rest
 
@@ -72,7 +72,8 @@ def _answer(case: Case) -> dict[str, Any]:
             if index == 1:
                 routers.take()  # so that what is routed is the traced step's and later ones'
                 with tracer:
-                    records.append(train_step(tracer.watch(), index, probes))
+                    taken = take_step(tracer.watch(), index, probes)
+                records.extend(read(step, [taken]))
                 trace = tracer.trace(records[-1].loss, records[-1].tokens)
             else:
                 records.append(train_step(step, index, probes))

@@ -182,6 +182,22 @@ def test_a_run_that_was_killed_goes_on_bit_for_bit(whole: RunFolder, corpus: Pre
     assert weights_and_state(folder) == weights_and_state(whole), f"killed after step {last}, resumed at {resumed_at}"
 
 
+def test_one_whose_figures_are_read_late_has_them_all_where_it_was_saved(
+    whole: RunFolder, corpus: Prepared, tmp_path: Path
+) -> None:
+    folder = run_folder(tmp_path / "run", corpus, LONG, **NOISY, optimizations="deferred_metrics:every=5")
+    with Process(folder) as process:
+        process.until("checkpoint", step=random.choice([14, 21]))
+        process.child.send_signal(signal.SIGKILL)
+        assert process.end()[0] == -signal.SIGKILL
+    _, result = finished(folder)
+    assert result.status is Status.DONE
+    assert losses(folder) == losses(whole)
+    assert weights_and_state(folder) == weights_and_state(whole)
+    (evidence,) = result.evidence
+    assert evidence.verdict, evidence.observed
+
+
 def test_an_interrupted_run_saves_itself_and_goes_on(whole: RunFolder, corpus: Prepared, tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "run", corpus, {**LONG, "checkpoint_interval": 0}, **NOISY)
     with Process(folder) as process:

@@ -101,17 +101,19 @@ def flops_of(operator: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
     return 0
 
 
-def reads_to_host(operator: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> bool:
-    """Whether the host waits for a value: `item` and its kin, or a blocking copy off an accelerator.
+def waits_for_device(operator: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> bool:
+    """Whether the host waits: for a value (`item` and its kin), or for a blocking copy off or onto an accelerator.
 
     `tolist` and `numpy` of a CPU tensor pass no operator, and are not seen.
     """
     base = _base(operator)
     if base in _READ_BY_HOST:
         return True
-    if base not in ("_to_copy", "copy_") or kwargs.get("non_blocking") or not isinstance(result, torch.Tensor):
+    if base not in ("_to_copy", "copy_") or not isinstance(result, torch.Tensor):
         return False
-    return result.device.type == "cpu" and any(one.device.type != "cpu" for one in tensors_in((args, kwargs)))
+    if kwargs.get("non_blocking") or args[2:] == (True,):
+        return False
+    return len({one.device.type for one in (result, *tensors_in((args, kwargs)))}) > 1
 
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:

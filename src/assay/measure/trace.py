@@ -15,7 +15,6 @@ captured graph, once a call (`step.compiled`). Sharded tensors are followed down
     trace = tracer.trace(record.loss, record.tokens)
 """
 
-from collections import Counter
 from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -32,6 +31,7 @@ from assay.measure.communication import Axes, collective_of, payload_bytes
 from assay.measure.compiled import GraphCalls, class_of
 from assay.measure.saved import SavedTensors
 from assay.measure.storages import distinct_bytes, identity, storages
+from assay.measure.synchronizations import Synchronizations
 from assay.parallel.shards import divided_over
 from assay.step.compiled import Call, graph_breaks
 from assay.step.program import Step
@@ -46,7 +46,7 @@ class StepTracer:
     def __init__(self, step: Step) -> None:
         self.step = step
         self._parameters = {identity(s) for _, parameter in step.named_parameters() for s in storages(parameter)}
-        self._recorder = _Recorder(self._parameters, Axes(step.program.mesh))
+        self._recorder = _Recorder(self._parameters, Axes(step.program.mesh), Synchronizations(step))
         self._saved = SavedTensors(self._parameters, self._recorder.origin)
         self._open = ExitStack()
         self._forwards = 0
@@ -55,8 +55,8 @@ class StepTracer:
         self._updates_in_backward = 0
 
     def watch(self) -> Step:
-        """The step to run: the same parts and optimizer, its update marked."""
-        return replace(self.step, program=replace(self.step.program, update=self._update))
+        """The step to run: the same parts and optimizer, its update and the reading of its figures marked."""
+        return replace(self.step, program=replace(self.step.program, update=self._update, read=self._read))
 
     def __enter__(self) -> "StepTracer":
         hook = self.step.parts[-1].register_forward_hook(self._count_forward)
@@ -106,7 +106,7 @@ class StepTracer:
             compiled=self._recorder.graphs.graphs(),
             graph_breaks=0 if self.step.program.captures is None else graph_breaks(),
             shared_parameters=_shared(self.step.parts),
-            synchronizations=dict(self._recorder.synchronizations),
+            synchronizations=dict(self._recorder.synchronizations.counts),
         )
 
     def _update(self, step: Step) -> torch.Tensor:
@@ -116,6 +116,11 @@ class StepTracer:
             return self.step.program.update(step)
         finally:
             self._recorder.updating -= 1
+
+    def _read(self, figures: torch.Tensor) -> list[list[float]]:
+        """`tolist` passes no operator on a CPU, and one elsewhere."""
+        with self._recorder.synchronizations.waiting_for("figures"):
+            return self.step.program.read(figures)
 
     def _before_optimizer(self, *_: Any) -> None:
         self._gradients_together_bytes = max(self._gradients_together_bytes, self._living_gradient_bytes())
@@ -148,11 +153,11 @@ class _Tally:
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts operators, and remembers which one made each storage."""
 
-    def __init__(self, parameters: set[int], axes: Axes) -> None:
+    def __init__(self, parameters: set[int], axes: Axes, synchronizations: Synchronizations) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.updating = 0
         """How many updates are under way, one inside the other."""
-        self.synchronizations: Counter[str] = Counter()
+        self.synchronizations = synchronizations
         self._parameters = parameters
         self._axes = axes
         self._tallies: dict[_Key, _Tally] = {}
@@ -208,8 +213,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         tally.bytes += 0 if view else operations.bytes_of(func, [*arguments, *results])
         tally.largest_bytes = max([tally.largest_bytes, *(one.numel() * one.element_size() for one in results)])
         tally.flops += operations.flops_of(func, args, kwargs, result) if kind == "contraction" else 0
-        if operations.reads_to_host(func, args, kwargs, result):
-            self.synchronizations[phase] += 1
+        if operations.waits_for_device(func, args, kwargs, result):
+            self.synchronizations.note(phase, [*arguments, *results])
         if kind == "communication" and (collective := collective_of(func)):
             sent = self._sent.setdefault((collective, self._axes.of(args, kwargs), phase), _Tally())
             sent.count += 1

@@ -29,8 +29,9 @@ def gradient_norm(step: Step) -> Tensor:
         total = squared if total is None else total + squared
     if total is None:
         raise ValueError("there are no gradients to measure")
-    if step.program.mesh is not None and step.program.mesh["pp"].size() > 1:
-        dist.all_reduce(total, group=step.program.mesh["pp"].get_group())
+    mesh = step.program.mesh
+    if mesh is not None and mesh.size((mesh.mesh_dim_names or ()).index("pp")) > 1:
+        dist.all_reduce(total, group=mesh.get_group("pp"))
     return total.sqrt()
 
 

@@ -8,10 +8,12 @@ gradient reaches the piece as a view, at the last moment, when it has been unsca
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Shard
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
@@ -45,11 +47,20 @@ def _part(whole: DTensor, placements: Sequence[Any]) -> DTensor:
     """A view of this rank's part of a replicated tensor under other placements."""
     mesh = whole.device_mesh
     part = whole.to_local().detach()
-    shapes = (compute_local_shape_and_global_offset(whole.shape, mesh, one) for one in (whole.placements, placements))
-    (_, before), (lengths, offsets) = shapes
-    for dimension, length in enumerate(lengths):
-        part = part.narrow(dimension, offsets[dimension] - before[dimension], length)
+    for dimension, (start, length) in enumerate(_cut(whole.shape, mesh, whole.placements, tuple(placements))):
+        part = part.narrow(dimension, start, length)
     return DTensor.from_local(part, mesh, placements, run_check=False, shape=whole.shape, stride=whole.stride())
+
+
+@cache
+def _cut(
+    shape: torch.Size, mesh: DeviceMesh, before: tuple[Any, ...], after: tuple[Any, ...]
+) -> tuple[tuple[int, int], ...]:
+    """(start, length) along each dimension of one local tensor in another; torch works it out with tensors."""
+    (_, origins), (lengths, offsets) = (
+        compute_local_shape_and_global_offset(shape, mesh, one) for one in (before, after)
+    )
+    return tuple((offset - origin, length) for offset, origin, length in zip(offsets, origins, lengths, strict=True))
 
 
 def _on_pieces(inner: Callable[[Step], Tensor]) -> Callable[[Step], Tensor]:

@@ -35,7 +35,7 @@ from assay.step.evidence import Evidence
 from assay.step.program import Step
 from assay.training.endings import BudgetReached, Ending, Interrupted, NoEffect, TargetReached
 from assay.training.evaluation import Evaluation
-from assay.training.loop import Loop, StepRecord, train_step
+from assay.training.loop import Loop, StepRecord, read, take_step
 from assay.training.probes import ActivationNorms, RouterStatistics
 
 
@@ -140,7 +140,8 @@ class Session:
     def _traced_step(self, step: Step, index: int, probes: ActivationNorms | None) -> StepRecord:
         tracer = StepTracer(step)
         with tracer:
-            record = train_step(tracer.watch(), index, probes)
+            taken = take_step(tracer.watch(), index, probes)
+        (record,) = read(step, [taken])
         self.findings.trace = tracer.trace(record.loss, record.tokens)
         return record
 

@@ -118,6 +118,10 @@ class Program:
     finish_gradients: tuple[Callable[[Step], None], ...] = ()
     """Run between the last backward and the update (a tied weight's all-reduce under a pipeline)."""
     stateful: Mapping[str, Stateful] = field(default_factory=dict)
+    read: Callable[[Tensor], list[list[float]]] = Tensor.tolist
+    """(figures, a row for each step) → the same on the host, which waits for them."""
+    read_every: int = 1
+    """Steps whose figures are read together; 1: within each step, and its norm before its update."""
     kept: tuple[ResultsKept, ...] = ()
     """What else stays for backward than autograd's saved tensors."""
     captures: Captures | None = None

@@ -114,7 +114,8 @@ class Trace(Frozen):
     graph_breaks: int = 0
     """Places at which compilation gave a forward back to Python, since the process began."""
     synchronizations: Mapping[str, int]
-    """Times by phase that the host read a value off the device (`item`, `nonzero`, …)."""
+    """Times by phase that the host waited for the device (`item`, `nonzero`, a blocking copy); `figures`: for those of
+    the step. An optimizer's numbers of updates lie on the host whatever the device, and nobody waits for them."""
 
     @property
     def blocks(self) -> tuple[int, ...]:

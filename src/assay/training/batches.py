@@ -25,5 +25,5 @@ def validation_batches(run: Run, data: Prepared, device: torch.device) -> Callab
 
 
 def _on_device(batch: Batch, device: torch.device) -> MicroBatch:
-    ids, targets = batch
-    return torch.from_numpy(ids).to(device), torch.from_numpy(targets).to(device)
+    ids, targets = (torch.from_numpy(rows).to(device, non_blocking=True) for rows in batch)
+    return ids, targets

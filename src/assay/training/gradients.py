@@ -3,6 +3,7 @@
 The loss of a step is Σ over its targets / number of targets, so each micro-batch's summed loss is divided by the tokens
 of the whole step, and micro-batches of any size add up to the same gradients. The host reads the norm before the
 update: a step whose gradients are not finite leaves the weights as they were, and its gradients in place to be named.
+Where figures are read later, it does not: gradients are clipped by a factor that the device has, and updated with.
 """
 
 import math
@@ -82,17 +83,30 @@ def updater(clip: float) -> Callable[[Step], Tensor]:
         scale.unscale(step)
         norm = step.program.gradient_norm(step)
         if not scale.skip(step, norm):
-            size = norm.item()
-            if not math.isfinite(size):
+            if step.program.read_every > 1:
+                _clip_unread(step, norm, clip)
+            elif not _clipped(step, norm, clip):
                 return norm
-            if 0 < clip < size:
-                _shrink(step, clip / (norm + CLIP_EPSILON))
             step.optimizer.step()
         for _, parameter in step.named_parameters():
             parameter.grad = None
         return norm
 
     return update
+
+
+def _clipped(step: Step, norm: Tensor, clip: float) -> bool:
+    """Whether the norm is finite; then no gradients are left that are too large."""
+    size = norm.item()
+    if 0 < clip < size < math.inf:
+        _shrink(step, clip / (norm + CLIP_EPSILON))
+    return math.isfinite(size)
+
+
+def _clip_unread(step: Step, norm: Tensor, clip: float) -> None:
+    """The same without knowing whether it is needed: one pass over all gradients, by 1 where it is not."""
+    if clip > 0:
+        _shrink(step, torch.where(norm > clip, clip / (norm + CLIP_EPSILON), 1.0))
 
 
 @torch.no_grad()

@@ -4,11 +4,14 @@ The clock of a step covers the batch, forward, backward, update and the reading 
 all is queued; what is done with the figures is off it. After a step come, in this order: its record, a check that it
 was finite, an evaluation if one is due, a checkpoint if one is due (so a resumed run never lacks an evaluation), a stop
 if one was asked for. Before a step: the budgets. Every stop is an exception (see `endings`) that leaves whole steps.
+
+A program may have the figures of several steps read at once (`read_every`). Then steps follow each other until that is
+due or anything else is, and all of this comes after the reading, so that nothing is ever due while a step is unread.
 """
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,11 +22,12 @@ import torch
 from assay.config import Run
 from assay.parallel.ranks import ALONE, Ranks
 from assay.step.program import MicroBatch, Step
-from assay.training.divergence import first_not_finite, gradients_remain
+from assay.training.divergence import first_not_finite
 from assay.training.endings import BudgetReached, Diverged, Interrupted, TargetReached
 from assay.training.evaluation import Evaluation, Windows, evaluate
 from assay.training.gradients import cut
 from assay.training.probes import ActivationNorms
+from assay.training.taken import Taken, take
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,36 +87,43 @@ class Observer(Protocol):
 
 
 def train_step(step: Step, index: int, probes: ActivationNorms | None = None) -> StepRecord:
-    """Do the optimizer step `index`. Raises whatever the program's seams raise."""
+    """Do the optimizer step `index` and read its figures. Raises whatever the program's seams raise."""
+    (record,) = read(step, [take(step, index, probes)])
+    return record
+
+
+def take_step(step: Step, index: int, probes: ActivationNorms | None = None) -> StepRecord | Taken:
+    """The same, with the reading left for later where the program has it done for several steps at once."""
+    return take(step, index, probes) if step.program.read_every > 1 else train_step(step, index, probes)
+
+
+def read(step: Step, taken: Sequence[StepRecord | Taken]) -> list[StepRecord]:
+    """The records of steps. The host waits for the device once, and that time is theirs in equal parts."""
+    unread = [one for one in taken if isinstance(one, Taken)]
+    if not unread:
+        return [one for one in taken if isinstance(one, StepRecord)]
     start = time.perf_counter()
-    program = step.program
-    rate = program.schedule(index)
-    for group in step.optimizer.param_groups:
-        group["lr"] = rate
-    scale = program.loss_scale.value
-    micro_batches = cut(program.batches(index, program.share), program.micro_batches)
-    tokens = sum(targets.numel() for _, targets in micro_batches) * program.share[1]
-    summed = program.gradients(step, micro_batches, tokens)
-    for finish in program.finish_gradients:
-        finish(step)
-    norm = program.update(step)
-    watched = [norm.square() for norm in probes.take()] if probes else []
-    sums = program.reduce_loss(torch.stack([summed, *watched]))
-    figures = torch.stack([sums[0] / tokens, norm, *sums[1:]]).tolist()
-    seconds = time.perf_counter() - start
-    finite = math.isfinite(figures[0]) and math.isfinite(figures[1])
-    skipped = not finite and program.loss_scale.skips and not gradients_remain(step)
+    rows = step.program.read(torch.stack([one.figures for one in unread]))
+    waited = (time.perf_counter() - start) / len(unread)
+    found = (_record(one, row, waited) for one, row in zip(unread, rows, strict=True))
+    return [next(found) if isinstance(one, Taken) else one for one in taken]
+
+
+def _record(taken: Taken, figures: Sequence[float], waited: float) -> StepRecord:
+    loss, norm, *watched = figures
+    finite = math.isfinite(loss) and math.isfinite(norm)
+    skipped = not finite and taken.left_out
     return StepRecord(
-        step=index,
-        loss=figures[0],
-        learning_rate=rate,
-        log_gradient_norm=math.log(figures[1]) if figures[1] > 0 else -math.inf if figures[1] == 0 else math.nan,
-        activation_norms=tuple(map(math.sqrt, figures[2:])),
-        seconds=seconds,
-        tokens=tokens,
+        step=taken.step,
+        loss=loss,
+        learning_rate=taken.learning_rate,
+        log_gradient_norm=math.log(norm) if norm > 0 else -math.inf if norm == 0 else math.nan,
+        activation_norms=tuple(map(math.sqrt, watched)),
+        seconds=taken.seconds + waited,
+        tokens=taken.tokens,
         skipped=skipped,
         finite=finite or skipped,
-        loss_scale=scale,
+        loss_scale=taken.loss_scale,
     )
 
 
@@ -132,20 +143,51 @@ class Loop:
     """The step of the newest checkpoint."""
     ranks: Ranks = ALONE
 
-    def advance(self, steps: int, take: Callable[[Step, int, ActivationNorms | None], StepRecord] = train_step) -> None:
-        """Do `steps` steps with what is due between them. Raises an `Ending`; `take` does one step."""
-        for _ in range(steps):
+    def advance(
+        self,
+        steps: int,
+        take: Callable[[Step, int, ActivationNorms | None], StepRecord | Taken] = take_step,
+    ) -> None:
+        """Do `steps` steps with what is due between them. Raises an `Ending`; `take` does one step.
+
+        Whatever is due finds all figures read, and so does the caller.
+        """
+        while steps > 0:
             self.stop_if_spent()
-            record = take(self.step, self.position.step, self.probes)
-            if self.ranks.world > 1:
-                # They count the same seconds, or one would stop for its budget before another.
-                (slowest,) = self.ranks.highest(record.seconds)
-                record = replace(record, seconds=slowest)
-            self.position.advance(record)
-            self.observer.stepped(record)
-            if not record.finite:
-                raise Diverged(self._diagnosis(record))
+            taken = self._take_together(min(steps, self._until_due()), take)
+            steps -= len(taken)
+            for record in self._read(taken):
+                self.position.advance(record)
+                self.observer.stepped(record)
+                if not record.finite:
+                    raise Diverged(self._diagnosis(record, taken[-1].step))
             self.between_steps()
+
+    def _until_due(self) -> int:
+        """Steps until something is due, or so many as are read together."""
+        training, position = self.run.training, self.position
+        intervals = (training.eval_interval, training.checkpoint_interval)
+        due = [interval - position.step % interval for interval in intervals if interval > 0]
+        if training.tokens is not None:
+            due.append(math.ceil((training.tokens - position.tokens) / self.run.tokens_per_step))
+        return min([self.step.program.read_every, *due])
+
+    def _take_together(
+        self, steps: int, take: Callable[[Step, int, ActivationNorms | None], StepRecord | Taken]
+    ) -> list[StepRecord | Taken]:
+        """Steps with nothing between them, fewer when asked to stop."""
+        taken: list[StepRecord | Taken] = []
+        while len(taken) < steps and not (taken and self.observer.interrupted()):
+            taken.append(take(self.step, self.position.step + len(taken), self.probes))
+        return taken
+
+    def _read(self, taken: Sequence[StepRecord | Taken]) -> list[StepRecord]:
+        records = read(self.step, taken)
+        if self.ranks.world == 1:
+            return records
+        # They count the same seconds, or one would stop for its budget before another.
+        slowest = self.ranks.highest(*(record.seconds for record in records))
+        return [replace(record, seconds=seconds) for record, seconds in zip(records, slowest, strict=True)]
 
     def discard_step(self) -> None:
         """Do the step that is next for an instrument's sake: it counts for nothing, and the run must be over."""
@@ -200,12 +242,14 @@ class Loop:
             self.saved_at = self.position.step
             self.observer.saved(place, self.saved_at)
 
-    def _diagnosis(self, record: StepRecord) -> str:
+    def _diagnosis(self, record: StepRecord, last: int) -> str:
+        """`last` is the step that was done when the record was read: later ones spread what is not finite."""
         program = self.step.program
         rows = cut(program.batches(record.step, program.share), program.micro_batches)
         found = first_not_finite(self.step, rows, self.ranks)
         what = f"{found} is the first tensor that is not finite" if found else "the loss or its gradient is not finite"
-        return f"diverged at step {record.step}: {what}"
+        late = f", read after step {last}: by then" if last > record.step else ":"
+        return f"diverged at step {record.step}{late} {what}"
 
 
 def _due(interval: int, done: int) -> bool:
