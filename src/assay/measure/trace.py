@@ -99,6 +99,7 @@ class StepTracer:
             gradients_together_bytes=self._gradients_together_bytes,
             updates_in_backward=self._updates_in_backward,
             optimizer_state_bytes=distinct_bytes(state),
+            offloaded_state_bytes=distinct_bytes(one for one in state if one.device.type != device.type),
             whole_optimizer_state_bytes=sum(one.numel() * one.element_size() for one in state),
             ranks={} if mesh is None else dict(zip(mesh.mesh_dim_names or (), mesh.shape, strict=True)),
             whole_parameter_bytes=sum(p.numel() * p.element_size() for _, p in self.step.named_parameters()),

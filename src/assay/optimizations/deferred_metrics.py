@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _READS = {
     "fp16_mixed": "decides from the gradients' norm whether to skip an update",
     "fp16_full": "decides from the gradients' norm whether to skip an update",
+    "cpu_offload": "waits for the gradients and updates",
     "adafactor": "reads the norm of every weight and of its update",
 }
 _FIGURES = 4

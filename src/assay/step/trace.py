@@ -100,6 +100,8 @@ class Trace(Frozen):
     updates_in_backward: int = 0
     """Steps of an optimizer while backward still ran."""
     optimizer_state_bytes: int
+    offloaded_state_bytes: int = 0
+    """Of the optimizer's state, what lies in the host's memory while the step runs on another device."""
     whole_optimizer_state_bytes: int = 0
     """Of all ranks' pieces of the same state together."""
     ranks: Mapping[str, int] = {}
