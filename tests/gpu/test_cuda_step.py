@@ -45,6 +45,14 @@ def test_every_optimization_is_proven(name: str) -> None:
     assert evidence.verdict, evidence.observed
 
 
+def test_an_update_on_the_host_is_the_devices_up_to_rounding() -> None:
+    assert losses(on_cuda(Spec(name="cpu_offload"))) == pytest.approx(losses(on_cuda()), rel=1e-5)
+
+
+def test_activations_come_back_from_the_host_as_they_went() -> None:
+    assert losses(on_cuda(Spec(name="activation_offload"))) == losses(on_cuda())
+
+
 def test_torch_finds_nothing_to_wait_for_in_a_step_whose_figures_are_read_later() -> None:
     step = build_step(on_cuda(Spec(name="deferred_metrics")))
     train_step(step, 0)

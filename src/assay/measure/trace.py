@@ -69,6 +69,8 @@ class StepTracer:
         for kept in self.step.program.kept:
             kept.watcher = self._saved.note
             self._open.callback(setattr, kept, "watcher", None)
+        if (offload := self.step.program.offload) is not None:
+            offload.moved_bytes = 0
         if (captures := self.step.program.captures) is not None:
             self._open.enter_context(captures.watched(self._recorder.graphs.watch))
         self._open.enter_context(self._recorder)
@@ -90,6 +92,7 @@ class StepTracer:
             operations=self._recorder.operations(),
             loss=loss,
             saved_bytes=self._saved.highest,
+            offloaded_saved_bytes=0 if (offload := self.step.program.offload) is None else offload.moved_bytes,
             forwards=self._forwards,
             targets=targets,
             parameter_bytes=distinct_bytes(parameter for _, parameter in self.step.named_parameters()),

@@ -21,6 +21,7 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from assay.step.compiled import Captures
 from assay.step.kept import ResultsKept
+from assay.step.offload import Offload
 
 MicroBatch = tuple[Tensor, Tensor]
 """Token ids and targets, each `[rows, T]`, int64, on the program's device."""
@@ -124,6 +125,8 @@ class Program:
     """Steps whose figures are read together; 1: within each step, and its norm before its update."""
     kept: tuple[ResultsKept, ...] = ()
     """What else stays for backward than autograd's saved tensors."""
+    offload: Offload | None = None
+    """Which counts what autograd keeps on the host; None: nothing."""
     captures: Captures | None = None
     """The graphs of compiled forwards, which a trace reads; None: nothing is compiled."""
 

@@ -84,6 +84,8 @@ class Trace(Frozen):
     saved_bytes: Mapping[str, int]
     """Bytes of distinct storages saved for backward, by category; parameters and their aliases left out.
     Summed over micro-batches as the largest one: they do not live together."""
+    offloaded_saved_bytes: int = 0
+    """Moved to another device, to be kept for backward there: each saving by itself, over all micro-batches."""
     forwards: int
     """How often the loss was computed: the number of micro-batches."""
     targets: int

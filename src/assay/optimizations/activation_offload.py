@@ -1,0 +1,58 @@
+"""Keep what backward needs in the host's memory, and bring it back when its turn comes.
+
+Activations are copied to pinned memory as they are saved, on a stream of their own, and copied back when their node
+runs (arXiv:1602.08124; torch's `save_on_cpu`). Weights stay. Where recomputing pays with FLOPs, this pays with the
+link: every saved byte crosses it twice a step, and a tensor that two operations save crosses it for each. On the way
+down copies run beside the forward; on the way up the device waits for them. Has not run on a GPU yet.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from assay.config import Run
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
+from assay.step import Evidence, Trace
+
+if TYPE_CHECKING:
+    from assay.cost import Cost
+    from assay.hardware import Machine
+    from assay.step.program import Program
+
+
+class ActivationOffload(Optimization):
+    """Saved tensors on the host."""
+
+    title: ClassVar = "activations on the host"
+    stage: ClassVar = Stage.RECOMPUTE
+    numerics: ClassVar = Numerics.EXACT
+    saves: ClassVar = "on the device, all that is kept for backward but weights"
+    pays: ClassVar = "every saved byte over the link, down and up; as much pinned memory of the host"
+    sources: ClassVar = ("arXiv:1602.08124", "pytorch: torch.autograd.graph.save_on_cpu", "pytorch/torchtune#1443")
+    claims: ClassVar = frozenset({"recomputation"})
+
+    def check(self, run: Run, machine: "Machine") -> None:
+        if machine.device(run.device) == "cpu":
+            raise Unavailable(
+                "activation_offload moves nothing on a CPU, where activations lie in the host's memory already; it "
+                "needs a CUDA device"
+            )
+        if run.ranks > 1:
+            raise Conflict("activation_offload is for one device; over ranks take activation_checkpointing")
+        if any(spec.name == "compile" for spec in run.optimizations):
+            raise Conflict("compiled code chooses itself what it keeps; leave out compile or activation_offload")
+
+    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+        from assay.cost.offload import saved_on_host
+
+        return saved_on_host(cost)
+
+    def apply(self, program: "Program", run: Run) -> "Program":
+        from assay.step.offload import Offload
+
+        offload = Offload(program.parts)
+        return replace(program, offload=offload, step_contexts=(*program.step_contexts, offload))
+
+    def verify(self, trace: Trace, run: Run) -> Evidence:
+        moved, kept = trace.offloaded_saved_bytes, trace.saved_total_bytes
+        observed = f"{moved} bytes for backward moved to the host, {kept} kept on the device"
+        return self.evidence(observed, moved > 0 and kept == 0)

@@ -1,0 +1,59 @@
+"""What autograd keeps for backward, in pinned host memory from the moment it is saved until its node runs.
+
+Torch's `save_on_cpu` moves weights along, which stay on the device anyway, and its host waits for every copy. Here they
+are left out; copies go down on a stream of their own while the forward goes on, and come up in the stream that needs
+them, without the host waiting either way.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
+
+
+@dataclass(frozen=True, eq=False)
+class _Down:
+    """A saved tensor's copy on the host, and where it came from."""
+
+    copy: Tensor
+    device: torch.device
+
+
+class Offload:
+    """A context for a step's forward and backward; one object serves all steps of a program."""
+
+    def __init__(self, parts: Sequence[nn.Module]) -> None:
+        self.moved_bytes = 0
+        """To another device than they were on, since whoever counts set it back."""
+        self._parts = parts
+        self._weights: set[int] = set()
+        self._side: torch.cuda.Stream | None = None
+
+    def __call__(self) -> saved_tensors_hooks:
+        weights = (parameter for part in self._parts for parameter in part.parameters())
+        self._weights = {parameter.untyped_storage()._cdata for parameter in weights}
+        return saved_tensors_hooks(self._pack, self._unpack)
+
+    @torch.no_grad()
+    def _pack(self, tensor: Tensor) -> Tensor | _Down:
+        if tensor.untyped_storage()._cdata in self._weights:
+            return tensor
+        if not tensor.is_cuda:
+            return _Down(tensor.detach().clone(), tensor.device)
+        here = torch.cuda.current_stream(tensor.device)
+        self._side = self._side or torch.cuda.Stream(tensor.device)  # type: ignore[no-untyped-call]
+        self._side.wait_stream(here)
+        with torch.cuda.stream(self._side):
+            copy = torch.empty_like(tensor, device="cpu", pin_memory=True).copy_(tensor, non_blocking=True)
+        tensor.record_stream(self._side)
+        self.moved_bytes += copy.nbytes
+        return _Down(copy, tensor.device)
+
+    def _unpack(self, packed: Tensor | _Down) -> Tensor:
+        if isinstance(packed, Tensor):
+            return packed
+        if self._side is not None:
+            torch.cuda.current_stream(packed.device).wait_stream(self._side)
+        return packed.copy.to(packed.device, non_blocking=True)

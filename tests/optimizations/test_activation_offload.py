@@ -1,0 +1,71 @@
+"""Activations on the host: refused where they lie there already; the same gradients; nothing kept on the device."""
+
+from dataclasses import replace
+
+import pytest
+
+from assay.config import Run, Spec
+from assay.cost import Cost
+from assay.cost import baseline as ledger_of
+from assay.cost.offload import saved_on_host
+from assay.estimate import estimate
+from assay.hardware import Accelerator, Machine
+from assay.optimizations import Conflict, Unavailable, check, resolve
+from assay.step.offload import Offload
+from assay.training.loop import train_step
+from estimate.built import build_step
+from optimizations.laboratory import losses, run_with, specs_of, traced
+
+CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
+CUDA = CPU.model_copy(update={"accelerators": (Accelerator(name="any", memory_bytes=2**36),)})
+OFFLOADED = Spec(name="activation_offload")
+
+
+def on_cuda(*specs: Spec) -> Run:
+    return run_with(*specs).model_copy(update={"device": "cuda"})
+
+
+@pytest.mark.parametrize("beside", [(), ("bf16_mixed", "sdpa_attention"), ("gradient_accumulation",)], ids=len)
+def test_what_is_copied_when_saved_gives_the_same_losses(beside: tuple[str, ...]) -> None:
+    run = run_with(*specs_of(beside))
+    step = build_step(run)
+    offload = Offload(step.parts)
+    away = replace(step, program=replace(step.program, step_contexts=(offload,), offload=offload))
+    assert [train_step(away, index).loss for index in range(3)] == losses(run)
+
+
+def test_a_device_is_predicted_to_keep_nothing_and_to_have_each_nodes_own_again() -> None:
+    plain, away = (estimate(on_cuda(*specs), CUDA) for specs in ((), (OFFLOADED,)))
+    assert away.timeline.saved_bytes == 0 < plain.timeline.saved_bytes
+    assert away.timeline.peak.nbytes < plain.timeline.peak.nbytes
+    before: Cost = ledger_of(on_cuda(), "cuda")
+    after = saved_on_host(before)
+    for there, here in zip(before.tape, after.tape, strict=True):
+        assert set(here.saves) <= set(there.saves)
+        back = len(there.saves) - len(here.saves)
+        assert len(here.backward_scratch) == len(there.backward_scratch) + back
+
+
+def test_the_proof_wants_all_of_it_away() -> None:
+    trace, proof = traced(run_with()), resolve(OFFLOADED)
+    assert not proof.verify(trace, run_with()).verdict
+    none_kept = trace.model_copy(update={"saved_bytes": {}})
+    assert not proof.verify(none_kept, run_with()).verdict
+    assert proof.verify(none_kept.model_copy(update={"offloaded_saved_bytes": 1}), run_with()).verdict
+
+
+def test_on_one_device_nothing_counts_as_moved() -> None:
+    step = build_step(run_with())
+    offload = Offload(step.parts)
+    train_step(replace(step, program=replace(step.program, step_contexts=(offload,))), 0)
+    assert offload.moved_bytes == 0
+
+
+def test_it_is_refused_where_there_is_nothing_to_move_and_where_it_is_not_proven() -> None:
+    with pytest.raises(Unavailable, match="moves nothing on a CPU"):
+        check(run_with(OFFLOADED), CPU)
+    resolve(OFFLOADED).check(on_cuda(OFFLOADED), CUDA)
+    with pytest.raises(Conflict, match="compiled code chooses itself"):
+        resolve(OFFLOADED).check(on_cuda(OFFLOADED, Spec(name="compile")), CUDA)
+    with pytest.raises(Conflict, match="over ranks"):
+        resolve(OFFLOADED).check(on_cuda(OFFLOADED).model_copy(update={"ranks": 2}), CUDA)
