@@ -16,8 +16,11 @@ from parallel import test_experts
 from parallel.on_ranks import compute
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
-MODEL = {"n_layer": 4, "n_head": 2, "n_embd": 32, "context_length": 16, "vocab_size": 65}
+MODEL = {"n_layer": 2, "n_head": 4, "n_embd": 32, "context_length": 16, "vocab_size": 65}
 """65 tokens divide by nothing, as a character vocabulary may."""
+
+DEEP = {**MODEL, "n_layer": 4}
+"""For pipelines: two stages on each of two ranks."""
 
 STEPS, FEWER_STEPS = 20, 5
 """The second for what is only stacked on a technique."""
@@ -41,12 +44,12 @@ ON_TWO = (
 )
 CROSSED = (
     "fully_sharded+tensor_parallel",
-    "tensor_parallel:degree=4",
     "pipeline_parallel+data_parallel",
     "pipeline_parallel:schedule=interleaved+tensor_parallel",
 )
 ON_FOUR = (
     *CROSSED,
+    "tensor_parallel:degree=4",
     "data_parallel+tensor_parallel",
     "sequence_parallel+tensor_parallel+data_parallel",
     "pipeline_parallel+sequence_parallel+tensor_parallel",
@@ -65,8 +68,8 @@ LOSSY = (
 def case(stack: str, ranks: int, dtype: str) -> dict[str, Any]:
     """One stack on so many ranks."""
     training = {"batch_size": 8, "steps": STEPS, "warmup_steps": 2}
-    model = {**MODEL, "n_head": 4} if "degree=4" in stack else MODEL
-    listed = [one for one in stack.split("+") if one not in ("", "degree=4")]
+    model = DEEP if "pipeline" in stack or "deep" in stack else MODEL
+    listed = [one for one in stack.split("+") if one not in ("", "deep")]
     run = {"model": model, "training": training, "device": "cpu", "ranks": ranks, "optimizations": listed}
     return {"run": run, "steps": steps_of(stack), "dtype": dtype}
 
@@ -80,12 +83,12 @@ def answers(stacks: Sequence[str], ranks: int, folder: Any) -> dict[tuple[str, s
 
 def steps_of(stack: str) -> int:
     """As many as what it is held against."""
-    return STEPS if exact(stack) or stack in ON_FOUR else FEWER_STEPS
+    return STEPS if exact(stack) else FEWER_STEPS
 
 
 def exact(stack: str) -> bool:
     """Whether a stack is held against one device in float64, too."""
-    return stack in ("", "degree=4", *CROSSED, *BESIDE_TENSOR) or (stack in ON_TWO and "+" not in stack)
+    return stack in ("", "deep", *CROSSED, *BESIDE_TENSOR) or (stack in ON_TWO and "+" not in stack)
 
 
 @pytest.fixture(scope="module")
@@ -101,13 +104,13 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[str, str], 
 
 
 def alone_of(stack: str) -> str:
-    """What is left of a stack on one device; a model with four heads is another one."""
+    """What is left of a stack on one device; a deeper model is another one."""
     kept = [
         one
         for one in stack.split("+")
         if not one.startswith(("data_", "fully_", "tensor_", "pipeline_", "sequence_", "zero_", "gathered_"))
     ]
-    return "+".join(kept) or ("degree=4" if "degree=4" in stack else "")
+    return "+".join([*kept, *(["deep"] if "pipeline" in stack else [])])
 
 
 @pytest.mark.parametrize("stack", [*ON_TWO, *ON_FOUR])
@@ -117,11 +120,12 @@ def test_losses_and_norms_are_those_of_one_device(found: Mapping[tuple[str, str]
             continue
         here, there = found[stack, dtype], found[alone_of(stack), dtype]
         assert len(here["losses"]) == steps_of(stack)
-        assert here["losses"] == pytest.approx(there["losses"], rel=within)
-        assert here["norms"] == pytest.approx(there["norms"], abs=10 * within)
-        for mine, other in zip(here["activations"], there["activations"], strict=True):
+        assert here["losses"] == pytest.approx(there["losses"][: steps_of(stack)], rel=within)
+        assert here["norms"] == pytest.approx(there["norms"][: steps_of(stack)], abs=10 * within)
+        for mine, other in zip(here["activations"], there["activations"], strict=False):
             assert mine == pytest.approx(other, rel=10 * within)
-        assert here["evaluation"] == pytest.approx(there["evaluation"], rel=within)
+        if steps_of(stack) == steps_of(alone_of(stack)):
+            assert here["evaluation"] == pytest.approx(there["evaluation"], rel=within)
 
 
 @pytest.mark.parametrize("stack", [stack for stack in (*ON_TWO, *ON_FOUR) if exact(stack)])

@@ -157,6 +157,9 @@ class _Tally:
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts operators, and remembers which one made each storage."""
 
+    supports_higher_order_operators = True
+    """Those inside compiled code: what keeps the generator's state around an operator of a checkpoint."""
+
     def __init__(self, parameters: set[int], axes: Axes, synchronizations: Synchronizations) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.updating = 0
@@ -181,7 +184,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return NotImplemented  # a tensor made of others: its own dispatch runs first, and its parts come back here
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
-        if self.graphs.running:
+        if self.graphs.running or not isinstance(func, OpOverload):
             return result
         self._record(func, args, kwargs, result)
         return result

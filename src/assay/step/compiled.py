@@ -121,7 +121,19 @@ def _calls(module: torch.fx.GraphModule, backward: bool) -> Iterator[Call]:
         return argument.meta.get("val")
 
     for node in module.graph.nodes:
-        if node.op == "call_function" and isinstance(node.target, OpOverload):
-            args, kwargs = torch.fx.map_arg((node.args, node.kwargs), value)
+        operator, given = _operator(node)
+        if operator is not None:
+            args, kwargs = torch.fx.map_arg((given, node.kwargs), value)
             again = backward and node.meta.get("partitioner_tag") == "is_forward"
-            yield Call(node.target, args, kwargs, value(node), again)
+            yield Call(operator, args, kwargs, value(node), again)
+
+
+def _operator(node: torch.fx.Node) -> tuple[OpOverload | None, tuple[Any, ...]]:
+    """The operator of a node and its arguments; one that may draw noise stands, in a checkpoint, among the arguments of
+    what keeps the generator's state."""
+    if isinstance(node.target, OpOverload):
+        return node.target, node.args
+    for place, argument in enumerate(node.args):
+        if isinstance(argument, OpOverload):
+            return argument, node.args[place + 1 :]
+    return None, ()
