@@ -35,6 +35,7 @@ ON_TWO = (
     *BESIDE_TENSOR,
     "gathered_context",
     "data_parallel+smaller_batch",
+    "data_parallel+loader_workers",
     *(f"{one}+{other}" for one in (*TECHNIQUES, *BESIDE_TENSOR) for other in STACKED[:2]),
     *(f"{one}+{STACKED[2]}" for one in (*TECHNIQUES[:4], *BESIDE_TENSOR)),
 )

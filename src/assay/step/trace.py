@@ -16,6 +16,11 @@ OperationClass = Literal["contraction", "normalization", "elementwise", "movemen
 """The three classes of arXiv:2007.00072 (tensor contractions, statistical normalizations, element-wise operators), and
 data movement and communication beside them."""
 
+ANOTHER_PROCESS = "another process"
+"""Who made a batch ready: one that does not compute."""
+SIDE_STREAM = "a side stream"
+"""Who made a batch ready: a copy to the device that ran beside a step."""
+
 
 class Operation(Frozen):
     """All executions of one operator that agree in phase and dtype."""
@@ -88,6 +93,12 @@ class Trace(Frozen):
     """How often the loss was computed: the number of micro-batches."""
     targets: int
     """Targets in the whole step."""
+    sequences: int = 0
+    """Of the batch, those that this rank asked for."""
+    prepared: Mapping[str, int] = {}
+    """Sequences made ready ahead of their step while this one ran, by who did that."""
+    data_seconds: float = 0.0
+    """For which the host waited until the batch was made."""
     parameter_bytes: int
     offloaded_bytes: int = 0
     """Of parameters, those that lie in the host's memory while the step runs on another device."""

@@ -55,7 +55,7 @@ def baseline(
         gradient_norm=gradient_norm,
         update=updater(run.training.gradient_clip),
         schedule=schedule(run.training),
-        batches=training_batches(run, data, device),
+        batches=training_batches(run, data),
         evaluate=summed_evaluation,
         reduce_loss=lambda loss: loss,
         synchronize=not_synchronized,

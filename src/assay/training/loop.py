@@ -19,10 +19,10 @@ import torch
 from assay.config import Run
 from assay.parallel.ranks import ALONE, Ranks
 from assay.step.program import MicroBatch, Step
+from assay.training.batches import micro_batches_of
 from assay.training.divergence import first_not_finite, gradients_remain
 from assay.training.endings import BudgetReached, Diverged, Interrupted, TargetReached
 from assay.training.evaluation import Evaluation, Windows, evaluate
-from assay.training.gradients import cut
 from assay.training.probes import ActivationNorms
 
 
@@ -41,6 +41,8 @@ class StepRecord:
     """Of the first and the last block's output; empty without probes."""
     seconds: float
     tokens: int
+    data_seconds: float = 0.0
+    """Of these seconds, those in which the host waited for its batch."""
     skipped: bool = False
     """The update was left out because a scaled gradient was not finite."""
     finite: bool = True
@@ -90,7 +92,9 @@ def train_step(step: Step, index: int, probes: ActivationNorms | None = None) ->
     for group in step.optimizer.param_groups:
         group["lr"] = rate
     scale = program.loss_scale.value
-    micro_batches = cut(program.batches(index, program.share), program.micro_batches)
+    asked = time.perf_counter()
+    micro_batches = micro_batches_of(program, index)
+    data_seconds = time.perf_counter() - asked
     tokens = sum(targets.numel() for _, targets in micro_batches) * program.share[1]
     summed = program.gradients(step, micro_batches, tokens)
     for finish in program.finish_gradients:
@@ -110,6 +114,7 @@ def train_step(step: Step, index: int, probes: ActivationNorms | None = None) ->
         activation_norms=tuple(map(math.sqrt, figures[2:])),
         seconds=seconds,
         tokens=tokens,
+        data_seconds=data_seconds,
         skipped=skipped,
         finite=finite or skipped,
         loss_scale=scale,
@@ -201,8 +206,7 @@ class Loop:
             self.observer.saved(place, self.saved_at)
 
     def _diagnosis(self, record: StepRecord) -> str:
-        program = self.step.program
-        rows = cut(program.batches(record.step, program.share), program.micro_batches)
+        rows = micro_batches_of(self.step.program, record.step)
         found = first_not_finite(self.step, rows, self.ranks)
         what = f"{found} is the first tensor that is not finite" if found else "the loss or its gradient is not finite"
         return f"diverged at step {record.step}: {what}"
