@@ -43,6 +43,7 @@ class LoaderWorkers(Optimization):
     saves: ClassVar = "the time in which a step waits for its batch; nothing where that is none, as with mapped tokens"
     pays: ClassVar = "processes that want cores and memory; one copy of each batch through a pipe"
     sources: ClassVar = ("https://docs.pytorch.org/docs/stable/data.html",)
+    claims: ClassVar = frozenset({"reading of batches"})
 
     def check(self, run: Run, machine: "Machine") -> None:
         import multiprocessing

@@ -99,6 +99,8 @@ class Program:
     batches: BatchSource
     """(step index, share) → this rank's rows as one micro-batch, in the host's memory or on the device already: the
     step moves them there, and `micro_batches` cuts them. Pure, so that any step can be asked for again."""
+    encode: Callable[[str], Iterable[Any]]
+    """Text → arrays of token ids, by the tokenizer of the run's corpus."""
     evaluate: Callable[[Step, Iterable[MicroBatch]], tuple[float, int]]
     """(step, batches) → (summed loss, number of targets), without gradients and without dropout."""
     reduce_loss: Callable[[Tensor], Tensor]
@@ -115,7 +117,7 @@ class Program:
     share: Share = (0, 1)
     """Of this rank among those that split the batch."""
     prepared: Counter[str] = field(default_factory=Counter)
-    """Sequences made ready ahead of their step, by who did that and counted by them: what a trace reads."""
+    """Sequences that were not simply read from prepared tokens, by who or what made them: for a trace to read."""
     micro_batches: int = 1
     sequence_parts: int = 1
     """Of the residual stream, norms and dropout, one on each rank of tp; 1: every rank of tp has them whole."""

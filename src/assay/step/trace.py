@@ -20,6 +20,8 @@ ANOTHER_PROCESS = "another process"
 """Who made a batch ready: one that does not compute."""
 SIDE_STREAM = "a side stream"
 """Who made a batch ready: a copy to the device that ran beside a step."""
+DOCUMENTS = "documents"
+"""Where a batch came from: text that was tokenized for it."""
 
 
 class Operation(Frozen):
@@ -96,7 +98,7 @@ class Trace(Frozen):
     sequences: int = 0
     """Of the batch, those that this rank asked for."""
     prepared: Mapping[str, int] = {}
-    """Sequences made ready ahead of their step while this one ran, by who did that."""
+    """Sequences that were not simply read from prepared tokens while this step ran, by who or what made them."""
     data_seconds: float = 0.0
     """For which the host waited until the batch was made."""
     parameter_bytes: int

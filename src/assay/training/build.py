@@ -56,6 +56,7 @@ def baseline(
         update=updater(run.training.gradient_clip),
         schedule=schedule(run.training),
         batches=training_batches(run, data),
+        encode=lambda text: (ids for ids, _ in data.tokenizer.encode_long(text)),
         evaluate=summed_evaluation,
         reduce_loss=lambda loss: loss,
         synchronize=not_synchronized,
