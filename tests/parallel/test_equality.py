@@ -39,6 +39,7 @@ ON_TWO = (
     "gathered_context",
     "data_parallel+smaller_batch",
     *(f"{one}+deferred_metrics" for one in ("zero_optimizer", "pipeline_parallel")),
+    "data_parallel+loader_workers",
     *(f"{one}+{other}" for one in (*TECHNIQUES, *BESIDE_TENSOR) for other in STACKED[:2]),
     *(f"{one}+{STACKED[2]}" for one in (*TECHNIQUES[:4], *BESIDE_TENSOR)),
 )

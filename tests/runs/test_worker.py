@@ -224,6 +224,7 @@ def test_a_run_that_only_had_to_end_keeps_what_it_measured(whole: RunFolder) -> 
     assert before is not None
     assert (after.steps, after.val_loss, after.train_loss) == (40, before.val_loss, before.train_loss)
     assert after.step_seconds == before.step_seconds
+    assert after.data_wait_share == pytest.approx(before.data_wait_share)
     assert after.blocks == before.blocks
     assert whole.events_file.read_bytes().startswith(events)
 

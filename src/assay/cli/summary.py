@@ -115,6 +115,8 @@ def _speed(result: "RunResult") -> Iterator[tuple[str, str]]:
         spread = f"quartiles {format_seconds(step.lower)} and {format_seconds(step.upper)} of {step.count} steady steps"
         speed = "" if result.tokens_per_second is None else f", {format_count(result.tokens_per_second)} tokens/s"
         yield "step", f"{format_seconds(step.median)} ({spread}){speed}"
+    if result.data_wait_share is not None:
+        yield "data wait", f"{result.data_wait_share:.2%} of the steady steps"
     predicted = result.predicted
     if predicted is not None and predicted.step_flops is not None:
         seconds = "" if predicted.step_seconds is None else f"{format_seconds(predicted.step_seconds)} and "

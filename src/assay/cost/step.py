@@ -67,9 +67,11 @@ class Cost:
     sent_stays: bool = False
     """Whether what was sent to another stage stays until the step ends."""
     buffers: tuple[Tensor, ...] = ()
-    """What the engine holds between steps to receive into."""
+    """What lies on the device between steps to receive into, or was received for the next one."""
     owned: tuple[str, ...] = ()
     """Weights that the ranks which share a batch have divided among them: neither replicated nor sharded."""
+    waiting_batches: int = 0
+    """Batches that lie ready in the host's memory for later steps, outside of torch's allocator."""
     sent: tuple[Communication, ...] = ()
     """What this rank hands to collectives in a step, beside what operations and groups do: `cost.work` has all."""
 
@@ -178,6 +180,11 @@ class Cost:
     def optimizer_state_bytes(self) -> int:
         """Bytes that the optimizer keeps between steps."""
         return sum(tensor.nbytes for tensor in self.optimizer_state)
+
+    @property
+    def batch_bytes(self) -> int:
+        """Bytes of the token ids and targets of this rank's share of a batch."""
+        return sum(tensor.nbytes for tensor in self.batch)
 
     @property
     def held_bytes(self) -> int:

@@ -15,7 +15,9 @@ captured graph, once a call (`step.compiled`). Sharded tensors are followed down
     trace = tracer.trace(record.loss, record.tokens)
 """
 
-from collections.abc import Iterable
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -34,7 +36,7 @@ from assay.measure.storages import distinct_bytes, identity, storages
 from assay.measure.synchronizations import Synchronizations
 from assay.parallel.shards import divided_over
 from assay.step.compiled import Call, graph_breaks
-from assay.step.program import Step
+from assay.step.program import MicroBatch, Share, Step
 from assay.step.trace import Communication, Held, Operation, OperationClass, Phase, Trace
 
 _Key = tuple[str, Phase, OperationClass, str]
@@ -53,10 +55,14 @@ class StepTracer:
         self._gradient_bytes: int | None = None
         self._gradients_together_bytes = 0
         self._updates_in_backward = 0
+        self._sequences = 0
+        self._data_seconds = 0.0
+        self._prepared: Counter[str] = Counter()
 
     def watch(self) -> Step:
-        """The step to run: the same parts and optimizer, its update and the reading of its figures marked."""
-        return replace(self.step, program=replace(self.step.program, update=self._update, read=self._read))
+        """The step to run: the same parts and optimizer; its batch, its update and the reading of its figures marked."""
+        marked = {"update": self._update, "read": self._read, "batches": self._batches}
+        return replace(self.step, program=replace(self.step.program, **marked))
 
     def __enter__(self) -> "StepTracer":
         hook = self.step.parts[-1].register_forward_hook(self._count_forward)
@@ -73,6 +79,7 @@ class StepTracer:
             offload.moved_bytes = 0
         if (captures := self.step.program.captures) is not None:
             self._open.enter_context(captures.watched(self._recorder.graphs.watch))
+        self._open.callback(self._count_prepared, Counter(self.step.program.prepared))
         self._open.enter_context(self._recorder)
         self._open.enter_context(self._saved)
         return self
@@ -95,6 +102,9 @@ class StepTracer:
             offloaded_saved_bytes=0 if (offload := self.step.program.offload) is None else offload.moved_bytes,
             forwards=self._forwards,
             targets=targets,
+            sequences=self._sequences,
+            prepared=dict(self._prepared),
+            data_seconds=self._data_seconds,
             parameter_bytes=distinct_bytes(parameter for _, parameter in self.step.named_parameters()),
             offloaded_bytes=distinct_bytes(p for _, p in self.step.named_parameters() if p.device.type != device.type),
             parameters=tuple(_held(name, parameter) for name, parameter in self.step.named_parameters()),
@@ -112,6 +122,16 @@ class StepTracer:
             shared_parameters=_shared(self.step.parts),
             synchronizations=dict(self._recorder.synchronizations.counts),
         )
+
+    def _batches(self, index: int, share: Share) -> Sequence[MicroBatch]:
+        asked = time.perf_counter()
+        rows = self.step.program.batches(index, share)
+        self._data_seconds += time.perf_counter() - asked
+        self._sequences += sum(len(ids) for ids, _ in rows)
+        return rows
+
+    def _count_prepared(self, before: Counter[str]) -> None:
+        self._prepared = self.step.program.prepared - before
 
     def _update(self, step: Step) -> torch.Tensor:
         self._gradient_bytes = self._living_gradient_bytes()

@@ -40,6 +40,7 @@ class Stage(IntEnum):
     COMPILE = auto()
     SHARD = auto()
     OPTIMIZER = auto()
+    SOURCE = auto()
     BATCH = auto()
     STEP = auto()
     DATA = auto()

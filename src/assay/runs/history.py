@@ -32,6 +32,13 @@ def evaluations(events: Iterable[Event]) -> list[Event]:
     return [standing[done] for done in sorted(standing)]
 
 
+def data_wait_share(timed: Iterable[Event]) -> float | None:
+    """Of the seconds of these steps, the share in which the host waited for data; None where that is not told."""
+    told = [step for step in timed if "data_seconds" in step]
+    seconds = sum(step["seconds"] for step in told)
+    return sum(step["data_seconds"] for step in told) / seconds if seconds else None
+
+
 def of_last_process(events: Iterable[Event], kind: str) -> list[Event]:
     """Events of one kind since the last start."""
     since: list[Event] = []

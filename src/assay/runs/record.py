@@ -273,6 +273,8 @@ class RunResult(_Record):
     tokens_per_second: float | None = None
     """Tokens per step over the median steady step."""
     step_seconds: Quartiles | None = None
+    data_wait_share: float | None = None
+    """Of the steady steps' seconds, those in which the host waited for its batch; over ranks, the first rank's."""
     phase_seconds: Mapping[str, float] = Field(default_factory=dict)
     """Named parts that sum to the wall clock of the last process."""
     memory: Memory = Field(default_factory=Memory)

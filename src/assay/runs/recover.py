@@ -32,8 +32,8 @@ def compose(folder: RunFolder, status: Status, reason: str | None) -> RunResult:
     spec, events = folder.spec(), folder.events()
     steps, evaluations = history.steps(events), history.evaluations(events)
     timed = history.steps(history.of_last_mesh(events))
-    steady = [step["seconds"] for step in timed if step.get("phase") == "steady"]
-    quartiles = Quartiles.of(steady)
+    steady = [step for step in timed if step.get("phase") == "steady"]
+    quartiles = Quartiles.of([step["seconds"] for step in steady])
     last = evaluations[-1] if evaluations else {}
     facts = {
         "status": status,
@@ -45,6 +45,7 @@ def compose(folder: RunFolder, status: Status, reason: str | None) -> RunResult:
         "val_perplexity": last.get("perplexity"),
         "val_bits_per_byte": last.get("bits_per_byte"),
         "step_seconds": quartiles,
+        "data_wait_share": history.data_wait_share(steady),
         "tokens_per_second": spec.config.tokens_per_step / quartiles.median if quartiles else None,
         "first_step_seconds": next((step["seconds"] for step in steps if step.get("phase") == "first_step"), None),
         "evidence": tuple(

@@ -31,8 +31,12 @@ class Findings:
     trace: Trace | None = None
     first_step_seconds: float | None = None
     steady_seconds: list[float] = field(default_factory=list)
+    data_seconds: list[float] = field(default_factory=list)
+    """Of those of each steady step, the ones in which the host waited for its batch."""
     earlier_seconds: Quartiles | None = None
     """Of the steady steps of the processes before this one, where this one has none to do."""
+    earlier_data_share: float | None = None
+    """Of the same steps."""
     blocks: list[Block] = field(default_factory=list)
     evidence: list[Evidence] = field(default_factory=list)
     memory: Memory = field(default_factory=Memory)
@@ -57,6 +61,7 @@ class Findings:
             parameters=self.parameters,
             tokens_per_second=self.spec.config.tokens_per_step / quartiles.median if quartiles else None,
             step_seconds=quartiles,
+            data_wait_share=self._data_wait_share,
             phase_seconds=self.phases.seconds(),
             memory=self._memory(),
             ranks=self.ranks,
@@ -87,6 +92,11 @@ class Findings:
     def process_peak_bytes(self) -> int | None:
         """The highest of the timed blocks, of this process."""
         return _most(block.process_peak_bytes for block in self.blocks)
+
+    @property
+    def _data_wait_share(self) -> float | None:
+        spent = sum(self.steady_seconds)
+        return sum(self.data_seconds) / spent if spent else self.earlier_data_share
 
     def _memory(self) -> Memory:
         own = self.memory.model_copy(

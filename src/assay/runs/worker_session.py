@@ -105,8 +105,9 @@ class Session:
 
     def _recall(self, earlier: list[Event], step: int) -> None:
         """What earlier processes measured, divided as this one is, stands where this one will measure nothing."""
-        steady = [one["seconds"] for one in history.steps(earlier) if one["step"] < step and one["phase"] == "steady"]
-        self.findings.earlier_seconds = Quartiles.of(steady)
+        steady = [one for one in history.steps(earlier) if one["step"] < step and one["phase"] == "steady"]
+        self.findings.earlier_seconds = Quartiles.of([one["seconds"] for one in steady])
+        self.findings.earlier_data_share = history.data_wait_share(steady)
         if step >= self.run.training.steps:
             for event in history.of_last_process(earlier, "evidence"):
                 self._say_evidence(Evidence.model_validate({name: event[name] for name in Evidence.model_fields}))
@@ -180,6 +181,7 @@ class Session:
         if self.steady:
             seconds = [record.seconds for record in self.steady]
             self.findings.steady_seconds.extend(seconds)
+            self.findings.data_seconds.extend(record.data_seconds for record in self.steady)
             read_in = "settling" if settling else "steady"
             peaks = [peak for phase, peak in self.phases.held_peaks[stays:] if phase == read_in]
             self._say_block(
@@ -224,6 +226,7 @@ class Session:
                 log_gradient_norm=record.log_gradient_norm,
                 activation_norms=record.activation_norms,
                 seconds=record.seconds,
+                data_seconds=record.data_seconds,
                 tokens=record.tokens,
                 phase=phase,
                 **self._scaling(record),

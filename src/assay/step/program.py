@@ -9,6 +9,7 @@ from the live parameters; a context around each part's forward differs from one 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -24,7 +25,12 @@ from assay.step.kept import ResultsKept
 from assay.step.offload import Offload
 
 MicroBatch = tuple[Tensor, Tensor]
-"""Token ids and targets, each `[rows, T]`, int64, on the program's device."""
+"""Token ids and targets, each `[rows, T]`, int64."""
+
+Share = tuple[int, int]
+"""(index, count) of one who has every count-th row of a batch, from the index-th on."""
+
+BatchSource = Callable[[int, Share], Sequence[MicroBatch]]
 
 Context = Callable[[], AbstractContextManager[Any]]
 NamedParameters = Sequence[tuple[str, nn.Parameter]]
@@ -91,8 +97,11 @@ class Program:
     """Unscale, measure, clip, step, clear; returns the global gradient norm before clipping."""
     schedule: Callable[[int], float]
     """Learning rate of a step, set before the step's gradients."""
-    batches: Callable[[int, tuple[int, int]], Sequence[MicroBatch]]
-    """(step index, share) → this rank's rows as one micro-batch; `micro_batches` cuts them."""
+    batches: BatchSource
+    """(step index, share) → this rank's rows as one micro-batch, in the host's memory or on the device already: the
+    step moves them there, and `micro_batches` cuts them. Pure, so that any step can be asked for again."""
+    encode: Callable[[str], Iterable[Any]]
+    """Text → arrays of token ids, by the tokenizer of the run's corpus."""
     evaluate: Callable[[Step, Iterable[MicroBatch]], tuple[float, int]]
     """(step, batches) → (summed loss, number of targets), without gradients and without dropout."""
     reduce_loss: Callable[[Tensor], Tensor]
@@ -106,8 +115,10 @@ class Program:
     rest: torch.device | None = None
     """Where weights, gradients and optimizer state lie between uses; None: on `device`."""
     mesh: DeviceMesh | None = None
-    share: tuple[int, int] = (0, 1)
-    """(index, count) of this rank among those that split the batch."""
+    share: Share = (0, 1)
+    """Of this rank among those that split the batch."""
+    prepared: Counter[str] = field(default_factory=Counter)
+    """Sequences that were not simply read from prepared tokens, by who or what made them: for a trace to read."""
     micro_batches: int = 1
     sequence_parts: int = 1
     """Of the residual stream, norms and dropout, one on each rank of tp; 1: every rank of tp has them whole."""

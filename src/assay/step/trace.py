@@ -16,6 +16,13 @@ OperationClass = Literal["contraction", "normalization", "elementwise", "movemen
 """The three classes of arXiv:2007.00072 (tensor contractions, statistical normalizations, element-wise operators), and
 data movement and communication beside them."""
 
+ANOTHER_PROCESS = "another process"
+"""Who made a batch ready: one that does not compute."""
+SIDE_STREAM = "a side stream"
+"""Who made a batch ready: a copy to the device that ran beside a step."""
+DOCUMENTS = "documents"
+"""Where a batch came from: text that was tokenized for it."""
+
 
 class Operation(Frozen):
     """All executions of one operator that agree in phase and dtype."""
@@ -90,6 +97,12 @@ class Trace(Frozen):
     """How often the loss was computed: the number of micro-batches."""
     targets: int
     """Targets in the whole step."""
+    sequences: int = 0
+    """Of the batch, those that this rank asked for."""
+    prepared: Mapping[str, int] = {}
+    """Sequences that were not simply read from prepared tokens while this step ran, by who or what made them."""
+    data_seconds: float = 0.0
+    """For which the host waited until the batch was made."""
     parameter_bytes: int
     offloaded_bytes: int = 0
     """Of parameters, those that lie in the host's memory while the step runs on another device."""

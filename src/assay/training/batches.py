@@ -1,29 +1,38 @@
-"""Batches as tensors on the run's device: training's as the seam wants them, and the fixed ones of validation."""
+"""Batches as tensors: training's as the seam wants them and as a step takes them, and the fixed ones of validation."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import torch
 
 from assay.config import Run
 from assay.data import Batch, Batches, Prepared, validation_windows
-from assay.step.program import MicroBatch
+from assay.step.program import BatchSource, MicroBatch, Program
+from assay.training.gradients import cut
 
 
-def training_batches(
-    run: Run, data: Prepared, device: torch.device
-) -> Callable[[int, tuple[int, int]], Sequence[MicroBatch]]:
+def training_batches(run: Run, data: Prepared) -> BatchSource:
     """The batch seam: a rank's rows of a step, which depend on the run's seed and the step alone."""
     source = Batches(data.train, run.seed, run.training.batch_size, run.model.context_length)
-    return lambda step, share: [_on_device(source.at(step, share), device)]
+    return lambda step, share: [_tensors(source.at(step, share))]
+
+
+def micro_batches_of(program: Program, step: int) -> list[MicroBatch]:
+    """What this rank trains on in a step, on the device."""
+    return cut([_moved(rows, program.device) for rows in program.batches(step, program.share)], program.micro_batches)
 
 
 def validation_batches(run: Run, data: Prepared, device: torch.device) -> Callable[[], Iterable[MicroBatch]]:
     """The batches of every evaluation: always the same ones, the whole split or `eval_batches` spread over it."""
     training = run.training
     windows = validation_windows(data.validation, run.model.context_length, training.batch_size, training.eval_batches)
-    return lambda: (_on_device(batch, device) for batch in windows)
+    return lambda: (_moved(_tensors(batch), device) for batch in windows)
 
 
-def _on_device(batch: Batch, device: torch.device) -> MicroBatch:
-    ids, targets = (torch.from_numpy(rows).to(device, non_blocking=True) for rows in batch)
-    return ids, targets
+def _tensors(batch: Batch) -> MicroBatch:
+    ids, targets = batch
+    return torch.from_numpy(ids), torch.from_numpy(targets)
+
+
+def _moved(rows: MicroBatch, device: torch.device) -> MicroBatch:
+    ids, targets = rows
+    return ids.to(device, non_blocking=True), targets.to(device, non_blocking=True)

@@ -4,11 +4,11 @@
     step-00000100/optimizer.safetensors   state.<parameter>.<key>, and stateful.<name>.<key> for what else has tensors
     step-00000100/state.json              step, tokens, seconds, mesh, generators, other state; SHA-256 of the two files
 
-Batches are a function of (seed, step), so no loader has a state. With the weights, the optimizer's state and torch's
-generators a run continues bit for bit on a CPU. On another mesh it continues, too, within rounding; there the
-generators have no place to go on from, and are seeded anew, as a function of (seed, step, place). A folder is made
-under a hidden name, flushed, and renamed into place; the digests tell a damaged file from a whole one, and then the
-checkpoint before it serves.
+Batches are a function of (seed, step), so no loader has a state; streamed documents have a place. With the weights, the
+optimizer's state and torch's generators a run continues bit for bit on a CPU. On another mesh it continues, too, within
+rounding; there the generators have no place to go on from, and are seeded anew, as a function of (seed, step, place). A
+folder is made under a hidden name, flushed, and renamed into place; the digests tell a damaged file from a whole one,
+and then the checkpoint before it serves.
 """
 
 import errno

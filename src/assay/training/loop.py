@@ -22,10 +22,10 @@ import torch
 from assay.config import Run
 from assay.parallel.ranks import ALONE, Ranks
 from assay.step.program import MicroBatch, Step
+from assay.training.batches import micro_batches_of
 from assay.training.divergence import first_not_finite
 from assay.training.endings import BudgetReached, Diverged, Interrupted, TargetReached
 from assay.training.evaluation import Evaluation, Windows, evaluate
-from assay.training.gradients import cut
 from assay.training.probes import ActivationNorms
 from assay.training.taken import Taken, take
 
@@ -45,6 +45,8 @@ class StepRecord:
     """Of the first and the last block's output; empty without probes."""
     seconds: float
     tokens: int
+    data_seconds: float = 0.0
+    """Of these seconds, those in which the host waited for its batch."""
     skipped: bool = False
     """The update was left out because a scaled gradient was not finite."""
     finite: bool = True
@@ -121,6 +123,7 @@ def _record(taken: Taken, figures: Sequence[float], waited: float) -> StepRecord
         activation_norms=tuple(map(math.sqrt, watched)),
         seconds=taken.seconds + waited,
         tokens=taken.tokens,
+        data_seconds=taken.data_seconds,
         skipped=skipped,
         finite=finite or skipped,
         loss_scale=taken.loss_scale,
@@ -244,8 +247,7 @@ class Loop:
 
     def _diagnosis(self, record: StepRecord, last: int) -> str:
         """`last` is the step that was done when the record was read: later ones spread what is not finite."""
-        program = self.step.program
-        rows = cut(program.batches(record.step, program.share), program.micro_batches)
+        rows = micro_batches_of(self.step.program, record.step)
         found = first_not_finite(self.step, rows, self.ranks)
         what = f"{found} is the first tensor that is not finite" if found else "the loss or its gradient is not finite"
         late = f", read after step {last}: by then" if last > record.step else ":"

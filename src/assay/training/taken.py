@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from assay.step.program import Step
+from assay.training.batches import micro_batches_of
 from assay.training.divergence import gradients_remain
-from assay.training.gradients import cut
 from assay.training.probes import ActivationNorms
 
 
@@ -26,6 +26,8 @@ class Taken:
     tokens: int
     seconds: float
     """Until all was queued."""
+    data_seconds: float
+    """Of them, until the batch was there."""
     left_out: bool
     """Where the figures turn out not to be finite, the update was left out."""
     figures: Tensor
@@ -40,7 +42,9 @@ def take(step: Step, index: int, probes: ActivationNorms | None = None) -> Taken
     for group in step.optimizer.param_groups:
         group["lr"] = rate
     scale = program.loss_scale.value
-    micro_batches = cut(program.batches(index, program.share), program.micro_batches)
+    asked = time.perf_counter()
+    micro_batches = micro_batches_of(program, index)
+    data_seconds = time.perf_counter() - asked
     tokens = sum(targets.numel() for _, targets in micro_batches) * program.share[1]
     summed = program.gradients(step, micro_batches, tokens)
     for finish in program.finish_gradients:
@@ -56,4 +60,5 @@ def take(step: Step, index: int, probes: ActivationNorms | None = None) -> Taken
         figures=torch.stack([sums[0] / tokens, norm, *sums[1:]]),
         left_out=program.loss_scale.skips and not gradients_remain(step),
         seconds=time.perf_counter() - start,
+        data_seconds=data_seconds,
     )

@@ -1,0 +1,69 @@
+"""Have other processes make the batches, so that a step finds its own ready.
+
+It is torch's `DataLoader` with the step as its index: each worker makes whole batches, a few ahead, in parallel to the
+computation. What a step trains on stays the same to the bit, also after a resume.
+
+When it helps: when making a batch takes long, that is, when a record's `data wait` is a share of the step that you
+mind. Here batches are cut out of memory-mapped tokens, which takes microseconds and seldom waits for a disk: then this
+buys nothing and pays a pipe's copy of each batch, and processes that want cores. Each is forked by the first step, and
+keeps what it then shares with the run: as the run overwrites its weights, their first values stay, once for all
+workers. The record's memory is that of the run's own process, without them.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from pydantic import Field
+
+from assay.config import Run
+from assay.optimizations.base import Numerics, Optimization, Stage, Unavailable
+from assay.step import Evidence, Trace
+from assay.step.trace import ANOTHER_PROCESS
+from assay.units import format_seconds
+
+if TYPE_CHECKING:
+    from assay.cost import Cost
+    from assay.cost.layout import Layout
+    from assay.hardware import Machine
+    from assay.step.program import Program
+
+_AHEAD = 2
+"""Batches that lie ready for each worker beyond the one at hand: the default of torch's loader."""
+
+
+class LoaderWorkers(Optimization):
+    """Batches made ahead by other processes."""
+
+    workers: Annotated[int, Field(ge=1, le=64)] = 2
+    """Processes of each rank that make batches."""
+
+    title: ClassVar = "loader workers"
+    stage: ClassVar = Stage.DATA
+    numerics: ClassVar = Numerics.EXACT
+    saves: ClassVar = "the time in which a step waits for its batch; nothing where that is none, as with mapped tokens"
+    pays: ClassVar = "processes that want cores and memory; one copy of each batch through a pipe"
+    sources: ClassVar = ("https://docs.pytorch.org/docs/stable/data.html",)
+    claims: ClassVar = frozenset({"reading of batches"})
+
+    def check(self, run: Run, machine: "Machine") -> None:
+        import multiprocessing
+
+        if "fork" not in multiprocessing.get_all_start_methods():
+            raise Unavailable("loader_workers forks its processes, which this system cannot; use Linux")
+
+    def lay_out(self, layout: "Layout") -> "Layout":
+        return layout
+
+    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+        return replace(cost, waiting_batches=_AHEAD * self.workers)
+
+    def apply(self, program: "Program", run: Run) -> "Program":
+        from assay.step.workers import Workers
+
+        return replace(program, batches=Workers(program, self.workers, _AHEAD))
+
+    def verify(self, trace: Trace, run: Run) -> Evidence:
+        made = trace.prepared.get(ANOTHER_PROCESS, 0)
+        observed = f"{made} of {trace.sequences} sequences made by another process; "
+        observed += f"the step waited {format_seconds(trace.data_seconds)} for them"
+        return self.evidence(observed, 0 < made == trace.sequences)

@@ -1,0 +1,57 @@
+"""Copy the next step's batch to the GPU from pinned memory, on a stream of its own, while this step computes.
+
+A plain copy comes from memory that the system may move, so it is staged, and the host waits for all that was queued
+before it. Pinned memory stays where it is: the GPU fetches from it beside its computation, and the next step finds its
+batch there. A batch of tokens is small (16 bytes a token with its targets), so what is saved is the waiting rather than
+the transfer; it shows where the host would otherwise run ahead of the GPU. The loss is read at every step all the same,
+unless something defers that.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from assay.config import Run
+from assay.optimizations.base import Numerics, Optimization, Stage, Unavailable
+from assay.step import Evidence, Trace
+from assay.step.trace import SIDE_STREAM
+
+if TYPE_CHECKING:
+    from assay.cost import Cost
+    from assay.cost.layout import Layout
+    from assay.hardware import Machine
+    from assay.step.program import Program
+
+
+class PinnedPrefetch(Optimization):
+    """The next batch on its way to the device while this one is trained on."""
+
+    title: ClassVar = "pinned prefetch"
+    stage: ClassVar = Stage.DATA
+    numerics: ClassVar = Numerics.EXACT
+    saves: ClassVar = "the wait for the batch's copy to the GPU, and for its reading"
+    pays: ClassVar = "one more batch on the GPU and one in pinned host memory: 16 bytes a token each"
+    sources: ClassVar = ("https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html",)
+
+    def check(self, run: Run, machine: "Machine") -> None:
+        if machine.device(run.device) != "cuda":
+            raise Unavailable(
+                "pinned_prefetch copies batches to a GPU beside its computation, and on a CPU they are there already; "
+                "use a CUDA device"
+            )
+
+    def lay_out(self, layout: "Layout") -> "Layout":
+        return layout
+
+    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+        fetched = (replace(one, name=f"next.{one.name}") for one in cost.batch)
+        return replace(cost, buffers=(*cost.buffers, *fetched), waiting_batches=cost.waiting_batches + 1)
+
+    def apply(self, program: "Program", run: Run) -> "Program":
+        from assay.step.prefetch import prefetched
+
+        return prefetched(program)
+
+    def verify(self, trace: Trace, run: Run) -> Evidence:
+        copied = trace.prepared.get(SIDE_STREAM, 0)
+        observed = f"{copied} of {trace.sequences} sequences copied to the device beside the step before"
+        return self.evidence(observed, 0 < copied == trace.sequences)

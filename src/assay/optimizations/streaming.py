@@ -1,0 +1,82 @@
+"""Train on documents as they come: read, tokenized and packed during training, from files or from a hub's data set.
+
+Of these documents nothing is prepared and nothing lies on disk twice, so they may be of any size. In exchange each
+step waits until its text is read and tokenized, which the record's `data wait` shows. The documents are streamed in
+their own order, packed one after the other, and begin again when they are through; a checkpoint carries the place, so a
+resumed run repeats none. Prepared batches are drawn at random instead, so this trains on other batches.
+
+The run's own corpus stays what it is: its tokenizer makes the tokens, and its held-out part is what is evaluated on.
+The documents must not contain that part; nothing checks it. Every rank reads all documents and takes its rows.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import field_validator
+
+from assay.config import Run
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
+from assay.step import Evidence, Trace
+from assay.step.trace import DOCUMENTS
+from assay.units import format_seconds
+
+if TYPE_CHECKING:
+    from assay.cost import Cost
+    from assay.cost.layout import Layout
+    from assay.hardware import Machine
+    from assay.step.program import Program
+
+
+class Streaming(Optimization):
+    """Training batches out of documents as they come."""
+
+    path: str | None = None
+    """A text file, folder, glob, .jsonl or .parquet; the field of records is `data.text_field`."""
+    dataset: str | None = None
+    """In its place: a data set of the Hugging Face hub, or a folder that its library reads."""
+    split: str = "train"
+    """Of the data set."""
+
+    title: ClassVar = "streamed documents"
+    stage: ClassVar = Stage.SOURCE
+    numerics: ClassVar = Numerics.DIFFERENT_TRAINING
+    saves: ClassVar = "preparation: its time, its memory and the tokens on disk"
+    pays: ClassVar = "reading and tokenizing in every step; documents in their own order, not drawn at random"
+    sources: ClassVar = ("https://huggingface.co/docs/datasets/stream",)
+    claims: ClassVar = frozenset({"reading of batches"})
+
+    @field_validator("path")
+    @classmethod
+    def _absolute(cls, path: str | None) -> str | None:
+        """A run may be resumed from another folder."""
+        return None if path is None else str(Path(path).expanduser().absolute())
+
+    def check(self, run: Run, machine: "Machine") -> None:
+        if (self.path is None) == (self.dataset is None):
+            raise Conflict("streaming needs documents: say streaming:path=FOLDER or streaming:dataset=NAME")
+        if self.path is not None:
+            from assay.data.sources import files_at
+
+            files_at(self.path)
+            return
+        from importlib.util import find_spec
+
+        if find_spec("datasets") is None:
+            raise Unavailable("streaming a data set needs the package datasets; pip install 'assay[hf]'")
+
+    def lay_out(self, layout: "Layout") -> "Layout":
+        return layout
+
+    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+        return cost
+
+    def apply(self, program: "Program", run: Run) -> "Program":
+        from assay.step.streaming import streamed
+
+        return streamed(program, run, path=self.path, dataset=self.dataset, split=self.split)
+
+    def verify(self, trace: Trace, run: Run) -> Evidence:
+        packed = trace.prepared.get(DOCUMENTS, 0)
+        observed = f"{packed} of {trace.sequences} sequences packed from documents as they came; "
+        observed += f"the step waited {format_seconds(trace.data_seconds)} for them"
+        return self.evidence(observed, 0 < packed == trace.sequences)

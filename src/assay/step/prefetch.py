@@ -1,0 +1,74 @@
+"""The next step's batch, copied to the device while this step computes there.
+
+A copy from ordinary memory makes the host wait until the stream has come to it. From pinned memory the device fetches
+for itself, on a stream of its own, beside what computes. The next batch is read when the step's backward has been
+queued, so that the host does this, too, while the device is busy; the step that wants the batch has its stream wait
+for the copy, never the host. Batches are a pure function of the step, so one that is not asked for next is dropped.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import torch
+
+from assay.step.program import MicroBatch, Program, Share, Step
+from assay.step.trace import SIDE_STREAM
+
+Rows = Sequence[MicroBatch]
+Copy = Callable[[Rows], Callable[[], Rows]]
+"""Begins to copy rows → what gives the copies, once they may be used."""
+
+
+class Prefetch:
+    """The batches of a program, of which `copy` fetches the next one ahead."""
+
+    def __init__(self, program: Program, copy: Copy) -> None:
+        self._inner, self._prepared, self._copy = program.batches, program.prepared, copy
+        self._asked: tuple[int, Share] | None = None
+        self._ahead: tuple[tuple[int, Share], Callable[[], Rows]] | None = None
+
+    def __call__(self, step: int, share: Share) -> Rows:
+        """The rows of a step: on the device where they were fetched, else as they are read."""
+        self._asked, ahead, self._ahead = (step, share), self._ahead, None
+        if ahead is None or ahead[0] != self._asked:
+            return self._inner(step, share)
+        rows = ahead[1]()
+        self._prepared[SIDE_STREAM] += sum(len(ids) for ids, _ in rows)
+        return rows
+
+    def fetch_next(self, step: Step) -> None:
+        """Begin to copy the batch after the one that was asked for last."""
+        if self._asked is None:
+            raise RuntimeError("no batch was asked for yet, so none comes next")
+        index, share = self._asked
+        self._ahead = (index + 1, share), self._copy(self._inner(index + 1, share))
+
+
+def prefetched(program: Program) -> Program:
+    """The program whose batches come from pinned memory, one step ahead."""
+    batches = Prefetch(program, from_pinned_memory(program.device))
+    return replace(program, batches=batches, finish_gradients=(*program.finish_gradients, batches.fetch_next))
+
+
+def from_pinned_memory(device: torch.device) -> Copy:
+    """Copy to a CUDA device, beside what it computes."""
+    streams: list[torch.cuda.Stream] = []
+
+    def copy(rows: Rows) -> Callable[[], Rows]:
+        side = streams[0] if streams else torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        streams[:] = [side]
+        with torch.cuda.stream(side):
+            copied = [tuple(one.pin_memory().to(device, non_blocking=True) for one in pair) for pair in rows]
+            there = side.record_event()
+
+        def ready() -> Rows:
+            computing = torch.cuda.current_stream(device)
+            computing.wait_event(there)
+            for ids, targets in copied:
+                ids.record_stream(computing)
+                targets.record_stream(computing)
+            return [(ids, targets) for ids, targets in copied]
+
+        return ready
+
+    return copy

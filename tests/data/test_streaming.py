@@ -1,0 +1,96 @@
+"""Streamed documents: every token once, in order; any step again; a place that goes on without reading what was."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from assay.data.streaming import DocumentBatches, Place, documents_of_dataset, documents_of_files
+from assay.data.tokenizers import ByteTokenizer
+from assay.errors import UsageError
+
+TEXTS = [f"document {n}: " + "x" * (n * 7 % 23) + ("\n" if n % 3 else "") for n in range(17)] + ["", "\n"]
+STREAM = np.concatenate([ByteTokenizer().encode(t if t.endswith("\n") else t + "\n") for t in TEXTS]).astype(np.int64)
+ROWS, LENGTH = 3, 8
+
+
+class Counted:
+    """Documents, and how many were given and encoded."""
+
+    def __init__(self, texts: list[str]) -> None:
+        self.texts = texts
+        self.encoded = 0
+
+    def read(self, start: int) -> Iterator[str]:
+        return iter(self.texts[start:])
+
+    def encode(self, text: str) -> Iterator[np.ndarray]:
+        self.encoded += 1
+        ids = ByteTokenizer().encode(text)
+        yield from (ids[i : i + 5] for i in range(0, len(ids), 5))
+
+    def batches(self) -> DocumentBatches:
+        return DocumentBatches(self.read, self.encode, ROWS, LENGTH)
+
+
+def wanted(step: int) -> tuple[np.ndarray, np.ndarray]:
+    endless = np.tile(STREAM, 9)
+    block = endless[step * ROWS * LENGTH : (step + 1) * ROWS * LENGTH + 1]
+    return block[:-1].reshape(ROWS, LENGTH), block[1:].reshape(ROWS, LENGTH)
+
+
+def same(batches: DocumentBatches, step: int, share: tuple[int, int] = (0, 1)) -> bool:
+    return all(
+        np.array_equal(mine, theirs[share[0] :: share[1]])
+        for mine, theirs in zip(batches.at(step, share), wanted(step), strict=True)
+    )
+
+
+def test_steps_in_order_are_the_documents_one_after_the_other_and_begin_again() -> None:
+    batches = Counted(TEXTS).batches()
+    assert len(STREAM) < 40 * ROWS * LENGTH
+    assert all(same(batches, step) for step in range(40))
+
+
+def test_any_step_can_be_asked_for_and_a_share_is_its_rows() -> None:
+    batches = Counted(TEXTS).batches()
+    assert all(same(batches, step) for step in (5, 5, 4, 20, 21, 2, 0, 30))
+    assert all(same(batches, 30, (rank, 3)) for rank in range(3))
+
+
+@pytest.mark.parametrize("done", [1, 6, 13, 25])
+def test_a_place_goes_on_and_tokenizes_nothing_again(done: int) -> None:
+    first, again = Counted(TEXTS), Counted(TEXTS)
+    before, after = first.batches(), again.batches()
+    for step in range(done):
+        before.at(step)
+    after.load_state_dict(json.loads(json.dumps(before.state_dict())))
+    assert same(after, done)
+    place = before._places[done]
+    assert place != Place()
+    assert again.encoded <= 2 + ROWS * LENGTH // 10 < done + 4
+    assert all(same(after, step) for step in range(done + 1, done + 5))
+
+
+def test_documents_without_text_are_refused() -> None:
+    with pytest.raises(UsageError, match="hold no text"):
+        DocumentBatches(lambda start: iter([]), Counted([]).encode, ROWS, LENGTH).at(0)
+
+
+def test_files_and_data_sets_give_their_documents_from_any_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    records = tmp_path / "records"
+    records.mkdir()
+    (records / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
+    assert list(documents_of_files([records / "a.jsonl"], "text")(15)) == TEXTS[15:]
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "cache"))
+    pytest.importorskip("datasets")
+    read = documents_of_dataset(str(records), "train", "text")
+    assert list(read(0)) == TEXTS
+    assert list(read(15)) == TEXTS[15:]
+    with pytest.raises(UsageError, match="lacks the text field 'body'"):
+        documents_of_dataset(str(records), "train", "body")(0)
+    with pytest.raises(UsageError, match="cannot be streamed"):
+        documents_of_dataset(str(records / "nowhere"), "train", "text")(0)
