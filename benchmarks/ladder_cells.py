@@ -9,6 +9,7 @@ import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Any
 
 from assay import api
@@ -72,14 +73,16 @@ class Outcome:
 class Laboratory:
     """Runs cells of one configuration on one device, until a time."""
 
-    def __init__(self, base: Run, home: Home, minutes: float, granularity: int = 1) -> None:
+    def __init__(self, base: Run, home: Home, until: float, granularity: int = 1) -> None:
+        """`until` by the monotonic clock; batches are multiples of `granularity`."""
         self.machine: Machine = measured_machine(home, threads_of(base))
         prepared = prepare(base.data, home)
         self.base, self.home, self.granularity = base.with_vocabulary(prepared.vocab_size), home, granularity
-        self.tokens_per_document = (
-            sum(split.tokens for split in prepared.manifest.splits) / prepared.manifest.source.files
-        )
-        self.until = time.monotonic() + 60 * minutes
+        manifest = prepared.manifest
+        tokens = sum(split.tokens for split in manifest.splits)
+        # Of a corpus that is cut short the manifest counts files that were never read.
+        self.tokens_per_document = tokens / manifest.source.files if base.data.max_bytes is None else None
+        self.until = until
         rates = self.machine.rates.get(self.machine.device(base.device))
         self.peak_flops = max(rates.matmul_flops.values()) if rates else None
 
@@ -95,12 +98,15 @@ class Laboratory:
             return
 
     def ledger(self, stack: Stack, batch: int) -> int:
-        """Predicted peak, without those techniques that nobody predicts."""
-        try:
-            return self.estimate(stack, batch).timeline.peak.nbytes
-        except Unpredicted:
-            known = tuple(one for one in stack if self._predicted(one, batch))
-            return self.estimate(known, batch).timeline.peak.nbytes
+        """Predicted peak of the stack, or of as much of it as somebody predicts."""
+        for count in range(len(stack), 0, -1):
+            for kept in combinations(stack, count):
+                try:
+                    return self.estimate(kept, batch).timeline.peak.nbytes
+                except UsageError:
+                    # Without one that is not predicted, another may lack its companion.
+                    continue
+        return self.estimate((), batch).timeline.peak.nbytes
 
     def largest(self, stack: Stack, memory_bytes: int, before: Outcome | None = None) -> int:
         """The largest batch that fits by the ledger.
@@ -138,7 +144,7 @@ class Laboratory:
             "status": str(result.status),
             "reason": result.reason,
             "tokens": result.tokens,
-            "documents": result.tokens / self.tokens_per_document,
+            "documents": result.tokens / self.tokens_per_document if self.tokens_per_document else None,
             "tokens_per_second": result.tokens_per_second,
             "step_seconds": seconds,
             "first_step_seconds": result.first_step_seconds,
@@ -155,13 +161,6 @@ class Laboratory:
         if seconds is None or self.peak_flops is None:
             return None
         return self.estimate((), batch).model_flops / seconds / self.peak_flops
-
-    def _predicted(self, one: str, batch: int) -> bool:
-        try:
-            self.estimate((one,), batch)
-        except Unpredicted:
-            return False
-        return True
 
 
 def without(stack: Sequence[str], name: str | None) -> Stack:

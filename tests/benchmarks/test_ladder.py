@@ -1,6 +1,7 @@
 """The climb fills batches by the ledger, verifies them, and shows every rung; a small one runs from end to end."""
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,10 +9,12 @@ from typing import Any
 import pytest
 
 from assay.config import Home
-from assay.hardware import Machine
+from assay.hardware import Accelerator, Machine
+from assay.optimizations import catalogue
 from assay.runs.record import Status
 
 MACHINE = Machine(processor="any", cores=2, memory_bytes=2**33)
+H100 = Accelerator(name="NVIDIA H100 80GB HBM3", memory_bytes=80 * 2**30, compute_capability=(9, 0))
 WITHOUT = ["compile"]
 
 
@@ -21,12 +24,15 @@ def laboratory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
     import ladder_cells  # type: ignore[import-not-found]
     import ladder_gpt2_124m as ladder  # type: ignore[import-not-found]
 
-    monkeypatch.setattr(ladder_cells, "measured_machine", lambda home, threads: MACHINE)
     (tmp_path / "text.txt").write_text("to be or not to be\n" * 200)
 
-    def make(held: Callable[[int], float] = lambda batch: 1.0, minutes: float = 1.0) -> Any:
+    def make(
+        held: Callable[[int], float] = lambda batch: 1.0, minutes: float = 1.0, gpus: tuple[Accelerator, ...] = ()
+    ) -> Any:
+        machine = MACHINE.model_copy(update={"accelerators": gpus})
+        monkeypatch.setattr(ladder_cells, "measured_machine", lambda home, threads: machine)
         base = ladder.configuration([f"data.path={tmp_path / 'text.txt'}"], Home(tmp_path / "home"), on_gpu=False)
-        lab = ladder_cells.Laboratory(base, Home(tmp_path / "home"), minutes)
+        lab = ladder_cells.Laboratory(base, Home(tmp_path / "home"), time.monotonic() + 60 * minutes)
 
         def measure(stack: tuple[str, ...], batch: int) -> Any:
             nbytes = round(held(batch) * lab.ledger(stack, batch))
@@ -107,6 +113,21 @@ def test_credit_is_given_to_each_alone_and_left_out(laboratory: Callable[..., An
     alone = [row for table, row in found if table == "alone"]
     assert len(alone) == len(RUNGS)
     assert {row.outcome.batch for _, row in found} == {4}
+
+
+def test_a_gpu_takes_every_rung_and_each_credit(laboratory: Callable[..., Any]) -> None:
+    from ladder_gpt2_124m import RUNGS, credits
+
+    lab = laboratory(gpus=(H100,))
+    rows, stack = climbed(lab, int(1.2 * lab.ledger((), 8)))
+    here = {rung.title for rung in RUNGS if rung.technique.partition(":")[0] in {*catalogue()} - {*WITHOUT}}
+    assert {row.title for row in rows if row.outcome.done} >= here
+    assert "tf32" not in stack
+    for _, row in credits(lab, stack, 4, WITHOUT):
+        if row.outcome.done:
+            lab.check(row.outcome.stack, 4)
+        else:
+            assert row.title.removesuffix(" alone") not in here
 
 
 def test_when_the_time_is_up_nothing_runs_and_the_row_says_so(laboratory: Callable[..., Any]) -> None:
