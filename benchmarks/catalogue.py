@@ -62,7 +62,8 @@ class Plan:
 
 def plan(source: str, name: str) -> Plan:
     """Raises `UsageError` with the reason where it cannot be had."""
-    ranks = ("ranks=2",) if resolve(Spec(name=name)).axes() else ()
+    # The baseline then has as many threads as the ranks together, and they can be compared.
+    ranks = ("ranks=2", "threads=null") if resolve(Spec(name=name)).axes() else ()
     wanted = Plan(name, (*SETTINGS.get(name, ()), *ranks))
     try:
         api.estimate(source, *wanted.overrides, optimizations=wanted.treatment)

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from assay.data import prepare
 from assay.errors import UsageError
 from assay.hardware import detect
 from assay.optimizations import catalogue
+from assay.runs.record import Status
 from assay.units import parse_bytes
 from ladder_cells import NOT_RUN, Laboratory, Outcome, Stack, without
 from ladder_report import Ladder, Row, line, write
@@ -95,18 +97,29 @@ def climb(lab: Laboratory, memory: int, left_out: Sequence[str], tell: Callable[
             continue
         old = lab.measure(wanted, current.batch)
         tell(Row(rung.title, old))
-        if not old.done:
-            continue
-        stack, current = wanted, old
-        batch = lab.largest(wanted, memory, old)
-        if batch > old.batch:
-
-            def refilled(one: Outcome, title: str = rung.title) -> None:
-                tell(Row(f"{title}, batch filled", one))
-
-            new = _verified(lab, wanted, batch, memory, refilled, above=old.batch)
-            current = new if new.fits(memory) else old
+        best = _refilled(lab, old, memory, partial(_tell_as, tell, rung.title))
+        if best.done:
+            stack, current = wanted, best
     return stack, first
+
+
+def _refilled(lab: Laboratory, old: Outcome, memory: int, tell: Callable[[str, Outcome], None]) -> Outcome:
+    """The same stack at the batch that fills the memory, or cut down to it; `old` where that is no other."""
+    if not old.done and old.status != Status.OUT_OF_MEMORY:
+        return old
+    batch = lab.largest(old.stack, memory, old)
+    if old.fits(memory):
+        if batch <= old.batch:
+            return old
+        new = _verified(lab, old.stack, batch, memory, partial(tell, "batch filled"), above=old.batch)
+    else:
+        batch = min(batch, old.batch - lab.granularity)
+        new = _verified(lab, old.stack, batch, memory, partial(tell, "batch cut"))
+    return new if new.fits(memory) else old
+
+
+def _tell_as(tell: Callable[[Row], None], title: str, change: str, one: Outcome) -> None:
+    tell(Row(f"{title}, {change}", one))
 
 
 def _verified(
@@ -141,12 +154,14 @@ def _refusal(lab: Laboratory, rung: Rung, stack: Stack, batch: int, left_out: Se
 
 
 def credits(lab: Laboratory, stack: Stack, batch: int, left_out: Sequence[str]) -> Iterator[tuple[str, Row]]:
-    """The full stack, it less each technique, and the baseline with each alone, all at one batch."""
+    """The full stack, it less each technique, the baseline again, and it with each alone, all at one batch."""
     yield "left out", Row("full stack", lab.measure(stack, batch))
     titles = {rung.technique: rung.title for rung in RUNGS}
     for one in stack:
         rest = _possible(lab, without(stack, one.partition(":")[0]), batch)
         yield "left out", Row(f"without {titles[one]}", lab.measure(rest, batch))
+    # Once more: what it differs by from the first rung is what nothing at all makes.
+    yield "alone", Row(FIRST, lab.measure((), batch))
     for rung in RUNGS:
         alone = (rung.alone or rung.technique,)
         refusal = _refusal(lab, rung, alone, batch, left_out)
@@ -217,7 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         peak_flops=lab.peak_flops,
         climbed=climbed,
         left_out=credit["left out"],
-        alone=[Row(FIRST, first), *credit["alone"]],
+        alone=credit["alone"],
     )
     write(found, options.out)
 

@@ -80,8 +80,9 @@ def markdown(found: Ladder) -> str:
     )
     head = (
         f"# The ladder on {found.device}\n\n{shape}; torch {found.torch}; {found.date}; batches fill "
-        f"{format_bytes(found.memory_bytes)}. MFU is against {peak}. One run a cell, so a difference of a few per cent "
-        "is none. `benchmarks/ladder_gpt2_124m.py` measures it anew.\n"
+        f"{format_bytes(found.memory_bytes)}. MFU is against {peak}. One run a cell: the "
+        "first rung stands in two tables, and what it differs by there is noise. "
+        "`benchmarks/ladder_gpt2_124m.py` measures it anew.\n"
     )
     parts = [head, "\n## Rung by rung\n\n", _table(TITLES, [cells(row) for row in found.climbed])]
     for title, rows in (("Left out of the full stack", found.left_out), ("Alone on the baseline", found.alone)):

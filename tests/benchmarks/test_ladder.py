@@ -3,13 +3,14 @@
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from assay.config import Home
-from assay.hardware import Accelerator, Machine
+from assay.hardware import Accelerator, Machine, detect
 from assay.optimizations import catalogue
 from assay.runs.record import Status
 
@@ -91,12 +92,36 @@ def test_a_batch_that_does_not_fit_after_all_is_made_smaller(laboratory: Callabl
     assert all(row.outcome.fits(memory) for row in rows[-1:] if row.outcome.done)
 
 
+def test_a_batch_that_a_rung_leaves_no_room_for_is_cut(laboratory: Callable[..., Any]) -> None:
+    from ladder_gpt2_124m import RUNGS
+
+    plain = laboratory()
+    memory = int(1.2 * plain.ledger((), 8))
+    padded = next(rung.technique for rung in RUNGS if rung.technique.startswith("vocab_padding"))
+    lab = laboratory()
+    measure = lab.measure
+
+    def short(stack: tuple[str, ...], batch: int) -> Any:
+        outcome = measure(stack, batch)
+        gone = stack[-1:] == (padded,) and batch > 4
+        return replace(outcome, status=Status.OUT_OF_MEMORY, allocated_bytes=None) if gone else outcome
+
+    lab.measure = short
+    rows, stack = climbed(lab, memory)
+    titles = [row.title for row in rows]
+    cut = [row for row in rows if row.title == "vocabulary 50,304, batch cut"]
+    batches = [rows[titles.index("vocabulary 50,304")].outcome.batch, *(row.outcome.batch for row in cut)]
+    assert batches == sorted(batches, reverse=True)
+    assert len(set(batches)) == len(batches) > 1
+    assert (padded in stack) == cut[-1].outcome.done
+
+
 def test_every_rung_is_shown_whether_it_can_be_had_or_not(laboratory: Callable[..., Any]) -> None:
     from ladder_gpt2_124m import FIRST, RUNGS
 
     lab = laboratory()
     rows, _ = climbed(lab, int(1.2 * lab.ledger((), 8)))
-    plain = [row for row in rows if not row.title.endswith(", batch filled")]
+    plain = [row for row in rows if not row.title.endswith((", batch filled", ", batch cut"))]
     assert [row.title for row in plain] == [FIRST, *(rung.title for rung in RUNGS)]
     refused = {row.title: row.outcome.reason for row in plain if row.outcome.status == "unavailable"}
     assert "tensor cores" in refused["TF32"]
@@ -111,7 +136,7 @@ def test_credit_is_given_to_each_alone_and_left_out(laboratory: Callable[..., An
     out = [row.outcome.stack for table, row in found if table == "left out"]
     assert out == [stack, stack[1:], stack[:1]]
     alone = [row for table, row in found if table == "alone"]
-    assert len(alone) == len(RUNGS)
+    assert (alone[0].outcome.stack, len(alone)) == ((), len(RUNGS) + 1)
     assert {row.outcome.batch for _, row in found} == {4}
 
 
@@ -127,7 +152,7 @@ def test_a_gpu_takes_every_rung_and_each_credit(laboratory: Callable[..., Any]) 
         if row.outcome.done:
             lab.check(row.outcome.stack, 4)
         else:
-            assert row.title.removesuffix(" alone") not in here
+            assert row.title.removesuffix(" alone") not in here, row.outcome.reason
 
 
 def test_when_the_time_is_up_nothing_runs_and_the_row_says_so(laboratory: Callable[..., Any]) -> None:
@@ -135,15 +160,28 @@ def test_when_the_time_is_up_nothing_runs_and_the_row_says_so(laboratory: Callab
     assert (outcome.status, outcome.reason, outcome.done) == ("not run", "the time was up", False)
 
 
+SIZES = ["model.n_layer=1", "model.n_embd=16", "model.context_length=16", "training.steps=6"]
+
+
 @pytest.mark.slow
 def test_it_runs_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    check_whole([*SIZES, "device=cpu", "--without", "compile"], tmp_path, capsys)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not detect().accelerators, reason="needs a CUDA device")
+def test_it_runs_from_end_to_end_on_a_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = [*SIZES, "model.n_head=1", "data.tokenizer=byte"]
+    check_whole([*sizes, "--memory", "256MiB", "--without", "compile"], tmp_path, capsys)
+
+
+def check_whole(words: list[str], folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from ladder_gpt2_124m import RUNGS, main
 
-    sizes = ["model.n_layer=1", "model.n_embd=16", "model.context_length=16", "training.steps=6"]
-    main([*sizes, "device=cpu", "--out", str(tmp_path / "ladder"), "--without", "compile"])
-    found = json.loads((tmp_path / "ladder.json").read_text())
-    assert (tmp_path / "ladder.md").read_text() in capsys.readouterr().out
-    assert {"rung": found["climbed"][0]["outcome"]["status"]} == {"rung": "done"}
+    main([*words, "--out", str(folder / "ladder")])
+    found = json.loads((folder / "ladder.json").read_text())
+    assert (folder / "ladder.md").read_text() in capsys.readouterr().out
+    assert found["climbed"][0]["outcome"]["status"] == "done"
     for row in (*found["climbed"], *found["left_out"], *found["alone"]):
         one = row["outcome"]
         assert one["reason"] if one["status"] != "done" else one["tokens_per_second"] > 0

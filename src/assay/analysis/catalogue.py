@@ -54,7 +54,7 @@ class Entry(Frozen):
     tensors_peak_bytes: int | None = None
     predicted_peak_bytes: int | None = None
     saved_bytes: int | None = None
-    """Kept for backward, from the trace."""
+    """Kept for backward on one device, from the trace."""
     predicted_saved_bytes: int | None = None
     changes: Mapping[str, Change] = Field(default_factory=dict)
     flags: tuple[str, ...] = ()
@@ -115,7 +115,9 @@ def measured(comparison: Comparison, optimization: str, treatment: str, configur
         raise ValueError("no baseline ran, so where this was measured is not known")
     row = next(one for one in comparison.rows if one.treatment == treatment)
     proof = next((one for one in row.evidence if one.optimization == optimization), None)
-    saved = comparison.record.of(treatment)[0].result.memory.saved_bytes if row.finished else {}
+    # Over ranks the measured figure and the predicted one need not be of the same rank.
+    alone = row.finished and not row.ranks
+    saved = comparison.record.of(treatment)[0].result.memory.saved_bytes if alone else {}
     peak = row.metrics.get("tensors_peak_bytes")
     return Entry(
         optimization=optimization,
@@ -131,7 +133,7 @@ def measured(comparison: Comparison, optimization: str, treatment: str, configur
         tensors_peak_bytes=peak if isinstance(peak, int) else None,
         predicted_peak_bytes=row.predicted.tensors_peak_bytes if row.predicted else None,
         saved_bytes=sum(saved.values()) if saved else None,
-        predicted_saved_bytes=row.predicted.saved_bytes if row.predicted else None,
+        predicted_saved_bytes=row.predicted.saved_bytes if row.predicted and saved else None,
         changes=_changes(row),
         flags=row.flags,
     )

@@ -101,6 +101,8 @@ def _said(change: Change) -> str:
     if change.verdict is Verdict.WITHIN_NOISE:
         return f"not distinguishable ({format_percent(change.change)})"
     text = format_percent(change.change)
+    if change.verdict is Verdict.TOO_FEW:
+        text += " (too few to tell)"
     if change.interval is not None:
         low, high = (format_percent(end).removesuffix(" %") for end in change.interval)
         text += f" [{low}, {high}]"
