@@ -48,7 +48,7 @@ def _lines(one: Entry) -> list[tuple[str, str]]:
     said = "; ".join(filter(None, (*bytes_, *_changes(one))))
     if said:
         lines.append(("measured", f"{said} ({one.treatment} on {one.configuration})"))
-    return lines
+    return lines + [("caution", flag) for flag in one.flags]
 
 
 def _against(what: str, measured: int | None, predicted: int | None) -> str:
