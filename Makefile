@@ -21,6 +21,7 @@ check: setup
 
 gpu: setup
 	$(BIN)/pytest -m gpu
+	$(BIN)/python benchmarks/ladder_gpt2_124m.py --out docs/measured/ladder
 
 bench: setup
 	$(BIN)/python benchmarks/step_time.py

@@ -1,7 +1,10 @@
 """`assay optimizations`: every card can be listed and shown, whatever a run would need beside it."""
 
+from pathlib import Path
+
 import pytest
 
+from assay.analysis.catalogue import read, shipped
 from assay.optimizations import catalogue
 from cli.conftest import Assay
 
@@ -24,3 +27,16 @@ def test_an_unknown_name_is_one_sentence(assay: Assay) -> None:
     said = assay("optimizations", "sdpa_atention")
     assert said.code == 2
     assert "sdpa_attention" in said.err
+
+
+def test_the_table_is_of_the_file_that_is_named(assay: Assay, tmp_path: Path) -> None:
+    (tmp_path / "measured.json").write_text(read(shipped()).model_dump_json())
+    said = assay("optimizations", "--table")
+    assert said.code == 0
+    assert [line.split("\t")[0].split("+")[-1] for line in said.out.splitlines()[2:]][: len(catalogue())] == list(
+        catalogue()
+    )
+    assert assay("optimizations", "--table", "--measured", "measured.json").out == said.out
+    whole = assay("optimizations", "--table", "--json").value
+    assert {one["optimization"] for one in whole} == {one.optimization for one in read(shipped()).entries}
+    assert assay("optimizations", "--table", "--measured", "nowhere.json").code == 2

@@ -1,5 +1,6 @@
-"""`assay optimizations`: the catalogue, and the card of each."""
+"""`assay optimizations`: the catalogue, the card of each, and what was measured of them."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -7,11 +8,22 @@ import typer
 from assay.cli.options import Json
 
 if TYPE_CHECKING:
+    from assay.analysis.catalogue import Catalogue
     from assay.optimizations import Card
+
+_Table = Annotated[bool, typer.Option("--table", help="Method, speed, memory: does it help? As it was measured.")]
+_Measured = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Measurements that benchmarks/catalogue.py wrote; left out: those of the package."
+    ),
+]
 
 
 def optimizations(
     name: Annotated[str | None, typer.Argument(help="Show this one's card.", show_default=False)] = None,
+    table: _Table = False,
+    measured: _Measured = None,
     as_json: Json = False,
 ) -> None:
     """List what can be turned on, or show one optimization's card.
@@ -19,26 +31,49 @@ def optimizations(
     \b
     assay optimizations
     assay optimizations activation_checkpointing
+    assay optimizations --table
     """
+    from assay.analysis.catalogue import read, shipped
     from assay.cli.console import plain, print_json, print_table
     from assay.config import Spec
     from assay.hardware import detect
     from assay.optimizations import availability, card, catalogue, resolve
 
     known = catalogue() if name is None else {name: type(resolve(Spec(name=name)))}
+    found = read(measured or shipped())
+    if table:
+        _table(list(known), found, as_json)
+        return
     machine = detect()
     cards = [(card(kind), availability(kind, machine)) for kind in known.values()]
     if as_json:
-        values = [{**plain(one), "here": here} for one, here in cards]
+        values = [
+            {**plain(one), "here": here, "measured": list(map(plain, found.of(one.optimization)))}
+            for one, here in cards
+        ]
         print_json(values if name is None else values[0])
     elif name is None:
         print_table(("optimization", "stage", "saves", "pays"), [(c.usage, c.stage, c.saves, c.pays) for c, _ in cards])
     else:
-        _show(*cards[0])
+        _show(*cards[0], found)
 
 
-def _show(card: "Card", here: str) -> None:
+def _table(names: list[str], found: "Catalogue", as_json: bool) -> None:
+    """What was measured, device by device."""
+    from assay.cli.console import plain, print_json, print_table
+    from assay.report.catalogue import TITLES, heading, table
+
+    if as_json:
+        print_json([plain(one) for name in names for one in found.of(name)])
+        return
+    for device, entries in (found.by_device() or {"no device": {}}).items():
+        typer.echo(heading(device, entries.values()))
+        print_table(TITLES, table(names, entries))
+
+
+def _show(card: "Card", here: str, found: "Catalogue") -> None:
     from assay.cli.console import print_table
+    from assay.report.catalogue import card_lines
 
     typer.echo(f"{card.title} ({card.optimization})\n\n{card.about}\n")
     rows = [
@@ -47,6 +82,7 @@ def _show(card: "Card", here: str) -> None:
         ("numerics", card.numerics),
         ("stage", card.stage),
         ("here", here),
+        *card_lines(found.of(card.optimization)),
         ("sources", ", ".join(card.sources)),
         *((f":{field.name}", f"{field.description} (default {field.default})") for field in card.fields),
     ]

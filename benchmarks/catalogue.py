@@ -1,0 +1,146 @@
+"""Measure the catalogue: every optimization at its defaults against the reference configuration's baseline.
+
+    python benchmarks/catalogue.py [NAME ...] [--source demo] [--out FILE] [--blocks 5] [--seeds 1] [--group 6]
+
+Those of one group are compared as `assay compare` does, in interleaved blocks beside a baseline that runs twice. What
+this machine cannot do, or a run refuses, is written down with the reason. An entry replaces the earlier one of the
+same optimization on the same device, and the file is written after every group: it can be stopped, and go on with
+names. Without ``--out`` it is the file that ships with the package; `make docs` then writes the cards anew.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from assay import api
+from assay.analysis.catalogue import Catalogue, Entry, device_of, measured, read, shipped
+from assay.config import Spec
+from assay.errors import UsageError
+from assay.hardware import Machine, detect
+from assay.optimizations import Unavailable, Unpredicted, catalogue, resolve
+from assay.runs.record import Status
+
+SETTINGS: dict[str, tuple[str, ...]] = {
+    "vocab_padding": ("model.vocab_size=257",),
+    "weight_tying": ("model.tie_embeddings=false",),
+    "optimizer_in_backward": ("training.gradient_clip=0",),
+    "pipeline_parallel": ("model.n_layer=4",),
+    "expert_parallel": ("model.n_expert=4", "training.gradient_clip=0"),
+}
+"""What a technique has to find changed, in its baseline as well, before it has anything to do."""
+
+COMPANIONS = {
+    "context_parallel": "sdpa_attention",
+    "sequence_parallel": "tensor_parallel",
+    "expert_parallel": "data_parallel",
+    "pinned_prefetch": "loader_workers",
+}
+"""What a technique cannot be without."""
+
+TIMEOUT_SECONDS = 600.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How one optimization is measured."""
+
+    name: str
+    overrides: tuple[str, ...]
+    predictable: bool = True
+    """What nobody predicts cannot be planned into memory beside others, so it is compared alone."""
+
+    @property
+    def treatment(self) -> str:
+        companion = COMPANIONS.get(self.name)
+        return f"{companion}+{self.name}" if companion in catalogue() else self.name
+
+
+def plan(source: str, name: str) -> Plan:
+    """Raises `UsageError` with the reason where it cannot be had."""
+    # The baseline then has as many threads as the ranks together, and they can be compared.
+    ranks = ("ranks=2", "threads=null") if resolve(Spec(name=name)).axes() else ()
+    wanted = Plan(name, (*SETTINGS.get(name, ()), *ranks))
+    try:
+        api.estimate(source, *wanted.overrides, optimizations=wanted.treatment)
+    except Unpredicted:
+        return Plan(name, wanted.overrides, predictable=False)
+    return wanted
+
+
+def groups(plans: Sequence[Plan], size: int) -> Iterator[list[Plan]]:
+    """Plans that share a baseline, at most `size` at a time."""
+    for key in dict.fromkeys((one.overrides, one.predictable) for one in plans):
+        alike = [one for one in plans if (one.overrides, one.predictable) == key]
+        most = size if key[1] else 1
+        yield from (alike[at : at + most] for at in range(0, len(alike), most))
+
+
+def refused(name: str, source: str, reason: UsageError, machine: Machine) -> Entry:
+    """The entry of what could not run."""
+    return Entry(
+        optimization=name,
+        treatment=name,
+        configuration=source,
+        device=device_of(machine),
+        torch=version("torch"),
+        date=f"{datetime.now(UTC):%Y-%m-%d}",
+        status=Status.UNAVAILABLE,
+        reason=str(reason) if isinstance(reason, Unavailable) else f"refused: {reason}",
+    )
+
+
+def measure(names: Sequence[str], source: str, out: Path, *, seeds: int, blocks: int, size: int) -> Catalogue:
+    """Measure these, and write them beside what is there."""
+    known = read(out) if out.exists() else Catalogue()
+    plans, refusals = [], {}
+    for name in names:
+        try:
+            plans.append(plan(source, name))
+        except UsageError as reason:
+            refusals[name] = reason
+    with tempfile.TemporaryDirectory() as place:
+        for group in groups(plans, size):
+            overrides, listed = group[0].overrides, [one.treatment for one in group]
+            print(" ".join((source, *overrides)), "with", *listed, file=sys.stderr, flush=True)
+            comparison = api.compare(
+                *(source, *overrides),
+                treatments=listed,
+                seeds=seeds,
+                blocks=blocks,
+                timeout=TIMEOUT_SECONDS,
+                home=place,
+            )
+            found = [measured(comparison, one.name, one.treatment, " ".join((source, *overrides))) for one in group]
+            known = known.renewed(found)
+            known.write(out)
+    machine = detect()
+    known = known.renewed(refused(name, source, reason, machine) for name, reason in refusals.items())
+    known.write(out)
+    return known
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure what is asked for, or all that there is."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="left out: the whole catalogue")
+    parser.add_argument("--source", default="demo", help="preset or file of the reference configuration")
+    parser.add_argument("--out", type=Path, default=shipped())
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--blocks", type=int, default=5)
+    parser.add_argument("--group", type=int, default=6, help="how many share a baseline at most")
+    options = parser.parse_args(arguments)
+    names = options.names or list(catalogue())
+    asked = {"seeds": options.seeds, "blocks": options.blocks, "size": options.group}
+    found = measure(names, options.source, options.out, **asked)
+    for name in names:
+        for one in found.of(name):
+            print(f"{name}: {one.status}, proven {one.proven}, {one.reason or one.evidence}")
+
+
+if __name__ == "__main__":
+    main()

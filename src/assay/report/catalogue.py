@@ -1,0 +1,111 @@
+"""The measured catalogue in words: the table "method, speed, memory: does it help?", and the lines of a card.
+
+The table is the one of the lectures that this package grew out of, with a measurement in the place of each yes and no.
+What is smaller than the difference between two identical runs is `not distinguishable`, which is neither.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+from assay.analysis.catalogue import Change, Entry
+from assay.analysis.noise import Verdict
+from assay.report.wording import fine_percent
+from assay.runs.record import Status
+from assay.units import format_bytes, format_percent
+
+TITLES = ("method", "speed", "memory", "loss, same seed", "proof")
+NOT_YET = "not yet run"
+
+
+def table(optimizations: Iterable[str], entries: Mapping[str, Entry]) -> list[tuple[str, ...]]:
+    """A row for each optimization under `TITLES`, from the entries of one device."""
+    return [_row(name, entries.get(name)) for name in optimizations]
+
+
+def heading(device: str, entries: Iterable[Entry]) -> str:
+    """Where and when the rows of a table were measured."""
+    known = list(entries)
+    versions, days = sorted({one.torch for one in known}), sorted({one.date for one in known})
+    when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    return f"{device}; torch {', '.join(versions)}; {when}"
+
+
+def card_lines(entries: Sequence[Entry]) -> list[tuple[str, str]]:
+    """What a card says of measurements: whether it was proven, and predicted against measured, on each device."""
+    return [line for one in entries for line in _lines(one)] or [("proven on", NOT_YET)]
+
+
+def _lines(one: Entry) -> list[tuple[str, str]]:
+    place = f"{one.device}, torch {one.torch}, {one.date}"
+    if one.proven is None:
+        return [("proven on", f"{NOT_YET} on {place}: {_ending(one)}")]
+    proof = "proven on" if one.proven else "not proven on"
+    lines = [(proof, f"{place}: {one.evidence}")]
+    bytes_ = [
+        _against("tensors' peak", one.tensors_peak_bytes, one.predicted_peak_bytes),
+        _against("kept for backward", one.saved_bytes, one.predicted_saved_bytes),
+    ]
+    said = "; ".join(filter(None, (*bytes_, *_changes(one))))
+    if said:
+        lines.append(("measured", f"{said} ({one.treatment} on {one.configuration})"))
+    return lines + [("caution", flag) for flag in one.flags]
+
+
+def _against(what: str, measured: int | None, predicted: int | None) -> str:
+    if measured is None:
+        return ""
+    if predicted is None:
+        return f"{what} {format_bytes(measured)}, not predicted"
+    error = "exactly" if predicted == measured else f"off by {fine_percent(predicted / measured - 1)}"
+    return f"{what} {format_bytes(measured)}, predicted {format_bytes(predicted)} ({error})"
+
+
+def _changes(one: Entry) -> list[str]:
+    names = {"tensors_peak_bytes": "peak", "step_seconds": "step time", "val_loss": "validation loss"}
+    return [f"{title} {_said(one.changes[name])}" for name, title in names.items() if name in one.changes]
+
+
+def _row(name: str, one: Entry | None) -> tuple[str, ...]:
+    if one is None:
+        return (name, "", "", "", NOT_YET)
+    proof = {True: f"✓ {one.evidence}", False: f"✗ {one.evidence}", None: _ending(one)}[one.proven]
+    speed = _helps(one.changes.get("tokens_per_second"), "more")
+    memory = _helps(one.changes.get("tensors_peak_bytes"), "less")
+    loss = one.changes.get("val_loss")
+    return (one.treatment, speed, memory, "" if loss is None else _said(loss), proof)
+
+
+def _ending(one: Entry) -> str:
+    words = one.status.value.replace("_", " ")
+    if one.status is Status.DONE or one.reason is None:
+        return words
+    return one.reason if one.reason.startswith(words) else f"{words}: {one.reason}"
+
+
+def _helps(change: Change | None, better: Literal["less", "more"]) -> str:
+    """``"yes, −13.2 %"``: whether a change is one, and for the better."""
+    if change is None:
+        return ""
+    if change.verdict is Verdict.EQUAL:
+        return "no, exactly equal"
+    if not change.verdict.distinguishable:
+        return _said(change)
+    helps = (change.change < 0) == (better == "less")
+    return f"{'yes' if helps else 'no'}, {_said(change)}"
+
+
+def _said(change: Change) -> str:
+    """The change with its interval, or that it is none."""
+    if change.verdict is Verdict.EQUAL:
+        return "exactly equal"
+    if change.verdict is Verdict.WITHIN_NOISE:
+        return f"not distinguishable ({format_percent(change.change)})"
+    text = format_percent(change.change)
+    if change.verdict is Verdict.TOO_FEW:
+        text += " (too few to tell)"
+    if change.interval is not None:
+        low, high = (format_percent(end).removesuffix(" %") for end in change.interval)
+        text += f" [{low}, {high}]"
+    if change.predicted is not None:
+        text += f", predicted {format_percent(change.predicted)}"
+    return text

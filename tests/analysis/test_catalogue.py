@@ -1,0 +1,58 @@
+"""An entry says what the comparison found, and goes through its file unchanged."""
+
+from pathlib import Path
+
+import pytest
+
+from assay.analysis.catalogue import Catalogue, Entry, measured, read, shipped
+from assay.analysis.comparison import analyse
+from assay.analysis.noise import Verdict
+from assay.errors import UsageError
+from assay.optimizations import catalogue
+from assay.runs.record import Status
+from studies.synthetic import FACTORS, TREATMENTS, record
+
+
+@pytest.fixture(scope="module")
+def entry() -> Entry:
+    return measured(analyse(record()), "bf16_mixed", TREATMENTS[1], "demo")
+
+
+def test_an_entry_is_what_was_compared(entry: Entry) -> None:
+    tensors, _, step, _ = FACTORS[TREATMENTS[1]]
+    assert (entry.status, entry.proven, entry.evidence) == (Status.DONE, True, "49 of 49 matmuls in bfloat16")
+    assert (entry.device, entry.date) == ("Some Processor @ 2.1 GHz, 2 cores", record().created[:10])
+    assert entry.changes["tensors_peak_bytes"].change == pytest.approx(tensors - 1, abs=1e-6)
+    assert entry.changes["tokens_per_second"].change == pytest.approx(1 / step - 1, rel=0.05)
+    assert entry.changes["step_seconds"].verdict is Verdict.DIFFERS
+    assert entry.predicted_peak_bytes == pytest.approx(entry.tensors_peak_bytes, rel=0.01)
+
+
+def test_the_proof_of_a_stack_is_that_of_its_own(entry: Entry) -> None:
+    stacked = measured(analyse(record()), "activation_checkpointing", TREATMENTS[4], "demo")
+    assert "4 of 4 blocks" in stacked.evidence
+    assert measured(analyse(record()), "compile", TREATMENTS[4], "demo").proven is None
+
+
+def test_it_is_read_as_it_was_written(entry: Entry, tmp_path: Path) -> None:
+    Catalogue(entries=(entry,)).write(tmp_path / "one.json")
+    assert read(tmp_path / "one.json").entries == (entry,)
+
+
+def test_a_new_entry_replaces_the_same_device_s_only(entry: Entry) -> None:
+    elsewhere = entry.model_copy(update={"device": "another"})
+    later = entry.model_copy(update={"date": "2027-01-01"})
+    found = Catalogue().renewed([entry, elsewhere]).renewed([later])
+    assert found.of("bf16_mixed") == (later, elsewhere)
+    assert found.by_device() == {entry.device: {"bf16_mixed": later}, "another": {"bf16_mixed": elsewhere}}
+
+
+def test_what_ships_with_the_package_can_be_read_and_names_what_there_is() -> None:
+    assert {one.optimization for one in read(shipped()).entries} <= set(catalogue())
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"entries": [{}]}'])
+def test_another_file_is_refused_in_a_sentence(tmp_path: Path, text: str) -> None:
+    (tmp_path / "other").write_text(text)
+    with pytest.raises(UsageError, match=r"no measured catalogue .*benchmarks/catalogue\.py"):
+        read(tmp_path / "other")
