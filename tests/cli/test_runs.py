@@ -32,7 +32,7 @@ def test_the_list_is_newest_first(assay: Assay, two: tuple[str, str]) -> None:
     listed = assay("runs", "ls", "--json").value
     assert [row["run"] for row in listed] == [two[1], two[0]]
     assert all({"run", "status", "created"} <= row.keys() for row in listed)
-    assert listed[0]["optimizations"] == ["sdpa_attention"]
+    assert listed[0]["optimizations"] == ["sdpa_attention:backend=auto"]
     lines = assay("runs", "ls").out.splitlines()
     assert lines[0].split("\t")[:3] == ["run", "status", "created"]
     assert len(lines) == 3
@@ -49,7 +49,7 @@ def test_show_takes_the_start_of_an_id(assay: Assay, two: tuple[str, str]) -> No
 def test_diff_shows_only_what_differs(assay: Assay, two: tuple[str, str]) -> None:
     found = assay("runs", "diff", *two, "--json").value
     assert found["runs"] == list(two)
-    assert found["config"] == {"seed": ["0", "1"], "optimizations": ["none", "sdpa_attention"]}
+    assert found["config"] == {"seed": ["0", "1"], "optimizations": ["none", "sdpa_attention:backend=auto"]}
     assert found["environment"] == {}
     assert found["figures"]["val_loss"] == [2.6, 2.6]
     assert "environment: the same" in assay("runs", "diff", *two).out

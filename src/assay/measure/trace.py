@@ -60,9 +60,10 @@ class StepTracer:
         self._prepared: Counter[str] = Counter()
 
     def watch(self) -> Step:
-        """The step to run: the same parts and optimizer; its batch, its update and the reading of its figures marked."""
-        marked = {"update": self._update, "read": self._read, "batches": self._batches}
-        return replace(self.step, program=replace(self.step.program, **marked))
+        """The step to run: the same parts and optimizer; its batch, its update and the reading of its figures are
+        marked."""
+        program = self.step.program
+        return replace(self.step, program=replace(program, update=self._update, read=self._read, batches=self._batches))
 
     def __enter__(self) -> "StepTracer":
         hook = self.step.parts[-1].register_forward_hook(self._count_forward)
