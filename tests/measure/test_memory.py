@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
 
 from assay.config import ModelConfig
@@ -175,3 +176,11 @@ def test_the_device_counts_its_own_memory() -> None:
     assert first.device_peak_bytes is not None
     assert first.tensors_peak_bytes <= first.reserved_peak_bytes <= first.device_peak_bytes
     assert first.tensors_peak_instant == "forward: aten.empty"
+
+
+def test_a_compilers_stand_ins_are_not_alive() -> None:
+    before = live_tensor_bytes(CPU)
+    with FakeTensorMode():
+        kept = torch.empty(10**6, device="cpu")
+    assert kept.device.type == "cpu"
+    assert live_tensor_bytes(CPU) == before

@@ -85,9 +85,13 @@ def _known_tensors() -> Iterator[torch.Tensor]:
 
 
 def _is_torchs(tensor: torch.Tensor) -> bool:
-    """Whether torch can resize the storage: it cannot one that it was only lent."""
+    """Whether torch can resize the storage: it cannot one that it was only lent.
+
+    A compiler's stand-ins say that they are on a device, and their storage is nowhere.
+    """
     try:
-        return bool(tensor.untyped_storage().resizable())
+        storage = tensor.untyped_storage()
+        return storage.device.type == tensor.device.type and bool(storage.resizable())
     except (NotImplementedError, RuntimeError):  # a tensor made of others has no storage of its own
         return False
 
