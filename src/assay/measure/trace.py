@@ -284,8 +284,13 @@ def _in_backward() -> bool:
 
 def _held(name: str, parameter: torch.Tensor) -> Held:
     whole = parameter.numel() * parameter.element_size()
-    divided = divided_over(parameter)
-    return Held(name=name, held_bytes=distinct_bytes([parameter]), whole_bytes=whole, divided_over=divided)
+    return Held(
+        name=name,
+        held_bytes=distinct_bytes([parameter]),
+        whole_bytes=whole,
+        divided_over=divided_over(parameter),
+        dtype=str(parameter.dtype).removeprefix("torch."),
+    )
 
 
 def _shared(parts: tuple[torch.nn.Module, ...]) -> tuple[tuple[str, ...], ...]:

@@ -61,4 +61,4 @@ class Bf16Full(Optimization):
     def verify(self, trace: Trace, run: Run) -> Evidence:
         from assay.step.precision import held_in_16_bits
 
-        return self.evidence(*held_in_16_bits("bfloat16", trace, run))
+        return self.evidence(*held_in_16_bits("bfloat16", trace))

@@ -66,6 +66,6 @@ class Fp16Full(Optimization):
     def verify(self, trace: Trace, run: Run) -> Evidence:
         from assay.step.precision import held_in_16_bits, unscaled
 
-        held, narrow = held_in_16_bits("float16", trace, run)
+        held, narrow = held_in_16_bits("float16", trace)
         scaling, divided = unscaled(trace)
         return self.evidence(f"{held}; {scaling}", narrow and divided)

@@ -1,11 +1,8 @@
 """What a trace shows of a precision: products that ran in it; weights, gradients and state that are held in it."""
 
 from assay.config import Run
-from assay.cost import parameters
 from assay.step.trace import Trace
 
-_WIDTH = 2
-"""Bytes of a number in 16 bits."""
 _MOMENTS = 2
 """Numbers that an optimizer keeps of a parameter at most."""
 _COUNT = 4
@@ -22,17 +19,17 @@ def products_in(dtype: str, trace: Trace, run: Run) -> tuple[str, bool]:
     return observed, low > 0 and low + routers == total
 
 
-def held_in_16_bits(dtype: str, trace: Trace, run: Run) -> tuple[str, bool]:
+def held_in_16_bits(dtype: str, trace: Trace) -> tuple[str, bool]:
     """What was observed of products and of what is held, and whether all of it takes 16 bits a number."""
     low, total = trace.contractions(dtype=dtype), trace.contractions()
-    learned = parameters(run.model)
-    weights = _WIDTH * sum(tensor.elements for tensor in learned.values())
-    state = _MOMENTS * weights + _COUNT * len(learned)
+    narrow = sum(one.dtype == dtype for one in trace.parameters)
+    state = _MOMENTS * trace.whole_parameter_bytes + _COUNT * len(trace.parameters)
     observed = (
-        f"{low} of {total} matmuls in {dtype}; {trace.whole_parameter_bytes} bytes of weights, "
-        f"{trace.gradient_bytes} of gradients and {trace.whole_optimizer_state_bytes} of optimizer state"
+        f"{low} of {total} matmuls and {narrow} of {len(trace.parameters)} weights in {dtype}; "
+        f"{trace.parameter_bytes} bytes of weights, {trace.gradient_bytes} of gradients and "
+        f"{trace.whole_optimizer_state_bytes} of optimizer state"
     )
-    held = trace.whole_parameter_bytes == weights and trace.gradient_bytes == trace.parameter_bytes
+    held = 0 < narrow == len(trace.parameters) and trace.gradient_bytes <= trace.parameter_bytes
     return observed, 0 < low == total and held and trace.whole_optimizer_state_bytes <= state
 
 

@@ -81,6 +81,7 @@ class Held(Frozen):
     """Of all ranks' pieces together."""
     divided_over: tuple[str, ...] = ()
     """Mesh axes whose ranks hold unlike pieces."""
+    dtype: str = "float32"
 
 
 class Trace(Frozen):
