@@ -42,6 +42,9 @@ COMPANIONS = {
 }
 """What a technique cannot be without."""
 
+GIVEN = {"streaming": f":path={Path(__file__).parents[1] / 'README.md'}"}
+"""What a technique has no default for."""
+
 TIMEOUT_SECONDS = 600.0
 
 
@@ -57,7 +60,8 @@ class Plan:
     @property
     def treatment(self) -> str:
         companion = COMPANIONS.get(self.name)
-        return f"{companion}+{self.name}" if companion in catalogue() else self.name
+        asked = self.name + GIVEN.get(self.name, "")
+        return f"{companion}+{asked}" if companion in catalogue() else asked
 
 
 def plan(source: str, name: str) -> Plan:
