@@ -15,13 +15,21 @@ from parallel.on_ranks import compute
 MACHINE = Machine(processor="any", cores=2, memory_bytes=2**34)
 MODEL = {"n_layer": 2, "n_head": 2, "n_embd": 32, "context_length": 16, "vocab_size": 65, "n_expert": 4}
 STEPS, FEWER_STEPS = 20, 5
-TECHNIQUES = ("expert_parallel", "data_parallel", "fully_sharded", "tensor_parallel", "pipeline_parallel")
+TECHNIQUES = (
+    "expert_parallel",
+    "data_parallel",
+    "zero_optimizer",
+    "fully_sharded",
+    "tensor_parallel",
+    "pipeline_parallel",
+)
 
 EXACT = ("expert_parallel+data_parallel", "expert_parallel+fully_sharded", "tensor_parallel")
 """Held over all steps, with evaluation and final weights."""
 STACKED = (
     "expert_parallel+data_parallel+activation_checkpointing+sdpa_attention",
     "expert_parallel+data_parallel+gradient_accumulation:micro_batches=2",
+    "expert_parallel+zero_optimizer",
 )
 LOSSY = "expert_parallel+data_parallel+bf16_mixed"
 ON_FOUR = ("expert_parallel:degree=4+fully_sharded", "pipeline_parallel+expert_parallel+data_parallel")

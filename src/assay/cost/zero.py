@@ -65,6 +65,8 @@ def divided(cost: Cost, whole: Mapping[str, Tensor]) -> Cost:
 
 def _divisions(cost: Cost, whole: Mapping[str, Tensor]) -> Iterator[tuple[str, _Division]]:
     for name, weight in cost.pieces.items():
+        if name in cost.owned:
+            continue
         # A tied weight's copy at the other end of a pipeline is of the same shape as the one it copies.
         lengths = enumerate(zip(weight.shape, whole[weight.name].shape, strict=True))
         free = next((dimension for dimension, (here, there) in lengths if here == there), None)

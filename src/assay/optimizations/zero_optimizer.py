@@ -59,10 +59,13 @@ class ZeroOptimizer(Optimization):
         held, whole = trace.optimizer_state_bytes, trace.whole_optimizer_state_bytes
         # What this rank would hold if dp divided nothing: another axis may have split weights and their state alike.
         replica = whole * trace.parameter_bytes / trace.whole_parameter_bytes
+        # Experts that dp has divided already are updated where they lie.
+        own = sum(one.held_bytes for one in trace.parameters if "dp" in one.divided_over)
+        kept = replica * own / trace.parameter_bytes
         gathered = trace.communicated("all_gather", axis="dp", phase="update")
         observed = (
             f"{held} of {replica:.0f} bytes of a replica's optimizer state held by this rank of {ranks}; "
             f"{gathered} bytes of updated weights gathered, for {trace.parameter_bytes} bytes of weights"
         )
-        divided = 0 < held <= replica * (1 / ranks + _REMAINDER)
+        divided = kept < held <= kept + (replica - kept) * (1 / ranks + _REMAINDER)
         return self.evidence(observed, ranks > 1 and divided and gathered > 0)

@@ -31,14 +31,17 @@ def _pieces(parameters: NamedParameters) -> NamedParameters:
 
 
 def _piece(weight: nn.Parameter) -> nn.Parameter:
-    """This rank's piece along the first dimension that no other axis divides; where there is none, the whole."""
+    """This rank's piece along the first dimension that no other axis divides.
+
+    The whole where there is none, and of an expert, which only this rank has.
+    """
     if not isinstance(weight, DTensor):
         raise TypeError("what is divided is a replica's weight, which torch spreads over the mesh")
+    axis = (weight.device_mesh.mesh_dim_names or ()).index("dp")
     taken = {place.dim for place in weight.placements if isinstance(place, Shard)}
     free = next((dimension for dimension in range(weight.ndim) if dimension not in taken), None)
-    if free is None:
+    if free is None or not weight.placements[axis].is_replicate():
         return weight
-    axis = (weight.device_mesh.mesh_dim_names or ()).index("dp")
     placements = (*weight.placements[:axis], Shard(free), *weight.placements[axis + 1 :])
     return nn.Parameter(_part(weight, placements))
 
