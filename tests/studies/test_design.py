@@ -31,7 +31,7 @@ def test_treatments_differ_from_the_baseline_in_their_optimizations_only() -> No
     *_, stack = design(BASE, ["sdpa_attention + gradient_accumulation:micro_batches=4"], seeds=1)
     assert stack.treatment == "sdpa_attention+gradient_accumulation:micro_batches=4"
     assert [str(spec) for spec in stack.run.optimizations] == [
-        "sdpa_attention",
+        "sdpa_attention:backend=auto",
         "gradient_accumulation:micro_batches=4",
     ]
     assert stack.run.model_copy(update={"optimizations": ()}) == BASE
