@@ -21,7 +21,7 @@ from .tiny import Watcher, loop_of, step_of, tiny, weights
 
 def told(loop: Loop) -> list[StepRecord]:
     assert isinstance(loop.observer, Watcher)
-    return [replace(record, seconds=0.0) for record in loop.observer.records]
+    return [replace(record, seconds=0.0, data_seconds=0.0) for record in loop.observer.records]
 
 
 def counting(sizes: list[int]) -> Callable[[Tensor], list[list[float]]]:
