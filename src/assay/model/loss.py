@@ -23,7 +23,9 @@ NOT_COUNTED = -100
 
 def cross_entropy(projection: nn.Module, x: Tensor, targets: Tensor) -> Tensor:
     """`x [n, n_embd]`, `targets [n]` → the summed loss in nats, all logits at once."""
-    return F.cross_entropy(projection(x), targets, ignore_index=NOT_COUNTED, reduction="sum")
+    logits = projection(x)
+    del x  # under autocast nothing else holds it
+    return F.cross_entropy(logits, targets, ignore_index=NOT_COUNTED, reduction="sum")
 
 
 class ChunkedCrossEntropy:
