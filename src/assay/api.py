@@ -65,6 +65,7 @@ def train(
     then has the status `interrupted`. An out-of-memory, a divergence or a time-out is a result too, not an exception.
     Raises `UsageError` for what is wrong before anything is written, `StorageError` when the disk refuses.
     """
+    from assay.optimizations import divided
     from assay.runs.launcher import start
     from assay.runs.prepare import ready
     from assay.runs.resume import continued, same_corpus
@@ -75,7 +76,7 @@ def train(
         raise UsageError(f"a timeout of {timeout:g} s is not possible; give a positive number of seconds")
     folder = None
     if resume is None:
-        run = configure(source, overrides, optimizations)
+        run = divided(configure(source, overrides, optimizations))
     else:
         folder, run = continued(place, resume, _only_overrides(source, overrides), _specs(optimizations))
     prepared = ready(run, place, lambda message, fraction: tell(_event("prepare", message=message, fraction=fraction)))
@@ -131,8 +132,9 @@ def estimate(
     """
     from assay.estimate import estimate as predict
     from assay.hardware.rates import known_machine
+    from assay.optimizations import divided
 
-    run = configure(source, overrides, optimizations)
+    run = divided(configure(source, overrides, optimizations))
     return predict(run, machine or known_machine(Home(), run.threads))
 
 

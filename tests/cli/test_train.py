@@ -247,3 +247,18 @@ def test_a_disk_that_is_full_from_the_start(
     monkeypatch.setenv("ASSAY_HOME", str(home.root))
     assert [row["run"] for row in assay("runs", "ls", "--json").value] == [earlier["run"]]
     assert [path.name for path in home.runs.iterdir()] == [earlier["run"]]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--nproc", "2"], "nothing divides the run among 2 ranks"),
+        (["--nproc", "2", "ranks=4", "--with", "data_parallel"], "--nproc 2 and ranks=4 say how many ranks twice"),
+        (["--nproc", "2", "--with", "pipeline_parallel:split=4-0"], "such as 3-1"),
+    ],
+)
+def test_ranks_that_nothing_would_use_are_refused(assay: Assay, home: Home, words: list[str], says: str) -> None:
+    said = assay("train", "demo", *words)
+    assert said.code == 2
+    assert says in said.sentence()
+    assert not home.root.exists()

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from assay.errors import UsageError
+
 _PRESETS = ", ".join(sorted(path.stem for path in (Path(__file__).parents[1] / "config" / "presets").glob("*.yaml")))
 """Read from the folder, since help must not wait for the configuration's own machinery."""
 
@@ -50,6 +52,9 @@ Oversubscribe = Annotated[bool, typer.Option("--oversubscribe", help="Allow more
 
 def changes(overrides: list[str] | None, nproc: int | None, oversubscribe: bool = False) -> list[str]:
     """Overrides, with those that have an option of their own."""
+    given = [one for one in overrides or () if one.partition("=")[0] == "ranks"]
+    if nproc is not None and given:
+        raise UsageError(f"--nproc {nproc} and {given[0]} say how many ranks twice; give one of them")
     ranks = [] if nproc is None else [f"ranks={nproc}"]
     return [*(overrides or ()), *ranks, *(["oversubscribe=true"] if oversubscribe else [])]
 

@@ -89,9 +89,8 @@ def fill(world: int, degrees: Mapping[str, int | None]) -> Mesh:
     if world % taken:
         raise UsageError(f"{_said(known)} need a multiple of {taken} ranks, and there are {world}")
     if not open_axes and taken != world:
-        raise UsageError(
-            f"{_said(known)} use {taken} of {world} ranks; add one that divides the batch, or take {taken} ranks"
-        )
+        more = "give them other degrees" if "dp" in known else "add one that divides the batch"
+        raise UsageError(f"{_said(known)} use {taken} of {world} ranks; {more}, or take {taken} ranks")
     return Mesh(**known, **dict.fromkeys(open_axes, world // taken))
 
 

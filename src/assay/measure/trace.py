@@ -31,13 +31,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from assay.measure import operations
 from assay.measure.communication import Axes, collective_of, payload_bytes
 from assay.measure.compiled import GraphCalls, class_of
+from assay.measure.held import held, shared
 from assay.measure.saved import SavedTensors
 from assay.measure.storages import distinct_bytes, identity, storages
 from assay.measure.synchronizations import Synchronizations
-from assay.parallel.shards import divided_over
 from assay.step.compiled import Call, graph_breaks
 from assay.step.program import MicroBatch, Share, Step
-from assay.step.trace import Communication, Held, Operation, OperationClass, Phase, Trace
+from assay.step.trace import Communication, Operation, OperationClass, Phase, Trace
 
 _Key = tuple[str, Phase, OperationClass, str]
 
@@ -108,7 +108,7 @@ class StepTracer:
             data_seconds=self._data_seconds,
             parameter_bytes=distinct_bytes(parameter for _, parameter in self.step.named_parameters()),
             offloaded_bytes=distinct_bytes(p for _, p in self.step.named_parameters() if p.device.type != device.type),
-            parameters=tuple(_held(name, parameter) for name, parameter in self.step.named_parameters()),
+            parameters=tuple(held(name, parameter) for name, parameter in self.step.named_parameters()),
             gradient_bytes=self._gradient_bytes,
             gradients_together_bytes=self._gradients_together_bytes,
             updates_in_backward=self._updates_in_backward,
@@ -120,7 +120,7 @@ class StepTracer:
             communications=self._recorder.communications(),
             compiled=self._recorder.graphs.graphs(),
             graph_breaks=0 if self.step.program.captures is None else graph_breaks(),
-            shared_parameters=_shared(self.step.parts),
+            shared_parameters=shared(self.step.parts),
             synchronizations=dict(self._recorder.synchronizations.counts),
         )
 
@@ -280,24 +280,3 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def _in_backward() -> bool:
     return torch._C._current_graph_task_id() != -1
-
-
-def _held(name: str, parameter: torch.Tensor) -> Held:
-    whole = parameter.numel() * parameter.element_size()
-    return Held(
-        name=name,
-        held_bytes=distinct_bytes([parameter]),
-        whole_bytes=whole,
-        divided_over=divided_over(parameter),
-        dtype=str(parameter.dtype).removeprefix("torch."),
-    )
-
-
-def _shared(parts: tuple[torch.nn.Module, ...]) -> tuple[tuple[str, ...], ...]:
-    """Groups of parameter names that are one storage."""
-    names: dict[int, list[str]] = {}
-    for part in parts:
-        for name, parameter in part.named_parameters(remove_duplicate=False):
-            for storage in storages(parameter):
-                names.setdefault(identity(storage), []).append(name)
-    return tuple(tuple(group) for group in names.values() if len(group) > 1)

@@ -5,6 +5,7 @@ from assay.optimizations.card import Card, availability, card
 from assay.optimizations.registry import (
     catalogue,
     check,
+    divided,
     forget,
     mesh_of,
     normalize,
@@ -27,6 +28,7 @@ __all__ = [
     "card",
     "catalogue",
     "check",
+    "divided",
     "forget",
     "mesh_of",
     "normalize",

@@ -8,12 +8,13 @@ can close it (arXiv:2401.10241). All that is of equal stages, and the last has t
 fewer of eight blocks. The longest stage is what all others wait for.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from assay.config import Run
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unplanned
@@ -45,7 +46,7 @@ class PipelineParallel(Optimization):
     """In which order a rank does forwards and backwards; the last two put two stages on each rank."""
     micro_batches: Annotated[int, Field(ge=1)] = 4
     """Equal parts of the batch."""
-    split: Annotated[str, Field(pattern=r"^[1-9]\d*(-[1-9]\d*)+$")] | None = None
+    split: str | None = None
     """Blocks by stage, such as 3-1; by default equally many."""
 
     title: ClassVar = "pipeline parallelism"
@@ -55,6 +56,13 @@ class PipelineParallel(Optimization):
     pays: ClassVar = "idle time while the pipeline fills and drains, and smaller kernels"
     sources: ClassVar = ("arXiv:1811.06965", "arXiv:1806.03377", "arXiv:2104.04473", "arXiv:2401.10241")
     claims: ClassVar = frozenset({"micro_batches", "gradients"})
+
+    @field_validator("split")
+    @classmethod
+    def _counts(cls, split: str | None) -> str | None:
+        if split is not None and not re.fullmatch(r"[1-9]\d*(-[1-9]\d*)+", split):
+            raise ValueError("should be the blocks of each stage, one or more, joined by dashes, such as 3-1")
+        return split
 
     @property
     def stages(self) -> "Split":

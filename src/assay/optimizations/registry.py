@@ -121,7 +121,10 @@ def mesh_of(run: Run) -> Mesh:
     for one in optimizations_of(run):
         for axis, degree in one.axes().items():
             if degrees.setdefault(axis, degree) not in (degree, None) and degree is not None:
-                raise Conflict(f"{one.name()} wants {axis}={degree} and another wants {degrees[axis]}; make them agree")
+                other = next(each for each in optimizations_of(run) if each.axes().get(axis) == degrees[axis])
+                raise Conflict(
+                    f"{one.name()} wants {axis}={degree} and {other.name()} {axis}={degrees[axis]}; make them agree"
+                )
             degrees[axis] = degrees[axis] or degree
     if not degrees:
         return ONE_DEVICE
@@ -131,6 +134,15 @@ def mesh_of(run: Run) -> Mesh:
             if mesh.degree(axis) == 1:
                 raise Conflict(f"{one.name()} divides nothing: {run.ranks} ranks leave {axis}=1; take more ranks")
     return mesh
+
+
+def divided(run: Run) -> Run:
+    """The run. Raises `UsageError` where it asks for several ranks and nothing divides it among them."""
+    if run.ranks > 1 and mesh_of(run).size == 1:
+        raise UsageError(
+            f"nothing divides the run among {run.ranks} ranks; name a technique, as in --with data_parallel"
+        )
+    return run
 
 
 def check(run: Run, machine: "Machine") -> None:

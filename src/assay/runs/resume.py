@@ -12,7 +12,7 @@ from assay.config.home import Home
 from assay.config.load import load, validate
 from assay.config.run import Run, Spec
 from assay.errors import UsageError, meant
-from assay.optimizations import Numerics, resolve
+from assay.optimizations import Numerics, divided, resolve
 from assay.runs.folder import RunFolder
 from assay.runs.lookup import find
 from assay.runs.prepare import ReadyRun
@@ -55,11 +55,7 @@ def _divided(run: Run, techniques: Sequence[Spec]) -> Run:
     kept = tuple(spec for spec in run.optimizations if not _divides(spec))
     if techniques or run.ranks == 1:
         return validate({**run.model_dump(), "optimizations": (*kept, *techniques)})
-    if len(kept) == len(run.optimizations):
-        raise UsageError(
-            f"nothing divides the run among {run.ranks} ranks; name a technique, as in --with data_parallel"
-        )
-    return run
+    return divided(run)
 
 
 def _divides(spec: Spec) -> bool:

@@ -1,0 +1,29 @@
+"""What a rank holds of each parameter, and which names are one storage."""
+
+import torch
+
+from assay.measure.storages import distinct_bytes, identity, storages
+from assay.parallel.shards import divided_over
+from assay.step.trace import Held
+
+
+def held(name: str, parameter: torch.Tensor) -> Held:
+    """One parameter as a trace tells of it."""
+    whole = parameter.numel() * parameter.element_size()
+    return Held(
+        name=name,
+        held_bytes=distinct_bytes([parameter]),
+        whole_bytes=whole,
+        divided_over=divided_over(parameter),
+        dtype=str(parameter.dtype).removeprefix("torch."),
+    )
+
+
+def shared(parts: tuple[torch.nn.Module, ...]) -> tuple[tuple[str, ...], ...]:
+    """Groups of parameter names that are one storage."""
+    names: dict[int, list[str]] = {}
+    for part in parts:
+        for name, parameter in part.named_parameters(remove_duplicate=False):
+            for storage in storages(parameter):
+                names.setdefault(identity(storage), []).append(name)
+    return tuple(tuple(group) for group in names.values() if len(group) > 1)
