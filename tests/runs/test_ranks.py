@@ -85,7 +85,7 @@ def test_a_killed_rank_ends_the_run_which_goes_on_where_it_was(home: Home, text:
     assert all(one.verdict for one in whole.evidence)
     every_rank_is_on_record(whole)
     # Its checkpoint is an ordinary one: one device starts from it.
-    alone = api.train("demo", *RUN, text, f"model.init_from={whole.run}", "training.steps=1", home=home)
+    alone = api.train("demo", *RUN, text, f"model.init_from={whole.run}", "training.steps=1", "ranks=1", home=home)
     assert alone.status is Status.DONE
     assert alone.train_loss == pytest.approx(whole.train_loss, rel=0.2)
 
