@@ -72,9 +72,7 @@ class _Caster:
             else:
                 renamed[name] = self._cast(operation, value, dtype, held=False, how=Gradient.FRESH)
         return replace(
-            operation,
-            inputs=tuple(renamed.get(name, name) for name in operation.inputs),
-            saves=tuple(renamed.get(name, name) for name in operation.saves),
+            operation.reading(renamed),
             holds=(*operation.holds, *(self.casts[name] for name in operation.holds if name in self.casts)),
             gradients=tuple(gradients),
         )

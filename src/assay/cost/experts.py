@@ -10,7 +10,7 @@ one short by its surplus of rows, as are its activations.
 Between the exchanges lie two gathers, since what arrives is sorted by rank and then by expert; both keep their index.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby
 
@@ -26,8 +26,8 @@ def divide_experts(cost: Cost) -> Cost:
     """The ledger of one of the ranks that own whole experts, each others' tokens among theirs."""
     ranks, place = cost.mesh.degree(_AXIS), cost.place[_AXIS]
     owned = tuple(name for name in cost.parameters if ".experts." in name)
-    learned = {name: one.rows(ranks, place) if name in owned else one for name, one in cost.parameters.items()}
-    pieces = {name: one.rows(ranks, place) if name in owned else one for name, one in cost.pieces.items()}
+    learned = {name: one.piece(ranks, place) if name in owned else one for name, one in cost.parameters.items()}
+    pieces = {name: one.piece(ranks, place) if name in owned else one for name, one in cost.pieces.items()}
     tape = tuple(_exchanged(cost, ranks))
     return replace(cost, tape=tape, parameters=learned, owned=owned).holding(pieces)
 
@@ -60,7 +60,7 @@ def _there_and_back(cost: Cost, site: str, run: Tape, ranks: int) -> Iterator[Op
     yield _exchange(site, rows, arrived)
     yield _gather(site, arrived, order, sorted_rows)
     there = {rows.name: sorted_rows.name, **{name: ends.name for name in run[0].inputs if name.endswith(":ends")}}
-    yield from (_renamed(one, there, {out.name: computed}) for one in run)
+    yield from (_making(one.reading(there), out.name, computed) for one in run)
     yield replace(_integers("aten.sort", order, again), site=site, forward_scratch=(again,))
     yield _gather(site, computed, again, leaving)
     yield replace(_exchange(site, leaving, out), holds=(rows.name,))
@@ -102,9 +102,5 @@ def _gather(site: str, rows: Tensor, index: Tensor, out: Tensor) -> Operation:
     )
 
 
-def _renamed(operation: Operation, read: dict[str, str], made: dict[str, Tensor]) -> Operation:
-    def names(of: Iterable[str]) -> tuple[str, ...]:
-        return tuple(read.get(name, name) for name in of)
-
-    outputs = tuple(made.get(one.name, one) for one in operation.outputs)
-    return replace(operation, inputs=names(operation.inputs), saves=names(operation.saves), outputs=outputs)
+def _making(operation: Operation, name: str, instead: Tensor) -> Operation:
+    return replace(operation, outputs=tuple(instead if one.name == name else one for one in operation.outputs))

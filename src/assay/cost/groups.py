@@ -40,10 +40,6 @@ class Group:
         """Whether gradients are lifted to be summed: those of a micro-batch, once its backward is through with them."""
         return self.summed_bytes != self.whole_bytes
 
-    def covers(self, site: str) -> bool:
-        """Whether a module is one of the group's or inside it."""
-        return any(site == one or site.startswith(f"{one}.") for one in self.sites)
-
 
 @dataclass
 class Gathered:

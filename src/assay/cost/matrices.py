@@ -48,7 +48,7 @@ def _weight(cost: Cost, name: str, whole: Tensor) -> Tensor:
     degree, index = cost.mesh.degree(_AXIS), cost.place[_AXIS]
     owner = name.rpartition(".")[0]
     if owner.endswith(_FIRST) or owner in ("embedding.token", "head.projection"):
-        return whole.rows(degree, index)
+        return whole.piece(degree, index)
     if owner.endswith(_SECOND) and len(whole.shape) > 1:
         return replace(whole, shape=(whole.shape[0], whole.shape[1] // degree))
     if owner.endswith(".experts"):
@@ -101,7 +101,7 @@ def _first(operation: Operation, cost: Cost, degree: int, rows: int | None = Non
     yield whole
     (out,) = operation.outputs
     part = replace(out, shape=(*out.shape[:-1], rows or out.shape[-1] // degree))
-    yield replace(_reading(_less_work(operation, degree), {x.name: whole.outputs[0].name}), outputs=(part,))
+    yield replace(_less_work(operation, degree).reading({x.name: whole.outputs[0].name}), outputs=(part,))
 
 
 def _whole(site: str, x: Tensor) -> Operation:
@@ -118,21 +118,13 @@ def _whole(site: str, x: Tensor) -> Operation:
     )
 
 
-def _reading(operation: Operation, renamed: Mapping[str, str]) -> Operation:
-    return replace(
-        operation,
-        inputs=tuple(renamed.get(name, name) for name in operation.inputs),
-        saves=tuple(renamed.get(name, name) for name in operation.saves),
-    )
-
-
 def _experts(cost: Cost, run: Tape, learned: Mapping[str, Tensor]) -> Iterator[Operation]:
     """All pairs of a layer's mixture, whose first products read the same rows."""
     degree, rows = cost.mesh.degree(_AXIS), cost.values[run[0].inputs[0]]
     whole = _whole(run[0].site, rows)
     yield whole
     for operation in run:
-        one = _ungrouped(_reading(_less_work(operation, degree), {rows.name: whole.outputs[0].name}), learned)
+        one = _ungrouped(_less_work(operation, degree).reading({rows.name: whole.outputs[0].name}), learned)
         if operation is run[-1]:
             yield from _summed(one)
         else:

@@ -30,7 +30,8 @@ def narrowed(cost: Cost, dtype: str) -> Cost:
         if operation.name in LIFTED:
             tape.extend(_copies(operation, cost, wide))
         if operation.name in LIFTED or not wide.keys().isdisjoint(operation.inputs):
-            tape.append(_reading(operation, wide))
+            holds = tuple(wide.get(name, name) for name in operation.holds)
+            tape.append(replace(operation.reading(wide), holds=holds))
             wide.update({one.name: one.name for one in (*operation.outputs, *operation.extras)})
         else:
             tape.append(_narrow(operation, cost, dtype, extras_too=operation.name not in wide_extras))
@@ -64,13 +65,6 @@ def _copies(operation: Operation, cost: Cost, wide: dict[str, str]) -> list[Oper
             )
         )
     return made
-
-
-def _reading(operation: Operation, wide: dict[str, str]) -> Operation:
-    inputs, saves, holds = (
-        tuple(wide.get(name, name) for name in names) for names in (operation.inputs, operation.saves, operation.holds)
-    )
-    return replace(operation, inputs=inputs, saves=saves, holds=holds)
 
 
 def _narrow(operation: Operation, cost: Cost, dtype: str, *, extras_too: bool) -> Operation:

@@ -16,22 +16,18 @@ class PlayedStage:
     """The part of the tape that runs at once, and the weights gathered for it."""
 
     def __init__(self, cost: Cost, sites: tuple[str, ...], ledger: Ledger) -> None:
-        inside = [
-            index
-            for index, operation in enumerate(cost.tape)
-            if not sites or any(operation.within(site) for site in sites)
-        ]
+        inside = [index for index, operation in enumerate(cost.tape) if not sites or operation.within(*sites)]
         self.indices = range(inside[0], inside[-1] + 1)
         self.output = cost.tape[inside[-1]].outputs[0].name if cost.order else None
         """What a later stage may read: a pipeline keeps it until the stage's backward, and receives its gradient."""
         self.made = {one.name for index in inside for one in (*cost.tape[index].outputs, *cost.tape[index].extras)}
-        groups = [one for one in cost.groups if any(one.covers(cost.tape[index].site) for index in self.indices)]
+        groups = [one for one in cost.groups if any(cost.tape[index].within(*one.sites) for index in self.indices)]
         self.gathered = Gathered(tuple(groups), ledger, cost.kernels.copied_gathers)
         self.begins: dict[int, list[Group]] = {}
         self.ends: dict[int, list[Group]] = {}
         """Groups by the first and by the last operation that needs their weights; outer ones first."""
         for group in groups:
-            covered = [index for index in self.indices if group.covers(cost.tape[index].site)]
+            covered = [index for index in self.indices if cost.tape[index].within(*group.sites)]
             self.begins.setdefault(covered[0], []).append(group)
             self.ends.setdefault(covered[-1], []).append(group)
         self._sent: list[Storage] = []

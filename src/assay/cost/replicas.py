@@ -24,8 +24,8 @@ def sharded(cost: Cost, *, reshard: bool) -> Cost:
     """Every rank keeps its rows of all weights; they are gathered for a forward, with `reshard` for a backward."""
     ranks, place = cost.mesh.degree(_AXIS), cost.place[_AXIS]
     whole = {name: tensor for name, tensor in cost.pieces.items() if name not in cost.owned}
-    held = cost.pieces | {name: tensor.rows(ranks, place) for name, tensor in whole.items()}
-    padding = sum(one.rows(ranks, 0).nbytes - one.rows(ranks, place).nbytes for one in whole.values())
+    held = cost.pieces | {name: tensor.piece(ranks, place) for name, tensor in whole.items()}
+    padding = sum(one.piece(ranks, 0).nbytes - one.piece(ranks, place).nbytes for one in whole.values())
     groups = tuple(_groups(cost, ranks=ranks, reshard=reshard))
     divided = replace(cost.share(_AXIS), groups=groups).holding(held, padding)
     # The norm is summed apart for weights that cross different axes.
@@ -42,14 +42,14 @@ def _groups(cost: Cost, *, ranks: int, reshard: bool) -> Iterator[Group]:
     """A stage's own weights first, then its blocks'."""
     for sites in cost.stages or (("embedding", *cost.block_sites, "head"),):
         blocks = [site for site in sites if site.startswith("blocks.")]
-        read = {name for one in cost.tape if any(one.within(site) for site in sites) for name in one.inputs}
+        read = {name for one in cost.tape if one.within(*sites) for name in one.inputs}
         names = [name for name in cost.parameters if name in read and name not in cost.owned]
         inner = {site: [name for name in names if name.startswith(f"{site}.")] for site in blocks}
         rest = [name for name in names if all(name not in owned for owned in inner.values())]
         for covered, owned in ((sites, rest), *(((site,), owned) for site, owned in inner.items())):
             if owned:
                 whole, summed = (
-                    sum(ranks * tensors[name].rows(ranks, 0).nbytes for name in owned)
+                    sum(ranks * tensors[name].piece(ranks, 0).nbytes for name in owned)
                     for tensors in (cost.parameters, cost.pieces)
                 )
                 yield Group(tuple(covered), tuple(owned), whole, summed, ranks, _AXIS, reshard)

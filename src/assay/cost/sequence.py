@@ -62,7 +62,7 @@ class _Divided:
             elif _between_pairs(operation):
                 yield from self._on_part(operation)
             else:
-                yield self._reading(operation)
+                yield operation.reading(self.renamed)
 
     def _gathering(self, operation: Operation) -> Iterator[Operation]:
         """Before a pair; both matrices of a gated one read the same whole."""
@@ -134,13 +134,6 @@ class _Divided:
             gradients=(Gradient.INPLACE,),
             backward="all_gather",
             sends_back=_GATHER,
-        )
-
-    def _reading(self, operation: Operation) -> Operation:
-        return replace(
-            operation,
-            inputs=tuple(self.renamed.get(name, name) for name in operation.inputs),
-            saves=tuple(self.renamed.get(name, name) for name in operation.saves),
         )
 
 

@@ -61,7 +61,7 @@ def staged(cost: Cost, split: Split, micro_batches: int, schedule: Schedule) -> 
     owned = split.of(cost.place[_AXIS])
     stages = tuple(split.sites(stage, cost.blocks) for stage in owned)
     here = tuple(site for sites in stages for site in sites)
-    tape = tuple(one for one in cost.tape if any(one.within(site) for site in here))
+    tape = tuple(one for one in cost.tape if one.within(*here))
     read = {name for one in tape for name in one.inputs}
     learned = {name: tensor for name, tensor in cost.parameters.items() if name in read}
     received = tuple(one.cut(micro_batches) for one in _received(cost, tape))

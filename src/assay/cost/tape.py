@@ -4,7 +4,7 @@ A tape is written by `cost.gpt` for the baseline and rewritten by the `predict` 
 forwards and backwards and watches memory. It holds shapes and names only, so rewriting one is list editing.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
@@ -71,9 +71,14 @@ class Operation:
     counts: bool = False
     """Whether it counts over the whole batch, so that ranks which share one add up their results at once."""
 
-    def within(self, site: str) -> bool:
-        """Whether it belongs to the module `site` or to one inside it."""
-        return self.site == site or self.site.startswith(f"{site}.")
+    def within(self, *sites: str) -> bool:
+        """Whether it belongs to one of the modules `sites` or to one inside them."""
+        return any(self.site == site or self.site.startswith(f"{site}.") for site in sites)
+
+    def reading(self, names: Mapping[str, str]) -> "Operation":
+        """The operation on values of other names, for those that have one; what its module's frame holds stays."""
+        inputs, saves = (tuple(names.get(name, name) for name in old) for old in (self.inputs, self.saves))
+        return replace(self, inputs=inputs, saves=saves)
 
     def cut(self, parts: int) -> "Operation":
         """The operation on one of `parts` equal parts of the batch."""

@@ -48,7 +48,9 @@ class Tensor:
             return self
         return replace(self, shape=(self.shape[0] // parts, *self.shape[1:]))
 
-    def rows(self, parts: int, index: int) -> Self:
-        """The rows that one of `parts` keeps: equally many, so that the last ones have fewer, or none."""
-        share = -(-self.shape[0] // parts)
-        return replace(self, shape=(max(0, min(share, self.shape[0] - index * share)), *self.shape[1:]))
+    def piece(self, parts: int, index: int, dimension: int = 0) -> Self:
+        """What one of `parts` keeps: equal lengths along `dimension`, so that the last ones have less, or nothing."""
+        length = self.shape[dimension]
+        share = -(-length // parts)
+        own = max(0, min(share, length - index * share))
+        return replace(self, shape=(*self.shape[:dimension], own, *self.shape[dimension + 1 :]))

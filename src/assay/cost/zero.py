@@ -28,12 +28,8 @@ class _Division:
     ranks: int
 
     def piece(self, index: int) -> Tensor:
-        """What one rank updates: equally long pieces, so that the last ones may be shorter, or empty."""
-        length = self.weight.shape[self.dimension]
-        share = -(-length // self.ranks)
-        own = max(0, min(share, length - index * share))
-        shape = (*self.weight.shape[: self.dimension], own, *self.weight.shape[self.dimension + 1 :])
-        return replace(self.weight, shape=shape)
+        """What one rank updates."""
+        return self.weight.piece(self.ranks, index, self.dimension)
 
     @property
     def gathered_bytes(self) -> int:

@@ -42,7 +42,7 @@ def _chunk(cost: Cost, sites: tuple[str, ...]) -> StageTime:
     again = repeated(cost)
     forward = backward = weight = 0.0
     for index, operation in enumerate(cost.tape):
-        if any(operation.within(site) for site in sites):
+        if operation.within(*sites):
             forward += operation.flops
             backward += operation.backward_flops + (operation.flops if index in again else 0)
             if not cost.parameters.keys().isdisjoint(operation.inputs):

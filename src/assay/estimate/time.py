@@ -46,7 +46,7 @@ def stage_time(cost: Cost, rates: Rates, sites: tuple[str, ...]) -> StageTime:
     launches = 0
     for index, operation in enumerate(cost.tape):
         viewed = all(tensor.view_of is not None for tensor in operation.outputs)
-        if viewed or not any(operation.within(site) for site in sites):
+        if viewed or not operation.within(*sites):
             continue
         once, back = _operation_seconds(operation, values, rates)
         half = back / 2 if operation.flops and not cost.parameters.keys().isdisjoint(operation.inputs) else 0.0
