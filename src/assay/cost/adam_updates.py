@@ -7,7 +7,7 @@ inside the gradient (Adam) makes a sum for every decayed parameter. Moments in b
 from dataclasses import dataclass
 
 from assay.cost.tensors import Tensor
-from assay.cost.updates import AdamW, Instant, Pieces, after_another, counts, groups, like
+from assay.cost.updates import AdamW, Instant, Pieces, after_another, counts, groups, in_order, like
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,7 @@ class NarrowAdamW:
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
         """Both moments of one parameter, wide."""
-        return tuple(
-            Instant("NarrowAdamW", tensor.name, 2 * tensor.nbytes) for group in groups(pieces) for tensor in group
-        )
+        return tuple(Instant("NarrowAdamW", one.name, 2 * one.nbytes) for one in in_order(pieces))
 
 
 def eight_bit_state_bytes(pieces: Pieces) -> int:
