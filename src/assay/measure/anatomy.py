@@ -34,6 +34,8 @@ from assay.step.trace import OperationClass, Phase
 _Key = tuple[str, Phase, OperationClass]
 
 WARMUP_STEPS, UNWATCHED_STEPS, WATCHED_STEPS = 2, 5, 5
+TAKEN_STEPS = WARMUP_STEPS + UNWATCHED_STEPS + WATCHED_STEPS
+"""How many steps it takes."""
 """Before any is timed; timed as a whole; taken apart, of which each part has its least time."""
 
 

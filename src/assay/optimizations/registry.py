@@ -6,6 +6,7 @@ Dropping a file into the folder (or into one named by `search`) is all that it t
 import importlib
 import importlib.util
 import inspect
+import re
 import sys
 from collections.abc import Iterable
 from functools import cache
@@ -70,7 +71,10 @@ def resolve(spec: Spec) -> Optimization:
     known = catalogue()
     kind = known.get(spec.name)
     if kind is None:
-        hint = meant(spec.name, list(known)) or f"; there are {', '.join(known)}"
+        several = any(name in known for name in re.split(r"[\s,]+", spec.name))
+        hint = (
+            "; join several with +" if several else meant(spec.name, list(known)) or "; assay optimizations lists all"
+        )
         raise UsageError(f"unknown optimization {spec.name!r}{hint}")
     for field in spec.fields:
         if field not in kind.model_fields:
@@ -132,7 +136,9 @@ def mesh_of(run: Run) -> Mesh:
     for one in optimizations_of(run):
         for axis in one.axes():
             if mesh.degree(axis) == 1:
-                raise Conflict(f"{one.name()} divides nothing: {run.ranks} ranks leave {axis}=1; take more ranks")
+                raise Conflict(
+                    f"{one.name()} divides nothing: {_ranks(run.ranks)} {axis}=1; take more, as in --nproc 2"
+                )
     return mesh
 
 
@@ -177,6 +183,10 @@ def _check_shares(run: Run) -> None:
             raise Conflict(
                 f"{batch}{share} cannot be cut into {parts}; choose a multiple of {left * ranks * one.cuts()}"
             )
+
+
+def _ranks(count: int) -> str:
+    return "one rank leaves" if count == 1 else f"{count} ranks leave"
 
 
 def _names(folder: Path) -> list[str]:
