@@ -14,6 +14,7 @@ from assay.config.mesh import ONE_DEVICE, Mesh
 from assay.cost.collectives import Communication
 from assay.cost.gpt import CPU, CUDA, Forward, Kernels
 from assay.cost.groups import Group
+from assay.cost.on_host import OnHost
 from assay.cost.schedules import Action, Schedule
 from assay.cost.tape import Operation, Tape, replace_site
 from assay.cost.tensors import Tensor
@@ -169,6 +170,8 @@ class Cost:
     @property
     def update(self) -> tuple[Instant, ...]:
         """The moments of the update that follows backward."""
+        if self.rests_on_host:
+            return OnHost().instants(self.updated)
         return () if self.updates_in_backward else (*self.rule.instants(self.updated), *self.after_update)
 
     @property
@@ -187,10 +190,15 @@ class Cost:
         return sum(tensor.nbytes for tensor in self.batch)
 
     @property
+    def rests_on_host(self) -> bool:
+        """Whether what this rank keeps between steps of weights, and their optimizer's state, is the host's."""
+        return any(group.on_host for group in self.groups)
+
+    @property
     def held_bytes(self) -> int:
-        """Bytes that are there before a step begins: weights, state, tables and buffers; gradients are cleared."""
+        """Bytes on the device before a step begins: weights, state, tables and buffers; gradients are cleared."""
         lasting = sum(tensor.nbytes for tensor in (*self.tables, *self.buffers))
-        return self.parameter_bytes + self.optimizer_state_bytes + lasting
+        return lasting if self.rests_on_host else self.parameter_bytes + self.optimizer_state_bytes + lasting
 
 
 def baseline(run: Run, device: str = "cpu") -> Cost:
