@@ -14,6 +14,7 @@ from assay.config.mesh import ONE_DEVICE, Mesh
 from assay.cost.collectives import Communication
 from assay.cost.gpt import CPU, CUDA, Forward, Kernels
 from assay.cost.groups import Group
+from assay.cost.on_host import OnHost
 from assay.cost.schedules import Action, Schedule
 from assay.cost.tape import Operation, Tape, replace_site
 from assay.cost.tensors import Tensor
@@ -33,6 +34,7 @@ class Cost:
     tables: tuple[Tensor, ...]
     """Constants on the device that are neither learned nor part of a batch."""
     batch: tuple[Tensor, ...]
+    """Token ids and targets as they come."""
     rule: UpdateRule
     """What the optimizer keeps and makes."""
     optimized: dict[str, Tensor] | None = None
@@ -68,8 +70,12 @@ class Cost:
     """Whether what was sent to another stage stays until the step ends."""
     buffers: tuple[Tensor, ...] = ()
     """What lies on the device between steps to receive into, or was received for the next one."""
+    summed_over: tuple[str, ...] = ()
+    """Axes over which what lies here of each gradient is summed when a step's last backward is over."""
     owned: tuple[str, ...] = ()
     """Weights that the ranks which share a batch have divided among them: neither replicated nor sharded."""
+    picked: tuple[Tensor, ...] = ()
+    """Parts of them that a micro-batch reads in their place, under their names."""
     waiting_batches: int = 0
     """Batches that lie ready in the host's memory for later steps, outside of torch's allocator."""
     sent: tuple[Communication, ...] = ()
@@ -113,6 +119,7 @@ class Cost:
             self,
             tape=tuple(operation.cut(parts) for operation in self.tape),
             batch=batch,
+            picked=tuple(one.cut(parts) for one in self.picked),
             buffers=tuple(one.cut(parts) for one in self.buffers),
             sent=tuple(one.cut(parts) if one.collective == "send" else one for one in self.sent),
         )
@@ -142,12 +149,13 @@ class Cost:
     def cut(self, micro_batches: int) -> Self:
         """The ledger when the same batch goes through in equal parts, one after the other."""
         tape = tuple(operation.cut(micro_batches) for operation in self.tape)
-        return replace(self, tape=tape, micro_batches=self.micro_batches * micro_batches)
+        picked = tuple(one.cut(micro_batches) for one in self.picked)
+        return replace(self, tape=tape, picked=picked, micro_batches=self.micro_batches * micro_batches)
 
     @property
     def values(self) -> dict[str, Tensor]:
         """Every tensor by name: held ones and those that operations make."""
-        held = {**self.parameters, **{tensor.name: tensor for tensor in (*self.tables, *self.batch)}}
+        held = {**self.parameters, **{tensor.name: tensor for tensor in (*self.tables, *self.batch, *self.picked)}}
         made = (tensor for operation in self.tape for tensor in (*operation.outputs, *operation.extras))
         return held | {tensor.name: tensor for tensor in made}
 
@@ -169,6 +177,8 @@ class Cost:
     @property
     def update(self) -> tuple[Instant, ...]:
         """The moments of the update that follows backward."""
+        if self.rests_on_host:
+            return OnHost().instants(self.updated)
         return () if self.updates_in_backward else (*self.rule.instants(self.updated), *self.after_update)
 
     @property
@@ -187,10 +197,15 @@ class Cost:
         return sum(tensor.nbytes for tensor in self.batch)
 
     @property
+    def rests_on_host(self) -> bool:
+        """Whether what this rank keeps between steps of weights, and their optimizer's state, is the host's."""
+        return any(group.on_host for group in self.groups)
+
+    @property
     def held_bytes(self) -> int:
-        """Bytes that are there before a step begins: weights, state, tables and buffers; gradients are cleared."""
+        """Bytes on the device before a step begins: weights, state, tables and buffers; gradients are cleared."""
         lasting = sum(tensor.nbytes for tensor in (*self.tables, *self.buffers))
-        return self.parameter_bytes + self.optimizer_state_bytes + lasting
+        return lasting if self.rests_on_host else self.parameter_bytes + self.optimizer_state_bytes + lasting
 
 
 def baseline(run: Run, device: str = "cpu") -> Cost:
