@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 
 from assay.step.compiled import Captures
+from assay.step.graphs import StepGraphs
 from assay.step.kept import ResultsKept
 from assay.step.offload import Offload
 
@@ -140,6 +141,8 @@ class Program:
     """Which counts what autograd keeps on the host; None: nothing."""
     captures: Captures | None = None
     """The graphs of compiled forwards, which a trace reads; None: nothing is compiled."""
+    graphs: StepGraphs | None = None
+    """What `gradients` replays; None: the host launches every kernel."""
 
     def axis(self, name: str) -> DeviceMesh:
         """The one-dimensional mesh of this rank's group along an axis. Raises `RuntimeError` on one device."""
