@@ -55,16 +55,5 @@ class NarrowAdamW:
         return tuple(Instant("NarrowAdamW", one.name, 2 * one.nbytes) for one in in_order(pieces))
 
 
-def eight_bit_state_bytes(pieces: Pieces) -> int:
-    """Of torchao's AdamW: two moments, each a byte a number, a scale for every 256, a table; small ones stay wide."""
-    return sum(2 * _moment_bytes(one) + 4 for one in pieces.values())
-
-
-def _moment_bytes(one: Tensor) -> int:
-    if one.elements < 4096 or one.elements % 256:
-        return one.nbytes
-    return one.elements + 4 * one.elements // 256 + 4 * 256
-
-
 def _nbytes(group: list[Tensor]) -> int:
     return sum(tensor.nbytes for tensor in group)

@@ -4,7 +4,7 @@ The rules are autograd's: a result lives while a later operation reads it or bac
 freed when the node has run; a gradient that reaches a value twice is added into the first if nothing else holds it; a
 parameter's gradient is handed over once all its uses have reported; a checkpointed module keeps its inputs, runs again
 up to the last operation that keeps something, and then behaves like any other. Peak memory is the largest of the
-instants so found, never a sum of maxima.
+instants so found, never a sum of maxima; but a graph that is replayed keeps all that it ever held beside the update.
 """
 
 from collections import Counter
@@ -47,6 +47,8 @@ def replay(cost: Cost) -> Timeline:
             ledger.repeat(since, cost.micro_batches - 2)
     if cost.order:
         saved = _in_order(step)
+    if cost.replayed:
+        ledger.live = max(moment.nbytes for moment in ledger.highest.values())
     step.update(cost.update)
     instants = tuple(ledger.highest.values())
     peak = max(instants, key=lambda moment: moment.nbytes)

@@ -32,7 +32,7 @@ class Cost:
     pieces: dict[str, Tensor]
     """What lies here between steps of each parameter, and of its gradient from backward to the update."""
     tables: tuple[Tensor, ...]
-    """Constants on the device that are neither learned nor part of a batch."""
+    """What is always on the device, and is neither learned nor part of a batch."""
     batch: tuple[Tensor, ...]
     """Token ids and targets as they come."""
     rule: UpdateRule
@@ -51,6 +51,8 @@ class Cost:
     """Kinds of operations of which such modules keep the results, too, so that they run once."""
     updates_in_backward: bool = False
     """Whether each parameter is updated, and its gradient freed, as soon as the gradient is complete."""
+    replayed: bool = False
+    """Whether forward and backward are a graph, which keeps its memory until the next step."""
     mesh: Mesh = ONE_DEVICE
     rank: int = 0
     """Whose ledger this is."""

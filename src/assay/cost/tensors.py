@@ -11,6 +11,7 @@ DTYPE_BYTES = {
     "float16": 2,
     "int64": 8,
     "int32": 4,
+    "uint8": 1,
     "bool": 1,
 }
 

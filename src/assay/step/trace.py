@@ -131,6 +131,10 @@ class Trace(Frozen):
     """Graphs whose code this step ran; their operations are among `operations`."""
     graph_breaks: int = 0
     """Places at which compilation gave a forward back to Python, since the process began."""
+    graph_replays: int = 0
+    """Micro-batches whose forward and backward the device replayed."""
+    captured_contractions: int = 0
+    """Tensor contractions in what was replayed; they are among `operations`."""
     synchronizations: Mapping[str, int]
     """Times by phase that the host waited for the device (`item`, `nonzero`, a blocking copy); `figures`: for those of
     the step. An optimizer's numbers of updates lie on the host whatever the device, and nobody waits for them."""
