@@ -52,10 +52,6 @@ ON_FOUR = (
 ATTEMPTS = 3
 """A thread of gloo's may let go of a tensor late in every step of a process: that only adds, so the least counts."""
 
-WITHIN = {"pipeline_parallel:schedule=zero-bubble": 0.08}
-"""Where the prediction is known to be worse: what torch keeps between the halves of a backward is known from above
-only."""
-
 
 def run_with(stack: str, ranks: int) -> dict[str, Any]:
     training = {"batch_size": 16, "steps": 4, "warmup_steps": 1}
@@ -110,7 +106,7 @@ def test_what_a_rank_holds_is_predicted(found: Mapping[str, Any], stack: str, tm
         assert trace["parameter_bytes"] == said.cost.parameter_bytes
         assert trace["gradient_bytes"] == said.cost.parameter_bytes
         assert trace["optimizer_state_bytes"] == said.cost.optimizer_state_bytes
-    near = pytest.approx([one.timeline.peak.nbytes for one in predicted], rel=WITHIN.get(stack, 0.03))
+    near = pytest.approx([one.timeline.peak.nbytes for one in predicted], rel=0.03)
     peaks = [one["peak"] for one in found[stack]]
     for _ in range(ATTEMPTS):
         if peaks != near:
