@@ -3,9 +3,13 @@
 import os
 
 import pytest
+from hypothesis import settings
 
 # Several processes test at once, and threads that wait for a core in turn spin it away.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# And an example takes as long as a busy machine lets it.
+settings.register_profile("suite", deadline=None)
+settings.load_profile("suite")
 
 
 @pytest.fixture(autouse=True)

@@ -62,3 +62,12 @@ def test_what_backward_saves_is_left_out() -> None:
         before = dict(saved.highest)
         torch.autograd.grad(loss, x, create_graph=True)
     assert saved.highest == before == {"any float32": BYTES}
+
+
+def test_weights_made_for_a_modules_time_are_left_out_with_their_views() -> None:
+    """As an engine makes them: parameters that the step does not list."""
+    gathered, x = torch.nn.Parameter(torch.ones(10, SIZE)), torch.ones(1, SIZE)
+    with SavedTensors(set(), lambda storage: "any") as saved:
+        loss = torch.nn.functional.linear(x, gathered).sum() + (gathered * x).sum()
+    assert saved.highest == {"any float32": BYTES}
+    loss.backward()

@@ -4,6 +4,7 @@ As a program it is all ranks: it imports what they need once, which takes longer
 Each reads a list of cases from the file it is given, and rank 0 writes what came of each.
 """
 
+import gc
 import json
 import os
 import signal
@@ -19,11 +20,12 @@ from typing import Any
 _PATIENCE_SECONDS = 500
 """Where cores are busy, ranks wait for each other."""
 
-_MOST_PEAKS = 24
+_MOST_PEAKS, _SAME_PEAKS = 24, 2
 
 Case = Mapping[str, Any]
-"""`run`: a configuration; `steps`; `dtype`: of the weights; `folder`: where a checkpoint may lie, or none is made;
-`peaks`: whether tensors' peaks are measured at the end; `watched`: in how many steps a pipeline's stages are;
+"""`run`: a configuration; `steps`; `dtype`: of the weights; `whole`: whether an evaluation and the final weights are
+asked for; `folder`: where a checkpoint may lie, or none is made; `peaks`: whether tensors' peaks are measured at the
+end; `watched`: in how many steps a pipeline's stages are;
 `broken`: a rank, a parameter and a value that fills it there, after which a step that is not finite is diagnosed."""
 
 
@@ -60,10 +62,8 @@ def _answer(case: Case) -> dict[str, Any]:
     from assay.optimizations import mesh_of, normalize, optimizations_of
     from assay.parallel.ranks import joined
     from assay.runs.worker_build import device_of
-    from assay.training.evaluation import evaluate
     from assay.training.loop import read, take_step, train_step
     from assay.training.probes import ActivationNorms, RouterStatistics
-    from assay.training.state import weights_at_rest
 
     run = normalize(validate(case["run"]))
     device = device_of(run, int(os.environ["LOCAL_RANK"]))
@@ -81,12 +81,9 @@ def _answer(case: Case) -> dict[str, Any]:
             else:
                 records.append(train_step(step, index, probes))
         routed = [asdict(layer) for layer in routers.take()]
-        # Seven rows, so that neither ranks nor micro-batches divide them.
-        windows = [(ids[:7], targets[:7]) for ids, targets in step.program.batches(0, (0, 1))]
-        seen = evaluate(step, lambda: windows, 1.0, 0)
-        weights = {name: _whole(weight).flatten().tolist() for name, weight in weights_at_rest(step).items()}
+        whole = _evaluated(step) if case.get("whole") else {"weights": {}, "evaluation": None}
         evidence = [one.verify(trace, run).model_dump() for one in optimizations_of(run)]
-        own = {"evidence": evidence, "trace": trace.model_dump(mode="json", exclude={"operations"}), "weights": weights}
+        own = {"evidence": evidence, "trace": trace.model_dump(mode="json", exclude={"operations"}), **whole}
         own["peak"] = _peak(step, probes, ranks) if case.get("peaks") else None
         own["busy"] = [_busy(step, ranks) for _ in range(case.get("watched", 0))]
         own["named"] = _named(case["broken"], step, ranks) if "broken" in case else None
@@ -95,12 +92,23 @@ def _answer(case: Case) -> dict[str, Any]:
             "losses": [record.loss for record in records],
             "norms": [record.log_gradient_norm for record in records],
             "activations": [record.activation_norms for record in records],
-            "evaluation": [seen.loss, seen.targets],
+            "evaluation": whole["evaluation"],
             "routers": routed,
             "weights": {name: values for one in everyone for name, values in one["weights"].items()},
             "ranks": [{key: one[key] for key in ("evidence", "trace", "peak", "busy", "named")} for one in everyone],
             "resumed": _resumed(case, run, step, ranks) if "folder" in case else None,
         }
+
+
+def _evaluated(step: Any) -> dict[str, Any]:
+    from assay.training.evaluation import evaluate
+    from assay.training.state import weights_at_rest
+
+    # Seven rows, so that neither ranks nor micro-batches divide them.
+    windows = [(ids[:7], targets[:7]) for ids, targets in step.program.batches(0, (0, 1))]
+    seen = evaluate(step, lambda: windows, 1.0, 0)
+    weights = {name: _whole(weight).flatten().tolist() for name, weight in weights_at_rest(step).items()}
+    return {"weights": weights, "evaluation": [seen.loss, seen.targets]}
 
 
 def _built(case: Case, run: Any, device: Any, ranks: Any) -> Any:
@@ -130,21 +138,19 @@ def _resumed(case: Case, run: Any, step: Any, ranks: Any) -> list[list[float]]:
 
 
 def _peak(step: Any, probes: Any, ranks: Any) -> int:
-    """The least of as many steps as it takes to see it three times on every rank.
+    """The least of as many steps as it takes to see it twice on every rank.
 
-    gloo's threads let go of what they sent when they get to it, so on a busy machine most steps hold more. A step goes
-    before them: an evaluation may leave gathered weights, which the next backward frees.
+    gloo's threads let go of what they sent when they get to it, so on a busy machine most steps hold more.
     """
     from assay.measure.memory import live_tensor_bytes
     from assay.measure.tensor_peak import tensor_peak
     from assay.training.loop import train_step
 
-    train_step(step, 0, probes)
     live = live_tensor_bytes(step.program.device)
     seen: Counter[int] = Counter()
     for _ in range(_MOST_PEAKS):
         seen[tensor_peak(lambda: train_step(step, 0, probes), step.program.device.type).above_start_bytes] += 1
-        (missing,) = ranks.highest(float(seen[min(seen)] < 3))
+        (missing,) = ranks.highest(float(seen[min(seen)] < _SAME_PEAKS))
         if not missing:
             break
     return live + min(seen)
@@ -196,6 +202,7 @@ def _main(ranks: int, asked: Path, answered: Path) -> int:
 
     torch.set_num_threads(1)
     search(Path(__file__).parent / "references")
+    gc.freeze()  # what was imported is no rank's to look through
     children = []
     for rank in range(ranks):
         child = os.fork()

@@ -72,7 +72,7 @@ def case(stack: str, ranks: int, dtype: str) -> dict[str, Any]:
     model = DEEP if "pipeline" in stack or "deep" in stack else MODEL
     listed = [one for one in stack.split("+") if one not in ("", "deep")]
     run = {"model": model, "training": training, "device": "cpu", "ranks": ranks, "optimizations": listed}
-    return {"run": run, "steps": steps_of(stack), "dtype": dtype}
+    return {"run": run, "steps": steps_of(stack), "dtype": dtype, "whole": True}
 
 
 def answers(stacks: Sequence[str], ranks: int, folder: Any) -> dict[tuple[str, str], Any]:

@@ -46,7 +46,7 @@ def case(stack: str, ranks: int, dtype: str) -> dict[str, Any]:
         "ranks": ranks,
         "optimizations": stack.split("+") if stack else [],
     }
-    return {"run": run, "steps": STEPS if stack in ("", *EXACT) else FEWER_STEPS, "dtype": dtype}
+    return {"run": run, "steps": STEPS if stack in ("", *EXACT) else FEWER_STEPS, "dtype": dtype, "whole": True}
 
 
 def alone_of(stack: str) -> str:

@@ -16,8 +16,11 @@ from parallel.on_ranks import compute
 MACHINE = Machine(processor="any", cores=4, memory_bytes=2**34)
 MODEL = {"n_layer": 4, "n_head": 4, "n_embd": 64, "context_length": 32, "vocab_size": 65}
 
-MANY_TOKENS = {"n_layer": 2, "n_embd": 128, "context_length": 4, "vocab_size": 2001}
-"""What is highest is then the sum of the tied weight's two gradients."""
+KINDS: Mapping[str, Mapping[str, Any]] = {
+    "many-tokens": {"n_layer": 2, "n_embd": 128, "context_length": 4, "vocab_size": 2001},
+    "post-norm": {"n_layer": 1, "norm_position": "post"},
+}
+"""What is highest is then the sum of the tied weight's two gradients; a sum behind a pair, in forward."""
 
 ON_TWO = (
     "data_parallel",
@@ -36,7 +39,8 @@ ON_TWO = (
     "sequence_parallel+tensor_parallel",
     "sequence_parallel+tensor_parallel+sdpa_attention+activation_checkpointing",
     *(f"many-tokens {one}" for one in ("zero_optimizer", "fully_sharded", "sequence_parallel+tensor_parallel")),
-    *(f"pipeline_parallel:schedule={one}" for one in ("gpipe", "1f1b", "interleaved", "zero-bubble")),
+    *(f"pipeline_parallel:schedule={one}" for one in ("gpipe", "interleaved", "zero-bubble")),
+    "post-norm sequence_parallel+tensor_parallel",
     "pipeline_parallel+activation_checkpointing",
     "pipeline_parallel:split=1-3",
 )
@@ -52,15 +56,11 @@ ON_FOUR = (
 ATTEMPTS = 3
 """A thread of gloo's may let go of a tensor late in every step of a process: that only adds, so the least counts."""
 
-WITHIN = {"pipeline_parallel:schedule=zero-bubble": 0.08}
-"""Where the prediction is known to be worse: what torch keeps between the halves of a backward is known from above
-only."""
-
 
 def run_with(stack: str, ranks: int) -> dict[str, Any]:
     training = {"batch_size": 16, "steps": 4, "warmup_steps": 1}
     kind, _, listed = stack.rpartition(" ")
-    model = MODEL | MANY_TOKENS if kind else MODEL
+    model = MODEL | KINDS.get(kind, {})
     return {"model": model, "training": training, "device": "cpu", "ranks": ranks, "optimizations": listed.split("+")}
 
 
@@ -110,7 +110,8 @@ def test_what_a_rank_holds_is_predicted(found: Mapping[str, Any], stack: str, tm
         assert trace["parameter_bytes"] == said.cost.parameter_bytes
         assert trace["gradient_bytes"] == said.cost.parameter_bytes
         assert trace["optimizer_state_bytes"] == said.cost.optimizer_state_bytes
-    near = pytest.approx([one.timeline.peak.nbytes for one in predicted], rel=WITHIN.get(stack, 0.03))
+        assert sum(trace["saved_bytes"].values()) == said.timeline.saved_bytes
+    near = pytest.approx([one.timeline.peak.nbytes for one in predicted], rel=0.03)
     peaks = [one["peak"] for one in found[stack]]
     for _ in range(ATTEMPTS):
         if peaks != near:

@@ -20,7 +20,7 @@ CERTAIN: Mapping[str, Mapping[str, Any]] = {
     "expert_parallel+data_parallel+gradient_accumulation:micro_batches=2": ALL,
     "expert_parallel+fully_sharded+activation_checkpointing": ALL,
     "expert_parallel+fully_sharded:reshard=false+bf16_mixed+sdpa_attention": ALL,
-    "tensor_parallel+bf16_mixed": SOME,
+    "tensor_parallel+bf16_mixed+activation_checkpointing": SOME,
     "tensor_parallel+activation_checkpointing": UNALIGNED,
 }
 """Under tensor parallelism every rank has all rows, wherever they go."""

@@ -137,14 +137,19 @@ class _Caster:
         self.tape.append(replace(operation, outputs=outputs))
 
     def _with_lifted(self, operation: Operation, dtype: str) -> Operation:
-        """A product with a narrow factor makes a wide copy of it, and its gradient wide before it is cast."""
+        """A product with a narrow factor makes a wide copy of it.
+
+        In backward the wide factor's gradient comes first, from a product of two wide ones that is gone when the narrow
+        factor's own gradient is made: beside that there is room for the copy, and for what the product is wider.
+        """
         factors = zip(operation.inputs, operation.gradients, strict=True)
         read = [self.values[name] for name, how in factors if how is Gradient.FRESH]
-        lifted = tuple(one.cast(dtype) for one in read if one.dtype not in (*_EXACT, dtype))
+        narrow = tuple(one for one in read if one.dtype not in (*_EXACT, dtype))
+        lifted = tuple(one.cast(dtype) for one in narrow)
         return replace(
             operation,
             forward_scratch=(*operation.forward_scratch, *lifted),
-            backward_scratch=(*operation.backward_scratch, *lifted),
+            backward_scratch=(*operation.backward_scratch, *lifted, *narrow),
         )
 
     def _result(self, output: Tensor, dtype: str) -> Tensor:

@@ -41,8 +41,7 @@ def divide_context(cost: Cost, core: Core = ring_core) -> Cost:
 
     inner = cost.rewrite(lambda site: _CORE in site, exchanged)
     tape = tuple(one for operation in inner.tape for one in _divided(operation, cost, positions))
-    read_tables = {name for operation in tape for name in operation.inputs}
-    tables = (*(one for one in cost.tables if one.name in read_tables), positions)
+    tables = (*replace(cost, tape=tape).with_tables_read().tables, positions)
     divided = replace(inner, tape=tape, tables=tables, picked=picked, buffers=(*cost.buffers, *picked))
     return replace(divided, summed_over=(*cost.summed_over, _AXIS)).reporting(_AXIS)
 

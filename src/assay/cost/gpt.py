@@ -5,7 +5,7 @@ the module really keeps, to the byte, over configurations drawn at random.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from assay.config import ModelConfig
 from assay.cost import attention, layers, mixture
@@ -91,12 +91,15 @@ class Forward:
         return self._dropout(site, x)
 
     def _block(self, site: Writer, x: Tensor) -> Tensor:
+        given = x
         for branch, run in (("attention", self._attention), ("mlp", self._mlp)):
             norm = site.at(f"{branch}_norm")
             if self.config.norm_position == "post":
                 x = self._norm(norm, layers.add(site, x, run(site.at(branch), x)))
             else:
                 x = layers.add(site, x, run(site.at(branch), self._norm(norm, x)))
+        # Whoever calls the block has what it gave until the block returns.
+        site.operations[-1] = replace(site.operations[-1], holds=(given.name,))
         return x
 
     def _attention(self, site: Writer, x: Tensor) -> Tensor:

@@ -73,13 +73,13 @@ def _rewritten(cost: Cost, operation: Operation, learned: Mapping[str, Tensor]) 
     elif inner in _SECOND:
         yield from _summed(_less_work(operation, degree))
     elif inner.split(".")[0] in _paired(cost) and not inner.endswith("dropout"):
-        yield _less_work(_parted(operation, degree), degree)
+        yield _less_work(_parted(operation, cost), degree)
     elif operation.name == "aten.embedding":
         yield from _looked_up(operation, cost, learned)
     elif operation.site == "head.projection":
         yield from _first(operation, cost, degree, rows=learned[operation.inputs[1]].shape[0])
     elif operation.site == "head":
-        yield from _loss(operation, degree, cost)
+        yield from _loss(operation, cost)
     else:
         yield operation
 
@@ -128,7 +128,7 @@ def _experts(cost: Cost, run: Tape, learned: Mapping[str, Tensor]) -> Iterator[O
         if operation is run[-1]:
             yield from _summed(one)
         else:
-            yield _parted(one, degree)
+            yield _parted(one, cost)
 
 
 def _ungrouped(operation: Operation, learned: Mapping[str, Tensor]) -> Operation:
@@ -186,9 +186,9 @@ def _looked_up(operation: Operation, cost: Cost, learned: Mapping[str, Tensor]) 
     yield from _summed(replace(operation, inputs=(table.name, ids), gradients=how))
 
 
-def _loss(operation: Operation, degree: int, cost: Cost) -> Iterator[Operation]:
+def _loss(operation: Operation, cost: Cost) -> Iterator[Operation]:
     """Logits, their logarithms and their gradient are parts; of each token three numbers go round."""
-    parted, piece = _parted(operation, degree), _part(cost.values[operation.inputs[0]], degree)
+    parted, piece = _parted(operation, cost), _part(cost.values[operation.inputs[0]], cost)
     if operation.name == "aten._log_softmax":
         # Shifted by the maximum; backward comes from the loss at once.
         yield replace(parted, forward_scratch=(piece,), gradients=(Gradient.ALIAS,))
@@ -221,11 +221,11 @@ def _less_work(operation: Operation, degree: int) -> Operation:
     )
 
 
-def _parted(operation: Operation, degree: int) -> Operation:
+def _parted(operation: Operation, cost: Cost) -> Operation:
     """Everything that the operation makes, divided."""
 
     def parts(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        return tuple(_part(one, degree) for one in tensors)
+        return tuple(_part(one, cost) for one in tensors)
 
     return replace(
         operation,
@@ -236,12 +236,10 @@ def _parted(operation: Operation, degree: int) -> Operation:
     )
 
 
-def _part(tensor: Tensor, degree: int) -> Tensor:
+def _part(tensor: Tensor, cost: Cost) -> Tensor:
     """Heads are divided where there are heads, else the last axis: hidden units, tokens of the vocabulary."""
     if not tensor.shape:
         return tensor
     merged_with_rows = ".core" in tensor.name and len(tensor.shape) == 3
-    axis = 1 if len(tensor.shape) == 4 else 0 if merged_with_rows else -1
-    shape = list(tensor.shape)
-    shape[axis] = -(-shape[axis] // degree)
-    return replace(tensor, shape=tuple(shape))
+    axis = 1 if len(tensor.shape) == 4 else 0 if merged_with_rows else len(tensor.shape) - 1
+    return tensor.piece(cost.mesh.degree(_AXIS), cost.place[_AXIS], axis)

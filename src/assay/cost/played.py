@@ -15,7 +15,7 @@ from assay.cost.updates import Instant
 class PlayedStage:
     """The part of the tape that runs at once, and the weights gathered for it."""
 
-    def __init__(self, cost: Cost, sites: tuple[str, ...], ledger: Ledger) -> None:
+    def __init__(self, cost: Cost, chunk: int, sites: tuple[str, ...], ledger: Ledger) -> None:
         inside = [index for index, operation in enumerate(cost.tape) if not sites or operation.within(*sites)]
         self.indices = range(inside[0], inside[-1] + 1)
         self.output = cost.tape[inside[-1]].outputs[0].name if cost.order else None
@@ -30,6 +30,8 @@ class PlayedStage:
             covered = [index for index in self.indices if cost.tape[index].within(*group.sites)]
             self.begins.setdefault(covered[0], []).append(group)
             self.ends.setdefault(covered[-1], []).append(group)
+        self.follows_here, self.leads_here = _beside(cost, chunk)
+        """Whether the stage before it, and the one behind it, are on this rank, too."""
         self._sent: list[Storage] = []
 
     def leave(self, ledger: Ledger, sent: list[Storage]) -> None:
@@ -37,6 +39,13 @@ class PlayedStage:
         for storage in self._sent:
             ledger.drop(storage)
         self._sent = sent
+
+
+def _beside(cost: Cost, chunk: int) -> tuple[bool, bool]:
+    if cost.schedule is None:
+        return False, False
+    here = [cost.schedule.position(cost.place["pp"], one) for one in range(cost.schedule.chunks)]
+    return here[chunk] - 1 in here, here[chunk] + 1 in here
 
 
 class PlayedStep:
@@ -47,7 +56,7 @@ class PlayedStep:
         self.values = cost.values
         self.plan = plan(cost)
         self.ledger = Ledger(live=cost.held_bytes)
-        self.stages = [PlayedStage(cost, sites, self.ledger) for sites in cost.stages or ((),)]
+        self.stages = [PlayedStage(cost, *chunk, self.ledger) for chunk in enumerate(cost.stages or ((),))]
         self.lasting = set(cost.parameters) | {tensor.name for tensor in (*cost.tables, *cost.batch)}
         self.gradients: dict[str, Storage] = {}
         """Of parameters, once all uses in a micro-batch have reported."""

@@ -1,80 +1,21 @@
-"""Play a `Cost` forwards, backwards and through the update, counting live bytes as torch's allocator would.
+"""Play one micro-batch of a `Cost` forwards and backwards, counting live bytes as torch's allocator would.
 
 The rules are autograd's: a result lives while a later operation reads it or backward needs it; what a node kept is
 freed when the node has run; a gradient that reaches a value twice is added into the first if nothing else holds it; a
 parameter's gradient is handed over once all its uses have reported; a checkpointed module keeps its inputs, runs again
-up to the last operation that keeps something, and then behaves like any other. Peak memory is the largest of the
-instants so found, never a sum of maxima; but a graph that is replayed keeps all that it ever held beside the update.
+up to the last operation that keeps something, and then behaves like any other.
 """
 
 from collections import Counter
-from dataclasses import dataclass
 
 from assay.cost.groups import Group
-from assay.cost.ledger import Moment, Storage
+from assay.cost.ledger import Storage
 from assay.cost.played import PlayedStage, PlayedStep
 from assay.cost.segments import Segment
-from assay.cost.step import Cost
 from assay.cost.tape import Gradient, Operation
 
 
-@dataclass(frozen=True)
-class Timeline:
-    """What a replayed step holds."""
-
-    peak: Moment
-    instants: tuple[Moment, ...]
-    """The highest moment of each part of the step, in order: forward, backward by module, update."""
-    saved_bytes: int
-    """Distinct storages kept for backward at the end of one micro-batch's forward, parameters left out."""
-    allocations: int
-    """Requests to the allocator in one optimizer step."""
-    allocated_bytes: int
-    """Their sum."""
-
-
-def replay(cost: Cost) -> Timeline:
-    """Play the step. From the third on, micro-batches repeat the second, so two are played and the counts scaled."""
-    step = PlayedStep(cost)
-    ledger, saved = step.ledger, 0
-    for index in range(min(cost.micro_batches, 2)) if not cost.order else ():
-        since = (ledger.allocations, ledger.allocated_bytes)
-        passing = _Pass(step, step.stages[0], first=index == 0, last=index + 1 == min(cost.micro_batches, 2))
-        passing.forward()
-        saved = passing.saved_bytes()
-        passing.backward()
-        if index == 1:
-            ledger.repeat(since, cost.micro_batches - 2)
-    if cost.order:
-        saved = _in_order(step)
-    if cost.replayed:
-        ledger.live = max(moment.nbytes for moment in ledger.highest.values())
-    step.update(cost.update)
-    instants = tuple(ledger.highest.values())
-    peak = max(instants, key=lambda moment: moment.nbytes)
-    return Timeline(peak, instants, saved, ledger.allocations, ledger.allocated_bytes)
-
-
-def _in_order(step: PlayedStep) -> int:
-    """Play the stages' forwards and backwards in the order of the schedule; returns the most bytes kept at once."""
-    alive: dict[tuple[int, int], _Pass] = {}
-    highest, last = 0, step.cost.micro_batches - 1
-    step.ledger.take(sum(one.nbytes for one in step.cost.batch if not one.batched))  # one batch again, for the schedule
-    for action in step.cost.order:
-        key = (action.micro_batch, action.chunk)
-        if action.kind == "F":
-            first = action.micro_batch == 0
-            alive[key] = _Pass(step, step.stages[action.chunk], first=first, last=action.micro_batch == last)
-            alive[key].forward()
-            highest = max(highest, sum(one.saved_bytes() for one in alive.values()))
-        elif action.kind == "I":
-            alive[key].input_gradients()
-        else:
-            alive.pop(key).backward()
-    return highest
-
-
-class _Pass:
+class Pass:
     """One micro-batch on its way through a stage and back."""
 
     def __init__(self, step: PlayedStep, stage: PlayedStage, *, first: bool, last: bool) -> None:
@@ -91,8 +32,6 @@ class _Pass:
         self.gradients: dict[str, Storage] = {}
         """On their way to a value."""
         self.reported: Counter[str] = Counter()
-        self.halfway: list[Storage] = []
-        """Gradients that wait for the second half of a backward."""
 
     def forward(self) -> None:
         """Run the tape; modules that are recomputed keep their inputs only."""
@@ -118,28 +57,33 @@ class _Pass:
         gathered.leave_forward()
         self._leave_contexts(self.stage.indices)
 
-    def saved_bytes(self) -> int:
-        """Distinct storages kept for backward now, parameters left out, the batch and tables counted."""
-        kept = {name for names in (*self.kept.values(), *self.cached.values()) for name in names}
-        return sum(self.values[name].nbytes for name in kept)
+    def saved(self) -> set[str]:
+        """The storages kept for backward now, parameters left out, the batch and tables among them."""
+        return {name for names in (*self.kept.values(), *self.cached.values()) for name in names}
 
     def backward(self) -> None:
         """Run the tape's nodes in reverse; a recomputed module first runs its forward again."""
         segments = {segment.last: segment for segment in self.plan.segments}
-        gathered, output = self.stage.gathered, self.stage.output
-        if output is not None:  # received into a buffer that is always there, and so never freed
-            self.gradients[output] = Storage(self.values[output].nbytes, holders=2)
+        self._receive()
         for index in reversed(self.stage.indices):
             for group in self.stage.ends.get(index, ()):
-                gathered.before_backward(group)
+                self.stage.gathered.before_backward(group)
             if index in segments:
                 self._recompute(segments[index])
             self._node(index, self.cost.tape[index])
             if not self.cost.order:
                 for group in reversed(self.stage.begins.get(index, [])):
                     self._exchange(group)
-        for waited in self.halfway:
-            self.ledger.drop(waited)
+        self._leave()
+
+    def _receive(self) -> None:
+        """The gradient of a stage's output comes into a buffer that is always there, and so is never freed."""
+        if self.stage.output is not None:
+            self.gradients[self.stage.output] = Storage(self.values[self.stage.output].nbytes, holders=2)
+
+    def _leave(self) -> None:
+        """Backward is over."""
+        gathered, output = self.stage.gathered, self.stage.output
         if output is not None and not self.cost.sent_stays:
             self.stage.leave(self.ledger, [self.storages[self.plan.base[output]], *self.gradients.values()])
         if self.cost.order and self.last:
@@ -156,14 +100,6 @@ class _Pass:
             gathered.sum_gradients(group, [self.step.gradients.pop(name) for name in group.weights])
         elif self.first:
             gathered.lift(group, self.step.gradients)
-
-    def input_gradients(self) -> None:
-        """The first half of a backward cut in two: all that was kept stays, and what weights will need comes to it."""
-        for index in self.stage.indices:
-            operation = self.cost.tape[index]
-            if operation.kind == "contraction" and not self.cost.parameters.keys().isdisjoint(operation.inputs):
-                self.halfway.extend(self.ledger.take(tensor.nbytes) for tensor in operation.outputs)
-        self.ledger.mark("backward", "input gradients", self.cost.tape[self.stage.indices[0]].site)
 
     def _run(self, index: int, operation: Operation, phase: str) -> None:
         for tensor in (*operation.outputs, *operation.extras):

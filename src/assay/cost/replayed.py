@@ -1,7 +1,7 @@
 """Forward and backward replayed as a graph, as the device's ledger sees them.
 
 They read a micro-batch where the first one lay, beside the batch that is copied there. What they hold at their highest
-stays held between steps, gradients among it: the update finds nothing of it freed (`cost.replay`).
+stays held between steps, gradients among it: the update finds nothing of it freed (`cost.timeline`).
 """
 
 from dataclasses import replace

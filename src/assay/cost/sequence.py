@@ -78,7 +78,7 @@ class _Divided:
             outputs=(whole,),
             forward_scratch=(whole,),
             backward="reduce_scatter",
-            backward_scratch=(whole,),
+            backward_scratch=self._on_the_way(whole),
             sends=_GATHER,
             sends_back=_SCATTER,
         )
@@ -91,12 +91,16 @@ class _Divided:
             name="reduce_scatter",
             outputs=(_part(whole, self.parts),),
             gradients=(Gradient.FRESH,),
-            forward_scratch=(whole,),
+            forward_scratch=self._on_the_way(whole),
             backward="all_gather",
             backward_scratch=(whole,),
             sends=_SCATTER,
             sends_back=_GATHER,
         )
+
+    def _on_the_way(self, whole: Tensor) -> tuple[Tensor, ...]:
+        """What a reduce-scatter reads: the whole in order, which gloo copies once more, as it adds up in place."""
+        return (whole, whole) if self.cost.kernels.copied_gathers else (whole,)
 
     def _on_part(self, operation: Operation) -> Iterator[Operation]:
         if _POSITIONS in operation.inputs:

@@ -15,7 +15,7 @@ from assay.cost.tape import Tape
 from assay.cost.tensors import Tensor
 
 _AXIS = "pp"
-_EMBEDDED = "embedding.token.weight"
+_EMBEDDED, _PROJECTED = "embedding.token.weight", "head.projection.weight"
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,13 @@ def staged(cost: Cost, split: Split, micro_batches: int, schedule: Schedule) -> 
     owned = split.of(cost.place[_AXIS])
     stages = tuple(split.sites(stage, cost.blocks) for stage in owned)
     here = tuple(site for sites in stages for site in sites)
+    cost = _with_copy(cost, split)
     tape = tuple(one for one in cost.tape if one.within(*here))
     read = {name for one in tape for name in one.inputs}
     learned = {name: tensor for name, tensor in cost.parameters.items() if name in read}
     received = tuple(one.cut(micro_batches) for one in _received(cost, tape))
     own = replace(cost, tape=tape, parameters=learned, batch=(*cost.batch, *received), stages=stages)
-    own = replace(own.holding(_held(cost, learned, split)).cut(micro_batches), schedule=schedule)
+    own = replace(own.holding(learned).cut(micro_batches), schedule=schedule)
     sends, buffers = [], []
     for stage in owned:
         for neighbour, what in ((stage + 1, "activations"), (stage - 1, "their gradients")):
@@ -75,19 +76,18 @@ def staged(cost: Cost, split: Split, micro_batches: int, schedule: Schedule) -> 
                 buffers += [between] * micro_batches
                 if split.owner(neighbour) != cost.place[_AXIS]:
                     sends.append(Communication("send", _AXIS, between.nbytes, micro_batches, what, between.dtype))
-    if split.vee:
-        buffers += [_between(cost, micro_batches)] * micro_batches  # what its schedule keeps of the step before
     # Torch's schedule for several stages a rank waits for its sends at the end, and keeps what it sent until then.
     own = replace(own, buffers=tuple(buffers), exchanged=_exchanged(cost, split))
     return replace(own, sent_stays=split.per_rank > 1).sending(*sends).reporting(_AXIS).measuring_norm(_AXIS)
 
 
-def _held(cost: Cost, learned: dict[str, Tensor], split: Split) -> dict[str, Tensor]:
-    """The weights that lie here: of a tied one, a copy for each end."""
-    owned = split.of(cost.place[_AXIS])
-    if _EMBEDDED not in _head_reads(cost) or not {0, split.count - 1} <= set(owned):
-        return learned
-    return {**learned, "head.projection.weight": learned[_EMBEDDED]}
+def _with_copy(cost: Cost, split: Split) -> Cost:
+    """The ledger when a tied weight lies here twice: once for each end, where one rank has both."""
+    if _EMBEDDED not in _head_reads(cost) or not {0, split.count - 1} <= set(split.of(cost.place[_AXIS])):
+        return cost
+    copy = replace(cost.parameters[_EMBEDDED], name=_PROJECTED)
+    tape = tuple(one.reading({_EMBEDDED: _PROJECTED}) if one.within("head") else one for one in cost.tape)
+    return replace(cost, tape=tape, parameters={**cost.parameters, _PROJECTED: copy})
 
 
 def _head_reads(cost: Cost) -> list[str]:

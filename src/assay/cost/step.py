@@ -1,7 +1,7 @@
 """`Cost`: one optimizer step as a ledger, which the `predict` of each optimization rewrites.
 
 It mirrors the training step's seams: the forward's operations, what is held throughout, how often the forward runs,
-which modules run twice, and what the update needs. `cost.replay` turns it into bytes by instant. Where a step is
+which modules run twice, and what the update needs. `cost.timeline` turns it into bytes by instant. Where a step is
 divided over a mesh, the ledger is that of one rank: its operations, its pieces, and what it hands to collectives.
 """
 
@@ -147,6 +147,11 @@ class Cost:
     def rewrite(self, inside: Callable[[str], bool], change: Callable[[Tape], Iterable[Operation]]) -> Self:
         """The ledger with each run of operations at a site that satisfies `inside` exchanged."""
         return replace(self, tape=replace_site(self.tape, inside, lambda run: tuple(change(run))))
+
+    def with_tables_read(self) -> Self:
+        """Without the tables that nothing reads: the modules that would have made them are not there."""
+        read = {name for operation in self.tape for name in operation.inputs}
+        return replace(self, tables=tuple(one for one in self.tables if one.name in read))
 
     def cut(self, micro_batches: int) -> Self:
         """The ledger when the same batch goes through in equal parts, one after the other."""

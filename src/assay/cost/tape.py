@@ -1,7 +1,7 @@
 """The forward pass as data: every operation with what it reads, makes, keeps for backward, and how gradients return.
 
-A tape is written by `cost.gpt` for the baseline and rewritten by the `predict` of optimizations; `cost.replay` plays it
-forwards and backwards and watches memory. It holds shapes and names only, so rewriting one is list editing.
+A tape is written by `cost.gpt` for the baseline and rewritten by the `predict` of optimizations; `cost.timeline` plays
+it forwards and backwards and watches memory. It holds shapes and names only, so rewriting one is list editing.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -5,7 +5,7 @@ bytes of tensors alive before. Two instruments see it: torch's own allocator eve
 `posix_memalign`, which is what that allocator calls. They agree to the byte where kernels ask for no aligned scratch of
 their own. The first is used, because it also names the operator; memray gives the heap as a whole. Neither cares
 whether memory was touched or for how long it was held, and both leave memory-mapped files out. A tensor from before the
-step that the step frees is still counted: its end is not in either record.
+step that the step frees leaves torch's count, and stays in memray's, which knows no size of it.
 
 On CUDA the caching allocator's counters give the peak, and the profiler its instant. What captured graphs keep for
 their replays no tensor has, so those counters leave it out; it is added.

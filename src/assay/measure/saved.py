@@ -5,7 +5,8 @@ as autograd's own reference would, and the holder's end is the end of the saving
 same time*, whatever the order of micro-batches, and a storage that is freed cannot be mistaken for another that is made
 at its address later. The answer is the highest such sum, by category, when it was first reached.
 
-Left out: parameters and their views (they live anyway), Python numbers that autograd wraps (8 bytes each, which never
+Left out: parameters and their views (they live anyway, and where an engine gathers or copies them for the time in which
+their module runs, it frees them under autograd's hands), Python numbers that autograd wraps (8 bytes each, which never
 reach a hook), what is saved inside backward (the recomputation of a checkpoint), and whatever a kernel keeps without
 telling the hooks (`linear_cross_entropy`).
 """
@@ -56,7 +57,7 @@ class SavedTensors:
         self._noted = []
 
     def _pack(self, tensor: torch.Tensor) -> Any:
-        if torch._C._current_graph_task_id() != -1:
+        if torch._C._current_graph_task_id() != -1 or _is_parameter(tensor):
             return tensor
         # Without its history: a result would hold the node that holds it, for ever where backward never runs.
         return _Holder(tensor.data, self._counted(tensor), self._release)
@@ -101,6 +102,10 @@ class _Holder:
 
     def __del__(self) -> None:
         self.release(self.names)
+
+
+def _is_parameter(tensor: torch.Tensor) -> bool:
+    return isinstance(tensor if tensor._base is None else tensor._base, torch.nn.Parameter)
 
 
 def _unpack(held: Any) -> torch.Tensor:

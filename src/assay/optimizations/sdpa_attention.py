@@ -98,7 +98,7 @@ class SdpaAttention(Optimization):
                 flash(writer, q, k, v)
             return tuple(writer.operations)
 
-        return cost.rewrite(lambda site: ".attention.core" in site, exchanged)
+        return cost.rewrite(lambda site: ".attention.core" in site, exchanged).with_tables_read()
 
     def apply(self, program: "Program", run: Run) -> "Program":
         from torch.nn.attention import SDPBackend
