@@ -8,7 +8,7 @@ from assay.config import Spec
 from assay.errors import UsageError
 from assay.estimate import estimate
 from assay.hardware import Accelerator, Machine
-from assay.optimizations import Conflict, Unavailable, resolve
+from assay.optimizations import Conflict, Unavailable, check, resolve
 from estimate import test_peak
 from estimate.built import build_step
 from estimate.drawn import FOUR, runs
@@ -81,7 +81,7 @@ def test_kernels_of_16_bits_are_refused_in_float32_and_on_old_gpus() -> None:
     def on(capability: tuple[int, int], *specs: Spec, name: str) -> None:
         found = Accelerator(name="any", memory_bytes=2**36, compute_capability=capability)
         run = run_with(backend(name), *specs).model_copy(update={"device": "cuda"})
-        resolve(backend(name)).check(run, CPU.model_copy(update={"accelerators": (found,)}))
+        check(run, CPU.model_copy(update={"accelerators": (found,)}))
 
     with pytest.raises(Conflict, match="computes in 16 bits only; add bf16_mixed"):
         on((9, 0), name="flash")

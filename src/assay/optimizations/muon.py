@@ -7,6 +7,7 @@ the rest: embeddings, output weights, biases and gains are no maps between hidde
 iteration's 15 products a matrix are not in the predicted time. Where ranks hold pieces of a matrix it is refused.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 _PRODUCTS = 15
 """Three in each of the five steps."""
 
-_DIVIDING = ("fully_sharded", "tensor_parallel", "zero_optimizer")
-
 
 class Muon(Optimization):
     """Muon and AdamW in the place of AdamW."""
@@ -41,12 +40,12 @@ class Muon(Optimization):
     sources: ClassVar = ("https://kellerjordan.github.io/posts/muon/", "arXiv:2502.16982")
     claims: ClassVar = frozenset({"optimizer"})
 
+    def excludes(self, run: Run) -> Mapping[str, str]:
+        return {"pieces of weights": "muon wants whole matrices, and {other} divides them; use data_parallel"}
+
     def check(self, run: Run, machine: "Machine") -> None:
         if run.model.n_expert is not None:
             raise Conflict("muon takes matrices, and a mixture stacks those of its experts; leave muon or n_expert out")
-        for spec in run.optimizations:
-            if spec.name in _DIVIDING:
-                raise Conflict(f"muon wants whole matrices, and {spec.name} divides them; use data_parallel")
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         from assay.cost import matrix_updates
