@@ -171,7 +171,11 @@ def anatomy(
     from assay.runs.anatomy import taken_apart
 
     place = home if isinstance(home, Home) else Home(home)
-    return taken_apart(configure(source, overrides, optimizations), place, on_progress or silent)
+    run = configure(source, overrides, optimizations)
+    found = taken_apart(run, place, on_progress or silent)
+    words = [_title(source), *(one for one in (source, *overrides) if isinstance(one, str) and "=" in one)]
+    stacked = "+".join(map(str, run.optimizations)) or "no optimization"
+    return found.model_copy(update={"title": f"{' '.join(words)} with {stacked}"})
 
 
 def _follow(child: "Child", tell: Listener) -> "RunResult":

@@ -13,5 +13,6 @@ def meant(word: str, known: list[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the closest known word, or ``""`` when none is close."""
     from difflib import get_close_matches
 
-    close = get_close_matches(word, known, n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    folded = {one.casefold(): one for one in known}
+    close = get_close_matches(word.casefold(), folded, n=1, cutoff=0.5)
+    return f"; did you mean {folded[close[0]]!r}?" if close else ""

@@ -121,4 +121,4 @@ def test_unlike_environments_are_not_compared() -> None:
     row = next(row for row in comparison.rows if row.treatment == BF16)
     assert row.effects == {}
     assert row.metrics["step_seconds"] is not None
-    assert "not compared: it ran with another torch, threads" in flags_of(comparison, BF16)
+    assert "not compared: it and the baseline ran with different torch, threads" in flags_of(comparison, BF16)

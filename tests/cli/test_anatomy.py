@@ -7,6 +7,7 @@ import pytest
 
 from assay.config import Home
 from assay.runs import anatomy as source
+from assay.step import Evidence
 from assay.step.anatomy import Anatomy, Part
 from cli.conftest import TINY, Assay
 
@@ -35,7 +36,18 @@ def test_classes_and_modules_in_lines(assay: Assay, home: Home) -> None:
     assert ["all", "8.00 ms", "100.0%", "6.00 kFLOP", "100.0%", "4.00 KiB", "100.0%", "7"] in lines
     assert ["blocks.*.mlp.up", "6.00 ms", "75.0%", "6.00 kFLOP", "100.0%", "3.00 KiB", "75.0%", "3"] in lines
     assert ["update", "2.00 ms", "25.0%", "–", "0.0%", "1.00 KiB", "25.0%", "4"] in lines
+    assert lines[0] == ["One step of demo with no optimization"]
     assert "a step that nobody watched took 7.00 ms, a watched one 11.0 ms" in lines[-1][0]
+
+
+@pytest.mark.usefixtures("measured")
+def test_what_took_no_effect_ends_with_its_own_code(assay: Assay, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    proofs = (Evidence(optimization="lion", observed="0 of 21 parameters", verdict=False),)
+    monkeypatch.setattr(source, "taken_apart", lambda *_: FOUND.model_copy(update={"evidence": proofs}))
+    said = assay("anatomy", "demo", "training.steps=5", "--with", "lion:learning_rate=1e-5")
+    assert said.code == 3
+    assert said.out.startswith("One step of demo training.steps=5 with lion:")
+    assert "lion: NO EFFECT, 0 of 21 parameters" in said.out
 
 
 @pytest.mark.usefixtures("measured")

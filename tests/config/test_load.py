@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.config import Run, Spec, identity, load, presets, validate
+from assay.config.load import stack
 from assay.errors import UsageError
 
 
@@ -77,3 +78,16 @@ def test_a_spec_reads_back_what_it_prints() -> None:
     spec = Spec.parse("name:count=4,rate=0.5,label=x,on=true")
     assert spec.fields == {"count": 4, "rate": 0.5, "label": "x", "on": True}
     assert Spec.parse(str(spec)) == spec
+
+
+@given(rate=st.floats(allow_nan=False, allow_infinity=False))
+def test_a_number_reads_back_however_it_is_written(rate: float) -> None:
+    specs = (Spec(name="lion", fields={"rate": rate}), Spec(name="sgd"))
+    assert Spec.parse_stack("+".join(map(str, specs))) == specs
+    assert Spec.parse(f"lion:rate={rate:.3e}").fields["rate"] == float(f"{rate:.3e}")
+
+
+@pytest.mark.parametrize("text", ["sgd+", "+", "+sgd", "sgd++lion"])
+def test_a_plus_sign_joins_two(text: str) -> None:
+    with pytest.raises(UsageError, match="a plus sign without an optimization"):
+        stack([text])

@@ -1,7 +1,12 @@
-"""Shards that are gathered in bfloat16: half as many bytes come, sums and what lies here stay in float32."""
+"""Shards that are gathered in bfloat16: half as many bytes come, sums and what lies here stay in float32.
+
+And shards in the host's memory, of which the device sees what is gathered.
+"""
 
 from collections import Counter
 from dataclasses import replace
+
+import pytest
 
 from assay.config import ModelConfig, Run
 from assay.config.mesh import Mesh
@@ -12,9 +17,10 @@ from assay.cost.work import communications
 MODEL = ModelConfig(n_layer=2, n_head=2, n_embd=32, context_length=16, vocab_size=64)
 
 
-def ledger(dtype: str | None = None, micro_batches: int = 1) -> Cost:
+def ledger(dtype: str | None = None, micro_batches: int = 1, *, reshard: bool = True, on_host: bool = False) -> Cost:
     cost = replace(baseline(Run(model=MODEL)), mesh=Mesh(dp=2))
-    return sharded(computing_in(cost, dtype) if dtype else cost, reshard=True).cut(micro_batches)
+    narrow = computing_in(cost, dtype) if dtype else cost
+    return sharded(narrow, reshard=reshard, on_host=on_host).cut(micro_batches)
 
 
 def payloads(cost: Cost) -> Counter[tuple[str, str]]:
@@ -46,3 +52,24 @@ def test_gradients_that_wait_for_later_micro_batches_wait_in_float32() -> None:
         for one in (cost, narrow_sum)
     )
     assert here - there == lifted
+
+
+@pytest.mark.parametrize("dtype", [None, "bfloat16"])
+@pytest.mark.parametrize("reshard", [True, False])
+def test_of_shards_on_the_host_a_device_has_what_is_gathered_and_no_more(dtype: str | None, reshard: bool) -> None:
+    here = ledger(dtype, reshard=reshard)
+    away = ledger(dtype, reshard=reshard, on_host=True)
+    assert communications(away) == communications(here)
+    assert away.parameter_bytes == here.parameter_bytes > 0
+    assert away.optimizer_state_bytes == here.optimizer_state_bytes > 0
+    resting = here.parameter_bytes + here.optimizer_state_bytes
+    assert here.held_bytes - away.held_bytes == resting
+    largest = max(group.whole_bytes // group.ranks for group in here.groups)
+    (first, *_, last), (its_first, *_, its_last) = replay(here).instants, replay(away).instants
+    assert first.nbytes - its_first.nbytes == resting
+    assert (its_last.phase, its_last.nbytes) == ("update", away.held_bytes)
+    for one, other in zip(replay(here).instants, replay(away).instants, strict=True):
+        # Shards on their way up are all that comes to it; gradients on their way down go.
+        assert 0 < other.nbytes <= one.nbytes - resting + largest
+    assert last.nbytes > resting
+    assert replay(away).saved_bytes == replay(here).saved_bytes

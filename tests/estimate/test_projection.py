@@ -45,6 +45,10 @@ def planned(*overrides: str, stack: str = "data_parallel", nodes: int = 2, gpu: 
             Layout(Mesh(dp=8, tp=2), 64, 8, sequence_parallel=True),
         ),
         (
+            "context_parallel:degree=4+sdpa_attention+fully_sharded",
+            Layout(Mesh(dp=4, cp=4), 64, 16, zero=3, recompute="selective"),
+        ),
+        (
             "data_parallel+pipeline_parallel:degree=2,micro_batches=4,schedule=interleaved",
             Layout(Mesh(dp=8, pp=2), 64, 2, "interleaved", 2),
         ),

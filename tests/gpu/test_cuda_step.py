@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from assay.config import Run, Spec
+from assay.estimate import estimate
 from assay.hardware import detect
 from assay.measure.memory import memory_pass
 from assay.measure.trace import StepTracer
@@ -45,8 +46,24 @@ def test_every_optimization_is_proven(name: str) -> None:
     assert evidence.verdict, evidence.observed
 
 
-def test_an_update_on_the_host_is_the_devices_up_to_rounding() -> None:
-    assert losses(on_cuda(Spec(name="cpu_offload"))) == pytest.approx(losses(on_cuda()), rel=1e-5)
+@pytest.mark.parametrize("parameters", [False, True])
+def test_an_update_on_the_host_is_the_devices_up_to_rounding(parameters: bool) -> None:
+    offload = Spec(name="cpu_offload", fields={"parameters": parameters})
+    assert losses(on_cuda(offload)) == pytest.approx(losses(on_cuda()), rel=1e-5)
+
+
+@pytest.mark.parametrize("beside", [(), ("activation_checkpointing",)])
+def test_a_device_without_weights_is_proven_and_holds_what_is_predicted(beside: tuple[str, ...]) -> None:
+    run = on_cuda(*(Spec(name=one) for one in beside), Spec(name="cpu_offload", fields={"parameters": True}))
+    step = build_step(run)
+    train_step(step, 0)
+    with StepTracer(step) as tracer:
+        record = train_step(tracer.watch(), 1)
+    (*_, optimization) = optimizations_of(run)
+    evidence = optimization.verify(tracer.trace(record.loss, record.tokens), run)
+    assert evidence.verdict, evidence.observed
+    measured = memory_pass(CUDA, lambda: _train(step), 0)
+    assert measured.tensors_peak_bytes == pytest.approx(estimate(run, detect()).timeline.peak.nbytes, rel=0.1)
 
 
 def test_activations_come_back_from_the_host_as_they_went() -> None:

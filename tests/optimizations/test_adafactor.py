@@ -17,7 +17,7 @@ def test_a_second_moment_that_is_whole_is_caught() -> None:
     trace = traced(RUN)
     evidence = proof_of(RUN, trace)
     assert evidence.observed == "52 of 52 parameters updated by factors, 15876 bytes of state for 213376 of weights"
-    whole = trace.model_copy(update={"whole_optimizer_state_bytes": trace.whole_parameter_bytes + 4 * 52})
+    whole = trace.model_copy(update={"whole_state_bytes": {"float32": trace.whole_parameter_bytes + 4 * 52}})
     assert not proof_of(RUN, whole).verdict
 
 

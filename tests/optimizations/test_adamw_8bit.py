@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from assay.config import ModelConfig, Run, Spec
+from assay.estimate import estimate
 from assay.hardware import Machine
 from assay.optimizations import Unavailable, adamw_8bit, resolve
 from assay.optimizers.narrow_state import narrow_adamw
@@ -21,6 +22,7 @@ from optimizations.laboratory import run_with, traced
 from optimizations.swapped import proof_of, traced_with
 from optimizers import torchao_stand_in
 
+CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
 EIGHT = Spec(name="adamw_8bit")
 RUN = run_with(EIGHT, model=ModelConfig(n_layer=2, n_head=2, n_embd=64, context_length=16, vocab_size=64))
 
@@ -33,7 +35,7 @@ def torchao(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_torchao_it_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adamw_8bit, "find_spec", lambda name: None)
     with pytest.raises(Unavailable, match=r"pip install 'assay\[low-bit\]'"):
-        resolve(EIGHT).check(RUN, Machine(processor="any", cores=2, memory_bytes=2**34))
+        resolve(EIGHT).check(RUN, CPU)
 
 
 @pytest.mark.usefixtures("torchao")
@@ -41,6 +43,13 @@ def test_without_torchao_it_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> N
 def test_state_in_eight_bits_is_proven(run: Run) -> None:
     evidence = proof_of(run, traced(run))
     assert evidence.verdict, evidence.observed
+
+
+@pytest.mark.usefixtures("torchao")
+@pytest.mark.parametrize("run", [RUN, run_with(EIGHT)], ids=["most of it", "a part of it"])
+def test_its_state_is_predicted_to_the_byte(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adamw_8bit, "find_spec", lambda name: name)
+    assert traced(run).optimizer_state_bytes == estimate(run, CPU).cost.optimizer_state_bytes
 
 
 @pytest.mark.parametrize("recipe", [adamw(RUN.training), narrow_adamw(RUN.training)], ids=["float32", "bfloat16"])

@@ -29,7 +29,7 @@ def test_what_stayed_in_float32_does_not_pass() -> None:
     assert verdict()
     assert not verdict(gradient_bytes=2 * whole.gradient_bytes)
     assert not verdict(parameters=tuple(one.model_copy(update={"dtype": "float32"}) for one in whole.parameters))
-    assert not verdict(whole_optimizer_state_bytes=2 * whole.whole_optimizer_state_bytes)
+    assert not verdict(whole_state_bytes={"float32": 2 * whole.whole_optimizer_state_bytes})
 
 
 def test_autocast_over_float32_weights_does_not_pass() -> None:

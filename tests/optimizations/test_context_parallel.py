@@ -2,7 +2,8 @@
 
 import pytest
 
-from assay.config import ModelConfig, Run, Spec
+from assay.config import ModelConfig, Run, Spec, TrainingConfig
+from assay.estimate import estimate
 from assay.hardware import Accelerator, Machine
 from assay.optimizations import Conflict, Unavailable, check
 from optimizations.laboratory import SHAPE
@@ -10,10 +11,12 @@ from optimizations.laboratory import SHAPE
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
 GPUS = CPU.model_copy(update={"accelerators": (Accelerator(name="any", memory_bytes=2**36),) * 2})
 RING = "context_parallel+sdpa_attention"
+LONG = SHAPE.model_copy(update={"context_length": 128})
 
 
-def stacked(text: str, model: ModelConfig = SHAPE, device: str = "cuda", ranks: int = 2) -> Run:
-    return Run(model=model, ranks=ranks, device=device, optimizations=tuple(map(Spec.parse, text.split("+"))))
+def stacked(text: str, model: ModelConfig = LONG, device: str = "cuda", ranks: int = 2) -> Run:
+    specs, training = tuple(map(Spec.parse, text.split("+"))), TrainingConfig(batch_size=8)
+    return Run(model=model, training=training, ranks=ranks, device=device, optimizations=specs)
 
 
 def test_with_fused_attention_it_is_accepted_on_gpus_and_not_on_a_cpu() -> None:
@@ -27,6 +30,8 @@ def test_with_fused_attention_it_is_accepted_on_gpus_and_not_on_a_cpu() -> None:
     [
         ("context_parallel", {}, 2, "add sdpa_attention"),
         (RING, {"context_length": 18}, 2, "deals out 4 pieces"),
+        (RING, {"context_length": 64}, 2, "a multiple of 128, or add bf16_mixed"),
+        (f"{RING}:backend=math", {}, 2, "over fused kernels only"),
         (RING, {"dropout": 0.1}, 2, "set model.dropout=0"),
         (RING, {"n_expert": 4}, 2, "divides dense models only"),
         (f"{RING}+pipeline_parallel", {}, 4, "both replace the step's gradients"),
@@ -35,4 +40,26 @@ def test_with_fused_attention_it_is_accepted_on_gpus_and_not_on_a_cpu() -> None:
 )
 def test_what_would_be_wrong_is_refused(text: str, changes: dict[str, float], ranks: int, says: str) -> None:
     with pytest.raises(Conflict, match=says):
-        check(stacked(text, SHAPE.model_copy(update=changes), ranks=ranks), GPUS)
+        check(stacked(text, LONG.model_copy(update=changes), ranks=ranks), GPUS)
+
+
+@pytest.mark.parametrize(
+    ("beside", "ranks"),
+    [
+        ("data_parallel", 4),
+        ("fully_sharded", 4),
+        ("fully_sharded:offload=true", 4),
+        ("tensor_parallel", 4),
+        ("activation_checkpointing", 2),
+        ("bf16_mixed", 2),
+        ("gradient_accumulation", 2),
+    ],
+)
+def test_what_a_rank_of_it_holds_beside_others_is_predicted(beside: str, ranks: int) -> None:
+    machine = GPUS.model_copy(update={"accelerators": GPUS.accelerators * 2})
+    ring, both = (
+        estimate(stacked(text, ranks=count), machine) for text, count in ((RING, 2), (f"{RING}+{beside}", ranks))
+    )
+    whole = estimate(stacked("sdpa_attention", ranks=1), machine)
+    assert both.timeline.peak.nbytes < ring.timeline.peak.nbytes < whole.timeline.peak.nbytes
+    assert both.timeline.saved_bytes <= ring.timeline.saved_bytes < whole.timeline.saved_bytes

@@ -71,10 +71,11 @@ def test_the_proof_fails_where_figures_are_read_within_the_step() -> None:
     assert not evidence.verdict
 
 
-def test_what_is_held_until_it_is_read_is_predicted() -> None:
-    run = run_with(Spec(name="deferred_metrics", fields={"every": 7}))
+@pytest.mark.parametrize(("every", "unread"), [(4, 3), (1_000_000, 4)], ids=["of more steps", "of all five steps"])
+def test_what_is_held_until_it_is_read_is_predicted(every: int, unread: int) -> None:
+    run = run_with(Spec(name="deferred_metrics", fields={"every": every}))
     step = build_step(run)
-    held = sum(take(step, index, ActivationNorms(step)).figures.nbytes for index in range(6))
+    held = sum(take(step, index, ActivationNorms(step)).figures.nbytes for index in range(unread))
     assert estimate(run, CPU).timeline.peak.nbytes - estimate(run_with(), CPU).timeline.peak.nbytes == held
 
 

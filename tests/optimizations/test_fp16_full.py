@@ -24,7 +24,7 @@ def test_what_stayed_in_float32_or_unscaled_does_not_pass() -> None:
         {"operations": bare},
         {"gradient_bytes": 2 * trace.gradient_bytes},
         {"parameters": tuple(one.model_copy(update={"dtype": "float32"}) for one in trace.parameters)},
-        {"whole_optimizer_state_bytes": 2 * trace.whole_optimizer_state_bytes},
+        {"whole_state_bytes": {"float32": 2 * trace.whole_optimizer_state_bytes}},
     ]
     assert resolve(FULL).verify(trace, run).verdict
     for change in changes:

@@ -3,11 +3,13 @@
 import pytest
 
 from assay.config import ModelConfig, Run, Spec, TrainingConfig
-from assay.hardware import Machine
+from assay.estimate import estimate
+from assay.hardware import Accelerator, Machine
 from assay.optimizations import Conflict, Numerics, Unavailable, check, resolve
 from optimizations.laboratory import SHAPE
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
+GPUS = CPU.model_copy(update={"accelerators": (Accelerator(name="any", memory_bytes=2**36),) * 2})
 LOW = "fully_sharded:mixed_precision=true"
 
 
@@ -36,6 +38,24 @@ def test_what_its_bfloat16_excludes_is_refused(text: str, changes: dict[str, int
 def test_offloading_is_refused_where_there_is_nothing_to_move() -> None:
     with pytest.raises(Unavailable, match="moves nothing on a CPU"):
         check(stacked("fully_sharded:offload=true"), CPU)
+
+
+def test_offloading_leaves_no_experts_on_the_host_that_are_in_use() -> None:
+    model = SHAPE.model_copy(update={"n_expert": 4})
+    text = "fully_sharded:offload=true+expert_parallel"
+    with pytest.raises(Conflict, match="leave out one of them"):
+        check(stacked(text, model).model_copy(update={"device": "cuda"}), GPUS)
+
+
+@pytest.mark.parametrize("fields", ["", ",reshard=false", ",mixed_precision=true"])
+def test_what_stays_on_a_gpu_beside_offloaded_shards_is_predicted(fields: str) -> None:
+    here, away = (
+        estimate(stacked(f"fully_sharded:offload={offload}{fields}").model_copy(update={"device": "cuda"}), GPUS)
+        for offload in ("false", "true")
+    )
+    assert away.timeline.peak.nbytes < here.timeline.peak.nbytes
+    assert away.cost.parameter_bytes == here.cost.parameter_bytes
+    assert away.step_flops == here.step_flops
 
 
 def test_its_bfloat16_promises_a_loss_that_is_near_and_not_equal() -> None:

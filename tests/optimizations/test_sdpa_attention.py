@@ -101,3 +101,9 @@ def test_bytes_saved_by_unfused_attention_are_the_measured_ones(others: tuple[Sp
 
 def test_the_peak_of_unfused_attention_is_the_measured_one() -> None:
     test_peak.test_the_peak_and_its_instant_are_the_measured_ones("sdpa_attention:backend=math")
+
+
+def test_no_mask_is_made_for_a_kernel() -> None:
+    plain, fused = (estimate(run_with(*specs), CPU).cost.tables for specs in ((), (SDPA,)))
+    assert [one.name for one in plain] == ["mask"]
+    assert fused == ()

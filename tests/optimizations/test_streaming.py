@@ -96,8 +96,12 @@ def test_what_cannot_be_streamed_is_refused(folder: Path, monkeypatch: pytest.Mo
     check(streaming(folder), CPU)
     (here,) = streaming(Path("documents")).optimizations
     assert here.fields["path"] == str(Path.cwd() / "documents")
-    for fields in ({}, {"path": str(folder), "dataset": "some/thing"}):
-        with pytest.raises(Conflict, match="say streaming:path=FOLDER or streaming:dataset=NAME"):
+    for fields, says in (
+        ({}, "say streaming:path=FOLDER or streaming:dataset=NAME"),
+        ({"path": str(folder), "dataset": "some/thing"}, "streaming:dataset says .* leave one out"),
+        ({"path": str(folder), "split": "test"}, "streaming:split says .* leave one out"),
+    ):
+        with pytest.raises(Conflict, match=says):
             check(run_with(resolve(Spec(name="streaming", fields=fields)).spec()), CPU)
     with pytest.raises(Conflict, match="both replace the step's reading of batches"):
         check(streaming(folder, Spec(name="loader_workers")), CPU)

@@ -156,7 +156,7 @@ def _peak(step: Any, probes: Any, ranks: Any) -> int:
     live = live_tensor_bytes(step.program.device)
     seen: Counter[int] = Counter()
     for _ in range(_MOST_PEAKS):
-        seen[tensor_peak(lambda: train_step(step, 0, probes), "cpu").above_start_bytes] += 1
+        seen[tensor_peak(lambda: train_step(step, 0, probes), step.program.device.type).above_start_bytes] += 1
         (missing,) = ranks.highest(float(seen[min(seen)] < _SAME_PEAKS))
         if not missing:
             break

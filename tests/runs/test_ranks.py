@@ -14,6 +14,7 @@ from assay.errors import UsageError
 from assay.runs import history
 from assay.runs.folder import Event, RunFolder
 from assay.runs.record import RunResult, Status
+from assay.runs.store import Store
 
 STEPS = 12
 SHAPE = ("model.n_layer=2", "model.n_head=2", "model.n_embd=16", "model.context_length=16", "training.batch_size=4")
@@ -54,6 +55,12 @@ def killing_the_other(step: int) -> api.Listener:
     return hear
 
 
+def killing_the_launcher(event: Event) -> None:
+    """A listener that kills what started the ranks, with signal 9."""
+    if event["event"] == "step" and event["step"] == 5:
+        next(one for one in psutil.Process().children() if "assay.runs.agent" in one.cmdline()).kill()
+
+
 def every_rank_is_on_record(result: RunResult) -> None:
     predicted = result.predicted
     assert predicted is not None
@@ -88,6 +95,18 @@ def test_a_killed_rank_ends_the_run_which_goes_on_where_it_was(home: Home, text:
     alone = api.train("demo", *RUN, text, f"model.init_from={whole.run}", "training.steps=1", "ranks=1", home=home)
     assert alone.status is Status.DONE
     assert alone.train_loss == pytest.approx(whole.train_loss, rel=0.2)
+
+
+def test_a_killed_launcher_is_named(home: Home, text: str) -> None:
+    settings = ("training.steps=100000", "training.measure_memory=false")
+    killed = api.train(
+        "demo", *RUN, text, *settings, optimizations="data_parallel", home=home, on_event=killing_the_launcher
+    )
+    assert killed.status is Status.KILLED
+    assert killed.reason is not None
+    assert killed.reason.startswith("the launcher of its ranks was killed by signal 9")
+    assert killed.steps >= 5
+    assert [row.status for row in Store(home).results()] == [Status.KILLED]
 
 
 def test_a_run_goes_on_divided_in_another_way_and_on_one_device(home: Home, text: str) -> None:

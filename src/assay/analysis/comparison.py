@@ -152,7 +152,7 @@ def _unlike(result: RunResult, environment: Environment | None) -> list[str]:
     if environment is None or result.environment is None:
         return []
     names = result.environment.differs(environment)
-    return [f"not compared: it ran with another {', '.join(names)} than the baseline"] if names else []
+    return [f"not compared: it and the baseline ran with different {', '.join(names)}"] if names else []
 
 
 def _predicted_change(before: Predicted | None, after: Predicted | None) -> dict[str, float]:

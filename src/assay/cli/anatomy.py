@@ -32,7 +32,9 @@ def anatomy(
     from assay import api
     from assay.cli.console import note, plain, print_json
     from assay.cli.progress import watcher
+    from assay.cli.summary import proof
     from assay.report.anatomy import draw, drawable
+    from assay.runs.record import Status
 
     if figure is not None:
         drawable(figure)
@@ -45,13 +47,18 @@ def anatomy(
     if as_json:
         print_json({**_totals(answer), **plain(answer)})
     else:
+        typer.echo(f"One step of {answer.title}")
         classes: dict[str, Sum] = {str(kind): one for kind, one in answer.by_class().items()}
         _print_sums("class of operator", {**classes, "all": answer.whole}, answer.whole)
         _print_sums("module", answer.by_module(), answer.whole)
         typer.echo(_caveat(answer))
+        for evidence in answer.evidence:
+            typer.echo(proof(evidence))
     if figure is not None:
         draw(answer, figure)
         note(f"drawn in {figure}")
+    if not all(evidence.verdict for evidence in answer.evidence):
+        raise typer.Exit(Status.NO_EFFECT.exit_code)
 
 
 def _totals(answer: "Anatomy") -> dict[str, object]:

@@ -11,6 +11,7 @@ from assay.units import format_bytes, format_count, format_flops, format_seconds
 if TYPE_CHECKING:
     from assay.config import Home, Run
     from assay.runs.record import RunResult
+    from assay.step import Evidence
 
 UNKNOWN = "–"
 """A figure that could not be had."""
@@ -103,10 +104,14 @@ def lines(result: "RunResult") -> Iterator[tuple[str, str]]:
         dropped = max(layer["dropped"] for layer in layers)
         yield "routers", f"balance by layer {balance}; at most {busiest:.2f} times an even share, {dropped:.1%} dropped"
     for evidence in result.evidence:
-        proof = "proven" if evidence.verdict else "NO EFFECT"
-        yield "evidence", f"{evidence.optimization}: {proof}, {evidence.observed}"
+        yield "evidence", proof(evidence)
     for note in result.extra.get("notes", ()):
         yield "note", str(note)
+
+
+def proof(evidence: "Evidence") -> str:
+    """Whether an optimization took effect, and what shows it."""
+    return f"{evidence.optimization}: {'proven' if evidence.verdict else 'NO EFFECT'}, {evidence.observed}"
 
 
 def _speed(result: "RunResult") -> Iterator[tuple[str, str]]:

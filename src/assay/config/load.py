@@ -50,8 +50,7 @@ def load(
 
 def stack(listed: Sequence[str | Spec]) -> tuple[Spec, ...]:
     """Optimizations one by one, out of texts such as ``"sdpa_attention+bf16_mixed"`` and specs. Raises `UsageError`."""
-    parts = [part for one in listed for part in (one.split("+") if isinstance(one, str) else [one])]
-    return validate({"optimizations": parts}).optimizations
+    return validate({"optimizations": list(listed)}).optimizations
 
 
 @contextmanager

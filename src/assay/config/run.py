@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PositiveInt, field_validator, model_validator
@@ -13,6 +14,11 @@ from assay.config.training import TrainingConfig
 
 Scalar = bool | int | float | str | None
 
+_PLUS = re.compile(r"\+(?![\d.])")
+"""Between optimizations, and not in front of an exponent."""
+_SCIENTIFIC = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+\s*")
+"""A number that YAML 1.1 takes for a text where it lacks a point or a sign: 1e-4."""
+
 
 class Spec(Frozen):
     """An optimization by name, with its fields as plain values; the registry gives it meaning."""
@@ -22,9 +28,7 @@ class Spec(Frozen):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read ``name`` or ``name:field=value,field=value``; values are read as YAML reads them."""
-        import yaml
-
+        """Read ``name`` or ``name:field=value,field=value``; values are read as YAML 1.2 reads them."""
         name, _, tail = text.strip().partition(":")
         fields: dict[str, Scalar] = {}
         for assignment in filter(None, tail.split(",")):
@@ -34,17 +38,36 @@ class Spec(Frozen):
                 raise ValueError(f"{assignment!r} in {text!r} is not of the form field=value")
             if key in fields:
                 raise ValueError(f"the field {key!r} is given twice in {text!r}")
-            try:
-                fields[key] = yaml.safe_load(value)
-            except yaml.YAMLError:
-                raise ValueError(f"{value!r} in {text!r} is not a value") from None
+            fields[key] = _scalar(value, text)
         if not name or (":" in text and not fields):
             raise ValueError(f"{text!r} is not an optimization: write NAME or NAME:field=value,field=value")
         return cls(name=name, fields=fields)
 
+    @classmethod
+    def parse_stack(cls, text: str) -> tuple[Self, ...]:
+        """Read specs that are joined by plus signs, as in ``sdpa_attention+lion:learning_rate=1e-4``."""
+        parts = [part.strip() for part in _PLUS.split(text)]
+        if len(parts) > 1 and not all(parts):
+            raise ValueError(f"{text!r} has a plus sign without an optimization on either side of it")
+        return tuple(map(cls.parse, parts))
+
     def __str__(self) -> str:
         fields = ",".join(f"{key}={_plain(value)}" for key, value in sorted(self.fields.items()))
         return f"{self.name}:{fields}" if fields else self.name
+
+
+def _scalar(value: str, text: str) -> Scalar:
+    import yaml
+
+    if _SCIENTIFIC.fullmatch(value):
+        return float(value)
+    try:
+        found = yaml.safe_load(value)
+    except yaml.YAMLError:
+        found = ()
+    if not isinstance(found, bool | int | float | str | None):
+        raise ValueError(f"{value!r} in {text!r} is not a value")
+    return found
 
 
 def _plain(value: Scalar) -> str:
@@ -73,10 +96,10 @@ class Run(Frozen):
     @classmethod
     def _read_specs(cls, value: Any) -> Any:
         if isinstance(value, str):
-            value = [part for part in value.split("+") if part]
+            value = [value] if value.strip() else []
         if not isinstance(value, list | tuple):
             return value
-        return tuple(_read_spec(item) for item in value)
+        return tuple(spec for item in value for spec in _read_specs(item))
 
     @model_validator(mode="after")
     def _each_optimization_once(self) -> Self:
@@ -106,13 +129,13 @@ class Run(Frozen):
         return self.model_copy(update={"model": self.model.model_copy(update={"vocab_size": size})})
 
 
-def _read_spec(item: Any) -> Any:
+def _read_specs(item: Any) -> tuple[Any, ...]:
     if isinstance(item, str):
-        return Spec.parse(item)
+        return Spec.parse_stack(item)
     if isinstance(item, dict) and len(item) == 1 and "name" not in item:
         ((name, fields),) = item.items()
-        return {"name": name, "fields": fields or {}}
-    return item
+        return ({"name": name, "fields": fields or {}},)
+    return (item,)
 
 
 def identity(run: Run) -> str:

@@ -7,7 +7,7 @@ inside the gradient (Adam) makes a sum for every decayed parameter. Moments in b
 from dataclasses import dataclass
 
 from assay.cost.tensors import Tensor
-from assay.cost.updates import AdamW, Instant, Pieces, after_another, counts, groups, like
+from assay.cost.updates import AdamW, Instant, Pieces, after_another, counts, groups, in_order, like
 
 
 @dataclass(frozen=True)
@@ -52,20 +52,7 @@ class NarrowAdamW:
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
         """Both moments of one parameter, wide."""
-        return tuple(
-            Instant("NarrowAdamW", tensor.name, 2 * tensor.nbytes) for group in groups(pieces) for tensor in group
-        )
-
-
-def eight_bit_state_bytes(pieces: Pieces) -> int:
-    """Of torchao's AdamW: two moments, each a byte a number, a scale for every 256, a table; small ones stay wide."""
-    return sum(2 * _moment_bytes(one) + 4 for one in pieces.values())
-
-
-def _moment_bytes(one: Tensor) -> int:
-    if one.elements < 4096 or one.elements % 256:
-        return one.nbytes
-    return one.elements + 4 * one.elements // 256 + 4 * 256
+        return tuple(Instant("NarrowAdamW", one.name, 2 * one.nbytes) for one in in_order(pieces))
 
 
 def _nbytes(group: list[Tensor]) -> int:

@@ -1,9 +1,9 @@
-"""`step.adamw16` as the ledger sees it: two moments in the dtype of the weight, and one tensor in float32 at a time."""
+"""`optimizers.adamw16` as the ledger sees it: moments in the dtype of the weight, one tensor in float32 at a time."""
 
 from dataclasses import dataclass
 
 from assay.cost.tensors import DTYPE_BYTES
-from assay.cost.updates import AdamW, Instant, Pieces, groups
+from assay.cost.updates import AdamW, Instant, Pieces, in_order
 
 _LIFTED = 4
 """Gradient, two moments and weight of the tensor that is updated."""
@@ -16,4 +16,4 @@ class AdamW16(AdamW):
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
         """One tensor after the other, lifted."""
         width = _LIFTED * DTYPE_BYTES["float32"]
-        return tuple(Instant("AdamW16", one.name, width * one.elements) for group in groups(pieces) for one in group)
+        return tuple(Instant("AdamW16", one.name, width * one.elements) for one in in_order(pieces))

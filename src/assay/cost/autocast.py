@@ -126,6 +126,12 @@ class _Caster:
         elif operation.kind == "elementwise":
             extras = tuple(extra if extra.dtype == "bool" else extra.cast(dtype) for extra in operation.extras)
             operation = self._with_lifted(replace(operation, extras=extras), dtype)
+        elif operation.autocast == "low":
+            operation = replace(
+                operation,
+                forward_scratch=tuple(one.cast(dtype) for one in operation.forward_scratch),
+                backward_scratch=tuple(one.cast(dtype) for one in operation.backward_scratch),
+            )
         outputs = tuple(self._result(output, dtype) for output in operation.outputs)
         self.values.update({tensor.name: tensor for tensor in (*outputs, *operation.extras)})
         self.tape.append(replace(operation, outputs=outputs))

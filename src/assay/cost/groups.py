@@ -9,7 +9,8 @@ rank keeps of their sum is a piece of it; that message stays until the next grou
 gradients stay until its last backward is over, and then groups are summed one by one, the outermost first. Replicas are
 the same engine with pieces that are whole: weights are copied, and nothing is gathered. Where gradients are summed in a
 wider dtype than they come in, those of the first of several micro-batches are lifted once its backward is through with
-the group, and later ones are added to them.
+the group, and later ones are added to them. Pieces in the host's memory come to the device while their message is made,
+and what is kept of a sum goes as soon as it is there (read off torch; not measured).
 """
 
 from dataclasses import dataclass, field
@@ -34,6 +35,8 @@ class Group:
     """Along which gradients are summed."""
     reshard: bool
     """Whether they go between forward and backward."""
+    on_host: bool = False
+    """Whether what this rank keeps of them, and of their gradients, lies in the host's memory."""
 
     @property
     def widens(self) -> bool:
@@ -121,8 +124,10 @@ class Gathered:
         self.ledger.mark("backward", "gradient message", group.sites[0])
         for gradient in gradients:
             self.ledger.drop(gradient)
-        self.ledger.take(group.summed_bytes // group.ranks)
+        own = self.ledger.take(group.summed_bytes // group.ranks)
         self.ledger.mark("backward", "reduce_scatter", group.sites[0])
+        if group.on_host:
+            self.ledger.drop(own)
 
     def leave_backward(self) -> None:
         """Free the newest message of gradients: another one follows, or the stage's backward is over."""
@@ -133,7 +138,12 @@ class Gathered:
     def _message(self, group: Group, phase: str) -> Storage | None:
         if group.ranks == 1:
             return None
+        if group.on_host:
+            own = self.ledger.take(group.whole_bytes // group.ranks)
         message = self.ledger.take(group.whole_bytes)
+        if group.on_host:
+            self.ledger.mark(phase, "all_gather", group.sites[0])
+            self.ledger.drop(own)
         if self.copied:
             copy = self.ledger.take(group.whole_bytes)
             self.ledger.mark(phase, "all_gather", group.sites[0])

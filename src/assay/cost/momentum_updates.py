@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from assay.cost.tensors import Tensor
-from assay.cost.updates import Instant, Pieces, groups, like
+from assay.cost.updates import Instant, Pieces, groups, in_order, like
 
 
 @dataclass(frozen=True)
@@ -38,4 +38,4 @@ class Lion:
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
         """The signs of one parameter."""
-        return tuple(Instant("Lion", tensor.name, tensor.nbytes) for group in groups(pieces) for tensor in group)
+        return tuple(Instant("Lion", one.name, one.nbytes) for one in in_order(pieces))

@@ -1,10 +1,9 @@
-"""Play a `Cost` forwards, backwards and through the update, counting live bytes as torch's allocator would.
+"""Play one micro-batch of a `Cost` forwards and backwards, counting live bytes as torch's allocator would.
 
 The rules are autograd's: a result lives while a later operation reads it or backward needs it; what a node kept is
 freed when the node has run; a gradient that reaches a value twice is added into the first if nothing else holds it; a
 parameter's gradient is handed over once all its uses have reported; a checkpointed module keeps its inputs, runs again
-up to the last operation that keeps something, and then behaves like any other. Peak memory is the largest of the
-instants so found, never a sum of maxima.
+up to the last operation that keeps something, and then behaves like any other.
 """
 
 from collections import Counter

@@ -20,13 +20,16 @@ def replicated(cost: Cost) -> Cost:
     return shared.measuring_norm(_AXIS) if cost.owned else shared
 
 
-def sharded(cost: Cost, *, reshard: bool) -> Cost:
-    """Every rank keeps its rows of all weights; they are gathered for a forward, with `reshard` for a backward."""
+def sharded(cost: Cost, *, reshard: bool, on_host: bool = False) -> Cost:
+    """Every rank keeps its rows of all weights; they are gathered for a forward, with `reshard` for a backward.
+
+    `on_host`: its rows, their gradients and their state lie in the host's memory.
+    """
     ranks, place = cost.mesh.degree(_AXIS), cost.place[_AXIS]
     whole = {name: tensor for name, tensor in cost.pieces.items() if name not in cost.owned}
     held = cost.pieces | {name: tensor.piece(ranks, place) for name, tensor in whole.items()}
     padding = sum(one.piece(ranks, 0).nbytes - one.piece(ranks, place).nbytes for one in whole.values())
-    groups = tuple(_groups(cost, ranks=ranks, reshard=reshard))
+    groups = tuple(replace(one, on_host=on_host) for one in _groups(cost, ranks=ranks, reshard=reshard))
     divided = replace(cost.share(_AXIS), groups=groups).holding(held, padding)
     # The norm is summed apart for weights that cross different axes.
     norms = 2 if cost.mesh.tp > 1 else 1

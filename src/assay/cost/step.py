@@ -1,7 +1,7 @@
 """`Cost`: one optimizer step as a ledger, which the `predict` of each optimization rewrites.
 
 It mirrors the training step's seams: the forward's operations, what is held throughout, how often the forward runs,
-which modules run twice, and what the update needs. `cost.replay` turns it into bytes by instant. Where a step is
+which modules run twice, and what the update needs. `cost.timeline` turns it into bytes by instant. Where a step is
 divided over a mesh, the ledger is that of one rank: its operations, its pieces, and what it hands to collectives.
 """
 
@@ -14,6 +14,7 @@ from assay.config.mesh import ONE_DEVICE, Mesh
 from assay.cost.collectives import Communication
 from assay.cost.gpt import CPU, CUDA, Forward, Kernels
 from assay.cost.groups import Group
+from assay.cost.on_host import OnHost
 from assay.cost.schedules import Action, Schedule
 from assay.cost.tape import Operation, Tape, replace_site
 from assay.cost.tensors import Tensor
@@ -31,8 +32,9 @@ class Cost:
     pieces: dict[str, Tensor]
     """What lies here between steps of each parameter, and of its gradient from backward to the update."""
     tables: tuple[Tensor, ...]
-    """Constants on the device that are neither learned nor part of a batch."""
+    """What is always on the device, and is neither learned nor part of a batch."""
     batch: tuple[Tensor, ...]
+    """Token ids and targets as they come."""
     rule: UpdateRule
     """What the optimizer keeps and makes."""
     optimized: dict[str, Tensor] | None = None
@@ -49,6 +51,8 @@ class Cost:
     """Kinds of operations of which such modules keep the results, too, so that they run once."""
     updates_in_backward: bool = False
     """Whether each parameter is updated, and its gradient freed, as soon as the gradient is complete."""
+    replayed: bool = False
+    """Whether forward and backward are a graph, which keeps its memory until the next step."""
     mesh: Mesh = ONE_DEVICE
     rank: int = 0
     """Whose ledger this is."""
@@ -68,8 +72,12 @@ class Cost:
     """Whether what was sent to another stage stays until the step ends."""
     buffers: tuple[Tensor, ...] = ()
     """What lies on the device between steps to receive into, or was received for the next one."""
+    summed_over: tuple[str, ...] = ()
+    """Axes over which what lies here of each gradient is summed when a step's last backward is over."""
     owned: tuple[str, ...] = ()
     """Weights that the ranks which share a batch have divided among them: neither replicated nor sharded."""
+    picked: tuple[Tensor, ...] = ()
+    """Parts of them that a micro-batch reads in their place, under their names."""
     waiting_batches: int = 0
     """Batches that lie ready in the host's memory for later steps, outside of torch's allocator."""
     sent: tuple[Communication, ...] = ()
@@ -113,6 +121,7 @@ class Cost:
             self,
             tape=tuple(operation.cut(parts) for operation in self.tape),
             batch=batch,
+            picked=tuple(one.cut(parts) for one in self.picked),
             buffers=tuple(one.cut(parts) for one in self.buffers),
             sent=tuple(one.cut(parts) if one.collective == "send" else one for one in self.sent),
         )
@@ -139,15 +148,21 @@ class Cost:
         """The ledger with each run of operations at a site that satisfies `inside` exchanged."""
         return replace(self, tape=replace_site(self.tape, inside, lambda run: tuple(change(run))))
 
+    def with_tables_read(self) -> Self:
+        """Without the tables that nothing reads: the modules that would have made them are not there."""
+        read = {name for operation in self.tape for name in operation.inputs}
+        return replace(self, tables=tuple(one for one in self.tables if one.name in read))
+
     def cut(self, micro_batches: int) -> Self:
         """The ledger when the same batch goes through in equal parts, one after the other."""
         tape = tuple(operation.cut(micro_batches) for operation in self.tape)
-        return replace(self, tape=tape, micro_batches=self.micro_batches * micro_batches)
+        picked = tuple(one.cut(micro_batches) for one in self.picked)
+        return replace(self, tape=tape, picked=picked, micro_batches=self.micro_batches * micro_batches)
 
     @property
     def values(self) -> dict[str, Tensor]:
         """Every tensor by name: held ones and those that operations make."""
-        held = {**self.parameters, **{tensor.name: tensor for tensor in (*self.tables, *self.batch)}}
+        held = {**self.parameters, **{tensor.name: tensor for tensor in (*self.tables, *self.batch, *self.picked)}}
         made = (tensor for operation in self.tape for tensor in (*operation.outputs, *operation.extras))
         return held | {tensor.name: tensor for tensor in made}
 
@@ -169,6 +184,8 @@ class Cost:
     @property
     def update(self) -> tuple[Instant, ...]:
         """The moments of the update that follows backward."""
+        if self.rests_on_host:
+            return OnHost().instants(self.updated)
         return () if self.updates_in_backward else (*self.rule.instants(self.updated), *self.after_update)
 
     @property
@@ -187,10 +204,15 @@ class Cost:
         return sum(tensor.nbytes for tensor in self.batch)
 
     @property
+    def rests_on_host(self) -> bool:
+        """Whether what this rank keeps between steps of weights, and their optimizer's state, is the host's."""
+        return any(group.on_host for group in self.groups)
+
+    @property
     def held_bytes(self) -> int:
-        """Bytes that are there before a step begins: weights, state, tables and buffers; gradients are cleared."""
+        """Bytes on the device before a step begins: weights, state, tables and buffers; gradients are cleared."""
         lasting = sum(tensor.nbytes for tensor in (*self.tables, *self.buffers))
-        return self.parameter_bytes + self.optimizer_state_bytes + lasting
+        return lasting if self.rests_on_host else self.parameter_bytes + self.optimizer_state_bytes + lasting
 
 
 def baseline(run: Run, device: str = "cpu") -> Cost:

@@ -1,7 +1,7 @@
 """The forward pass as data: every operation with what it reads, makes, keeps for backward, and how gradients return.
 
-A tape is written by `cost.gpt` for the baseline and rewritten by the `predict` of optimizations; `cost.replay` plays it
-forwards and backwards and watches memory. It holds shapes and names only, so rewriting one is list editing.
+A tape is written by `cost.gpt` for the baseline and rewritten by the `predict` of optimizations; `cost.timeline` plays
+it forwards and backwards and watches memory. It holds shapes and names only, so rewriting one is list editing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +27,16 @@ class Sending(NamedTuple):
 
     collective: Collective
     axis: str
+
+
+class Exchange(NamedTuple):
+    """What an operation of many messages hands over: a tensor of its own, in forward or in backward."""
+
+    sending: Sending
+    of: str
+    """One of its outputs, extras or scratch, by name."""
+    times: int = 1
+    back: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,12 +74,20 @@ class Operation:
     """What its forward does with its first result, among ranks."""
     sends_back: Sending | None = None
     """What its backward does with the gradient of its first input."""
+    exchanges: tuple[Exchange, ...] = ()
+    """What it sends where that is neither of the two."""
     products: str = ""
     """The format in which a contraction multiplies, where it is not the dtype of its inputs."""
     autocast: str = ""
     """How autocast treats it, where not by its kind: `float32`, or `low`: the module casts at this use, uncached."""
     counts: bool = False
     """Whether it counts over the whole batch, so that ranks which share one add up their results at once."""
+
+    @property
+    def own(self) -> "dict[str, Tensor]":
+        """Everything that it makes, by name."""
+        made = (*self.outputs, *self.extras, *self.forward_scratch, *self.backward_scratch)
+        return {tensor.name: tensor for tensor in made}
 
     def within(self, *sites: str) -> bool:
         """Whether it belongs to one of the modules `sites` or to one inside them."""
@@ -159,6 +177,7 @@ class Writer:
         backward_scratch: Sequence[Tensor] = (),
         autocast: str = "",
         counts: bool = False,
+        exchanges: Sequence[Exchange] = (),
     ) -> None:
         """Append an operation."""
         self.operations.append(
@@ -180,6 +199,7 @@ class Writer:
                 backward_scratch=tuple(backward_scratch),
                 autocast=autocast,
                 counts=counts,
+                exchanges=tuple(exchanges),
             )
         )
 

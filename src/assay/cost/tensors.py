@@ -11,6 +11,7 @@ DTYPE_BYTES = {
     "float16": 2,
     "int64": 8,
     "int32": 4,
+    "uint8": 1,
     "bool": 1,
 }
 
@@ -27,6 +28,8 @@ class Tensor:
     view_of: str | None = None
     held: bool = False
     """Kept until the forward pass ends, whoever still reads it (autocast's weight copies)."""
+    wide: bool = False
+    """In its dtype whatever else is narrowed."""
 
     @property
     def elements(self) -> int:
@@ -40,7 +43,7 @@ class Tensor:
 
     def cast(self, dtype: str) -> Self:
         """The same values in another dtype."""
-        return replace(self, dtype=dtype)
+        return self if self.wide else replace(self, dtype=dtype)
 
     def cut(self, parts: int) -> Self:
         """One of `parts` equal parts along the batch, or the tensor itself where it does not grow with it."""

@@ -1,4 +1,7 @@
-"""A step's bytes over time: its micro-batches one after the other, or in the order of a pipeline's schedule."""
+"""A step's bytes over time: its micro-batches one after the other, or in the order of a pipeline's schedule.
+
+Peak memory is the largest of the instants that are found on the way, never a sum of maxima.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -39,6 +42,9 @@ def replay(cost: Cost) -> Timeline:
             ledger.repeat(since, cost.micro_batches - 2)
     if cost.order:
         saved = _in_order(step)
+    if cost.replayed:
+        # A graph keeps what it ever held, and the update stands beside all of it.
+        ledger.live = max(moment.nbytes for moment in ledger.highest.values())
     step.update(cost.update)
     instants = tuple(ledger.highest.values())
     peak = max(instants, key=lambda moment: moment.nbytes)

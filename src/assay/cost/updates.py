@@ -66,6 +66,12 @@ def groups(pieces: Pieces) -> tuple[list[Tensor], list[Tensor]]:
     return decayed, [tensor for tensor in pieces.values() if len(tensor.shape) < 2]
 
 
+def in_order(pieces: Pieces) -> Iterator[Tensor]:
+    """Every parameter, group after group."""
+    for group in groups(pieces):
+        yield from group
+
+
 def after_another(group: Sequence[Tensor]) -> Iterator[tuple[int, Tensor]]:
     """Each tensor with the bytes of the one before it, which a loop's variable still holds when its turn begins."""
     yield from zip((0, *(tensor.nbytes for tensor in group)), group, strict=False)

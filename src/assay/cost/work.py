@@ -33,7 +33,7 @@ def repeated(cost: Cost) -> frozenset[int]:
 
 def communications(cost: Cost) -> tuple[Communication, ...]:
     """Everything that this rank hands to collectives in one optimizer step; receiving is not counted."""
-    return (*_of_operations(cost), *_of_groups(cost), *_of_ends(cost), *cost.sent)
+    return (*_of_operations(cost), *_of_groups(cost), *_of_ends(cost), *_of_gradients(cost), *cost.sent)
 
 
 def _of_operations(cost: Cost) -> Iterator[Communication]:
@@ -49,6 +49,10 @@ def _of_operations(cost: Cost) -> Iterator[Communication]:
             scatters = operation.sends_back.collective == "reduce_scatter"
             whole = operation.outputs[0] if scatters else values[operation.inputs[0]]
             yield Communication(*operation.sends_back, whole.nbytes, passes, operation.site, whole.dtype)
+        for one in operation.exchanges:
+            whole = operation.own[one.of]
+            times = one.times * passes * (2 if index in again and not one.back else 1)
+            yield Communication(*one.sending, whole.nbytes, times, operation.site, whole.dtype)
 
 
 def _of_groups(cost: Cost) -> Iterator[Communication]:
@@ -79,3 +83,9 @@ def _of_ends(cost: Cost) -> Iterator[Communication]:
     for name in cost.exchanged:
         piece = cost.pieces[name]
         yield Communication("all_reduce", "pp", piece.nbytes, 1, "the tied embedding's gradient", piece.dtype)
+
+
+def _of_gradients(cost: Cost) -> Iterator[Communication]:
+    for axis in cost.summed_over:
+        for piece in cost.pieces.values():
+            yield Communication("all_reduce", axis, piece.nbytes, 1, "gradients", piece.dtype)

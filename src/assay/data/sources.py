@@ -31,7 +31,7 @@ def files_at(path: str) -> list[Path]:
     if place.is_dir():
         found = folder_files(place)
         if not found:
-            raise UsageError(f"the folder {path} holds no files; name one with text in data.path")
+            raise UsageError(f"the folder {path} holds no files; name one with text")
         return found
     if place.exists():
         return [place.absolute()]
@@ -39,9 +39,9 @@ def files_at(path: str) -> list[Path]:
         matches = sorted(Path(match).absolute() for match in glob.glob(str(place), recursive=True))
         found = [match for match in matches if match.is_file()]
         if not found:
-            raise UsageError(f"no file matches {path!r}; put the pattern right in data.path")
+            raise UsageError(f"no file matches {path!r}; put the pattern right")
         return found
-    raise UsageError(f"there is no file or folder {path!r}; put the path right in data.path")
+    raise UsageError(f"there is no file or folder {path!r}; put the path right")
 
 
 def folder_files(folder: Path, left_out: Collection[str] = ()) -> list[Path]:
@@ -98,7 +98,7 @@ def _plain(path: Path, limit_bytes: int | None, skip_binary: bool) -> str | None
         reason = f"it is not UTF-8 at byte {error.start}"
     if skip_binary:
         return None
-    raise UsageError(f"{path} is not text: {reason}; convert it to UTF-8 or name another file in data.path")
+    raise UsageError(f"{path} is not text: {reason}; convert it to UTF-8 or name another file")
 
 
 def _json_lines(path: Path, text_field: str) -> Iterator[str]:

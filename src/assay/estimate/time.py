@@ -19,6 +19,8 @@ moment 3, second moment 2 + 3, root 2, division 2, sum 2, update 4."""
 UPDATE_LAUNCHES = 10
 """Operations a parameter of the same: norm, count, decay, first moment, second moment twice, root, division, sum,
 update."""
+REPLAY_LAUNCHES = 4
+"""For a micro-batch: copies of ids and targets, the graph, a copy of the loss."""
 
 
 def step_seconds(cost: Cost, rates: Rates) -> float | None:
@@ -34,6 +36,8 @@ def step_seconds(cost: Cost, rates: Rates) -> float | None:
         forward, backward = _operation_seconds(operation, values, rates)
         working += forward * forwards + backward
         launching += forwards * rates.launch_seconds + rates.backward_launch_seconds
+    if cost.replayed:
+        launching = REPLAY_LAUNCHES * rates.launch_seconds
     updating, its_launches = _update(cost, rates)
     working, launching = cost.micro_batches * working + updating, cost.micro_batches * launching + its_launches
     return _together(working, launching, rates)

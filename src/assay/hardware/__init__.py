@@ -1,6 +1,6 @@
 """What machine this is; no torch."""
 
 from assay.hardware.detect import detect
-from assay.hardware.machine import Accelerator, Machine, Rates
+from assay.hardware.machine import ADA, AMPERE, Accelerator, Machine, Rates
 
-__all__ = ["Accelerator", "Machine", "Rates", "detect"]
+__all__ = ["ADA", "AMPERE", "Accelerator", "Machine", "Rates", "detect"]

@@ -7,6 +7,9 @@ from pydantic import Field
 from assay.config.base import Frozen
 from assay.hardware.links import Link
 
+AMPERE, ADA = (8, 0), (8, 9)
+"""Compute capabilities: the first with bfloat16 and TF32, the first with float8."""
+
 
 class Accelerator(Frozen):
     """One device."""
@@ -56,6 +59,13 @@ class Machine(Frozen):
         if {"avx512_fp16", "amx_fp16"} & set(self.instructions):
             native.append("float16")
         return tuple(native)
+
+    def older_than(self, capability: tuple[int, int]) -> Accelerator | None:
+        """An accelerator that is known to have a lower compute capability; None where there is none."""
+        for one in self.accelerators:
+            if one.compute_capability is not None and one.compute_capability < capability:
+                return one
+        return None
 
     def device(self, wanted: str) -> str:
         """`cpu` or `cuda` for a run's `device`, `auto` being an accelerator where there is one."""

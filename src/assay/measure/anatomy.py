@@ -8,7 +8,7 @@ that is added up belongs to the module that holds the weight.
 
 What the watching adds: the time between operators is not in any part, and the crossing into the mode, some
 microseconds an operator, partly is. So the parts of a small model may sum to more than an unwatched step took; both are
-in the record. Compiled code has no operators to stand around, and is refused.
+in the record. Compiled code and replayed graphs have no operators to stand around, and are refused.
 """
 
 import statistics
@@ -34,16 +34,20 @@ from assay.step.trace import OperationClass, Phase
 _Key = tuple[str, Phase, OperationClass]
 
 WARMUP_STEPS, UNWATCHED_STEPS, WATCHED_STEPS = 2, 5, 5
+TAKEN_STEPS = WARMUP_STEPS + UNWATCHED_STEPS + WATCHED_STEPS
+"""How many steps it takes."""
 """Before any is timed; timed as a whole; taken apart, of which each part has its least time."""
 
 
 def anatomy(step: Step, train: Callable[[Step, int], object]) -> Anatomy:
     """Train some steps with `train(step, index)`, and take the last ones apart.
 
-    Raises `UsageError` where the step is compiled or divided among ranks.
+    Raises `UsageError` where the step is compiled, replayed or divided among ranks.
     """
     if step.program.captures is not None:
         raise UsageError("compiled code has no operators to take apart; leave compilation out of `assay anatomy`")
+    if step.program.graphs is not None:
+        raise UsageError("replayed graphs have no operators to take apart; leave them out of `assay anatomy`")
     if step.program.mesh is not None and step.program.mesh.size() > 1:
         raise UsageError("`assay anatomy` takes the step of one device apart; leave out what divides it among ranks")
     for index in range(WARMUP_STEPS):

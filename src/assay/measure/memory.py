@@ -7,7 +7,8 @@ their own. The first is used, because it also names the operator; memray gives t
 whether memory was touched or for how long it was held, and both leave memory-mapped files out. A tensor from before the
 step that the step frees leaves torch's count, and stays in memray's, which knows no size of it.
 
-On CUDA the caching allocator's counters give the peak, and the profiler its instant.
+On CUDA the caching allocator's counters give the peak, and the profiler its instant. What captured graphs keep for
+their replays no tensor has, so those counters leave it out; it is added.
 """
 
 import gc
@@ -41,15 +42,18 @@ class MemoryPass:
     """Bytes that those asked for, summed."""
 
 
-def memory_pass(device: torch.device, one_step: Callable[[], None], live_bytes: int, repeats: int = 1) -> MemoryPass:
-    """Measure one step. `one_step` is called once per instrument; `live_bytes` are those of tensors before it.
+def memory_pass(
+    device: torch.device, one_step: Callable[[], None], live_bytes: int, repeats: int = 1, idle_bytes: int = 0
+) -> MemoryPass:
+    """Measure one step. `one_step` is called once per instrument; `live_bytes` are those of tensors before it, and
+    `idle_bytes` those that graphs keep and no tensor has.
 
     It must not be the first step, since an optimizer makes its state in that. Where other threads hold tensors a little
     longer than the step does, as gloo's do, the least of several `repeats` is what the step itself holds.
     """
     with _no_collection():
         if device.type == "cuda":
-            return _cuda_pass(device, one_step)
+            return _cuda_pass(device, one_step, idle_bytes)
         peak = min((tensor_peak(one_step, "cpu") for _ in range(repeats)), key=lambda one: one.above_start_bytes)
         gc.collect()
         heap = heap_of(one_step)
@@ -109,7 +113,7 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _cuda_pass(device: torch.device, one_step: Callable[[], None]) -> MemoryPass:
+def _cuda_pass(device: torch.device, one_step: Callable[[], None], idle_bytes: int) -> MemoryPass:
     torch.cuda.synchronize(device)
     torch.cuda.reset_peak_memory_stats(device)
     one_step()
@@ -117,7 +121,7 @@ def _cuda_pass(device: torch.device, one_step: Callable[[], None]) -> MemoryPass
     free, total = torch.cuda.mem_get_info(device)
     peak, reserved = torch.cuda.max_memory_allocated(device), torch.cuda.max_memory_reserved(device)
     return MemoryPass(
-        tensors_peak_bytes=peak,
+        tensors_peak_bytes=peak + idle_bytes,
         tensors_peak_instant=tensor_peak(one_step, "cuda").instant,
         reserved_peak_bytes=reserved,
         device_peak_bytes=total - free,

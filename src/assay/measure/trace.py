@@ -36,6 +36,7 @@ from assay.measure.saved import SavedTensors
 from assay.measure.storages import distinct_bytes, identity, storages
 from assay.measure.synchronizations import Synchronizations
 from assay.step.compiled import Call, graph_breaks
+from assay.step.graphs import StepGraphs
 from assay.step.program import MicroBatch, Share, Step
 from assay.step.trace import Communication, Operation, OperationClass, Phase, Trace
 
@@ -48,7 +49,9 @@ class StepTracer:
     def __init__(self, step: Step) -> None:
         self.step = step
         self._parameters = {identity(s) for _, parameter in step.named_parameters() for s in storages(parameter)}
-        self._recorder = _Recorder(self._parameters, Axes(step.program.mesh), Synchronizations(step))
+        self._recorder = _Recorder(
+            self._parameters, Axes(step.program.mesh), Synchronizations(step), step.program.graphs
+        )
         self._saved = SavedTensors(self._parameters, self._recorder.origin)
         self._open = ExitStack()
         self._forwards = 0
@@ -80,6 +83,8 @@ class StepTracer:
             offload.moved_bytes = 0
         if (captures := self.step.program.captures) is not None:
             self._open.enter_context(captures.watched(self._recorder.graphs.watch))
+        if (graphs := self.step.program.graphs) is not None:
+            self._open.enter_context(graphs.observed())
         self._open.callback(self._count_prepared, Counter(self.step.program.prepared))
         self._open.enter_context(self._recorder)
         self._open.enter_context(self._saved)
@@ -114,11 +119,13 @@ class StepTracer:
             updates_in_backward=self._updates_in_backward,
             optimizer_state_bytes=distinct_bytes(state),
             offloaded_state_bytes=distinct_bytes(one for one in state if one.device.type != device.type),
-            whole_optimizer_state_bytes=sum(one.numel() * one.element_size() for one in state),
+            whole_state_bytes=_bytes_by_dtype(state),
             ranks={} if mesh is None else dict(zip(mesh.mesh_dim_names or (), mesh.shape, strict=True)),
             whole_parameter_bytes=sum(p.numel() * p.element_size() for _, p in self.step.named_parameters()),
             communications=self._recorder.communications(),
             compiled=self._recorder.graphs.graphs(),
+            graph_replays=0 if (graphs := self.step.program.graphs) is None else graphs.replays,
+            captured_contractions=self._recorder.captured_contractions,
             graph_breaks=0 if self.step.program.captures is None else graph_breaks(),
             shared_parameters=shared(self.step.parts),
             synchronizations=dict(self._recorder.synchronizations.counts),
@@ -181,13 +188,17 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     supports_higher_order_operators = True
     """Those inside compiled code: what keeps the generator's state around an operator of a checkpoint."""
 
-    def __init__(self, parameters: set[int], axes: Axes, synchronizations: Synchronizations) -> None:
+    def __init__(
+        self, parameters: set[int], axes: Axes, synchronizations: Synchronizations, replayed: StepGraphs | None
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self.captured_contractions = 0
         self.updating = 0
         """How many updates are under way, one inside the other."""
         self.synchronizations = synchronizations
         self._parameters = parameters
         self._axes = axes
+        self._replayed = replayed
         self._tallies: dict[_Key, _Tally] = {}
         self._sent: dict[tuple[str, str, Phase], _Tally] = {}
         self._origins: dict[int, str] = {}
@@ -241,6 +252,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         tally.bytes += 0 if view else operations.bytes_of(func, [*arguments, *results])
         tally.largest_bytes = max([tally.largest_bytes, *(one.numel() * one.element_size() for one in results)])
         tally.flops += operations.flops_of(func, args, kwargs, result) if kind == "contraction" else 0
+        if kind == "contraction" and self._replayed is not None and self._replayed.capturing:
+            self.captured_contractions += 1
         if operations.waits_for_device(func, args, kwargs, result):
             self.synchronizations.note(phase, [*arguments, *results])
         if kind == "communication" and (collective := collective_of(func)):
@@ -276,6 +289,14 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if _in_backward():
             return "recompute" if torch.is_grad_enabled() else "backward"
         return "forward"
+
+
+def _bytes_by_dtype(tensors: Iterable[torch.Tensor]) -> dict[str, int]:
+    """A spread tensor counts whole."""
+    found: Counter[str] = Counter()
+    for one in tensors:
+        found[str(one.dtype).removeprefix("torch.")] += one.numel() * one.element_size()
+    return dict(found)
 
 
 def _in_backward() -> bool:

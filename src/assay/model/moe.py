@@ -29,11 +29,11 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from assay.config import ModelConfig
+from assay.hardware import AMPERE
 from assay.model.balance import balance_loss, balanced
 from assay.model.routes import Routes, plan
 
 _GROUPED_ON_CPU = (torch.float32, torch.bfloat16, torch.float16)
-_AMPERE = (8, 0)
 
 
 @dataclass(frozen=True)
@@ -166,5 +166,5 @@ def _has_grouped(rows: Tensor) -> bool:
     if not hasattr(F, "grouped_mm"):
         return False
     if rows.device.type == "cuda":
-        return rows.dtype == torch.bfloat16 and torch.cuda.get_device_capability(rows.device) >= _AMPERE
+        return rows.dtype == torch.bfloat16 and torch.cuda.get_device_capability(rows.device) >= AMPERE
     return rows.device.type == "cpu" and rows.dtype in _GROUPED_ON_CPU

@@ -10,6 +10,7 @@ alone is summed in float32, or it could not be read. Checkpoints and exports kee
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import Run
+from assay.hardware import AMPERE
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
 from assay.step import Evidence, Trace
 
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from assay.cost import Cost
     from assay.hardware import Machine
     from assay.step.program import Program
-
-_AMPERE = (8, 0)
 
 
 class Bf16Full(Optimization):
@@ -37,13 +36,10 @@ class Bf16Full(Optimization):
             raise Conflict("a mixture's router stays in float32; use bf16_mixed in place of bf16_full")
         if any(spec.name == "pipeline_parallel" for spec in run.optimizations):
             raise Conflict("stages of pipeline_parallel send float32; use bf16_mixed in place of bf16_full")
-        if machine.device(run.device) != "cuda":
-            return
-        for accelerator in machine.accelerators:
-            if accelerator.compute_capability is not None and accelerator.compute_capability < _AMPERE:
-                raise Unavailable(
-                    f"bf16_full needs a GPU of compute capability 8.0 (Ampere) or newer; {accelerator.name} is older"
-                )
+        if machine.device(run.device) == "cuda" and (older := machine.older_than(AMPERE)):
+            raise Unavailable(
+                f"bf16_full needs a GPU of compute capability 8.0 (Ampere) or newer; {older.name} is older"
+            )
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         from assay.cost.narrow import narrowed

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import Run
+from assay.hardware import AMPERE
 from assay.optimizations.base import Numerics, Optimization, Stage, Unavailable
 from assay.step import Evidence, Trace
 
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from assay.cost.layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
-
-_AMPERE = (8, 0)
 
 
 class Bf16Mixed(Optimization):
@@ -39,13 +38,10 @@ class Bf16Mixed(Optimization):
         return layout
 
     def check(self, run: Run, machine: "Machine") -> None:
-        if machine.device(run.device) != "cuda":
-            return
-        for accelerator in machine.accelerators:
-            if accelerator.compute_capability is not None and accelerator.compute_capability < _AMPERE:
-                raise Unavailable(
-                    f"bf16_mixed needs a GPU of compute capability 8.0 (Ampere) or newer; {accelerator.name} is older"
-                )
+        if machine.device(run.device) == "cuda" and (older := machine.older_than(AMPERE)):
+            raise Unavailable(
+                f"bf16_mixed needs a GPU of compute capability 8.0 (Ampere) or newer; {older.name} is older"
+            )
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         from assay.cost.autocast import autocast

@@ -2,8 +2,11 @@
 
 Activations fall with the degree, also those that no other technique divides, so a context may be longer than one GPU
 can hold. Attention over what has travelled is merged by its log-sum-exp (ring attention, arXiv:2310.01889). Weights are
-whole on every rank, and their gradients are summed. Of this, the ring itself has not run in this project's tests: it
-wants two GPUs. All else has, with attention over gathered keys and values in its place.
+whole on every rank, and their gradients are summed. Of this, GPUs' kernels and torch's way to them have not run in this
+project's tests: they want two GPUs. All else has, torch's ring over a CPU's kernel included, whose bytes are the
+predicted ones. In float32 torch's kernel pads its row sums to 32, and its ring merges no padding, so pieces must be
+multiples of that. Plans for other machines divide ZeRO's shards over these ranks, too, as published trainers do; here
+they are divided over dp alone.
 """
 
 from collections.abc import Mapping
@@ -12,13 +15,17 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from pydantic import Field
 
 from assay.config import Run
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable, Unpredicted
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
+    from assay.cost.layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
+
+_PADDED = 32
+"""Rows to which the memory-efficient kernel pads its row sums: the one that computes in float32."""
 
 
 class ContextParallel(Optimization):
@@ -39,6 +46,9 @@ class ContextParallel(Optimization):
     def axes(self) -> Mapping[str, int | None]:
         return {"cp": self.degree}
 
+    def lay_out(self, layout: "Layout") -> "Layout":
+        return layout
+
     def check(self, run: Run, machine: "Machine") -> None:
         if machine.device(run.device) == "cpu":
             raise Unavailable(
@@ -49,13 +59,28 @@ class ContextParallel(Optimization):
                 f"context_parallel:degree={self.degree} deals out {2 * self.degree} pieces of a sequence, which do not "
                 f"divide model.context_length={run.model.context_length}"
             )
+        self._check_kernel(run)
         if run.model.dropout > 0:
             raise Conflict("torch's ring attention does not repeat dropout's noise in backward; set model.dropout=0")
         if run.model.n_expert is not None:
             raise Conflict("context_parallel divides dense models only: a mixture balances all tokens of a sequence")
 
+    def _check_kernel(self, run: Run) -> None:
+        backends = {spec.fields.get("backend") for spec in run.optimizations}
+        if "math" in backends:
+            raise Conflict("torch's ring attention runs over fused kernels only; take another backend than math")
+        narrow = any("16" in spec.name or spec.fields.get("mixed_precision") for spec in run.optimizations)
+        pieces = 2 * self.degree * _PADDED
+        if run.model.context_length % pieces and ("efficient" in backends or not narrow):
+            raise Conflict(
+                f"in float32, or with backend=efficient, the ring wants pieces of {_PADDED} positions or a multiple; "
+                f"make model.context_length a multiple of {pieces}, or add bf16_mixed with backend=flash"
+            )
+
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        raise Unpredicted(self.name())
+        from assay.cost.context import divide_context
+
+        return divide_context(cost)
 
     def apply(self, program: "Program", run: Run) -> "Program":
         from assay.parallel.context import divide_positions, ring_attention

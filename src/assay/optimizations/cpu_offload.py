@@ -1,10 +1,14 @@
-"""Keep the optimizer's state in the host's memory, and update the weights there.
+"""Keep the optimizer's state in the host's memory, and update the weights there; and the weights, too, if asked.
 
 Adam's two moments are twice the weights, and are touched once a step. On the host they cost the device nothing; every
 step then sends weights and gradients down and the updated weights up, and waits while the processor updates
 (ZeRO-Offload, arXiv:2101.06840, for one device, without its delayed update). The more tokens a step has, the less that
-weighs. It is the loop of the optimizer in the run, whichever that is, on a processor. Over ranks,
-`fully_sharded:offload=true` does the same with weights too. Has not run on a GPU yet.
+weighs. It is the loop of the optimizer in the run, whichever that is, on a processor.
+
+With `parameters` the device holds a module's weights only while it needs them: they come for each forward, matrices
+again for backward, and gradients go down as each module's backward ends, while the host waits (as ZeRO-Infinity does
+on many devices, arXiv:2104.07857). Under mixed precision the narrow copies stay until backward. Over ranks,
+`fully_sharded:offload=true` does the same. Has not run on a GPU yet.
 """
 
 from dataclasses import replace
@@ -19,16 +23,30 @@ if TYPE_CHECKING:
     from assay.hardware import Machine
     from assay.step.program import Program
 
+_FIXED = {
+    "activation_offload": "has hooks of its own on what is kept for backward",
+    "compile": "makes code for weights that stay where they are",
+    "cuda_graphs": "replays with weights where they lay when they were recorded",
+    "fp8": "makes weights of a kind of its own",
+    "selective_checkpointing": "was not proven with weights that come and go",
+}
+"""What cannot have weights that come for a module and go with it."""
+
 
 class CpuOffload(Optimization):
     """Optimizer state and update on the host."""
 
+    parameters: bool = False
+    """Keep weights and gradients on the host, too."""
+
     title: ClassVar = "optimizer on the host"
     stage: ClassVar = Stage.STEP
     numerics: ClassVar = Numerics.REASSOCIATED
-    saves: ClassVar = "all of the optimizer's state on the device"
+    saves: ClassVar = (
+        "all of the optimizer's state on the device; with `parameters` weights and gradients but one module's at a time"
+    )
     pays: ClassVar = "12 bytes a float32 weight over the link in every step, and an update at the processor's speed"
-    sources: ClassVar = ("arXiv:2101.06840",)
+    sources: ClassVar = ("arXiv:2101.06840", "arXiv:2104.07857")
     claims: ClassVar = frozenset({"update"})
 
     def check(self, run: Run, machine: "Machine") -> None:
@@ -39,13 +57,28 @@ class CpuOffload(Optimization):
             )
         if run.ranks > 1:
             raise Conflict("cpu_offload is for one device; over ranks take fully_sharded:offload=true")
+        if not self.parameters:
+            return
+        if run.model.n_expert is not None:
+            raise Conflict("cpu_offload:parameters=true was proven with dense blocks only; leave out parameters")
+        for spec in run.optimizations:
+            if spec.name in _FIXED:
+                raise Conflict(f"{spec.name} {_FIXED[spec.name]}; leave it out, or cpu_offload:parameters=true")
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+        if self.parameters:
+            from assay.cost.weights import weights_on_host
+
+            return weights_on_host(cost)
         from assay.cost.on_host import OnHost
 
         return replace(cost, rule=OnHost())
 
     def apply(self, program: "Program", run: Run) -> "Program":
+        if self.parameters:
+            from assay.step.weights import weights_on_host
+
+            return weights_on_host(program)
         from assay.step.on_host import update_on_host
 
         return update_on_host(program)
@@ -53,4 +86,8 @@ class CpuOffload(Optimization):
     def verify(self, trace: Trace, run: Run) -> Evidence:
         away, state = trace.offloaded_state_bytes, trace.optimizer_state_bytes
         observed = f"{away} of {state} bytes of optimizer state in the host's memory, away from the device"
-        return self.evidence(observed, 0 < away == state)
+        shown = 0 < away == state
+        if self.parameters:
+            observed += f"; {trace.offloaded_bytes} of {trace.parameter_bytes} bytes of weights"
+            shown = shown and 0 < trace.offloaded_bytes == trace.parameter_bytes
+        return self.evidence(observed, shown)

@@ -70,7 +70,8 @@ class DeferredMetrics(Optimization):
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         from assay.cost.tensors import Tensor
 
-        unread = Tensor("unread figures", (self.every - 1, _FIGURES), batched=False)
+        together = min(self.every, run.training.steps)
+        unread = Tensor("unread figures", (together - 1, _FIGURES), batched=False)
         return replace(cost, buffers=(*cost.buffers, unread))
 
     def apply(self, program: "Program", run: Run) -> "Program":

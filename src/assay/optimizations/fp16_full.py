@@ -47,8 +47,8 @@ class Fp16Full(Optimization):
         import torch
 
         from assay.model.narrow import narrow
+        from assay.optimizers.adamw16 import AdamW16
         from assay.parallel.loss_scale import DynamicLossScale
-        from assay.step.adamw16 import AdamW16
 
         narrow(program.parts, torch.float16)
         scale, given = DynamicLossScale(), program.optimizer

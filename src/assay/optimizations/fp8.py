@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import Run
+from assay.hardware import ADA
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable, Unpredicted
 from assay.step import Evidence, Trace
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from assay.hardware import Machine
     from assay.step.program import Program
 
-_ADA = (8, 9)
 _MULTIPLE = 16
 """Of which the kernel wants both sides of a matrix."""
 
@@ -42,9 +42,8 @@ class Fp8(Optimization):
         needed = "use a GPU of compute capability 8.9 (Ada, Hopper) or newer"
         if machine.device(run.device) != "cuda":
             raise Unavailable(f"fp8 multiplies on tensor cores for float8, which a CPU has not; {needed}")
-        for accelerator in machine.accelerators:
-            if accelerator.compute_capability is not None and accelerator.compute_capability < _ADA:
-                raise Unavailable(f"{accelerator.name} has no products in float8; {needed}")
+        if older := machine.older_than(ADA):
+            raise Unavailable(f"{older.name} has no products in float8; {needed}")
         if find_spec("torchao") is None:
             raise Unavailable("fp8 is made by torchao, which is not installed; install torchao beside torch")
         if run.model.n_expert is not None:

@@ -4,7 +4,8 @@ The three stages of ZeRO (arXiv:1910.02054) in torch's second engine for it (arX
 weights are freed after its forward and gathered again for its backward (stage 3); without, they stay until backward is
 done (stage 2). Gradients leave each block's backward as a reduce-scatter. With `mixed_precision` half as many bytes are
 gathered, and everything between the embedding and the logits is bfloat16, norms too, where autocast keeps those wide.
-With `offload` a GPU holds one block's weights at a time, and the link to the host sets the pace (arXiv:2101.06840).
+With `offload` a GPU holds one block's weights at a time, and the link to the host sets the pace (arXiv:2101.06840):
+with `reshard` shards go up twice a step, summed gradients down once, in no predicted second yet.
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import Run
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable, Unplanned, Unpredicted
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable, Unplanned
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -63,9 +64,14 @@ class FullySharded(Optimization):
             raise Unavailable(
                 "fully_sharded:offload=true moves nothing on a CPU: weights lie in the host's memory already"
             )
+        others = {spec.name for spec in run.optimizations}
+        if self.offload and "expert_parallel" in others:
+            raise Conflict(
+                "fully_sharded:offload=true keeps weights on the host, and so expert_parallel's experts in use; "
+                "leave out one of them"
+            )
         if not self.mixed_precision:
             return
-        others = {spec.name for spec in run.optimizations}
         for other in sorted(others & _PRECISIONS):
             raise Conflict(f"fully_sharded:mixed_precision=true and {other} both choose the precision; take one")
         if "pipeline_parallel" in others:
@@ -76,9 +82,8 @@ class FullySharded(Optimization):
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         from assay.cost.replicas import computing_in, sharded
 
-        if self.offload:
-            raise Unpredicted(f"{self.name()}:offload=true")
-        return sharded(computing_in(cost, "bfloat16") if self.mixed_precision else cost, reshard=self.reshard)
+        narrow = computing_in(cost, "bfloat16") if self.mixed_precision else cost
+        return sharded(narrow, reshard=self.reshard, on_host=self.offload)
 
     def apply(self, program: "Program", run: Run) -> "Program":
         from assay.parallel.sharded import shards

@@ -6,6 +6,7 @@ Dropping a file into the folder (or into one named by `search`) is all that it t
 import importlib
 import importlib.util
 import inspect
+import re
 import sys
 from collections.abc import Iterable
 from functools import cache
@@ -70,7 +71,10 @@ def resolve(spec: Spec) -> Optimization:
     known = catalogue()
     kind = known.get(spec.name)
     if kind is None:
-        hint = meant(spec.name, list(known)) or f"; there are {', '.join(known)}"
+        several = any(name in known for name in re.split(r"[\s,]+", spec.name))
+        hint = (
+            "; join several with +" if several else meant(spec.name, list(known)) or "; assay optimizations lists all"
+        )
         raise UsageError(f"unknown optimization {spec.name!r}{hint}")
     for field in spec.fields:
         if field not in kind.model_fields:
@@ -132,7 +136,9 @@ def mesh_of(run: Run) -> Mesh:
     for one in optimizations_of(run):
         for axis in one.axes():
             if mesh.degree(axis) == 1:
-                raise Conflict(f"{one.name()} divides nothing: {run.ranks} ranks leave {axis}=1; take more ranks")
+                raise Conflict(
+                    f"{one.name()} divides nothing: {_ranks(run.ranks)} {axis}=1; take more, as in --nproc 2"
+                )
     return mesh
 
 
@@ -147,27 +153,40 @@ def divided(run: Run) -> Run:
 
 def check(run: Run, machine: "Machine") -> None:
     """Ask every optimization whether it can be had here and together. Raises `Unavailable` or `Conflict`."""
-    left, ranks = prod(one.leaves_one_in() for one in optimizations_of(run)), mesh_of(run).dp
-    rows, batch = run.training.batch_size // left, f"training.batch_size={run.training.batch_size}"
-    if run.training.batch_size % left:
-        raise Conflict(f"{batch} is no multiple of {left}, so one sequence in {left} is no equal part of it")
-    batch += f", of which {rows} are left in," if left > 1 else ""
-    if rows % ranks:
-        raise Conflict(f"{batch} cannot be divided among dp={ranks} ranks")
+    _check_shares(run)
     owners: dict[str, str] = {}
     for one in optimizations_of(run):
         for seam in one.claims:
             if seam in owners:
                 raise Conflict(f"{one.name()} and {owners[seam]} both replace the step's {seam}; choose one of them")
             owners[seam] = one.name()
-        if rows // ranks % one.cuts():
-            share = f", {rows // ranks} on each of dp={ranks} ranks," if ranks > 1 else ""
-            raise Conflict(f"{batch}{share} cannot be cut into {one.name()}:micro_batches={one.cuts()} equal parts")
     for one in optimizations_of(run):
         for seam in sorted(one.needs - owners.keys()):
             offers = " or ".join(name for name, kind in catalogue().items() if seam in kind.claims)
             raise Conflict(f"{one.name()} works beside one that makes the step's {seam}; add {offers}")
         one.check(run, machine)
+
+
+def _check_shares(run: Run) -> None:
+    """Raise `Conflict` where what is left of the batch, a rank's share, or a micro-batch would not be whole."""
+    left, ranks = prod(one.leaves_one_in() for one in optimizations_of(run)), mesh_of(run).dp
+    rows, batch = run.training.batch_size // left, f"training.batch_size={run.training.batch_size}"
+    if run.training.batch_size % left:
+        raise Conflict(f"{batch} is no multiple of {left}, so one sequence in {left} is no equal part of it")
+    batch += f", of which {rows} are left in," if left > 1 else ""
+    if rows % ranks:
+        raise Conflict(f"{batch} cannot be divided among dp={ranks} ranks; choose a multiple of {left * ranks}")
+    for one in optimizations_of(run):
+        if rows // ranks % one.cuts():
+            share = f", {rows // ranks} on each of dp={ranks} ranks," if ranks > 1 else ""
+            parts = f"{one.name()}:micro_batches={one.cuts()} equal parts"
+            raise Conflict(
+                f"{batch}{share} cannot be cut into {parts}; choose a multiple of {left * ranks * one.cuts()}"
+            )
+
+
+def _ranks(count: int) -> str:
+    return "one rank leaves" if count == 1 else f"{count} ranks leave"
 
 
 def _names(folder: Path) -> list[str]:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from assay.config import Run
+from assay.hardware import AMPERE
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable, Unplanned
 from assay.step import Evidence, Trace
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from assay.step.program import Program
 
 
-_AMPERE = (8, 0)
 _IN_16_BITS = ("flash", "cudnn")
 """Kernels of a GPU that take nothing wider."""
 _TORCHS = {
@@ -70,12 +70,11 @@ class SdpaAttention(Optimization):
     def _check_cuda(self, run: Run, machine: "Machine") -> None:
         if self.backend not in _IN_16_BITS:
             return
-        for accelerator in machine.accelerators:
-            if accelerator.compute_capability is not None and accelerator.compute_capability < _AMPERE:
-                raise Unavailable(
-                    f"sdpa_attention:backend={self.backend} needs a GPU of compute capability 8.0 (Ampere) or newer; "
-                    f"{accelerator.name} is older and has backend=efficient"
-                )
+        if older := machine.older_than(AMPERE):
+            raise Unavailable(
+                f"sdpa_attention:backend={self.backend} needs a GPU of compute capability 8.0 (Ampere) or newer; "
+                f"{older.name} is older and has backend=efficient"
+            )
         if not any("16" in spec.name for spec in run.optimizations):
             raise Conflict(
                 f"sdpa_attention:backend={self.backend} computes in 16 bits only; add bf16_mixed, or take "
@@ -99,7 +98,7 @@ class SdpaAttention(Optimization):
                 flash(writer, q, k, v)
             return tuple(writer.operations)
 
-        return cost.rewrite(lambda site: ".attention.core" in site, exchanged)
+        return cost.rewrite(lambda site: ".attention.core" in site, exchanged).with_tables_read()
 
     def apply(self, program: "Program", run: Run) -> "Program":
         from torch.nn.attention import SDPBackend

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from assay.hardware import Machine
     from assay.step.program import Program
 
+_TRAIN = "train"
+
 
 class Streaming(Optimization):
     """Training batches out of documents as they come."""
@@ -34,7 +36,7 @@ class Streaming(Optimization):
     """A text file, folder, glob, .jsonl or .parquet; the field of records is `data.text_field`."""
     dataset: str | None = None
     """In its place: a data set of the Hugging Face hub, or a folder that its library reads."""
-    split: str = "train"
+    split: str = _TRAIN
     """Of the data set."""
 
     title: ClassVar = "streamed documents"
@@ -52,8 +54,11 @@ class Streaming(Optimization):
         return None if path is None else str(Path(path).expanduser().absolute())
 
     def check(self, run: Run, machine: "Machine") -> None:
-        if (self.path is None) == (self.dataset is None):
+        if self.path is None and self.dataset is None:
             raise Conflict("streaming needs documents: say streaming:path=FOLDER or streaming:dataset=NAME")
+        if self.path is not None and (self.dataset is not None or self.split != _TRAIN):
+            other = "dataset" if self.dataset is not None else "split"
+            raise Conflict(f"streaming:{other} says which documents of a hub, and path says which files; leave one out")
         if self.path is not None:
             from assay.data.sources import files_at
 

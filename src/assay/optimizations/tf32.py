@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import Run
+from assay.hardware import AMPERE
 from assay.optimizations.base import Numerics, Optimization, Stage, Unavailable
 from assay.step import Evidence, Trace
 
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from assay.cost import Cost
     from assay.hardware import Machine
     from assay.step.program import Program
-
-_AMPERE = (8, 0)
 
 
 class Tf32(Optimization):
@@ -40,11 +39,8 @@ class Tf32(Optimization):
                 "tf32 is a format of NVIDIA's tensor cores, which a CPU has not; "
                 "use a GPU of compute capability 8.0 (Ampere) or newer"
             )
-        for accelerator in machine.accelerators:
-            if accelerator.compute_capability is not None and accelerator.compute_capability < _AMPERE:
-                raise Unavailable(
-                    f"tf32 needs a GPU of compute capability 8.0 (Ampere) or newer; {accelerator.name} is older"
-                )
+        if older := machine.older_than(AMPERE):
+            raise Unavailable(f"tf32 needs a GPU of compute capability 8.0 (Ampere) or newer; {older.name} is older")
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         tape = (replace(one, products="tf32") if one.kind == "contraction" else one for one in cost.tape)

@@ -38,7 +38,7 @@ class WeightTying(Optimization):
         if run.model.tie_embeddings:
             raise Conflict(
                 "weight_tying has nothing to tie: the model's embeddings are one weight already; "
-                "set model.tie_embeddings=false to compare with"
+                "set model.tie_embeddings=false to see what it does"
             )
         if run.model.init_from is not None:
             raise Conflict("weight_tying would drop the output projection that model.init_from has; leave one out")

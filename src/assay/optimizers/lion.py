@@ -10,29 +10,22 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 
 from assay.config import TrainingConfig
 from assay.optimizers.groups import Groups, decay_groups
+from assay.optimizers.one_by_one import OneByOne
 from assay.step.program import NamedParameters, OptimizerLike
 
 
-class Lion(Optimizer):
+class Lion(OneByOne):
     """One moment a parameter."""
 
     def __init__(self, groups: Groups, lr: float, betas: tuple[float, float]) -> None:
         super().__init__(groups, {"lr": lr, "betas": betas, "weight_decay": 0.0})
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
-        """Update every parameter that has a gradient."""
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    self._update(parameter, parameter.grad, group)
-
-    def _update(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
-        state, (beta1, beta2) = self.state[parameter], group["betas"]
+    def update(self, parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+        """One step along the signs."""
+        beta1, beta2 = group["betas"]
         if not state:
             state["exp_avg"] = torch.zeros_like(parameter)
         moment = state["exp_avg"]

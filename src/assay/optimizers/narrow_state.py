@@ -10,16 +10,16 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 
 from assay.config import TrainingConfig
 from assay.optimizers.groups import Groups, decay_groups
+from assay.optimizers.one_by_one import OneByOne
 from assay.step.program import NamedParameters, OptimizerLike
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
-class NarrowAdamW(Optimizer):
+class NarrowAdamW(OneByOne):
     """Four bytes of state a parameter."""
 
     def __init__(self, groups: Groups, lr: float, betas: tuple[float, float], eps: float) -> None:
@@ -31,16 +31,9 @@ class NarrowAdamW(Optimizer):
         for entries in self.state.values():
             entries.update({name: entries[name].to(torch.bfloat16) for name in _MOMENTS})
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
-        """Update every parameter that has a gradient."""
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    self._update(parameter, parameter.grad, group)
-
-    def _update(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
-        state, (beta1, beta2) = self.state[parameter], group["betas"]
+    def update(self, parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+        """Torch's arithmetic, on widened moments."""
+        beta1, beta2 = group["betas"]
         if not state:
             state["step"] = torch.tensor(0.0)
             state.update({name: torch.zeros_like(parameter, dtype=torch.bfloat16) for name in _MOMENTS})

@@ -86,4 +86,4 @@ def _own(mesh: DeviceMesh, whole: Tensor) -> Tensor:
     (own,) = _context_parallel_shard(mesh, [whole], [1], dealer)
     if not isinstance(own, Tensor):
         raise TypeError("a tensor was dealt out, and a mask came back")
-    return own
+    return own.clone()  # of a single row torch gives a view, which would hold the whole

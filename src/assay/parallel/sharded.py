@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.distributed._composable.replicate_with_fsdp import replicate
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
@@ -21,6 +21,7 @@ from assay.model import Block
 from assay.model.narrow import lift_logits
 from assay.parallel.batches import share_batch
 from assay.parallel.norms import gradient_norm
+from assay.step.on_host import norm_on_device
 from assay.step.program import Program, Step
 
 Wrap = Callable[[nn.Module, set[nn.Parameter]], Any]
@@ -53,7 +54,7 @@ def shards(
         precision = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     if offload:
         place = CPUOffloadPolicy(pin_memory=program.device.type == "cuda")
-        program = replace(program, rest=torch.device("cpu"), update=_norm_on_device(program.update))
+        program = replace(program, rest=torch.device("cpu"), update=norm_on_device(program.update))
 
     def wrap(module: nn.Module, apart: set[nn.Parameter]) -> Any:
         return fully_shard(
@@ -71,11 +72,6 @@ def shards(
 def whole_replicas(program: Program, mesh: DeviceMesh) -> Program:
     """Replicas that hold all weights, and sum all gradients during backward."""
     return replicas(program, mesh, lambda module, apart: replicate(module, mesh=mesh, ignored_params=apart))
-
-
-def _norm_on_device(inner: Callable[[Step], Tensor]) -> Callable[[Step], Tensor]:
-    """Gradients are measured where they lie; the figures of a step are read from its device, at once."""
-    return lambda step: inner(step).to(step.program.device)
 
 
 def _lies_on(parameter: nn.Parameter, mesh: DeviceMesh) -> bool:

@@ -10,7 +10,7 @@ from assay.step.trace import OperationClass
 
 _WIDTH = 10.0
 _COLOURS = dict(zip(CLASSES, LIGHT[1:], strict=False))
-_LEAST_LABELLED = 0.04
+_LEAST_LABELLED = 0.06
 """Share of the whole below which a bar has no room for its figure."""
 _TITLES: dict[OperationClass, str] = {
     "contraction": "tensor contraction",
@@ -33,6 +33,7 @@ def draw(anatomy: Anatomy, path: Path) -> None:
     """Write the figure, as PNG or SVG by the file's ending."""
     modules = anatomy.by_module()
     with sheet(_WIDTH, 1.4 + 0.27 * len(modules), 2, gridspec_kw={"width_ratios": (3, 2)}) as (figure, (left, right)):
+        figure.suptitle(f"One step of {anatomy.title}" if anatomy.title else "One step", fontsize=10)
         _modules(left, anatomy)
         _shares(right, anatomy)
         shown = [kind for kind in CLASSES if kind in anatomy.by_class()]

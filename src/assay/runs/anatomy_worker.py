@@ -13,12 +13,15 @@ import torch
 from assay.config.run import Run
 from assay.data import open_prepared
 from assay.errors import UsageError
-from assay.measure.anatomy import anatomy
+from assay.measure.anatomy import TAKEN_STEPS, anatomy
 from assay.measure.process import keep_freed_memory
-from assay.optimizations import optimizations_of
+from assay.measure.trace import StepTracer
+from assay.optimizations import Optimization, optimizations_of
 from assay.parallel.ranks import ALONE
 from assay.runs.record import Status
 from assay.runs.worker_build import build_step, device_of, settle_torch
+from assay.step.evidence import Evidence
+from assay.step.program import Step
 from assay.training.loop import train_step
 
 
@@ -33,13 +36,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     keep_freed_memory()
     torch.manual_seed(run.seed)
     try:
-        step = build_step(run, open_prepared(options.data), device, optimizations_of(run), ALONE, fresh=True)
+        stack = optimizations_of(run)
+        step = build_step(run, open_prepared(options.data), device, stack, ALONE, fresh=True)
         found = anatomy(step, train_step)
     except UsageError as error:
         print(error, file=sys.stderr)
         return Status.UNAVAILABLE.exit_code
-    print(found.model_dump_json())
+    print(found.model_copy(update={"evidence": _proofs(step, run, stack)}).model_dump_json())
     return 0
+
+
+def _proofs(step: Step, run: Run, stack: Sequence[Optimization]) -> tuple[Evidence, ...]:
+    """Of one more step."""
+    with StepTracer(step) as tracer:
+        record = train_step(tracer.watch(), TAKEN_STEPS)
+    trace = tracer.trace(record.loss, record.tokens)
+    return tuple(one.verify(trace, run) for one in stack)
 
 
 if __name__ == "__main__":

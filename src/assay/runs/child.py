@@ -177,7 +177,7 @@ class Child:
     def _keep(self, result: RunResult) -> RunResult:
         """Write what the child could not, and tell the store."""
         try:
-            if self.folder.stamp() == 0 or result.status is Status.TIMED_OUT:
+            if self.folder.stamp() == 0 or result.status in (Status.TIMED_OUT, Status.KILLED):
                 self.folder.write_result(result)
             self._store.ingest(result, self.folder.stamp())
         except StorageError as error:

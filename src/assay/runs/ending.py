@@ -23,6 +23,10 @@ def ending(folder: RunFolder, exit_code: int, stop: Stop | None, limit_seconds: 
         own = folder.result()
     except UsageError as error:
         return compose(folder, Status.FAILED, str(error))
+    if own is not None and exit_code < 0 and own.status is Status.FAILED and own.config.ranks > 1:
+        # Nobody watches over ranks whose launcher is gone: they lose their meeting place, and fail for that.
+        reason = f"the launcher of its ranks was {_signalled(-exit_code)}, and they could not go on without it"
+        return own.model_copy(update={"status": Status.KILLED, "reason": reason})
     if own is not None:
         in_time = stop != "timed_out" or own.status is not Status.INTERRUPTED
         return own if in_time else own.model_copy(update={"status": Status.TIMED_OUT, "reason": too_long})

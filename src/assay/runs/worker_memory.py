@@ -29,12 +29,13 @@ def measure_memory(loop: Loop, notes: list[str]) -> Memory:
 
     A step goes before it: an evaluation may leave gathered weights, which only the next backward frees.
     """
-    device = loop.step.program.device
+    device, graphs = loop.step.program.device, loop.step.program.graphs
     try:
         if loop.ranks.world > 1:
             loop.discard_step()
         repeats = _REPEATS_OVER_RANKS if loop.ranks.world > 1 else 1
-        measured = memory_pass(device, loop.discard_step, live_tensor_bytes(device), repeats)
+        idle = 0 if graphs is None else graphs.idle_bytes()
+        measured = memory_pass(device, loop.discard_step, live_tensor_bytes(device), repeats, idle)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from assay.config.base import Frozen
+from assay.step.evidence import Evidence
 from assay.step.trace import OperationClass, Phase
 
 CLASSES: tuple[OperationClass, ...] = ("contraction", "normalization", "elementwise", "movement", "communication")
@@ -59,6 +60,10 @@ class Anatomy(Frozen):
     """Of a step that nobody watched, the median of several."""
     watched_seconds: float
     """Of a step that was taken apart, the median likewise: longer, by what watching it took."""
+    title: str = ""
+    """Whose step it is: the configuration, and what was turned on in it."""
+    evidence: tuple[Evidence, ...] = ()
+    """Of what was turned on, from one more step, traced."""
 
     @property
     def whole(self) -> Sum:

@@ -6,10 +6,16 @@ of this, so the policy itself says what stays to an instrument that wants to kno
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from torch._ops import OpOverload
 from torch.utils.checkpoint import CheckpointPolicy, SelectiveCheckpointContext
+
+
+class Keeper(Protocol):
+    """Keeps for backward what hooks on saved tensors do not see."""
+
+    watcher: Callable[[Any], None] | None
 
 
 class ResultsKept:

@@ -19,6 +19,11 @@ def update_on_host(program: Program) -> Program:
     return replace(program, optimized=_copies, update=_moved(program.update))
 
 
+def norm_on_device(inner: Callable[[Step], Tensor]) -> Callable[[Step], Tensor]:
+    """Gradients are measured where they lie; the figures of a step are read from its device, at once."""
+    return lambda step: inner(step).to(step.program.device)
+
+
 def _copies(parameters: NamedParameters) -> NamedParameters:
     return [(name, nn.Parameter(_on_host(one))) for name, one in parameters]
 

@@ -3,10 +3,8 @@
 from assay.config import Run
 from assay.step.trace import Trace
 
-_MOMENTS = 2
-"""Numbers that an optimizer keeps of a parameter at most."""
-_COUNT = 4
-"""Bytes of the step count that torch keeps of each tensor."""
+_COUNT_BYTES = 4
+"""Of the number of updates that torch keeps of each parameter, in float32."""
 
 
 def products_in(dtype: str, trace: Trace, run: Run) -> tuple[str, bool]:
@@ -23,14 +21,16 @@ def held_in_16_bits(dtype: str, trace: Trace) -> tuple[str, bool]:
     """What was observed of products and of what is held, and whether all of it takes 16 bits a number."""
     low, total = trace.contractions(dtype=dtype), trace.contractions()
     narrow = sum(one.dtype == dtype for one in trace.parameters)
-    state = _MOMENTS * trace.whole_parameter_bytes + _COUNT * len(trace.parameters)
+    wide = sum(trace.whole_state_bytes.get(one, 0) for one in ("float32", "float64"))
+    # Counts of updates; scales and tables, where state is narrower still.
+    spared = _COUNT_BYTES * len(trace.parameters) + trace.whole_parameter_bytes // 4
     observed = (
         f"{low} of {total} matmuls and {narrow} of {len(trace.parameters)} weights in {dtype}; "
         f"{trace.parameter_bytes} bytes of weights, {trace.gradient_bytes} of gradients and "
         f"{trace.whole_optimizer_state_bytes} of optimizer state"
     )
     held = 0 < narrow == len(trace.parameters) and trace.gradient_bytes <= trace.parameter_bytes
-    return observed, 0 < low == total and held and trace.whole_optimizer_state_bytes <= state
+    return observed, 0 < low == total and held and wide <= spared
 
 
 def unscaled(trace: Trace) -> tuple[str, bool]:

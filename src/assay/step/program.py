@@ -21,7 +21,8 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 
 from assay.step.compiled import Captures
-from assay.step.kept import ResultsKept
+from assay.step.graphs import StepGraphs
+from assay.step.kept import Keeper
 from assay.step.offload import Offload
 
 MicroBatch = tuple[Tensor, Tensor]
@@ -134,12 +135,14 @@ class Program:
     """(figures, a row for each step) → the same on the host, which waits for them."""
     read_every: int = 1
     """Steps whose figures are read together; 1: within each step, and its norm before its update."""
-    kept: tuple[ResultsKept, ...] = ()
+    kept: tuple[Keeper, ...] = ()
     """What else stays for backward than autograd's saved tensors."""
     offload: Offload | None = None
     """Which counts what autograd keeps on the host; None: nothing."""
     captures: Captures | None = None
     """The graphs of compiled forwards, which a trace reads; None: nothing is compiled."""
+    graphs: StepGraphs | None = None
+    """What `gradients` replays; None: the host launches every kernel."""
 
     def axis(self, name: str) -> DeviceMesh:
         """The one-dimensional mesh of this rank's group along an axis. Raises `RuntimeError` on one device."""

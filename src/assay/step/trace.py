@@ -118,8 +118,8 @@ class Trace(Frozen):
     optimizer_state_bytes: int
     offloaded_state_bytes: int = 0
     """Of the optimizer's state, what lies in the host's memory while the step runs on another device."""
-    whole_optimizer_state_bytes: int = 0
-    """Of all ranks' pieces of the same state together."""
+    whole_state_bytes: Mapping[str, int] = {}
+    """Of all ranks' pieces of the same state together, by dtype."""
     ranks: Mapping[str, int] = {}
     """Along each axis of the mesh; empty on one device."""
     shared_parameters: tuple[tuple[str, ...], ...]
@@ -131,6 +131,10 @@ class Trace(Frozen):
     """Graphs whose code this step ran; their operations are among `operations`."""
     graph_breaks: int = 0
     """Places at which compilation gave a forward back to Python, since the process began."""
+    graph_replays: int = 0
+    """Micro-batches whose forward and backward the device replayed."""
+    captured_contractions: int = 0
+    """Tensor contractions in what was replayed; they are among `operations`."""
     synchronizations: Mapping[str, int]
     """Times by phase that the host waited for the device (`item`, `nonzero`, a blocking copy); `figures`: for those of
     the step. An optimizer's numbers of updates lie on the host whatever the device, and nobody waits for them."""
@@ -145,6 +149,11 @@ class Trace(Frozen):
         """(bytes on this rank, bytes on all ranks) of the parameters whose name contains `fragment`."""
         named = [one for one in self.parameters if fragment in one.name]
         return sum(one.held_bytes for one in named), sum(one.whole_bytes for one in named)
+
+    @property
+    def whole_optimizer_state_bytes(self) -> int:
+        """Of all ranks' pieces of the optimizer's state together: what it would take on one device."""
+        return sum(self.whole_state_bytes.values())
 
     @property
     def saved_total_bytes(self) -> int:

@@ -55,7 +55,7 @@ def treatments(base: Run, texts: Sequence[str]) -> dict[str, Run]:
         raise UsageError("there is nothing to compare with the baseline; name at least one treatment as --with NAME")
     found: dict[str, Run] = {}
     for text in texts:
-        label = "+".join(part.strip() for part in text.split("+") if part.strip())
+        label = "+".join(part.strip() for part in text.split("+"))
         run = normalize(validate({**base.model_dump(), "optimizations": label}))
         if not run.optimizations:
             raise UsageError("an empty --with names no treatment; write --with NAME, or NAME+NAME for a stack")

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from assay.parallel.ranks import ALONE, Ranks
 from assay.parallel.shards import local
 from assay.step.compiled import interpreted
+from assay.step.graphs import launched
 from assay.step.program import MicroBatch, Step
 
 _WEIGHT, _OUTPUT, _GRADIENT = range(3)
@@ -68,7 +69,7 @@ def _first_gradient(step: Step) -> _Found | None:
 
 def _first_output(step: Step, micro_batches: Sequence[MicroBatch]) -> _Found | None:
     tokens = sum(targets.numel() for _, targets in micro_batches) * step.program.share[1]
-    with _watched_outputs(step) as outputs, interpreted(step.program.captures):
+    with _watched_outputs(step) as outputs, interpreted(step.program.captures), launched(step.program.graphs):
         loss = step.program.gradients(step, micro_batches, tokens)
     for position, (name, finite) in enumerate(outputs):
         if not finite:

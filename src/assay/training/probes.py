@@ -31,12 +31,14 @@ class ActivationNorms:
         blocks = step.modules_of(Block)
         self._watched = [blocks[0], blocks[-1]] if blocks else []
         self._norms: dict[nn.Module, list[Tensor]] = {block: [] for block in self._watched}
+        self._graphs = step.program.graphs
         self._handles = [block.register_forward_hook(self._note) for block in self._norms]
 
     def _note(self, block: nn.Module, args: Any, output: Tensor) -> None:
         if output.requires_grad and block.training and torch._C._current_graph_task_id() == -1:
             dtype = torch.promote_types(output.dtype, torch.float32)
-            self._norms[block].append(torch.linalg.vector_norm(output.detach(), dtype=dtype))
+            norm, noted = torch.linalg.vector_norm(output.detach(), dtype=dtype), self._norms[block].append
+            noted(norm) if self._graphs is None else self._graphs.hand(norm, noted)
 
     def take(self) -> list[Tensor]:
         """Norms [first, last] since the last call, over all micro-batches, as scalars on the device."""

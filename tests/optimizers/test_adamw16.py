@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from assay.step.adamw16 import AdamW16
+from assay.optimizers.adamw16 import AdamW16
 
 OPTIONS = {"lr": 1e-2, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
 

@@ -1,0 +1,118 @@
+"""Context parallelism on a tape: all but attention works on positions alone, so a rank does its part of each operation.
+
+Weights are whole on every rank, and what lies there of each gradient is summed when a step's last backward is over. A
+rank's positions are two pieces of a sequence (`parallel.context`), so learned positions and rotary tables are picked,
+not sliced, and what is picked is a copy. Token ids and targets are picked, too, beside the batch that came.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from assay.cost.ring import ring
+from assay.cost.step import Cost
+from assay.cost.tape import Gradient, Operation, Tape
+from assay.cost.tensors import Tensor
+
+Core = Callable[[str, Tensor, Tensor, Tensor, Cost], Tape]
+"""(site, this rank's queries, keys and values, the ledger) → attention's core, ending in `SITE:merged`."""
+
+_AXIS = "cp"
+_LEARNED = "embedding.position.weight"
+_CORE = ".attention.core"
+
+
+def ring_core(site: str, q: Tensor, k: Tensor, v: Tensor, cost: Cost) -> Tape:
+    """Torch's."""
+    return ring(site, q, k, v, place=cost.place[_AXIS], ranks=cost.mesh.degree(_AXIS), kernels=cost.kernels)
+
+
+def divide_context(cost: Cost, core: Core = ring_core) -> Cost:
+    """The ledger of one of the ranks that divide every sequence."""
+    length, parts = cost.batch[0].shape[1], cost.mesh.degree(_AXIS)
+    positions = Tensor("positions", (length // parts,), "int64", batched=False)
+    picked = tuple(replace(one, shape=(one.shape[0], length // parts), batched=True) for one in cost.batch)
+    values = cost.values
+
+    def exchanged(run: Tape) -> Tape:
+        made = {tensor.name for operation in run for tensor in operation.outputs}
+        read = dict.fromkeys(name for operation in run for name in operation.inputs if name not in made)
+        q, k, v = (_part(values[name], parts) for name in read if values[name] not in cost.tables)
+        return core(run[0].site, q, k, v, cost)
+
+    inner = cost.rewrite(lambda site: _CORE in site, exchanged)
+    tape = tuple(one for operation in inner.tape for one in _divided(operation, cost, positions))
+    tables = (*replace(cost, tape=tape).with_tables_read().tables, positions)
+    divided = replace(inner, tape=tape, tables=tables, picked=picked, buffers=(*cost.buffers, *picked))
+    return replace(divided, summed_over=(*cost.summed_over, _AXIS)).reporting(_AXIS)
+
+
+def _divided(operation: Operation, cost: Cost, positions: Tensor) -> Iterator[Operation]:
+    """The operation on this rank's positions, with what it picks before it."""
+    if _CORE in operation.site:
+        yield operation
+        return
+    parts = cost.mesh.degree(_AXIS)
+    tables = {one.name: one for one in cost.tables if len(one.shape) == 2}
+    reading: dict[str, str] = {}
+    gradients = operation.gradients
+    for index, name in enumerate(operation.inputs):
+        if name == _LEARNED:
+            yield _picked_weights(operation.site, cost.parameters[name], positions)
+            reading[name] = f"{operation.site}:picked"
+            gradients = (*gradients[:index], Gradient.FRESH, *gradients[index + 1 :])
+        elif name in tables:
+            yield _picked_table(operation, tables[name], positions)
+            reading[name] = f"{operation.outputs[0].name}:picked"
+
+    def own(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return tuple(_part(one, parts) for one in tensors)
+
+    yield replace(
+        operation.reading(reading),
+        gradients=gradients,
+        outputs=own(operation.outputs),
+        extras=own(operation.extras),
+        forward_scratch=own(operation.forward_scratch),
+        backward_scratch=own(operation.backward_scratch),
+        flops=operation.flops // parts,
+        backward_flops=operation.backward_flops // parts,
+        padding_flops=operation.padding_flops // parts,
+    )
+
+
+def _picked_weights(site: str, learned: Tensor, positions: Tensor) -> Operation:
+    shape = (*positions.shape, learned.shape[1])
+    return Operation(
+        name="aten.index",
+        site=site,
+        kind="movement",
+        inputs=(learned.name, positions.name),
+        outputs=(Tensor(f"{site}:picked", shape, learned.dtype, batched=False),),
+        gradients=(Gradient.INPLACE, Gradient.NONE),
+        saves=(positions.name,),
+        backward="IndexBackward",
+    )
+
+
+def _picked_table(operation: Operation, table: Tensor, positions: Tensor) -> Operation:
+    """Rows of a table, which was made in the dtype of what it will turn."""
+    turned, made = operation.inputs[0], operation.outputs[0]
+    shape = (*positions.shape, table.shape[1])
+    return Operation(
+        name="aten.index",
+        site=operation.site,
+        kind="movement",
+        inputs=(turned, table.name),
+        outputs=(Tensor(f"{made.name}:picked", shape, table.dtype, batched=False),),
+        gradients=(Gradient.NONE, Gradient.NONE),
+    )
+
+
+def _part(tensor: Tensor, parts: int) -> Tensor:
+    """Positions are the axis behind rows and heads; where rows and positions are one axis, that one."""
+    if not tensor.batched or not tensor.shape:
+        return tensor
+    axis = {4: 2, 3: 1}.get(len(tensor.shape), 0)
+    shape = list(tensor.shape)
+    shape[axis] = -(-shape[axis] // parts)
+    return replace(tensor, shape=tuple(shape))

@@ -1,0 +1,40 @@
+"""torchao's AdamW with moments in 8 bits, as the ledger sees it (arXiv:2110.02861; read off `torchao/optim`).
+
+A moment of 4,096 numbers or more that blocks of 256 divide is a code of a byte for each number, a float32 scale for
+each block, and a table of the 256 values that codes stand for; each moment has a table of its own. Every other moment
+is as wide as its weight. What the update makes on the way is the compiler's choice: both moments of one weight at full
+width is the most that its arithmetic names, and what is taken here.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from assay.cost.tensors import DTYPE_BYTES, Tensor
+from assay.cost.updates import AdamW, Instant, Pieces, counts, groups, like
+
+_SMALLEST, _BLOCK, _CODES = 4096, 256, 256
+
+
+@dataclass(frozen=True)
+class EightBitAdamW(AdamW):
+    """Moments as codes."""
+
+    def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
+        """Two moments a parameter, each of one tensor or of three, and its step count."""
+        moments = like(pieces, "exp_avg", "exp_avg_sq")
+        return (*(part for one in moments for part in _parts(one)), *counts(pieces))
+
+    def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
+        """Both moments of one parameter, wide."""
+        width = 2 * DTYPE_BYTES["float32"]
+        return tuple(Instant("AdamW8bit", one.name, width * one.elements) for group in groups(pieces) for one in group)
+
+
+def _parts(moment: Tensor) -> Iterator[Tensor]:
+    if moment.elements < _SMALLEST or moment.elements % _BLOCK:
+        yield moment
+        return
+    yield moment.cast("uint8")
+    scales = replace(moment, name=f"scale.{moment.name}", shape=(moment.elements // _BLOCK,), dtype="float32")
+    yield scales
+    yield replace(scales, name=f"table.{moment.name}", shape=(_CODES,))

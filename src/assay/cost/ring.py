@@ -1,0 +1,89 @@
+"""Attention over a ring of ranks on a tape, as torch's runs it (`_templated_ring_attention`; arXiv:2310.01889).
+
+A rank has its positions of queries, keys and values. In forward all keys and values are gathered once, as one message,
+and met one rank's at a time: its own under the causal mask, of an earlier piece's rank the first half, against a later
+one only the second half of its queries. Results are merged in float32 by their log-sum-exp. Where the last of them was
+of half the queries, as on all ranks but the last, heads no longer lie merged, and are copied. Backward gathers once
+more, and passes the gradients of keys and values from rank to rank, in float32 and as often as there are ranks.
+
+What one rank holds at its worst, B·H·T/n·d numbers as the unit: in forward the gathered 2n and four more, all but a
+first rank's in float32 where products are narrower (the merge: sum so far, piece, difference, product). In backward, in
+float32, queries' gradient and keys' and values', those as a message, and the message that comes; in the inputs' dtype
+the gathered 2n, their own message, and gradients of this piece and of the last. Read off torch 2.13, and held against
+its ring over a CPU's kernel; a GPU's kernels add room of their own in backward, one queries' gradient in float32
+(arXiv:2307.08691), which has not been measured. Of a rank that is not the first, in 16 bits, two such tensors more are
+there at once: less than 2 % of the measured peaks.
+"""
+
+from collections.abc import Iterator
+
+from assay.cost import layers
+from assay.cost.gpt import CPU, Kernels
+from assay.cost.layers import FRESH
+from assay.cost.tape import Exchange, Sending, Tape, Writer
+from assay.cost.tensors import Tensor
+
+_AXIS = "cp"
+_BESIDE_GATHERED_FORWARD, _WIDE_BACKWARD, _NARROW_BACKWARD = 4, 7, 4
+"""Tensors as large as a rank's queries, beside those that are returned."""
+
+
+def ring(site: str, q: Tensor, k: Tensor, v: Tensor, *, place: int, ranks: int, kernels: Kernels) -> Tape:
+    """Queries, keys and values `[B, H, T/n, d]` of the rank at `place` to merged heads `[B, T/n, H·d]`."""
+    tape = Writer(site, {one.name: one for one in (q, k, v)})
+    rows, heads, length, depth = q.shape
+    # A rank's own piece whole, and half of each other rank's: 4·T²·d a head if nothing were left out.
+    whole = 4 * rows * heads * length * length * depth
+    flops = whole * (ranks + 1) // 2
+    out = tape.made("mixed", q.shape, q.dtype)
+    row_sums = Tensor(f"{site}:logsumexp", (rows, heads, length, 1), wide=True)
+    gathered = Tensor(f"{site}:gathered", (rows, heads, 2 * ranks * length, depth), q.dtype)
+    arriving = Tensor(f"{site}:arriving", (rows, heads, 2 * length, depth), wide=True)
+    tape.write(
+        "aten._scaled_dot_product_flash_attention",
+        "contraction",
+        (q, k, v),
+        (out,),
+        (FRESH, FRESH, FRESH),
+        saves=(q, k, v, out, row_sums),
+        extras=(row_sums,),
+        flops=flops,
+        backward_flops=flops * 5 // 2,
+        # Less than nothing: one device computes what the ring leaves out, and is said to need it.
+        padding_flops=(flops - ranks * whole) * 7 // 2,
+        forward_scratch=(gathered, *_forward(site, q, merging=place > 0)),
+        backward_scratch=(gathered, arriving, *_backward(site, q, kernels, halved=place == 0)),
+        backward="ScaledDotProductFlashAttentionBackward",
+        autocast="low",
+        exchanges=(
+            Exchange(Sending("all_gather", _AXIS), gathered.name),
+            Exchange(Sending("all_gather", _AXIS), gathered.name, back=True),
+            Exchange(Sending("all_to_all", _AXIS), arriving.name, ranks, back=True),
+        ),
+    )
+    merge = layers.copy if heads > 1 and place < ranks - 1 else layers.view
+    merge(tape, out, "merged", (rows, length, heads * depth))
+    return tuple(tape.operations)
+
+
+def _forward(site: str, q: Tensor, *, merging: bool) -> Iterator[Tensor]:
+    """Own keys and values side by side and as a message, the first result widened; or four of a merge."""
+    for index in range(_BESIDE_GATHERED_FORWARD):
+        yield Tensor(f"{site}:piece{index}", q.shape, q.dtype, wide=merging or index < _BESIDE_GATHERED_FORWARD // 2)
+
+
+def _backward(site: str, q: Tensor, kernels: Kernels, *, halved: bool) -> Iterator[Tensor]:
+    """Sums, messages, and gradients of two pieces, the later of half the keys or of half the queries.
+
+    Those lie apart, so a kernel copies the half of what comes in.
+    """
+    of_kernel = 0 if kernels == CPU else 1
+    for index in range(_WIDE_BACKWARD - 2 + of_kernel):
+        yield Tensor(f"{site}:sum{index}", q.shape, wide=True)
+    for index in range(_NARROW_BACKWARD):
+        yield Tensor(f"{site}:part{index}", q.shape, q.dtype)
+    if halved:
+        rows, heads, length, depth = q.shape
+        for label in ("gradient", "incoming"):
+            yield Tensor(f"{site}:half {label}", (rows, heads, length // 2, depth), q.dtype)
+        yield Tensor(f"{site}:half row sums", (rows, heads, length // 2, 1), wide=True)

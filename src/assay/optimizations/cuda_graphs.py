@@ -1,0 +1,89 @@
+"""Record a micro-batch's forward and backward as one graph, and have the GPU replay it without the host's help.
+
+A small model's kernels end before the host has launched the next ones, and the GPU idles between them. A CUDA graph is
+launched at once, however many kernels are in it, and computes the very same numbers. Recorded are the first micro-batch
+of a step, whose gradients are new, and any other, whose gradients are added; the first step of a run trains without a
+graph and makes everything ready. Clipping, update and schedule stay outside, where they may change from step to step,
+so an optimizer of many small kernels still waits for the host: take `fused_adamw` beside it.
+
+The price is memory. A graph's tensors lie where they lay when it was recorded, so what a step's forward and backward
+hold at their highest is kept between steps, and the update's own comes on top of it, where it would have taken what
+backward freed. Torch counts such memory as reserved and not as allocated; the peak here counts it as held, predicted
+and measured. Whatever reads a number on the host, or changes between steps, cannot be in a graph, and is refused. Has
+not run on a GPU yet.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from assay.config import Run
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
+from assay.step import Evidence, Trace
+
+if TYPE_CHECKING:
+    from assay.cost import Cost
+    from assay.hardware import Machine
+    from assay.step.program import Program
+
+_UNLIKE = {
+    "activation_offload": "copies on a stream of its own, into pinned memory that it makes as it goes",
+    "compile": "makes and tunes kernels in calls that were not proven inside a recording",
+    "fp16_full": "scales the loss by a factor that changes between steps",
+    "fp16_mixed": "scales the loss by a factor that changes between steps",
+    "fp8": "finds its scales in kernels that were not proven inside a recording",
+    "optimizer_in_backward": "updates inside backward, with a learning rate that changes between steps",
+}
+"""What cannot be recorded, and why."""
+_RECOMPUTING = {"activation_checkpointing", "selective_checkpointing"}
+
+
+class CudaGraphs(Optimization):
+    """Forward and backward replayed."""
+
+    title: ClassVar = "CUDA graphs"
+    stage: ClassVar = Stage.STEP
+    numerics: ClassVar = Numerics.EXACT
+    saves: ClassVar = "time in which a GPU waits for the host to launch the kernels of forward and backward"
+    pays: ClassVar = "what forward and backward hold at their highest, kept between steps and beside the update"
+    sources: ClassVar = (
+        "pytorch.org/docs: cuda.html#cuda-graphs",
+        "docs.nvidia.com/cuda: CUDA C++ Programming Guide, CUDA Graphs",
+    )
+    claims: ClassVar = frozenset({"gradients"})
+
+    def check(self, run: Run, machine: "Machine") -> None:
+        if machine.device(run.device) != "cuda":
+            raise Unavailable(
+                "cuda_graphs replays what a CUDA device was told to do; a CPU is told nothing ahead; it needs a CUDA "
+                "device"
+            )
+        if run.ranks > 1:
+            raise Conflict("cuda_graphs was made for one device; leave it out where ranks divide the step")
+        if run.model.n_expert is not None:
+            raise Conflict("a mixture's router tells the host where tokens went, which cannot be recorded")
+        for spec in run.optimizations:
+            if spec.name in _UNLIKE:
+                raise Conflict(f"{spec.name} {_UNLIKE[spec.name]}; leave out cuda_graphs")
+            if spec.name in _RECOMPUTING and run.model.dropout > 0:
+                raise Conflict(
+                    f"{spec.name} reads the state of dropout's noise to draw it again, which cannot be recorded; set "
+                    "model.dropout=0, or leave out cuda_graphs"
+                )
+
+    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+        from assay.cost.replayed import replayed
+
+        return replayed(cost)
+
+    def apply(self, program: "Program", run: Run) -> "Program":
+        from assay.step.graphs import StepGraphs
+
+        graphs = StepGraphs(program.gradients)
+        return replace(program, gradients=graphs.gradients, graphs=graphs)
+
+    def verify(self, trace: Trace, run: Run) -> Evidence:
+        inside, total = trace.captured_contractions, trace.contractions()
+        observed = (
+            f"{trace.graph_replays} replays of {trace.forwards} micro-batches; {inside} of {total} matmuls in a graph"
+        )
+        return self.evidence(observed, 0 < trace.graph_replays == trace.forwards and 0 < inside == total)

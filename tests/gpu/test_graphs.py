@@ -1,0 +1,56 @@
+"""Replayed steps on a GPU: the launched ones to the bit, with noise and micro-batches; their memory is counted."""
+
+import pytest
+import torch
+
+from assay.config import Run, Spec
+from assay.estimate import estimate
+from assay.hardware import detect
+from assay.measure.memory import memory_pass
+from assay.training.loop import train_step
+from estimate.built import build_step
+from optimizations.laboratory import SHAPE, losses, run_with, specs_of
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+WIDE = SHAPE.model_copy(update={"n_embd": 512, "n_head": 8, "context_length": 512, "vocab_size": 8192})
+
+
+def on_cuda(*names: str, dropout: float = 0.0) -> Run:
+    model = SHAPE.model_copy(update={"dropout": dropout})
+    return run_with(*specs_of(names), model=model).model_copy(update={"device": "cuda"})
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize(
+    "beside",
+    [(), ("gradient_accumulation",), ("sdpa_attention", "bf16_mixed", "fused_adamw"), ("deferred_metrics",)],
+    ids=lambda names: "+".join(names) or "alone",
+)
+def test_losses_are_those_of_launched_kernels_to_the_bit(beside: tuple[str, ...], dropout: float) -> None:
+    replayed = losses(on_cuda(*beside, "cuda_graphs", dropout=dropout), 6)
+    assert replayed == losses(on_cuda(*beside, dropout=dropout), 6)
+
+
+def test_blocks_that_run_again_are_recorded_too() -> None:
+    names = ("activation_checkpointing", "cuda_graphs")
+    assert losses(on_cuda(*names), 6) == losses(on_cuda(*names[:1]), 6)
+
+
+def test_what_graphs_keep_is_predicted_and_measured() -> None:
+    run = run_with(Spec(name="cuda_graphs"), model=WIDE).model_copy(update={"device": "cuda"})
+    step = build_step(run)
+    for index in range(3):
+        train_step(step, index)
+    assert step.program.graphs is not None
+    idle = step.program.graphs.idle_bytes()
+    measured = memory_pass(torch.device("cuda"), lambda: _train(step), 0, idle_bytes=idle)
+    assert idle > 0
+    # The pool comes in segments of 2 and 20 MiB.
+    assert estimate(run, detect()).timeline.peak.nbytes == pytest.approx(measured.tensors_peak_bytes, rel=0.1)
+
+
+def _train(step: object) -> None:
+    train_step(step, 3)  # type: ignore[arg-type]

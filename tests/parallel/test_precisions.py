@@ -1,0 +1,60 @@
+"""16 bits beside ranks that divide optimizer state or positions: as on one device, proven, and held as predicted.
+
+Pieces round where the whole does, but sums over ranks come in another order, so agreement is that of the precision.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from assay.config.load import validate
+from assay.estimate import estimate
+from assay.hardware import Machine
+from optimizations.laboratory import losses
+from parallel.on_ranks import compute
+
+MACHINE = Machine(processor="any", cores=4, memory_bytes=2**34)
+MODEL = {"n_layer": 2, "n_head": 4, "n_embd": 32, "context_length": 16, "vocab_size": 65}
+STEPS = 4
+WITHIN = {"fp16_mixed": 1e-5, "bf16_full": 5e-4, "fp16_full": 5e-5}
+PEAKS = ("bf16_full",)
+"""Where they are measured, which takes many steps."""
+DIVIDED = (("zero_optimizer",), ("sequence_parallel", "tensor_parallel"))
+STACKS = [(*divided, precision) for divided in DIVIDED for precision in WITHIN]
+
+
+def run_of(stack: tuple[str, ...], ranks: int) -> dict[str, Any]:
+    training = {"batch_size": 8, "steps": 20, "warmup_steps": 2}
+    return {"model": MODEL, "training": training, "device": "cpu", "ranks": ranks, "optimizations": list(stack)}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[str, ...], Any]:
+    cases = [
+        {"run": run_of(stack, 2), "steps": STEPS, "dtype": "float32", "peaks": stack[-1] in PEAKS} for stack in STACKS
+    ]
+    return dict(zip(STACKS, compute(cases, 2, tmp_path_factory.mktemp("ranks")), strict=True))
+
+
+@pytest.mark.parametrize("stack", STACKS, ids="+".join)
+def test_losses_are_those_of_one_device_in_the_same_precision(
+    found: Mapping[tuple[str, ...], Any], stack: tuple[str, ...]
+) -> None:
+    alone, whole = (losses(validate(run_of(one, 1)), STEPS) for one in (stack[-1:], ()))
+    within = WITHIN[stack[-1]]
+    assert found[stack]["losses"] == pytest.approx(alone, rel=within)
+    assert found[stack]["losses"] != pytest.approx(whole, rel=1e-7)
+
+
+@pytest.mark.parametrize("stack", STACKS, ids="+".join)
+def test_every_rank_proves_it_and_holds_what_was_predicted(
+    found: Mapping[tuple[str, ...], Any], stack: tuple[str, ...]
+) -> None:
+    for rank, seen in enumerate(found[stack]["ranks"]):
+        assert all(evidence["verdict"] for evidence in seen["evidence"]), seen["evidence"]
+        predicted = estimate(validate(run_of(stack, 2)), MACHINE, rank)
+        assert seen["trace"]["parameter_bytes"] == predicted.cost.parameter_bytes
+        assert seen["trace"]["optimizer_state_bytes"] == predicted.cost.optimizer_state_bytes
+        if stack[-1] in PEAKS:
+            assert predicted.timeline.peak.nbytes == pytest.approx(seen["peak"], rel=0.02)
