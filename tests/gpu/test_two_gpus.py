@@ -33,7 +33,7 @@ def test_losses_are_those_of_one_gpu(stack: str, alone: list[str], tmp_path: Pat
     asked = case(stack, 2, "float32")
     here = {**asked, "run": {**asked["run"], "model": MODEL, "device": "cuda"}}
     there = {**here, "run": {**here["run"], "optimizations": alone, "ranks": 1}}
-    (divided,), (whole,) = compute([here], 2, tmp_path), compute([there], 1, tmp_path)
+    divided, whole = compute([here, there], tmp_path)
     assert divided["losses"] == pytest.approx(whole["losses"], rel=1e-4)
     assert divided["evaluation"] == pytest.approx(whole["evaluation"], rel=1e-4)
     assert all(evidence["verdict"] for rank in divided["ranks"] for evidence in rank["evidence"])

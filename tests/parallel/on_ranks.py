@@ -1,7 +1,8 @@
 """Cases that are computed by several ranks: started once for many, each in a process group of its own.
 
 As a program it is all ranks: it imports what they need once, which takes longer than most cases, and forks into them.
-Each reads a list of cases from the file it is given, and rank 0 writes what came of each.
+Each reads a list of cases from the file it is given, and rank 0 writes what came of each. Cases for the most ranks come
+first: a rank that no later one needs has ended.
 """
 
 import gc
@@ -17,31 +18,33 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-_PATIENCE_SECONDS = 500
+_PATIENCE_SECONDS = 900
 """Where cores are busy, ranks wait for each other."""
 
 _MOST_PEAKS, _SAME_PEAKS = 24, 2
 
 Case = Mapping[str, Any]
-"""`run`: a configuration; `steps`; `dtype`: of the weights; `whole`: whether an evaluation and the final weights are
-asked for; `folder`: where a checkpoint may lie, or none is made; `peaks`: whether tensors' peaks are measured at the
-end; `watched`: in how many steps a pipeline's stages are;
-`broken`: a rank, a parameter and a value that fills it there, after which a step that is not finite is diagnosed."""
+"""`run`: a configuration, and on how many ranks it runs (1: on one device); `steps`; `dtype`: of the weights; `whole`:
+whether an evaluation and the final weights are asked for; `folder`: where a checkpoint may lie, or none is made;
+`peaks`: whether tensors' peaks are measured at the end; `watched`: in how many steps a pipeline's stages are; `broken`:
+a rank, a parameter and a value that fills it there, after which a step that is not finite is diagnosed."""
 
 
-def compute(cases: Sequence[Case], ranks: int, place: Path) -> list[dict[str, Any]]:
-    """What each case came to on so many ranks (1: on one device), in order."""
+def compute(cases: Sequence[Case], place: Path) -> list[dict[str, Any]]:
+    """What each case came to, in order."""
     import torch.distributed as dist
 
+    order = sorted(range(len(cases)), key=lambda index: -_ranks_of(cases[index]))
+    most = _ranks_of(cases[order[0]])
     asked, answered = place / "cases.json", place / "answers.json"
     answered.unlink(missing_ok=True)
     # One meeting place for each case, as torchrun's agent makes one: the system chooses ports that nobody else has.
     stores = [dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False) for _ in cases]
-    asked.write_text(json.dumps([[store.port, case] for store, case in zip(stores, cases, strict=True)]))
+    asked.write_text(json.dumps([[store.port, cases[index]] for store, index in zip(stores, order, strict=True)]))
     # Ranks import what their parent does, which need not be what is installed.
     imported = os.pathsep.join((str(Path(__file__).parents[1]), *filter(None, sys.path)))
     own = {"TORCHELASTIC_USE_AGENT_STORE": "True", "OMP_NUM_THREADS": "1", "PYTHONPATH": imported}
-    command = [sys.executable, __file__, str(ranks), str(asked), str(answered)]
+    command = [sys.executable, __file__, str(most), str(asked), str(answered)]
     with subprocess.Popen(
         command, env={**os.environ, **own}, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as started:
@@ -52,8 +55,12 @@ def compute(cases: Sequence[Case], ranks: int, place: Path) -> list[dict[str, An
                 os.killpg(started.pid, signal.SIGKILL)
     if started.returncode:
         raise AssertionError(errors)
-    answers: list[dict[str, Any]] = json.loads(answered.read_text())
-    return answers
+    answers: dict[int, dict[str, Any]] = dict(zip(order, json.loads(answered.read_text()), strict=True))
+    return [answers[index] for index in range(len(cases))]
+
+
+def _ranks_of(case: Case) -> int:
+    return int(case["run"]["ranks"])
 
 
 def _answer(case: Case) -> dict[str, Any]:
@@ -207,24 +214,25 @@ def _main(ranks: int, asked: Path, answered: Path) -> int:
     for rank in range(ranks):
         child = os.fork()
         if child == 0:
-            os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks)}
-            os.environ["MASTER_ADDR"] = "127.0.0.1"
-            _rank(asked, answered)
+            os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1"}
+            _rank(rank, asked, answered)
             return 0
         children.append(child)
     codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
     return next(filter(None, codes), 0)
 
 
-def _rank(asked: Path, answered: Path) -> None:
+def _rank(rank: int, asked: Path, answered: Path) -> None:
     answers = []
     for port, case in json.loads(asked.read_text()):
-        os.environ["MASTER_PORT"] = str(port)
+        if rank >= _ranks_of(case):
+            break
+        os.environ |= {"MASTER_PORT": str(port), "WORLD_SIZE": str(_ranks_of(case))}
         try:
             answers.append(_answer(case))
         except Exception as error:
             raise AssertionError(f"case {case['run'].get('optimizations')}: {error}") from error
-    if os.environ["RANK"] == "0":
+    if rank == 0:
         answered.write_text(json.dumps(answers))
 
 

@@ -20,7 +20,7 @@ def test_what_is_resumed_goes_on_bit_for_bit(ranks: int, tmp_path: Path) -> None
         folder.mkdir()
     cases = [case(stack, ranks, "float32") for stack in ON[ranks]]
     asked = [{**one, "steps": 3, "folder": str(folder)} for one, folder in zip(cases, folders, strict=True)]
-    for stack, answer in zip(ON[ranks], compute(asked, ranks, tmp_path), strict=True):
+    for stack, answer in zip(ON[ranks], compute(asked, tmp_path), strict=True):
         went_on, resumed = answer["resumed"]
         assert resumed == went_on, stack
         assert went_on[1] != went_on[0]

@@ -75,11 +75,10 @@ def case(stack: str, ranks: int, dtype: str) -> dict[str, Any]:
     return {"run": run, "steps": steps_of(stack), "dtype": dtype, "whole": True}
 
 
-def answers(stacks: Sequence[str], ranks: int, folder: Any) -> dict[tuple[str, str], Any]:
-    """By stack and dtype; what is only stacked on a technique is not computed in float64 as well."""
-    asked = [(stack, dtype) for stack in stacks for dtype in ("float32", "float64") if exact(stack) or dtype[-1] == "2"]
-    found = compute([case(stack, ranks, dtype) for stack, dtype in asked], ranks, folder)
-    return dict(zip(asked, found, strict=True))
+def asked(stacks: Sequence[str], ranks: int) -> list[tuple[str, int, str]]:
+    """With ranks and dtype; what is only stacked on a technique is not computed in float64 as well."""
+    both = ("float32", "float64")
+    return [(stack, ranks, dtype) for stack in stacks for dtype in both if exact(stack) or dtype == both[0]]
 
 
 def steps_of(stack: str) -> int:
@@ -95,13 +94,10 @@ def exact(stack: str) -> bool:
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[str, str], Any]:
     """Every stack on its ranks, and what it is held against: the same stack without what divides it."""
-    folder = tmp_path_factory.mktemp("ranks")
     alone = {alone_of(stack) for stack in (*ON_TWO, *ON_FOUR, *LOSSY)}
-    return {
-        **answers(sorted(alone), 1, folder),
-        **answers((*ON_TWO, *LOSSY), 2, folder),
-        **answers(ON_FOUR, 4, folder),
-    }
+    wanted = [*asked(sorted(alone), 1), *asked((*ON_TWO, *LOSSY), 2), *asked(ON_FOUR, 4)]
+    answers = compute([case(*one) for one in wanted], tmp_path_factory.mktemp("ranks"))
+    return {(stack, dtype): answer for (stack, _, dtype), answer in zip(wanted, answers, strict=True)}
 
 
 def alone_of(stack: str) -> str:
@@ -158,8 +154,8 @@ def test_every_rank_proves_every_technique(found: Mapping[tuple[str, str], Any],
     ("name", "stack"), [("sequence_parallel", "tensor_parallel"), ("zero_optimizer", "data_parallel")]
 )
 def test_what_it_goes_beyond_is_no_proof_of_it(found: Mapping[tuple[str, str], Any], name: str, stack: str) -> None:
-    asked = found[stack, "float32"]["ranks"][0]["trace"]
-    trace = Trace.model_validate_json(json.dumps({**asked, "operations": []}))
+    seen = found[stack, "float32"]["ranks"][0]["trace"]
+    trace = Trace.model_validate_json(json.dumps({**seen, "operations": []}))
     evidence = resolve(Spec(name=name)).verify(trace, run_with())
     assert not evidence.verdict, evidence.observed
 

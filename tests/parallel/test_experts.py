@@ -1,7 +1,7 @@
 """A mixture of experts over ranks against one device: divided by experts, by batch, by matrices, by stages."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -60,17 +60,12 @@ def alone_of(stack: str) -> str:
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
     """Every stack on its ranks, and what is left of it on one device."""
-    folder = tmp_path_factory.mktemp("experts")
     wanted = [(stack, "float64") for stack in (*EXACT, *STACKED, *ON_FOUR)]
     wanted += [(EXACT[0], "float32"), (LOSSY, "float32")]
     alone = sorted({(alone_of(stack), dtype) for stack, dtype in wanted})
-
-    def answers(asked: Sequence[tuple[str, str]], ranks: int) -> dict[tuple[str, str], Any]:
-        cases = [case(stack, ranks, dtype) for stack, dtype in asked]
-        return dict(zip(asked, compute(cases, ranks, folder), strict=True))
-
-    on_two, on_four = ([one for one in wanted if (one[0] in ON_FOUR) is four] for four in (False, True))
-    return {**answers(alone, 1), **answers(on_two, 2), **answers(on_four, 4)}
+    cases = [case(stack, 1, dtype) for stack, dtype in alone]
+    cases += [case(stack, 4 if stack in ON_FOUR else 2, dtype) for stack, dtype in wanted]
+    return dict(zip((*alone, *wanted), compute(cases, tmp_path_factory.mktemp("experts")), strict=True))
 
 
 @pytest.mark.parametrize("stack", [*EXACT, *STACKED, *ON_FOUR])

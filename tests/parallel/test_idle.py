@@ -25,7 +25,7 @@ def run_with(stack: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
     cases = [{"run": run_with(one), "steps": 2, "dtype": "float32", "watched": STEPS} for one in (EQUAL, UNEVEN)]
-    answers = compute(cases, 2, tmp_path_factory.mktemp("ranks"))
+    answers = compute(cases, tmp_path_factory.mktemp("ranks"))
     return {stack: answer["ranks"] for stack, answer in zip((EQUAL, UNEVEN), answers, strict=True)}
 
 

@@ -36,7 +36,7 @@ def run_of(stack: str) -> dict[str, Any]:
 def found(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
     stacks = (*CERTAIN, *ROUTED)
     cases = [{"run": run_of(one), "steps": 2, "dtype": "float32", "peaks": True} for one in stacks]
-    return dict(zip(stacks, compute(cases, RANKS, tmp_path_factory.mktemp("ranks")), strict=True))
+    return dict(zip(stacks, compute(cases, tmp_path_factory.mktemp("ranks")), strict=True))
 
 
 def predicted(stack: str, rank: int) -> Estimate:

@@ -35,7 +35,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[str, ...], 
     for stack in STACKS:
         folder = {"folder": str(tmp_path_factory.mktemp("saved"))} if stack[1] in RESUMED else {}
         cases.append({"run": run_of(stack, 2), "steps": STEPS, "dtype": "float32", **folder})
-    return dict(zip(STACKS, compute(cases, 2, tmp_path_factory.mktemp("ranks")), strict=True))
+    return dict(zip(STACKS, compute(cases, tmp_path_factory.mktemp("ranks")), strict=True))
 
 
 @pytest.mark.parametrize("stack", STACKS, ids="+".join)

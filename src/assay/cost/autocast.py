@@ -139,17 +139,16 @@ class _Caster:
     def _with_lifted(self, operation: Operation, dtype: str) -> Operation:
         """A product with a narrow factor makes a wide copy of it.
 
-        In backward the wide factor's gradient comes first, from a product of two wide ones that is gone when the narrow
-        factor's own gradient is made: beside that there is room for the copy, and for what the product is wider.
+        In backward its gradient is as wide as that copy, until it is cast, when what the product kept has gone.
         """
         factors = zip(operation.inputs, operation.gradients, strict=True)
         read = [self.values[name] for name, how in factors if how is Gradient.FRESH]
         narrow = tuple(one for one in read if one.dtype not in (*_EXACT, dtype))
-        lifted = tuple(one.cast(dtype) for one in narrow)
         return replace(
             operation,
-            forward_scratch=(*operation.forward_scratch, *lifted),
-            backward_scratch=(*operation.backward_scratch, *lifted, *narrow),
+            forward_scratch=(*operation.forward_scratch, *(one.cast(dtype) for one in narrow)),
+            # A wide tensor is a narrow one and as much again.
+            backward_scratch=(*operation.backward_scratch, *narrow),
         )
 
     def _result(self, output: Tensor, dtype: str) -> Tensor:

@@ -39,6 +39,7 @@ def mixture(site: Writer, x: Tensor, config: ModelConfig, parameters: dict[str, 
         (FRESH, FRESH),
         saves=(y, gates),
         backward="MulBackward",
+        backward_scratch=(y,),
     )
     summed = site.made("mixed", x.shape, "float32")
     site.write("aten.sum", "normalization", (weighted,), (summed,), (ALIAS,), backward="SumBackward")
