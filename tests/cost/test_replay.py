@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from assay.config import ModelConfig, Run, TrainingConfig
-from assay.cost import Cost, Gradient, Instant, Tensor, baseline, executed_flops, replay
+from assay.cost import Cost, Gradient, Instant, Tensor, UpdateRule, baseline, executed_flops, replay
 from assay.cost.gpt import CPU
 from assay.cost.tape import Operation
 
@@ -30,7 +30,7 @@ def operation(name: str, inputs: str, output: str, saves: str = "", how: Gradien
     )
 
 
-class Makes:
+class Makes(UpdateRule):
     """An optimizer that keeps nothing, and makes what it is told."""
 
     def __init__(self, *instants: Instant) -> None:
