@@ -91,7 +91,9 @@ def test_kernels_of_16_bits_are_refused_in_float32_and_on_old_gpus() -> None:
     on((7, 5), name="efficient")
 
 
-@pytest.mark.parametrize("others", [(), (FOUR[1],), FOUR[1:]], ids=lambda stack: "+".join(map(str, stack)))
+@pytest.mark.parametrize(
+    "others", [(), (FOUR[1],), FOUR[1:], (Spec(name="bf16_full"),)], ids=lambda stack: "+".join(map(str, stack))
+)
 @settings(max_examples=10, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_bytes_saved_by_unfused_attention_are_the_measured_ones(others: tuple[Spec, ...], data: st.DataObject) -> None:
