@@ -114,6 +114,16 @@ def test_a_tied_weight_sums_two_gradients() -> None:
     assert peak_of("backward", tied) == 400 + 3 * 400
 
 
+def test_nothing_is_added_into_a_gradient_that_comes_as_a_view() -> None:
+    body, head = operation("a", "w", "y"), operation("b", "y w", "end")
+    plain = cost(body, head)
+    # b's gradient of w waits, a's arrives, and their sum is a third tensor.
+    earlier = cost(body, replace(head, gradients=(Gradient.FRESH, Gradient.VIEWED)))
+    assert replay(earlier).allocations == replay(plain).allocations + 1
+    later = cost(replace(body, gradients=(Gradient.VIEWED,)), head)
+    assert replay(later).allocations == replay(plain).allocations
+
+
 def test_the_update_has_moments_of_its_own() -> None:
     ledger = cost(operation("a", "w", "end"), rule=Makes(Instant("AdamW", "w", 5000)))
     assert replay(ledger).peak.label == "update: AdamW"
