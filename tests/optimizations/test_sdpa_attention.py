@@ -8,7 +8,7 @@ from assay.config import Spec
 from assay.errors import UsageError
 from assay.estimate import estimate
 from assay.hardware import Accelerator, Machine
-from assay.optimizations import Conflict, Unavailable, resolve
+from assay.optimizations import Conflict, Unavailable, optimizations_of, resolve
 from estimate import test_peak
 from estimate.built import build_step
 from estimate.drawn import FOUR, runs
@@ -103,3 +103,22 @@ def test_bytes_saved_by_unfused_attention_are_the_measured_ones(others: tuple[Sp
 
 def test_the_peak_of_unfused_attention_is_the_measured_one() -> None:
     test_peak.test_the_peak_and_its_instant_are_the_measured_ones("sdpa_attention:backend=math")
+
+
+@pytest.mark.parametrize("name", ["bf16_mixed", "bf16_full"])
+@pytest.mark.parametrize("again", [(), (FOUR[2],)], ids=["once", "again"])
+def test_products_of_unfused_attention_stay_wide_and_are_told_apart(name: str, again: tuple[Spec, ...]) -> None:
+    run = run_with(backend("math"), Spec(name=name), *again)
+    precision = next(one for one in optimizations_of(run) if one.name() == name)
+    trace = traced(run)
+    evidence = precision.verify(trace, run)
+    assert evidence.verdict, evidence.observed
+    # Two and four back in every layer, and two once more in every other one.
+    assert f"and the {(7 if again else 6) * SHAPE.n_layer} of unfused attention in float32" in evidence.observed
+    # One more product in float32, and one less that is allowed to be.
+    wide = [one for one in trace.operations if one.dtype == "float32" and one.operation_class == "contraction"]
+    more = wide[0].model_copy(update={"count": wide[0].count + 1})
+    rest = tuple(one for one in trace.operations if one is not wide[0])
+    assert not precision.verify(trace.model_copy(update={"operations": (*rest, more)}), run).verdict
+    fewer = tuple(one for one in trace.operations if "_safe_softmax" not in one.name)
+    assert not precision.verify(trace.model_copy(update={"operations": fewer}), run).verdict
