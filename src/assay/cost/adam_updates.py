@@ -7,7 +7,7 @@ inside the gradient (Adam) makes a sum for every decayed parameter. Moments in b
 from dataclasses import dataclass
 
 from assay.cost.tensors import Tensor
-from assay.cost.updates import AdamW, Instant, Pieces, after_another, counts, groups, in_order, like
+from assay.cost.updates import AdamW, Instant, Pieces, UpdateRule, after_another, counts, groups, in_order, like
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Adam(AdamW):
 
 
 @dataclass(frozen=True)
-class NarrowAdamW:
+class NarrowAdamW(UpdateRule):
     """Our AdamW with moments in bfloat16."""
 
     def state(self, pieces: Pieces) -> tuple[Tensor, ...]:

@@ -5,9 +5,13 @@ m it makes m × m products beside copies. Adafactor keeps a row and a column in 
 """
 
 from dataclasses import dataclass, replace
+from math import prod
 
 from assay.cost.tensors import Tensor
-from assay.cost.updates import AdamW, Instant, Pieces, after_another, counts, groups, like
+from assay.cost.updates import AdamW, Instant, Pieces, Product, UpdateRule, after_another, counts, groups, like
+
+_STEPS = 5
+"""Of the iteration."""
 
 
 def is_hidden_matrix(name: str, dimensions: int) -> bool:
@@ -16,7 +20,7 @@ def is_hidden_matrix(name: str, dimensions: int) -> bool:
 
 
 @dataclass(frozen=True)
-class Muon:
+class Muon(UpdateRule):
     """Torch's Muon for hidden matrices, and then AdamW for the rest."""
 
     def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
@@ -34,9 +38,19 @@ class Muon:
             made.append(Instant("Muon", one.name, one.nbytes + 2 * narrow.nbytes + 2 * product.nbytes))
         return (*made, *AdamW().instants(rest))
 
+    def products(self, pieces: Pieces) -> tuple[Product, ...]:
+        """In each step of the iteration the matrix times itself, that squared, and that times the matrix."""
+        hidden, _ = _split(pieces)
+        sides = [(min(one.shape), max(one.shape)) for one in hidden.values()]
+        return tuple(
+            Product(short, inner, columns, "bfloat16", _STEPS)
+            for short, long in sides
+            for inner, columns in ((long, short), (short, short), (short, long))
+        )
+
 
 @dataclass(frozen=True)
-class Adafactor:
+class Adafactor(UpdateRule):
     """Torch's single-tensor Adafactor."""
 
     def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
@@ -59,6 +73,11 @@ class Adafactor:
             ),
             *(Instant("Adafactor", one.name, before + 2 * one.nbytes) for before, one in after_another(vectors)),
         )
+
+    def products(self, pieces: Pieces) -> tuple[Product, ...]:
+        """The estimate of a second moment is a column times a row."""
+        matrices, _ = groups(pieces)
+        return tuple(Product(one.shape[-2], 1, one.shape[-1], one.dtype, prod(one.shape[:-2])) for one in matrices)
 
 
 def _split(pieces: Pieces) -> tuple[Pieces, Pieces]:

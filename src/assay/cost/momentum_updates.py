@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from assay.cost.tensors import Tensor
-from assay.cost.updates import Instant, Pieces, groups, in_order, like
+from assay.cost.updates import Instant, Pieces, UpdateRule, groups, in_order, like
 
 
 @dataclass(frozen=True)
-class SGD:
+class SGD(UpdateRule):
     """Torch's single-tensor SGD, with decay inside the gradient."""
 
     momentum: bool
@@ -29,7 +29,7 @@ class SGD:
 
 
 @dataclass(frozen=True)
-class Lion:
+class Lion(UpdateRule):
     """Our Lion."""
 
     def state(self, pieces: Pieces) -> tuple[Tensor, ...]:

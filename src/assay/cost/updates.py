@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from assay.cost.tensors import Tensor
+from assay.cost.tensors import DTYPE_BYTES, Tensor
 
 Pieces = Mapping[str, Tensor]
 
@@ -21,8 +21,30 @@ class Instant:
     nbytes: int
 
 
+@dataclass(frozen=True)
+class Product:
+    """A matrix product of the update, `[rows, inner] × [inner, columns]`, done so many times."""
+
+    rows: int
+    inner: int
+    columns: int
+    dtype: str
+    times: int = 1
+
+    @property
+    def flops(self) -> int:
+        """Of all times together; a multiply-add counts two."""
+        return 2 * self.rows * self.inner * self.columns * self.times
+
+    @property
+    def nbytes(self) -> int:
+        """Read and written, all times together."""
+        sides = self.rows * self.inner + self.inner * self.columns + self.rows * self.columns
+        return DTYPE_BYTES[self.dtype] * sides * self.times
+
+
 class UpdateRule(Protocol):
-    """An optimizer, as far as the ledger sees it."""
+    """An optimizer, as far as the ledger sees it. Those that multiply no matrices inherit that."""
 
     def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
         """What it keeps between steps."""
@@ -32,9 +54,13 @@ class UpdateRule(Protocol):
         """What its update makes, in order."""
         ...
 
+    def products(self, pieces: Pieces) -> tuple[Product, ...]:
+        """What its update multiplies."""
+        return ()
+
 
 @dataclass(frozen=True)
-class AdamW:
+class AdamW(UpdateRule):
     """Torch's single-tensor AdamW."""
 
     def state(self, pieces: Pieces) -> tuple[Tensor, ...]:

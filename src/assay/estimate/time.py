@@ -71,9 +71,15 @@ def update_seconds(cost: Cost, rates: Rates) -> float:
 
 
 def _update(cost: Cost, rates: Rates) -> tuple[float, float]:
+    """Of torch's AdamW, which stands in for every loop over numbers, and of the products of those that multiply."""
+    products = cost.rule.products(cost.updated)
+    multiplying = sum(
+        max(one.flops / rates.matmul_flops[one.dtype], one.nbytes / rates.bandwidth_bytes) for one in products
+    )
+    launches = UPDATE_LAUNCHES * len(cost.parameters) + sum(one.times for one in products)
     return (
-        UPDATE_PASSES * cost.parameter_bytes / rates.bandwidth_bytes,
-        UPDATE_LAUNCHES * len(cost.parameters) * rates.launch_seconds,
+        UPDATE_PASSES * cost.parameter_bytes / rates.bandwidth_bytes + multiplying,
+        launches * rates.launch_seconds,
     )
 
 
