@@ -11,7 +11,7 @@ names. Without ``--out`` it is the file that ships with the package; `make docs`
 import argparse
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -59,9 +59,14 @@ class Plan:
 
     @property
     def treatment(self) -> str:
-        companion = COMPANIONS.get(self.name)
-        asked = self.name + GIVEN.get(self.name, "")
-        return f"{companion}+{asked}" if companion in catalogue() else asked
+        return possible(self.name)
+
+
+def possible(asked: str, given: Mapping[str, str] = GIVEN) -> str:
+    """A technique, with fields or at its defaults, beside what it cannot be without."""
+    name = asked.partition(":")[0]
+    companion, fields = COMPANIONS.get(name), given.get(name, "") if asked == name else ""
+    return f"{companion}+{asked}{fields}" if companion in catalogue() else asked + fields
 
 
 def plan(source: str, name: str) -> Plan:
