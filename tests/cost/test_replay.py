@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from assay.config import ModelConfig, Run, TrainingConfig
-from assay.cost import Cost, Gradient, Instant, Tensor, baseline, executed_flops, replay
+from assay.cost import Cost, Gradient, Instant, Tensor, UpdateRule, baseline, executed_flops, replay
 from assay.cost.gpt import CPU
 from assay.cost.tape import Operation
 
@@ -30,7 +30,7 @@ def operation(name: str, inputs: str, output: str, saves: str = "", how: Gradien
     )
 
 
-class Makes:
+class Makes(UpdateRule):
     """An optimizer that keeps nothing, and makes what it is told."""
 
     def __init__(self, *instants: Instant) -> None:
@@ -112,6 +112,16 @@ def test_a_tied_weight_sums_two_gradients() -> None:
     tied = cost(operation("a", "w", "y"), operation("b", "y w", "end"))
     # b's gradient of w waits, a's arrives: two of them beside the weight.
     assert peak_of("backward", tied) == 400 + 3 * 400
+
+
+def test_nothing_is_added_into_a_gradient_that_comes_as_a_view() -> None:
+    body, head = operation("a", "w", "y"), operation("b", "y w", "end")
+    plain = cost(body, head)
+    # b's gradient of w waits, a's arrives, and their sum is a third tensor.
+    earlier = cost(body, replace(head, gradients=(Gradient.FRESH, Gradient.VIEWED)))
+    assert replay(earlier).allocations == replay(plain).allocations + 1
+    later = cost(replace(body, gradients=(Gradient.VIEWED,)), head)
+    assert replay(later).allocations == replay(plain).allocations
 
 
 def test_the_update_has_moments_of_its_own() -> None:

@@ -8,10 +8,15 @@ import numpy as np
 import torch
 
 from assay.config import Run
+from assay.measure.memory import live_tensor_bytes
+from assay.measure.tensor_peak import tensor_peak
 from assay.optimizations import optimizations_of
 from assay.step.program import MicroBatch, Program, Step
 from assay.training.build import baseline, build
 from assay.training.gradients import cut
+from assay.training.loop import train_step
+
+CPU = torch.device("cpu")
 
 
 @dataclass
@@ -32,10 +37,10 @@ class RandomData:
         self.train = self.validation = RandomShard(ids.astype(np.uint16))
 
 
-def build_step(run: Run) -> Step:
+def build_step(run: Run, data: RandomData | None = None) -> Step:
     """The run's step, optimizations applied, made real on its device."""
     device = torch.device("cuda" if run.device == "cuda" else "cpu")
-    program: Program = baseline(run, RandomData(run), device)  # type: ignore[arg-type]
+    program: Program = baseline(run, data or RandomData(run), device)  # type: ignore[arg-type]
     for optimization in optimizations_of(run):
         program = optimization.apply(program, run)
     return build(program)
@@ -44,3 +49,14 @@ def build_step(run: Run) -> Step:
 def micro_batches(step: Step, index: int = 0) -> Sequence[MicroBatch]:
     """What the step trains on at `index`."""
     return cut(step.program.batches(index, step.program.share), step.program.micro_batches)
+
+
+def measured_peak(run: Run, data: RandomData | None = None) -> tuple[Step, int, str]:
+    """The run's step on a CPU after three, most bytes of tensors in the third, and when; others' tensors left out."""
+    before = live_tensor_bytes(CPU)
+    step = build_step(run, data)
+    for index in range(2):
+        train_step(step, index)
+    live = live_tensor_bytes(CPU) - before
+    peak = tensor_peak(lambda: train_step(step, 2) and None, "cpu")
+    return step, live + peak.above_start_bytes, peak.instant

@@ -52,6 +52,19 @@ def test_a_step_is_timed_from_measured_rates_only() -> None:
     assert estimate(load("demo", ["optimizations=[bf16_mixed]"]), here).step_seconds is None
 
 
+def test_an_update_that_multiplies_takes_that_much_longer() -> None:
+    rates = MEASURED.model_copy(update={"matmul_flops": {"float32": 1e11, "bfloat16": 1e9}, "bandwidth_bytes": 1e12})
+    here = MACHINE.model_copy(update={"rates": {"cpu": rates}})
+    plain, orthogonal = (estimate(load("demo", [f"optimizations=[{name}]"]), here) for name in ("", "muon"))
+    # Of a matrix of m × n, m ≤ n, five times m²n, m³ and m²n multiply-adds, at the rate of bfloat16.
+    shapes = [(64, 192), (64, 64), (64, 256), (64, 256)]
+    flops = 3 * sum(5 * 2 * (2 * m * m * n + m**3) for m, n in shapes)
+    assert orthogonal.step_flops - plain.step_flops == orthogonal.flops["bfloat16"] == flops
+    assert orthogonal.model_flops == plain.model_flops
+    assert plain.step_seconds is not None
+    assert orthogonal.step_seconds == pytest.approx(plain.step_seconds + flops / 1e9 + 3 * 4 * 15 * 1e-6)
+
+
 @pytest.mark.parametrize(
     ("overrides", "error", "says"),
     [

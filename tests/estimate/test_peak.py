@@ -10,7 +10,7 @@ from assay.estimate import estimate
 from assay.hardware import Machine
 from assay.measure.memory import live_tensor_bytes, memory_pass
 from assay.training.loop import train_step
-from estimate.built import build_step
+from estimate.built import build_step, measured_peak
 
 MACHINE = Machine(processor="any", cores=1, memory_bytes=2**34)
 CPU = torch.device("cpu")
@@ -38,6 +38,19 @@ def test_the_peak_and_its_instant_are_the_measured_ones(stack: str) -> None:
     print(f"{stack or 'baseline'}: predicted {predicted.nbytes}, measured {measured.tensors_peak_bytes}, {error:+.4%}")
     assert abs(error) <= (0.05 if "bf16" in stack else 0.005)
     assert measured.tensors_peak_instant == predicted.label
+
+
+@pytest.mark.parametrize("stack", ["", "chunked_cross_entropy", "bf16_mixed", "bf16_full", "vocab_padding"])
+def test_the_sum_of_a_wide_tied_weights_gradients_is_the_measured_one(stack: str) -> None:
+    """Few tokens and a wide vocabulary; in place only where the head's gradient comes under the weight's own shape."""
+    shape = ("vocab_size=4001", "n_layer=1", "context_length=16")
+    overrides = [*(f"model.{one}" for one in shape), "training.batch_size=2", "device=cpu"]
+    run = configure("demo", overrides, [one for one in (stack, "fused_adamw") if one])
+    predicted = estimate(run, MACHINE).timeline.peak
+    _, measured, instant = measured_peak(run)
+    assert predicted.nbytes == pytest.approx(measured, rel=1e-3)
+    in_place = stack in ("chunked_cross_entropy", "bf16_mixed")
+    assert instant == predicted.label == f"backward: {'EmbeddingBackward' if in_place else 'gradient sum'}"
 
 
 def _train(step: object) -> None:

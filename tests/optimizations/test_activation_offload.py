@@ -66,6 +66,6 @@ def test_it_is_refused_where_there_is_nothing_to_move_and_where_it_is_not_proven
         check(run_with(OFFLOADED), CPU)
     resolve(OFFLOADED).check(on_cuda(OFFLOADED), CUDA)
     with pytest.raises(Conflict, match="compiled code chooses itself"):
-        resolve(OFFLOADED).check(on_cuda(OFFLOADED, Spec(name="compile")), CUDA)
+        check(on_cuda(OFFLOADED, Spec(name="compile")), CUDA)
     with pytest.raises(Conflict, match="over ranks"):
         resolve(OFFLOADED).check(on_cuda(OFFLOADED).model_copy(update={"ranks": 2}), CUDA)

@@ -65,7 +65,7 @@ def test_what_cannot_be_recorded_is_refused(other: str, reason: str) -> None:
 @pytest.mark.parametrize("other", ["compile", "fp8"])
 def test_what_was_not_proven_inside_a_recording_is_refused(other: str) -> None:
     with pytest.raises(Conflict, match="not proven inside a recording"):
-        resolve(GRAPHS).check(on_cuda(*specs_of([other, "cuda_graphs"])), CUDA)
+        check(on_cuda(*specs_of([other, "cuda_graphs"])), CUDA)
 
 
 def test_noise_that_is_drawn_twice_ranks_and_mixtures_are_refused() -> None:

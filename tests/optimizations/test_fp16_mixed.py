@@ -7,7 +7,7 @@ import pytest
 
 from assay.config import Spec
 from assay.hardware import Machine
-from assay.optimizations import Conflict, resolve
+from assay.optimizations import Conflict, check, resolve
 from assay.parallel.loss_scale import DynamicLossScale
 from assay.step.program import Step
 from assay.training import checkpoint
@@ -55,6 +55,6 @@ def test_the_scale_is_part_of_a_checkpoint(tmp_path: Path) -> None:
 
 
 def test_a_pipeline_is_refused() -> None:
-    run = run_with(FP16).model_copy(update={"optimizations": (FP16, Spec(name="pipeline_parallel"))})
+    run = run_with(FP16).model_copy(update={"optimizations": (FP16, Spec(name="pipeline_parallel")), "ranks": 2})
     with pytest.raises(Conflict, match="without a scale"):
-        resolve(FP16).check(run, CPU)
+        check(run, CPU)

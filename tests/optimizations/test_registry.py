@@ -1,5 +1,7 @@
 """The folder is the registry: a file dropped into one is all that a new optimization takes."""
 
+import ast
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -85,6 +87,43 @@ def test_two_claimants_of_one_seam_conflict_without_knowing_each_other(tmp_path:
             check(run, MACHINE)
     finally:
         forget(names)
+
+
+EXCLUDING = TOY.replace("CLAIM", "patience").replace(
+    "    def predict(",
+    """    def excludes(self, run):
+        return {"optimizer": "halved_rate is for the optimizer of the run, and {other} brings one"}
+
+    def requires(self, run, machine):
+        return {} if self.factor == 0.5 else {"recomputation": "halved_rate:factor wants recomputation beside it"}
+
+    def predict(""",
+)
+
+
+def test_what_another_bears_is_excluded_or_required_without_its_name(tmp_path: Path) -> None:
+    (tmp_path / "halved_rate.py").write_text(EXCLUDING)
+    names, model, machine = search(tmp_path), ModelConfig(vocab_size=10), MACHINE
+    try:
+        check(Run(model=model, optimizations=Spec.parse_stack("halved_rate+activation_checkpointing")), machine)
+        with pytest.raises(Conflict, match="and lion brings one"):
+            check(Run(model=model, optimizations=Spec.parse_stack("halved_rate+lion")), machine)
+        with pytest.raises(Conflict, match="wants recomputation beside it"):
+            check(Run(model=model, optimizations=Spec.parse_stack("halved_rate:factor=0.25+bf16_mixed")), machine)
+        check(
+            Run(model=model, optimizations=Spec.parse_stack("halved_rate:factor=0.25+selective_checkpointing")), machine
+        )
+    finally:
+        forget(names)
+
+
+def test_no_file_names_another_technique() -> None:
+    for name, kind in catalogue().items():
+        tree = ast.parse(Path(inspect.getfile(kind)).read_text())
+        texts = {
+            node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        }
+        assert texts & (catalogue().keys() - {name}) == set(), name
 
 
 def test_a_file_without_an_optimization_is_refused(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from assay.config import Spec
 from assay.errors import UsageError
 from assay.estimate import estimate
 from assay.hardware import Accelerator, Machine
-from assay.optimizations import Conflict, Unavailable, resolve
+from assay.optimizations import Conflict, Unavailable, check, optimizations_of, resolve
 from estimate import test_peak
 from estimate.built import build_step
 from estimate.drawn import FOUR, runs
@@ -81,7 +81,7 @@ def test_kernels_of_16_bits_are_refused_in_float32_and_on_old_gpus() -> None:
     def on(capability: tuple[int, int], *specs: Spec, name: str) -> None:
         found = Accelerator(name="any", memory_bytes=2**36, compute_capability=capability)
         run = run_with(backend(name), *specs).model_copy(update={"device": "cuda"})
-        resolve(backend(name)).check(run, CPU.model_copy(update={"accelerators": (found,)}))
+        check(run, CPU.model_copy(update={"accelerators": (found,)}))
 
     with pytest.raises(Conflict, match="computes in 16 bits only; add bf16_mixed"):
         on((9, 0), name="flash")
@@ -91,7 +91,9 @@ def test_kernels_of_16_bits_are_refused_in_float32_and_on_old_gpus() -> None:
     on((7, 5), name="efficient")
 
 
-@pytest.mark.parametrize("others", [(), (FOUR[1],), FOUR[1:]], ids=lambda stack: "+".join(map(str, stack)))
+@pytest.mark.parametrize(
+    "others", [(), (FOUR[1],), FOUR[1:], (Spec(name="bf16_full"),)], ids=lambda stack: "+".join(map(str, stack))
+)
 @settings(max_examples=10, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_bytes_saved_by_unfused_attention_are_the_measured_ones(others: tuple[Spec, ...], data: st.DataObject) -> None:
@@ -107,3 +109,22 @@ def test_no_mask_is_made_for_a_kernel() -> None:
     plain, fused = (estimate(run_with(*specs), CPU).cost.tables for specs in ((), (SDPA,)))
     assert [one.name for one in plain] == ["mask"]
     assert fused == ()
+
+
+@pytest.mark.parametrize("name", ["bf16_mixed", "bf16_full"])
+@pytest.mark.parametrize("again", [(), (FOUR[2],)], ids=["once", "again"])
+def test_products_of_unfused_attention_stay_wide_and_are_told_apart(name: str, again: tuple[Spec, ...]) -> None:
+    run = run_with(backend("math"), Spec(name=name), *again)
+    precision = next(one for one in optimizations_of(run) if one.name() == name)
+    trace = traced(run)
+    evidence = precision.verify(trace, run)
+    assert evidence.verdict, evidence.observed
+    # Two and four back in every layer, and two once more in every other one.
+    assert f"and the {(7 if again else 6) * SHAPE.n_layer} of unfused attention in float32" in evidence.observed
+    # One more product in float32, and one less that is allowed to be.
+    wide = [one for one in trace.operations if one.dtype == "float32" and one.operation_class == "contraction"]
+    more = wide[0].model_copy(update={"count": wide[0].count + 1})
+    rest = tuple(one for one in trace.operations if one is not wide[0])
+    assert not precision.verify(trace.model_copy(update={"operations": (*rest, more)}), run).verdict
+    fewer = tuple(one for one in trace.operations if "_safe_softmax" not in one.name)
+    assert not precision.verify(trace.model_copy(update={"operations": fewer}), run).verdict

@@ -5,14 +5,18 @@ inside the gradient (Adam) makes a sum for every decayed parameter. Moments in b
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from assay.cost.tensors import Tensor
-from assay.cost.updates import AdamW, Instant, Pieces, after_another, counts, groups, in_order, like
+from assay.cost.updates import AdamW, Instant, Pieces, UpdateRule, after_another, counts, groups, in_order, like
 
 
 @dataclass(frozen=True)
 class FusedAdamW(AdamW):
-    """One kernel a group."""
+    """One kernel a group, which reads weight, gradient and moments and writes all but the gradient."""
+
+    passes: ClassVar = 7.0
+    launches: ClassVar = 0.0
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
         """Nothing beside what is held."""
@@ -23,6 +27,8 @@ class FusedAdamW(AdamW):
 class ForeachAdamW(AdamW):
     """One kernel for each operation over all tensors of a group."""
 
+    launches: ClassVar = 0.0
+
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
         """√v of a whole group."""
         return tuple(Instant("AdamW", "", _nbytes(group)) for group in groups(pieces) if group)
@@ -31,6 +37,8 @@ class ForeachAdamW(AdamW):
 @dataclass(frozen=True)
 class Adam(AdamW):
     """Torch's single-tensor Adam with weight decay in the gradient."""
+
+    passes: ClassVar = 22.0
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
         """AdamW's, and for what decays the sum of gradient and decay."""
@@ -43,8 +51,11 @@ class Adam(AdamW):
 
 
 @dataclass(frozen=True)
-class NarrowAdamW:
+class NarrowAdamW(UpdateRule):
     """Our AdamW with moments in bfloat16."""
+
+    passes: ClassVar = 28.0
+    launches: ClassVar = 14.0
 
     def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
         """Two narrow moments a parameter, and its step count."""

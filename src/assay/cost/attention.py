@@ -85,7 +85,13 @@ def unfused(tape: Writer, q: Tensor, k: Tensor, v: Tensor, p: float, noise: str 
     tape.write("aten.add", "elementwise", (scores,), (masked,), (ALIAS,), extras=(mask,), backward="AddBackward")
     weights = tape.made("probabilities", masked.shape, masked.dtype)
     tape.write(
-        "aten._safe_softmax", "normalization", (masked,), (weights,), (FRESH,), saves=(weights,), backward="SafeSoftmax"
+        "aten._safe_softmax",
+        "normalization",
+        (masked,),
+        (weights,),
+        (FRESH,),
+        saves=(weights,),
+        backward="SafeSoftmaxBackward",
     )
     mixed = bmm(tape, "mixed", layers.dropout(tape, weights, p, noise), v)
     # A view is cast by whoever reads it.

@@ -8,6 +8,7 @@ width is the most that its arithmetic names, and what is taken here.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from assay.cost.tensors import DTYPE_BYTES, Tensor
 from assay.cost.updates import AdamW, Instant, Pieces, counts, groups, like
@@ -17,7 +18,10 @@ _SMALLEST, _BLOCK, _CODES = 4096, 256, 256
 
 @dataclass(frozen=True)
 class EightBitAdamW(AdamW):
-    """Moments as codes."""
+    """Moments as codes, in one compiled kernel: weight, gradient and codes read, weight and codes written."""
+
+    passes: ClassVar = 4.0
+    launches: ClassVar = 1.0
 
     def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
         """Two moments a parameter, each of one tensor or of three, and its step count."""

@@ -11,12 +11,16 @@ from assay.cost.tape import Gradient, Writer
 from assay.cost.tensors import Tensor
 
 FRESH, ALIAS, INPLACE, NONE = Gradient.FRESH, Gradient.ALIAS, Gradient.INPLACE, Gradient.NONE
+VIEWED = Gradient.VIEWED
 
 
 def linear(
     tape: Writer, x: Tensor, weight: Tensor, bias: Tensor | None, autocast: str = "", holds: Sequence[Tensor] = ()
 ) -> Tensor:
-    """`[…, in] → […, out]`; keeps its input and (where it is a copy) its weight."""
+    """`[…, in] → […, out]`; keeps its input and (where it is a copy) its weight.
+
+    The product is of rows with the weight transposed, so both gradients come back as views.
+    """
     wide, narrow = weight.shape
     out = tape.made("out", (*x.shape[:-1], wide), x.dtype)
     flops = 2 * prod(x.shape[:-1]) * wide * narrow
@@ -26,7 +30,7 @@ def linear(
         "contraction",
         inputs,
         (out,),
-        (FRESH, INPLACE, INPLACE)[: len(inputs)],
+        (VIEWED, VIEWED, INPLACE)[: len(inputs)],
         saves=(x, weight),
         holds=holds,
         flops=flops,

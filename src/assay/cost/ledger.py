@@ -28,6 +28,8 @@ class Storage:
 
     nbytes: int
     holders: int = 1
+    viewed: bool = False
+    """Whether it is held under another shape than it was made with."""
 
 
 @dataclass

@@ -5,9 +5,26 @@ m it makes m × m products beside copies. Adafactor keeps a row and a column in 
 """
 
 from dataclasses import dataclass, replace
+from math import prod
+from typing import ClassVar
 
 from assay.cost.tensors import Tensor
-from assay.cost.updates import AdamW, Instant, Pieces, after_another, counts, groups, like
+from assay.cost.updates import (
+    AdamW,
+    Instant,
+    Pieces,
+    Product,
+    Traffic,
+    UpdateRule,
+    after_another,
+    counts,
+    each,
+    groups,
+    like,
+)
+
+_STEPS = 5
+"""Of the iteration."""
 
 
 def is_hidden_matrix(name: str, dimensions: int) -> bool:
@@ -16,7 +33,7 @@ def is_hidden_matrix(name: str, dimensions: int) -> bool:
 
 
 @dataclass(frozen=True)
-class Muon:
+class Muon(UpdateRule):
     """Torch's Muon for hidden matrices, and then AdamW for the rest."""
 
     def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
@@ -34,10 +51,29 @@ class Muon:
             made.append(Instant("Muon", one.name, one.nbytes + 2 * narrow.nbytes + 2 * product.nbytes))
         return (*made, *AdamW().instants(rest))
 
+    def traffic(self, pieces: Pieces) -> Traffic:
+        """Of a hidden matrix the momentum and what looks ahead 3 + 3, the narrow copy, its norm and its scale 3, the
+        step with its decay 4.5."""
+        hidden, rest = _split(pieces)
+        return each(hidden, 13.5, 9).plus(AdamW().traffic(rest))
+
+    def products(self, pieces: Pieces) -> tuple[Product, ...]:
+        """In each step of the iteration the matrix times itself, that squared, and that times the matrix."""
+        hidden, _ = _split(pieces)
+        sides = [(min(one.shape), max(one.shape)) for one in hidden.values()]
+        return tuple(
+            Product(short, inner, columns, "bfloat16", _STEPS)
+            for short, long in sides
+            for inner, columns in ((long, short), (short, short), (short, long))
+        )
+
 
 @dataclass(frozen=True)
-class Adafactor:
+class Adafactor(UpdateRule):
     """Torch's single-tensor Adafactor."""
+
+    passes: ClassVar = 18.4
+    launches: ClassVar = 13.0
 
     def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
         """Of a matrix a row and a column, of a vector all of its second moment; and a count."""
@@ -59,6 +95,11 @@ class Adafactor:
             ),
             *(Instant("Adafactor", one.name, before + 2 * one.nbytes) for before, one in after_another(vectors)),
         )
+
+    def products(self, pieces: Pieces) -> tuple[Product, ...]:
+        """The estimate of a second moment is a column times a row."""
+        matrices, _ = groups(pieces)
+        return tuple(Product(one.shape[-2], 1, one.shape[-1], one.dtype, prod(one.shape[:-2])) for one in matrices)
 
 
 def _split(pieces: Pieces) -> tuple[Pieces, Pieces]:

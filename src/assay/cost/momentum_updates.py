@@ -1,13 +1,14 @@
 """Optimizers of at most one moment, as the ledger sees them: SGD and Lion."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from assay.cost.tensors import Tensor
-from assay.cost.updates import Instant, Pieces, groups, in_order, like
+from assay.cost.updates import Instant, Pieces, Traffic, UpdateRule, each, groups, in_order, like
 
 
 @dataclass(frozen=True)
-class SGD:
+class SGD(UpdateRule):
     """Torch's single-tensor SGD, with decay inside the gradient."""
 
     momentum: bool
@@ -17,6 +18,12 @@ class SGD:
     def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
         """A momentum a parameter, if there is momentum."""
         return like(pieces, "momentum_buffer") if self.momentum else ()
+
+    def traffic(self, pieces: Pieces) -> Traffic:
+        """The gradient with its decay 3, the momentum 2 + 3, the gradient that looks ahead 3, the step 3."""
+        own = each(pieces, 5.0 * self.momentum + 3.0 * self.nesterov + 3.0, 2 * self.momentum + self.nesterov + 1)
+        decayed = {one.name: one for one in groups(pieces)[0]}
+        return own.plus(each(decayed, 3.0, 1)) if self.decays else own
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
         """The gradient with its decay, and the gradient that looks ahead."""
@@ -29,8 +36,11 @@ class SGD:
 
 
 @dataclass(frozen=True)
-class Lion:
-    """Our Lion."""
+class Lion(UpdateRule):
+    """Our Lion: decay 2, the direction 3 + 2 + 3, the momentum 3."""
+
+    passes: ClassVar = 13.0
+    launches: ClassVar = 5.0
 
     def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
         """A momentum a parameter."""

@@ -1,8 +1,8 @@
 """A tape whose weights and activations are all in 16 bits: no copies, no casts but one, in front of the loss.
 
 What stays in float32: the loss, since a sum over a batch's tokens has no digits left in bfloat16 and overflows float16;
-what a root-mean-square norm composes; the row sums of fused attention; on a CUDA device the statistics of norms, which
-a CPU keeps as wide as the norm's input.
+what a root-mean-square norm composes; the row sums of fused attention, and all of torch's unfused one, whose result is
+cast back; on a CUDA device the statistics of norms, which a CPU keeps as wide as the norm's input.
 """
 
 from dataclasses import replace
@@ -26,7 +26,16 @@ def narrowed(cost: Cost, dtype: str) -> Cost:
     tape: list[Operation] = []
     wide: dict[str, str] = {}
     """Values in float32, or the copies that take their place, by the name under which they are read."""
+    lifted: dict[str, str] = {}
+    """The same of what leaves float32 again."""
     for operation in cost.tape:
+        if operation.autocast == "float32" or (operation.name == "aten.view" and operation.inputs[0] in lifted):
+            tape.extend((*_copies(operation, cost, lifted), operation.reading(lifted)))
+            lifted.update({one.name: one.name for one in operation.outputs})
+            continue
+        if not lifted.keys().isdisjoint(operation.inputs):
+            operation, casts = _cast_back(operation, cost, lifted, dtype)
+            tape.extend(casts)
         if operation.name in LIFTED:
             tape.extend(_copies(operation, cost, wide))
         if operation.name in LIFTED or not wide.keys().isdisjoint(operation.inputs):
@@ -45,7 +54,7 @@ def narrowed(cost: Cost, dtype: str) -> Cost:
 
 
 def _copies(operation: Operation, cost: Cost, wide: dict[str, str]) -> list[Operation]:
-    """Casts of what a part of the loss reads in 16 bits."""
+    """Casts of what an operation in float32 reads in 16 bits."""
     made = []
     for name in operation.inputs:
         value = cost.values[name]
@@ -53,18 +62,33 @@ def _copies(operation: Operation, cost: Cost, wide: dict[str, str]) -> list[Oper
             continue
         copy = replace(value, name=f"{operation.site}:float32 of {name}", view_of=None)
         wide[name] = copy.name
-        made.append(
-            Operation(
-                name="aten._to_copy",
-                site=operation.site,
-                kind="movement",
-                inputs=(name,),
-                outputs=(copy,),
-                gradients=(Gradient.FRESH,),
-                backward="ToCopyBackward",
-            )
-        )
+        made.append(_cast(operation, name, copy))
     return made
+
+
+def _cast_back(
+    operation: Operation, cost: Cost, lifted: dict[str, str], dtype: str
+) -> tuple[Operation, list[Operation]]:
+    """The operation on 16 bits, and the casts of what it finds in float32."""
+    narrow = {
+        name: replace(cost.values[name], name=f"{operation.site}:{dtype} of {name}", dtype=dtype, view_of=None)
+        for name in dict.fromkeys(operation.inputs)
+        if lifted.get(name) == name
+    }
+    casts = [_cast(operation, name, copy) for name, copy in narrow.items()]
+    return operation.reading({name: copy.name for name, copy in narrow.items()}), casts
+
+
+def _cast(reader: Operation, name: str, copy: Tensor) -> Operation:
+    return Operation(
+        name="aten._to_copy",
+        site=reader.site,
+        kind="movement",
+        inputs=(name,),
+        outputs=(copy,),
+        gradients=(Gradient.FRESH,),
+        backward="ToCopyBackward",
+    )
 
 
 def _narrow(operation: Operation, cost: Cost, dtype: str, *, extras_too: bool) -> Operation:

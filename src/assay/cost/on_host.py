@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from assay.cost.tensors import Tensor
-from assay.cost.updates import Instant, Pieces
+from assay.cost.updates import Instant, Pieces, UpdateRule
 
 
 @dataclass(frozen=True)
-class OnHost:
+class OnHost(UpdateRule):
     """Any rule, elsewhere."""
 
     def state(self, pieces: Pieces) -> tuple[Tensor, ...]:

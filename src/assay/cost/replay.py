@@ -186,7 +186,9 @@ class Pass:
         if how is Gradient.ALIAS and incoming and value.dtype == operation.outputs[0].dtype:
             incoming[0].holders += 1
             return incoming[0]
-        return self.ledger.take(value.nbytes)
+        storage = self.ledger.take(value.nbytes)
+        storage.viewed = how is Gradient.VIEWED
+        return storage
 
     def _deliver(self, name: str, storage: Storage, operation: Operation) -> None:
         """Add a gradient to what has reached the value before; hand a parameter's over when it is complete."""
@@ -202,9 +204,9 @@ class Pass:
                 self._accumulate(name)
 
     def _sum(self, earlier: Storage, later: Storage, operation: Operation, *, in_place: bool) -> Storage:
-        """The engine adds into the earlier gradient if nothing else holds it, otherwise into a new tensor."""
+        """The engine adds into the earlier gradient if nothing else holds it and it is no view, else into a new one."""
         total = earlier
-        if earlier.holders > 1 or not in_place:
+        if earlier.holders > 1 or earlier.viewed or not in_place:
             total = self.ledger.take(earlier.nbytes)
             self.ledger.mark("backward", "gradient sum", operation.site)
             self.ledger.drop(earlier)

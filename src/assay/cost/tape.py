@@ -20,6 +20,7 @@ class Gradient(Enum):
     FRESH = "a new tensor of the input's shape"
     ALIAS = "the output's gradient itself, or a view of it"
     INPLACE = "a new tensor that the engine adds into the input's other gradients (a parameter's)"
+    VIEWED = "a new tensor under another shape, into which the engine adds nothing"
 
 
 class Sending(NamedTuple):

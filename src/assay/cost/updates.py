@@ -5,9 +5,9 @@ The rule is asked with what lies here of the parameters, so a rank that holds pi
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import ClassVar, Protocol
 
-from assay.cost.tensors import Tensor
+from assay.cost.tensors import DTYPE_BYTES, Tensor
 
 Pieces = Mapping[str, Tensor]
 
@@ -21,8 +21,47 @@ class Instant:
     nbytes: int
 
 
+@dataclass(frozen=True)
+class Product:
+    """A matrix product of the update, `[rows, inner] × [inner, columns]`, done so many times."""
+
+    rows: int
+    inner: int
+    columns: int
+    dtype: str
+    times: int = 1
+
+    @property
+    def flops(self) -> int:
+        """Of all times together; a multiply-add counts two."""
+        return 2 * self.rows * self.inner * self.columns * self.times
+
+    @property
+    def nbytes(self) -> int:
+        """Read and written, all times together."""
+        sides = self.rows * self.inner + self.inner * self.columns + self.rows * self.columns
+        return DTYPE_BYTES[self.dtype] * sides * self.times
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What the operators of an update that multiply no matrices read and write, and how many there are."""
+
+    nbytes: float
+    launches: float
+
+    def plus(self, other: "Traffic") -> "Traffic":
+        """Both."""
+        return Traffic(self.nbytes + other.nbytes, self.launches + other.launches)
+
+
 class UpdateRule(Protocol):
-    """An optimizer, as far as the ledger sees it."""
+    """An optimizer, as far as the ledger sees it. Those that multiply no matrices inherit that."""
+
+    passes: ClassVar[float] = 0.0
+    """Reads and writes of a parameter's bytes by its update, as counted in a trace."""
+    launches: ClassVar[float] = 0.0
+    """Operators that run for a parameter."""
 
     def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
         """What it keeps between steps."""
@@ -32,10 +71,24 @@ class UpdateRule(Protocol):
         """What its update makes, in order."""
         ...
 
+    def products(self, pieces: Pieces) -> tuple[Product, ...]:
+        """What its update multiplies."""
+        return ()
+
+    def traffic(self, pieces: Pieces) -> Traffic:
+        """What its update reads and writes otherwise."""
+        return each(pieces, self.passes, self.launches)
+
 
 @dataclass(frozen=True)
-class AdamW:
-    """Torch's single-tensor AdamW."""
+class AdamW(UpdateRule):
+    """Torch's single-tensor AdamW.
+
+    Passes: decay 2, first moment 3, second moment 2 + 4, root 2, division 2, sum 2, update 4.
+    """
+
+    passes: ClassVar = 21.0
+    launches: ClassVar = 8.5
 
     def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
         """Two moments a parameter, and its step count."""
@@ -48,6 +101,11 @@ class AdamW:
             for group in groups(pieces)
             for before, tensor in after_another(group)
         )
+
+
+def each(pieces: Pieces, passes: float, launches: float) -> Traffic:
+    """So much of every parameter."""
+    return Traffic(passes * sum(one.nbytes for one in pieces.values()), launches * len(pieces))
 
 
 def like(pieces: Pieces, *labels: str) -> tuple[Tensor, ...]:

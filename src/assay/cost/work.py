@@ -9,7 +9,10 @@ from assay.cost.step import Cost
 
 
 def executed_flops(cost: Cost) -> dict[str, int]:
-    """FLOPs of one optimizer step by the dtype that computes them, recomputation included: the numerator of HFU."""
+    """FLOPs of one optimizer step by the dtype that computes them: the numerator of HFU.
+
+    Recomputation is included, and what the update multiplies.
+    """
     again = repeated(cost)
     values = cost.values
     total: dict[str, int] = {}
@@ -18,6 +21,8 @@ def executed_flops(cost: Cost) -> dict[str, int]:
         if work:
             dtype = operation.products or values[operation.inputs[0]].dtype
             total[dtype] = total.get(dtype, 0) + work * cost.micro_batches
+    for product in cost.rule.products(cost.updated):
+        total[product.dtype] = total.get(product.dtype, 0) + product.flops
     return total
 
 

@@ -13,12 +13,6 @@ from assay.cost import Cost, Operation, Tensor, executed_flops, repeated
 from assay.cost.pipeline import StageTime
 from assay.hardware import Rates
 
-UPDATE_PASSES = 21
-"""Reads and writes of a parameter-sized tensor by the norm and torch's single-tensor AdamW: norm 1, decay 2, first
-moment 3, second moment 2 + 3, root 2, division 2, sum 2, update 4."""
-UPDATE_LAUNCHES = 10
-"""Operations a parameter of the same: norm, count, decay, first moment, second moment twice, root, division, sum,
-update."""
 REPLAY_LAUNCHES = 4
 """For a micro-batch: copies of ids and targets, the graph, a copy of the loss."""
 
@@ -71,10 +65,14 @@ def update_seconds(cost: Cost, rates: Rates) -> float:
 
 
 def _update(cost: Cost, rates: Rates) -> tuple[float, float]:
-    return (
-        UPDATE_PASSES * cost.parameter_bytes / rates.bandwidth_bytes,
-        UPDATE_LAUNCHES * len(cost.parameters) * rates.launch_seconds,
+    """Of the norm of the gradients, and of what the optimizer's rule reads, writes and multiplies."""
+    products, traffic = cost.rule.products(cost.updated), cost.rule.traffic(cost.updated)
+    multiplying = sum(
+        max(one.flops / rates.matmul_flops[one.dtype], one.nbytes / rates.bandwidth_bytes) for one in products
     )
+    launches = len(cost.pieces) + traffic.launches + sum(one.times for one in products)
+    moved = cost.parameter_bytes + traffic.nbytes
+    return moved / rates.bandwidth_bytes + multiplying, launches * rates.launch_seconds
 
 
 def _together(working: float, launching: float, rates: Rates) -> float:

@@ -1,5 +1,6 @@
 """Bytes that tensors really occupy: each storage once, however many tensors are views of it."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import torch
@@ -26,3 +27,11 @@ def distinct_bytes(tensors: Iterable[torch.Tensor]) -> int:
     """Bytes of the distinct storages of tensors."""
     found = [storage for tensor in tensors for storage in storages(tensor)]
     return sum({identity(storage): storage.nbytes() for storage in found}.values())
+
+
+def bytes_by_dtype(tensors: Iterable[torch.Tensor]) -> dict[str, int]:
+    """A spread tensor counts whole."""
+    found: Counter[str] = Counter()
+    for one in tensors:
+        found[str(one.dtype).removeprefix("torch.")] += one.numel() * one.element_size()
+    return dict(found)

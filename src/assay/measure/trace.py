@@ -33,7 +33,7 @@ from assay.measure.communication import Axes, collective_of, payload_bytes
 from assay.measure.compiled import GraphCalls, class_of
 from assay.measure.held import held, shared
 from assay.measure.saved import SavedTensors
-from assay.measure.storages import distinct_bytes, identity, storages
+from assay.measure.storages import bytes_by_dtype, distinct_bytes, identity, storages
 from assay.measure.synchronizations import Synchronizations
 from assay.step.compiled import Call, graph_breaks
 from assay.step.graphs import StepGraphs
@@ -119,7 +119,7 @@ class StepTracer:
             updates_in_backward=self._updates_in_backward,
             optimizer_state_bytes=distinct_bytes(state),
             offloaded_state_bytes=distinct_bytes(one for one in state if one.device.type != device.type),
-            whole_state_bytes=_bytes_by_dtype(state),
+            whole_state_bytes=bytes_by_dtype(state),
             ranks={} if mesh is None else dict(zip(mesh.mesh_dim_names or (), mesh.shape, strict=True)),
             whole_parameter_bytes=sum(p.numel() * p.element_size() for _, p in self.step.named_parameters()),
             communications=self._recorder.communications(),
@@ -289,14 +289,6 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if _in_backward():
             return "recompute" if torch.is_grad_enabled() else "backward"
         return "forward"
-
-
-def _bytes_by_dtype(tensors: Iterable[torch.Tensor]) -> dict[str, int]:
-    """A spread tensor counts whole."""
-    found: Counter[str] = Counter()
-    for one in tensors:
-        found[str(one.dtype).removeprefix("torch.")] += one.numel() * one.element_size()
-    return dict(found)
 
 
 def _in_backward() -> bool:

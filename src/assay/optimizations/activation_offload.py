@@ -6,6 +6,7 @@ link: every saved byte crosses it twice a step, and a tensor that two operations
 down copies run beside the forward; on the way up the device waits for them. Has not run on a GPU yet.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -29,6 +30,10 @@ class ActivationOffload(Optimization):
     pays: ClassVar = "every saved byte over the link, down and up; as much pinned memory of the host"
     sources: ClassVar = ("arXiv:1602.08124", "pytorch: torch.autograd.graph.save_on_cpu", "pytorch/torchtune#1443")
     claims: ClassVar = frozenset({"recomputation"})
+    traits: ClassVar = frozenset({"copies of what is kept"})
+
+    def excludes(self, run: Run) -> Mapping[str, str]:
+        return {"compiler": "compiled code chooses itself what it keeps; leave out {other} or activation_offload"}
 
     def check(self, run: Run, machine: "Machine") -> None:
         if machine.device(run.device) == "cpu":
@@ -38,8 +43,6 @@ class ActivationOffload(Optimization):
             )
         if run.ranks > 1:
             raise Conflict("activation_offload is for one device; over ranks take activation_checkpointing")
-        if any(spec.name == "compile" for spec in run.optimizations):
-            raise Conflict("compiled code chooses itself what it keeps; leave out compile or activation_offload")
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         from assay.cost.offload import saved_on_host

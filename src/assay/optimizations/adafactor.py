@@ -8,21 +8,20 @@ field's, in the shape of the run's schedule; the decay of a step, η·λ, stays 
 matrix, its rows or columns are no longer all there, so that is refused.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import PositiveFloat
 
 from assay.config import Run
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.optimizations.base import Numerics, Optimization, Stage
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
     from assay.hardware import Machine
     from assay.step.program import Program
-
-_DIVIDING = ("fully_sharded", "tensor_parallel", "zero_optimizer", "expert_parallel")
 
 
 class Adafactor(Optimization):
@@ -38,13 +37,11 @@ class Adafactor(Optimization):
     pays: ClassVar = "a coarser second moment, no momentum; three numbers a parameter read by the host in every update"
     sources: ClassVar = ("arXiv:1804.04235",)
     claims: ClassVar = frozenset({"optimizer"})
+    traits: ClassVar = frozenset({"host reads"})
 
-    def check(self, run: Run, machine: "Machine") -> None:
-        for spec in run.optimizations:
-            if spec.name in _DIVIDING:
-                raise Conflict(
-                    f"adafactor wants whole rows and columns, and {spec.name} divides them; use data_parallel"
-                )
+    def excludes(self, run: Run) -> Mapping[str, str]:
+        why = "adafactor wants whole rows and columns, and {other} divides them; use data_parallel"
+        return {"pieces of weights": why, "exchanged experts": why}
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         from assay.cost import matrix_updates

@@ -90,6 +90,8 @@ class Optimization(Frozen):
     """Seams of `Program` that it owns alone: two claimants of one seam conflict."""
     needs: ClassVar[frozenset[str]] = frozenset()
     """Seams that another one in the run must own."""
+    traits: ClassVar[frozenset[str]] = frozenset()
+    """What others may have to know of it, in words that `excludes` and `requires` of theirs use."""
 
     @classmethod
     def name(cls) -> str:
@@ -127,6 +129,18 @@ class Optimization(Frozen):
     def leaves_one_in(self) -> int:
         """Of a batch's sequences, one in so many is trained on; the others are left out."""
         return 1
+
+    def bears(self) -> frozenset[str]:
+        """Its claims and traits, with these fields."""
+        return self.claims | self.traits
+
+    def excludes(self, run: Run) -> Mapping[str, str]:
+        """Claims and traits of others beside which it cannot be, and why: a sentence in which `{other}` is one."""
+        return {}
+
+    def requires(self, run: Run, machine: Machine) -> Mapping[str, str]:
+        """Claims and traits of which another one must have each, and the sentence where none does."""
+        return {}
 
     def check(self, run: Run, machine: Machine) -> None:
         """Raise `Unavailable` or `Conflict`, in one sentence, before anything is built."""

@@ -7,6 +7,7 @@ by less than a 512th either (β₂ = 0.999 does nothing). Gradients of micro-bat
 alone is summed in float32, or it could not be read. Checkpoints and exports keep the dtype.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import Run
@@ -30,12 +31,14 @@ class Bf16Full(Optimization):
     pays: ClassVar = "updates smaller than a 512th of a weight are lost, so training stalls early"
     sources: ClassVar = ("arXiv:1905.12322", "arXiv:2010.06192")
     claims: ClassVar = frozenset({"forward precision"})
+    traits: ClassVar = frozenset({"16-bit products"})
+
+    def excludes(self, run: Run) -> Mapping[str, str]:
+        return {"stages": "stages of {other} send float32; use bf16_mixed in place of bf16_full"}
 
     def check(self, run: Run, machine: "Machine") -> None:
         if run.model.n_expert is not None:
             raise Conflict("a mixture's router stays in float32; use bf16_mixed in place of bf16_full")
-        if any(spec.name == "pipeline_parallel" for spec in run.optimizations):
-            raise Conflict("stages of pipeline_parallel send float32; use bf16_mixed in place of bf16_full")
         if machine.device(run.device) == "cuda" and (older := machine.older_than(AMPERE)):
             raise Unavailable(
                 f"bf16_full needs a GPU of compute capability 8.0 (Ampere) or newer; {older.name} is older"

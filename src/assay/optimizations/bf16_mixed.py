@@ -32,6 +32,7 @@ class Bf16Mixed(Optimization):
     pays: ClassVar = "a bfloat16 copy of every weight during the step; 8 bits of mantissa in products"
     sources: ClassVar = ("arXiv:1710.03740", "arXiv:1905.12322")
     claims: ClassVar = frozenset({"forward precision"})
+    traits: ClassVar = frozenset({"16-bit products"})
 
     def lay_out(self, layout: "Layout") -> "Layout":
         # A plan's closed forms are of 16-bit products to begin with.

@@ -49,6 +49,25 @@ class ContextParallel(Optimization):
     def lay_out(self, layout: "Layout") -> "Layout":
         return layout
 
+    def excludes(self, run: Run) -> Mapping[str, str]:
+        fused = "torch's ring attention runs over fused kernels only; take another backend than math"
+        padded = self._padded(run)
+        return {"attention in backend math": fused, **({"attention in backend efficient": padded} if padded else {})}
+
+    def requires(self, run: Run, machine: "Machine") -> Mapping[str, str]:
+        padded = self._padded(run)
+        return {"16-bit products": padded} if padded else {}
+
+    def _padded(self, run: Run) -> str:
+        """What stands against the kernel that pads; empty where its pieces need no padding, or are refused anyway."""
+        pieces = 2 * self.degree * _PADDED
+        if run.model.context_length % pieces == 0 or run.model.context_length % (2 * self.degree):
+            return ""
+        return (
+            f"in float32, or with backend=efficient, the ring wants pieces of {_PADDED} positions or a multiple; "
+            f"make model.context_length a multiple of {pieces}, or add bf16_mixed with backend=flash"
+        )
+
     def check(self, run: Run, machine: "Machine") -> None:
         if machine.device(run.device) == "cpu":
             raise Unavailable(
@@ -59,23 +78,10 @@ class ContextParallel(Optimization):
                 f"context_parallel:degree={self.degree} deals out {2 * self.degree} pieces of a sequence, which do not "
                 f"divide model.context_length={run.model.context_length}"
             )
-        self._check_kernel(run)
         if run.model.dropout > 0:
             raise Conflict("torch's ring attention does not repeat dropout's noise in backward; set model.dropout=0")
         if run.model.n_expert is not None:
             raise Conflict("context_parallel divides dense models only: a mixture balances all tokens of a sequence")
-
-    def _check_kernel(self, run: Run) -> None:
-        backends = {spec.fields.get("backend") for spec in run.optimizations}
-        if "math" in backends:
-            raise Conflict("torch's ring attention runs over fused kernels only; take another backend than math")
-        narrow = any("16" in spec.name or spec.fields.get("mixed_precision") for spec in run.optimizations)
-        pieces = 2 * self.degree * _PADDED
-        if run.model.context_length % pieces and ("efficient" in backends or not narrow):
-            raise Conflict(
-                f"in float32, or with backend=efficient, the ring wants pieces of {_PADDED} positions or a multiple; "
-                f"make model.context_length a multiple of {pieces}, or add bf16_mixed with backend=flash"
-            )
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         from assay.cost.context import divide_context

@@ -11,6 +11,7 @@ on many devices, arXiv:2104.07857). Under mixed precision the narrow copies stay
 `fully_sharded:offload=true` does the same. Has not run on a GPU yet.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
     from assay.step.program import Program
 
 _FIXED = {
-    "activation_offload": "has hooks of its own on what is kept for backward",
-    "compile": "makes code for weights that stay where they are",
-    "cuda_graphs": "replays with weights where they lay when they were recorded",
-    "fp8": "makes weights of a kind of its own",
-    "selective_checkpointing": "was not proven with weights that come and go",
+    "copies of what is kept": "has hooks of its own on what is kept for backward",
+    "compiler": "makes code for weights that stay where they are",
+    "recorded graphs": "replays with weights where they lay when they were recorded",
+    "weights of another kind": "makes weights of a kind of its own",
+    "chosen operations": "was not proven with weights that come and go",
 }
 """What cannot have weights that come for a module and go with it."""
 
@@ -48,6 +49,13 @@ class CpuOffload(Optimization):
     pays: ClassVar = "12 bytes a float32 weight over the link in every step, and an update at the processor's speed"
     sources: ClassVar = ("arXiv:2101.06840", "arXiv:2104.07857")
     claims: ClassVar = frozenset({"update"})
+    traits: ClassVar = frozenset({"host reads"})
+
+    def excludes(self, run: Run) -> Mapping[str, str]:
+        reasons = _FIXED if self.parameters else {}
+        return {
+            trait: f"{{other}} {why}; leave it out, or cpu_offload:parameters=true" for trait, why in reasons.items()
+        }
 
     def check(self, run: Run, machine: "Machine") -> None:
         if machine.device(run.device) == "cpu":
@@ -57,13 +65,8 @@ class CpuOffload(Optimization):
             )
         if run.ranks > 1:
             raise Conflict("cpu_offload is for one device; over ranks take fully_sharded:offload=true")
-        if not self.parameters:
-            return
-        if run.model.n_expert is not None:
+        if self.parameters and run.model.n_expert is not None:
             raise Conflict("cpu_offload:parameters=true was proven with dense blocks only; leave out parameters")
-        for spec in run.optimizations:
-            if spec.name in _FIXED:
-                raise Conflict(f"{spec.name} {_FIXED[spec.name]}; leave it out, or cpu_offload:parameters=true")
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         if self.parameters:

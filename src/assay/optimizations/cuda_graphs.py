@@ -13,6 +13,7 @@ and measured. Whatever reads a number on the host, or changes between steps, can
 not run on a GPU yet.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -26,15 +27,13 @@ if TYPE_CHECKING:
     from assay.step.program import Program
 
 _UNLIKE = {
-    "activation_offload": "copies on a stream of its own, into pinned memory that it makes as it goes",
-    "compile": "makes and tunes kernels in calls that were not proven inside a recording",
-    "fp16_full": "scales the loss by a factor that changes between steps",
-    "fp16_mixed": "scales the loss by a factor that changes between steps",
-    "fp8": "finds its scales in kernels that were not proven inside a recording",
-    "optimizer_in_backward": "updates inside backward, with a learning rate that changes between steps",
+    "copies of what is kept": "copies on a stream of its own, into pinned memory that it makes as it goes",
+    "compiler": "makes and tunes kernels in calls that were not proven inside a recording",
+    "update in backward": "updates inside backward, with a learning rate that changes between steps",
+    "loss scale": "scales the loss by a factor that changes between steps",
+    "weights of another kind": "finds its scales in kernels that were not proven inside a recording",
 }
 """What cannot be recorded, and why."""
-_RECOMPUTING = {"activation_checkpointing", "selective_checkpointing"}
 
 
 class CudaGraphs(Optimization):
@@ -50,6 +49,15 @@ class CudaGraphs(Optimization):
         "docs.nvidia.com/cuda: CUDA C++ Programming Guide, CUDA Graphs",
     )
     claims: ClassVar = frozenset({"gradients"})
+    traits: ClassVar = frozenset({"recorded graphs"})
+
+    def excludes(self, run: Run) -> Mapping[str, str]:
+        reasons = {trait: f"{{other}} {why}; leave out cuda_graphs" for trait, why in _UNLIKE.items()}
+        noise = (
+            "{other} reads the state of dropout's noise to draw it again, which cannot be recorded; set "
+            "model.dropout=0, or leave out cuda_graphs"
+        )
+        return {**reasons, **({"recomputation": noise} if run.model.dropout > 0 else {})}
 
     def check(self, run: Run, machine: "Machine") -> None:
         if machine.device(run.device) != "cuda":
@@ -61,14 +69,6 @@ class CudaGraphs(Optimization):
             raise Conflict("cuda_graphs was made for one device; leave it out where ranks divide the step")
         if run.model.n_expert is not None:
             raise Conflict("a mixture's router tells the host where tokens went, which cannot be recorded")
-        for spec in run.optimizations:
-            if spec.name in _UNLIKE:
-                raise Conflict(f"{spec.name} {_UNLIKE[spec.name]}; leave out cuda_graphs")
-            if spec.name in _RECOMPUTING and run.model.dropout > 0:
-                raise Conflict(
-                    f"{spec.name} reads the state of dropout's noise to draw it again, which cannot be recorded; set "
-                    "model.dropout=0, or leave out cuda_graphs"
-                )
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         from assay.cost.replayed import replayed

@@ -39,6 +39,7 @@ class ExpertParallel(Optimization):
     sources: ClassVar = ("arXiv:2006.16668", "arXiv:2101.03961")
     claims: ClassVar = frozenset({"experts"})
     needs: ClassVar = frozenset({"replicas"})
+    traits: ClassVar = frozenset({"exchanged experts"})
 
     def axes(self) -> Mapping[str, int | None]:
         return {"dp": self.degree}

@@ -7,6 +7,7 @@ arithmetic is done in float32, tensor by tensor, and of the second moment the ro
 `fp16_mixed`. The loss is summed in float32. Checkpoints and exports keep the dtype.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -30,12 +31,14 @@ class Fp16Full(Optimization):
     pays: ClassVar = "updates smaller than a 4096th of a weight are lost; skipped updates; an AdamW of its own"
     sources: ClassVar = ("arXiv:1710.03740",)
     claims: ClassVar = frozenset({"forward precision", "loss scale", "optimizer"})
+    traits: ClassVar = frozenset({"16-bit products", "host reads"})
+
+    def excludes(self, run: Run) -> Mapping[str, str]:
+        return {"stages": "{other} differentiates losses without a scale; use bf16_mixed in place of fp16_full"}
 
     def check(self, run: Run, machine: "Machine") -> None:
         if run.model.n_expert is not None:
             raise Conflict("a mixture's router stays in float32; use fp16_mixed in place of fp16_full")
-        if any(spec.name == "pipeline_parallel" for spec in run.optimizations):
-            raise Conflict("a pipeline differentiates losses without a scale; use bf16_mixed in place of fp16_full")
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         from assay.cost.adamw16 import AdamW16

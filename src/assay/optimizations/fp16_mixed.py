@@ -7,12 +7,13 @@ both. Where even a scale of 1 overflows the run ends as diverged. For hardware w
 AVX512-FP16 converts, and is many times slower than in float32. The router of a mixture of experts stays in float32.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import Run
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.optimizations.base import Numerics, Optimization, Stage
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -31,10 +32,10 @@ class Fp16Mixed(Optimization):
     pays: ClassVar = "a float16 copy of every weight during the step; skipped updates; a host read before each update"
     sources: ClassVar = ("arXiv:1710.03740",)
     claims: ClassVar = frozenset({"forward precision", "loss scale"})
+    traits: ClassVar = frozenset({"16-bit products", "host reads"})
 
-    def check(self, run: Run, machine: "Machine") -> None:
-        if any(spec.name == "pipeline_parallel" for spec in run.optimizations):
-            raise Conflict("a pipeline differentiates losses without a scale; use bf16_mixed in place of fp16_mixed")
+    def excludes(self, run: Run) -> Mapping[str, str]:
+        return {"stages": "{other} differentiates losses without a scale; use bf16_mixed in place of fp16_mixed"}
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         from assay.cost.autocast import autocast

@@ -37,6 +37,7 @@ class Fp8(Optimization):
     pays: ClassVar = "passes over memory to find scales and round; 3 bits of mantissa in products"
     sources: ClassVar = ("arXiv:2209.05433", "github.com/pytorch/ao")
     claims: ClassVar = frozenset({"forward precision"})
+    traits: ClassVar = frozenset({"weights of another kind"})
 
     def check(self, run: Run, machine: "Machine") -> None:
         needed = "use a GPU of compute capability 8.9 (Ada, Hopper) or newer"

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from assay.step.program import Program
 
 
-_PRECISIONS = {"bf16_full", "bf16_mixed", "fp16_full", "fp16_mixed", "fp8", "tf32"}
-
-
 class FullySharded(Optimization):
     """Shards of everything that a replica holds between steps."""
 
@@ -46,6 +43,7 @@ class FullySharded(Optimization):
     )
     sources: ClassVar = ("arXiv:1910.02054", "arXiv:2304.11277", "arXiv:2101.06840")
     claims: ClassVar = frozenset({"replicas"})
+    traits: ClassVar = frozenset({"pieces of weights"})
 
     @property
     def promised(self) -> Numerics:
@@ -59,24 +57,26 @@ class FullySharded(Optimization):
             raise Unplanned(f"{self.name()}:offload=true")
         return replace(layout, zero=3 if self.reshard else 2)
 
+    def bears(self) -> frozenset[str]:
+        low = {"forward precision", "16-bit products"} if self.mixed_precision else set()
+        return super().bears() | low | ({"host reads"} if self.offload else set())
+
+    def excludes(self, run: Run) -> Mapping[str, str]:
+        away = (
+            "fully_sharded:offload=true keeps weights on the host, and so the experts in use of {other}; leave out one "
+            "of them"
+        )
+        both = "fully_sharded:mixed_precision=true and {other} both choose the precision; take one"
+        stages = "stages of {other} send float32; use bf16_mixed in place of mixed_precision"
+        low = {"forward precision": both, "stages": stages} if self.mixed_precision else {}
+        return {**low, **({"exchanged experts": away} if self.offload else {})}
+
     def check(self, run: Run, machine: "Machine") -> None:
         if self.offload and machine.device(run.device) == "cpu":
             raise Unavailable(
                 "fully_sharded:offload=true moves nothing on a CPU: weights lie in the host's memory already"
             )
-        others = {spec.name for spec in run.optimizations}
-        if self.offload and "expert_parallel" in others:
-            raise Conflict(
-                "fully_sharded:offload=true keeps weights on the host, and so expert_parallel's experts in use; "
-                "leave out one of them"
-            )
-        if not self.mixed_precision:
-            return
-        for other in sorted(others & _PRECISIONS):
-            raise Conflict(f"fully_sharded:mixed_precision=true and {other} both choose the precision; take one")
-        if "pipeline_parallel" in others:
-            raise Conflict("stages of pipeline_parallel send float32; use bf16_mixed in place of mixed_precision")
-        if run.model.n_expert is not None:
+        if self.mixed_precision and run.model.n_expert is not None:
             raise Conflict("a mixture's router stays in float32; use bf16_mixed in place of mixed_precision")
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":

@@ -4,9 +4,11 @@ The momentum of a matrix is replaced by the nearest orthogonal one, found by fiv
 bfloat16 (Jordan et al. 2024; at scale arXiv:2502.16982). Its size is matched to AdamW's, 0.2·√max(rows, columns), so
 the run's learning rate and decay serve both. It keeps 4 bytes of state a parameter of hidden matrices in float32, 8 of
 the rest: embeddings, output weights, biases and gains are no maps between hidden states, and stay AdamW's. The
-iteration's 15 products a matrix are not in the predicted time. Where ranks hold pieces of a matrix it is refused.
+iteration has 15 products a matrix, 10m²(2n + m) FLOPs of one of m × n with m ≤ n, whatever the batch. Where ranks hold
+pieces of a matrix it is refused.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -24,8 +26,6 @@ if TYPE_CHECKING:
 _PRODUCTS = 15
 """Three in each of the five steps."""
 
-_DIVIDING = ("fully_sharded", "tensor_parallel", "zero_optimizer")
-
 
 class Muon(Optimization):
     """Muon and AdamW in the place of AdamW."""
@@ -41,12 +41,12 @@ class Muon(Optimization):
     sources: ClassVar = ("https://kellerjordan.github.io/posts/muon/", "arXiv:2502.16982")
     claims: ClassVar = frozenset({"optimizer"})
 
+    def excludes(self, run: Run) -> Mapping[str, str]:
+        return {"pieces of weights": "muon wants whole matrices, and {other} divides them; use data_parallel"}
+
     def check(self, run: Run, machine: "Machine") -> None:
         if run.model.n_expert is not None:
             raise Conflict("muon takes matrices, and a mixture stacks those of its experts; leave muon or n_expert out")
-        for spec in run.optimizations:
-            if spec.name in _DIVIDING:
-                raise Conflict(f"muon wants whole matrices, and {spec.name} divides them; use data_parallel")
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         from assay.cost import matrix_updates

@@ -31,6 +31,7 @@ class OptimizerInBackward(Optimization):
     pays: ClassVar = "clipping to a global norm, which would need them all; a skipped update when one is not finite"
     sources: ClassVar = ("arXiv:2306.09782", "pytorch/tutorials: optimizer_step_in_backward_tutorial")
     claims: ClassVar = frozenset({"update", "micro_batches", "loss scale"})
+    traits: ClassVar = frozenset({"update in backward"})
 
     def check(self, run: Run, machine: "Machine") -> None:
         if run.training.gradient_clip > 0:

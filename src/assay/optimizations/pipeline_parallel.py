@@ -56,6 +56,7 @@ class PipelineParallel(Optimization):
     pays: ClassVar = "idle time while the pipeline fills and drains, and smaller kernels"
     sources: ClassVar = ("arXiv:1811.06965", "arXiv:1806.03377", "arXiv:2104.04473", "arXiv:2401.10241")
     claims: ClassVar = frozenset({"micro_batches", "gradients"})
+    traits: ClassVar = frozenset({"stages"})
 
     @field_validator("split")
     @classmethod

@@ -160,6 +160,7 @@ def check(run: Run, machine: "Machine") -> None:
             if seam in owners:
                 raise Conflict(f"{one.name()} and {owners[seam]} both replace the step's {seam}; choose one of them")
             owners[seam] = one.name()
+    _check_company(run, machine)
     for one in optimizations_of(run):
         for seam in sorted(one.needs - owners.keys()):
             offers = " or ".join(name for name, kind in catalogue().items() if seam in kind.claims)
@@ -183,6 +184,20 @@ def _check_shares(run: Run) -> None:
             raise Conflict(
                 f"{batch}{share} cannot be cut into {parts}; choose a multiple of {left * ranks * one.cuts()}"
             )
+
+
+def _check_company(run: Run, machine: "Machine") -> None:
+    """Raise `Conflict` where one is beside what it excludes, or without what it requires."""
+    stack = optimizations_of(run)
+    for one in stack:
+        others = [other for other in stack if other is not one]
+        for trait, why in one.excludes(run).items():
+            for other in others:
+                if trait in other.bears():
+                    raise Conflict(why.format(other=other.name()))
+        for trait, why in one.requires(run, machine).items():
+            if not any(trait in other.bears() for other in others):
+                raise Conflict(why)
 
 
 def _ranks(count: int) -> str:

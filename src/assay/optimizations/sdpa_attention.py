@@ -9,12 +9,13 @@ on GPUs, in any precision; flash on a CPU; and `math`, which writes the scores o
 here to be compared with, and where it was not asked for it is no proof.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from assay.config import Run
 from assay.hardware import AMPERE
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable, Unplanned
+from assay.optimizations.base import Numerics, Optimization, Stage, Unavailable, Unplanned
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -54,6 +55,15 @@ class SdpaAttention(Optimization):
         # What the kernel makes again is what selective recomputation does, but for one of its two products.
         return replace(layout, recompute="selective")
 
+    def bears(self) -> frozenset[str]:
+        return super().bears() | {f"attention in backend {self.backend}"}
+
+    def requires(self, run: Run, machine: "Machine") -> Mapping[str, str]:
+        if machine.device(run.device) == "cpu" or self.backend not in _IN_16_BITS:
+            return {}
+        said = f"sdpa_attention:backend={self.backend} computes in 16 bits only; add bf16_mixed, or take "
+        return {"16-bit products": said + "backend=efficient"}
+
     def check(self, run: Run, machine: "Machine") -> None:
         if machine.device(run.device) != "cpu":
             self._check_cuda(run, machine)
@@ -74,11 +84,6 @@ class SdpaAttention(Optimization):
             raise Unavailable(
                 f"sdpa_attention:backend={self.backend} needs a GPU of compute capability 8.0 (Ampere) or newer; "
                 f"{older.name} is older and has backend=efficient"
-            )
-        if not any("16" in spec.name for spec in run.optimizations):
-            raise Conflict(
-                f"sdpa_attention:backend={self.backend} computes in 16 bits only; add bf16_mixed, or take "
-                "backend=efficient"
             )
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":

@@ -43,6 +43,7 @@ class SelectiveCheckpointing(Optimization):
     pays: ClassVar = "those operations again in backward: little arithmetic, but each reads and writes its tensors"
     sources: ClassVar = ("arXiv:2205.05198", "pytorch.org/docs: create_selective_checkpoint_contexts")
     claims: ClassVar = frozenset({"recomputation"})
+    traits: ClassVar = frozenset({"chosen operations"})
 
     def lay_out(self, layout: "Layout") -> "Layout":
         if self.policy != "attention":

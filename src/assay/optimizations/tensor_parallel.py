@@ -34,6 +34,7 @@ class TensorParallel(Optimization):
     pays: ClassVar = "two all-reduces of the residual stream a block in forward and two in backward"
     sources: ClassVar = ("arXiv:1909.08053", "arXiv:2104.04473")
     claims: ClassVar = frozenset({"matrices", "experts", "loss"})
+    traits: ClassVar = frozenset({"pieces of weights"})
 
     def axes(self) -> Mapping[str, int | None]:
         return {"tp": self.degree}

@@ -5,6 +5,7 @@ GPT-2's smallest size 39 of 163 million parameters. It is another model, and so 
 each token as an input and as an output. The checkpoint is that of a model with `tie_embeddings=true`.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -34,6 +35,12 @@ class WeightTying(Optimization):
     def trained(self, model: ModelConfig) -> ModelConfig:
         return model.model_copy(update={"tie_embeddings": True})
 
+    def excludes(self, run: Run) -> Mapping[str, str]:
+        return {
+            "stages": "weight_tying is not proven over stages of {other}, which hold a copy each; set "
+            "model.tie_embeddings=true, which it ties"
+        }
+
     def check(self, run: Run, machine: "Machine") -> None:
         if run.model.tie_embeddings:
             raise Conflict(
@@ -42,11 +49,6 @@ class WeightTying(Optimization):
             )
         if run.model.init_from is not None:
             raise Conflict("weight_tying would drop the output projection that model.init_from has; leave one out")
-        if any(spec.name == "pipeline_parallel" for spec in run.optimizations):
-            raise Conflict(
-                "weight_tying is not proven over stages, which hold a copy each; set model.tie_embeddings=true, "
-                "which a pipeline ties"
-            )
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         def tied(operation: "Operation") -> "Operation":

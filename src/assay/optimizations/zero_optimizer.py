@@ -34,6 +34,7 @@ class ZeroOptimizer(Optimization):
     pays: ClassVar = "the updated weights gathered once a step: half as much again as data parallelism sends"
     sources: ClassVar = ("arXiv:1910.02054",)
     claims: ClassVar = frozenset({"replicas", "update"})
+    traits: ClassVar = frozenset({"pieces of weights"})
 
     def axes(self) -> Mapping[str, int | None]:
         return {"dp": None}

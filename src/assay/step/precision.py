@@ -1,7 +1,9 @@
 """What a trace shows of a precision: products that ran in it; weights, gradients and state that are held in it."""
 
+from collections.abc import Mapping
+
 from assay.config import Run
-from assay.step.trace import Trace
+from assay.step.trace import Phase, Trace
 
 _COUNT_BYTES = 4
 """Of the number of updates that torch keeps of each parameter, in float32."""
@@ -9,23 +11,25 @@ _COUNT_BYTES = 4
 
 def products_in(dtype: str, trace: Trace, run: Run) -> tuple[str, bool]:
     """What was observed of a step's products under autocast, and whether all but a router's are in `dtype`."""
-    low, total = trace.contractions(dtype=dtype), trace.contractions()
-    routers = _router_products(trace, run)
-    observed = f"{low} of {total - routers} matmuls in {dtype}"
+    low, unfused = trace.contractions(dtype=dtype), _unfused_products(trace)
+    routers = _router_products(trace, run, unfused)
+    total = trace.contractions() - routers - sum(unfused.values())
+    observed = f"{low} of {total} matmuls in {dtype}{_beside(unfused)}"
     if routers:
         observed += f", and the {routers} of the routers in float32"
-    return observed, low > 0 and low + routers == total
+    return observed, 0 < low == total
 
 
 def held_in_16_bits(dtype: str, trace: Trace) -> tuple[str, bool]:
     """What was observed of products and of what is held, and whether all of it takes 16 bits a number."""
-    low, total = trace.contractions(dtype=dtype), trace.contractions()
+    low, unfused = trace.contractions(dtype=dtype), _unfused_products(trace)
+    total = trace.contractions() - sum(unfused.values())
     narrow = sum(one.dtype == dtype for one in trace.parameters)
     wide = sum(trace.whole_state_bytes.get(one, 0) for one in ("float32", "float64"))
     # Counts of updates; scales and tables, where state is narrower still.
     spared = _COUNT_BYTES * len(trace.parameters) + trace.whole_parameter_bytes // 4
     observed = (
-        f"{low} of {total} matmuls and {narrow} of {len(trace.parameters)} weights in {dtype}; "
+        f"{low} of {total} matmuls and {narrow} of {len(trace.parameters)} weights in {dtype}{_beside(unfused)}; "
         f"{trace.parameter_bytes} bytes of weights, {trace.gradient_bytes} of gradients and "
         f"{trace.whole_optimizer_state_bytes} of optimizer state"
     )
@@ -39,12 +43,25 @@ def unscaled(trace: Trace) -> tuple[str, bool]:
     return f"gradients divided by a loss scale {times} times", times == 1
 
 
-def _router_products(trace: Trace, run: Run) -> int:
+def _unfused_products(trace: Trace) -> dict[Phase, int]:
+    """Products of torch's unfused attention, in float32 whatever comes in: two for each of its softmaxes, which no
+    other attention has, and four back. What is kept for backward is not made again."""
+    once, again = (2 * trace.count("aten._safe_softmax", phase=phase) for phase in ("forward", "recompute"))
+    again = min(again, trace.contractions(dtype="float32", phase="recompute"))
+    return {"forward": once, "backward": 2 * once, "recompute": again}
+
+
+def _beside(unfused: Mapping[Phase, int]) -> str:
+    count = sum(unfused.values())
+    return f", and the {count} of unfused attention in float32" if count else ""
+
+
+def _router_products(trace: Trace, run: Run, unfused: Mapping[Phase, int]) -> int:
     """Products of a mixture's routers, which stay in float32: one forward, two backward, and one more where a block
     ran again; 0 where that is not what ran."""
     if run.model.n_expert is None:
         return 0
     layers = run.model.n_layer * trace.forwards
-    found = {phase: trace.contractions(dtype="float32", phase=phase) for phase in ("forward", "backward", "recompute")}
+    found = {one: trace.contractions(dtype="float32", phase=one) - attention for one, attention in unfused.items()}
     expected = found["forward"] == layers and found["backward"] == 2 * layers and found["recompute"] <= layers
     return sum(found.values()) if expected else 0
