@@ -51,7 +51,7 @@ def test_losses_are_those_of_one_gpu(stack: str, alone: list[str], tmp_path: Pat
 def test_what_a_rank_sends_and_holds_is_predicted(stack: str, tmp_path: Path) -> None:
     asked = case(stack, 2, "float32")
     run = {**asked["run"], "model": MODEL, "device": "cuda"}
-    (found,) = compute([{**asked, "run": run, "steps": 2, "peaks": True}], 2, tmp_path)
+    (found,) = compute([{**asked, "run": run, "steps": 2, "peaks": True}], tmp_path)
     for rank, measured in enumerate(found["ranks"]):
         said = estimate(validate(run), detect(), rank)
         assert handed(measured) == payloads(said)

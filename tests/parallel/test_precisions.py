@@ -34,7 +34,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[str, ...], 
     cases = [
         {"run": run_of(stack, 2), "steps": STEPS, "dtype": "float32", "peaks": stack[-1] in PEAKS} for stack in STACKS
     ]
-    return dict(zip(STACKS, compute(cases, 2, tmp_path_factory.mktemp("ranks")), strict=True))
+    return dict(zip(STACKS, compute(cases, tmp_path_factory.mktemp("ranks")), strict=True))
 
 
 @pytest.mark.parametrize("stack", STACKS, ids="+".join)

@@ -195,7 +195,9 @@ def _loss(operation: Operation, cost: Cost) -> Iterator[Operation]:
         yield from (_number(label, operation.outputs[0]) for label in ("maximum", "sum"))
     elif operation.name == "aten.nll_loss_forward":
         yield _number("picked", cost.values[operation.inputs[0]])
-        yield replace(parted, backward_scratch=(piece, piece))
+        # Of each token its target, where that is in this part and in which row, what is less there, and its gradient.
+        numbers = [replace(piece, shape=piece.shape[:1], dtype=dtype) for dtype in ("int64",) * 3 + ("float32",) * 2]
+        yield replace(parted, backward_scratch=(piece, piece, *numbers))
     else:
         yield parted
 
