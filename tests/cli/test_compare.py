@@ -1,8 +1,11 @@
+import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from assay.config import Home
+from assay.report import page
 from runs.conftest import Fake
 
 from .conftest import TINY, Assay
@@ -34,6 +37,27 @@ def test_json_is_one_value_and_nothing_else(assay: Assay, fake: Fake, corpus: st
 def test_the_page_goes_where_it_is_wanted(assay: Assay, fake: Fake, corpus: str, tmp_path: Path) -> None:
     said = assay("compare", "demo", corpus, *DESIGN, "--page", str(tmp_path / "mine.html"))
     assert said.out.splitlines()[-1] == str(tmp_path / "mine.html")
+
+
+@pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM])
+def test_who_is_told_to_end_while_it_writes_shows_what_was_measured(
+    assay: Assay, fake: Fake, corpus: str, monkeypatch: pytest.MonkeyPatch, asked: signal.Signals
+) -> None:
+    write, handlers = page.write_page, {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def interrupted(*given: Any) -> Path:
+        signal.raise_signal(asked)
+        return write(*given)
+
+    monkeypatch.setattr(page, "write_page", interrupted)
+    try:
+        said = assay("compare", "demo", corpus, *DESIGN)
+        assert signal.getsignal(signal.SIGINT) is handlers[signal.SIGINT]
+    finally:
+        signal.signal(signal.SIGTERM, handlers[signal.SIGTERM])
+    assert said.code == 0
+    assert "bf16_mixed" in said.out
+    assert Path(said.out.splitlines()[-1]).exists()
 
 
 @pytest.mark.parametrize(

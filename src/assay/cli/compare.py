@@ -1,5 +1,6 @@
 """`assay compare`: a baseline against some treatments, with intervals, proofs and a page."""
 
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,7 +9,7 @@ import typer
 from assay.cli.options import Nproc, Overrides, Oversubscribe, Source, changes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from assay.analysis.comparison import Comparison
 
@@ -74,11 +75,12 @@ def compare(
         blocks=blocks,
     )
     comparison = _watched(partial(ask, timeout=timeout, home=home))
-    written = write_page(comparison, home, page)
-    if as_json:
-        print_json({**comparison.to_json(), "page": str(written)})
-    else:
-        _print(comparison, written)
+    with _deaf():
+        written = write_page(comparison, home, page)
+        if as_json:
+            print_json({**comparison.to_json(), "page": str(written)})
+        else:
+            _print(comparison, written)
     raise typer.Exit(130 if comparison.interrupted else 3 if comparison.failed else 0)
 
 
@@ -91,6 +93,19 @@ def _watched(measure: "Callable[..., Comparison]") -> "Comparison":
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with watcher() as watch:
         return measure(on_progress=watch.prepare, on_news=watch)
+
+
+@contextmanager
+def _deaf() -> "Iterator[None]":
+    """What was measured is shown, whoever asks for an end in the moment that it takes."""
+    import signal
+
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _print(comparison: "Comparison", page: Path) -> None:
