@@ -8,9 +8,9 @@ and at every value of a field that names a few; what has something to do under o
 (`catalogue.SETTINGS`), and what cannot be had here, or has no arithmetic, is a row with the reason. Techniques that
 divide a step over ranks are held against their measurements in `tests/parallel`.
 
-A table of errors ends each shape, and takes its place in the Markdown of `--out` (`docs/measured/peaks.md`), so shapes
-can be measured one by one. The exit code is 1 where a run failed, or an error is beyond 5 % of an optimization alone or
-8 % of a stack.
+A table of errors ends each shape. In the Markdown of `--out` (`docs/measured/peaks.md`) it takes the place of the same
+shape's, row by row as they come, so shapes can be measured one by one, and one that is stopped keeps its rows. The exit
+code is 1 where a run failed, or an error is beyond 5 % of an optimization alone or 8 % of a stack.
 """
 
 import argparse
@@ -26,6 +26,7 @@ from typing import Literal, get_args, get_origin
 
 from assay import api
 from assay.config import Home, Spec
+from assay.data.atomic import write_file
 from assay.errors import UsageError
 from assay.optimizations import Unpredicted, catalogue, resolve
 from assay.runs.record import Status
@@ -158,6 +159,13 @@ def rows(shape: Shape, stacks: Sequence[tuple[str, float]], threads: int | None)
             yield row
 
 
+def write(out: Path, shape: Shape, found: Sequence[Row], command: str) -> None:
+    """Put a shape's table into the page, as far as it has come."""
+    page = out.read_text(encoding="utf-8") if out.exists() else ""
+    title = f"{shape}, vocabulary {shape.vocabulary}, batch {shape.batch_size}"
+    write_file(out, renewed(page, section(title, found, command)).encode())
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, write; returns the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -172,13 +180,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = " ".join(("python benchmarks/predicted_peaks.py", *(sys.argv[1:] if arguments is None else arguments)))
     kept = True
     for shape in shapes:
-        found = list(rows(shape, asked, options.threads))
+        found: list[Row] = []
+        for row in rows(shape, asked, options.threads):
+            found.append(row)
+            if options.out is not None:
+                write(options.out, shape, found, command)
         table(str(shape), found)
         kept = kept and all(row.within for row in found)
-        if options.out is not None:
-            page = options.out.read_text(encoding="utf-8") if options.out.exists() else ""
-            title = f"{shape}, vocabulary {shape.vocabulary}, batch {shape.batch_size}"
-            options.out.write_text(renewed(page, section(title, found, command)), encoding="utf-8")
     return int(not kept)
 
 
