@@ -29,6 +29,7 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "vocab_padding": ("model.vocab_size=257",),
     "weight_tying": ("model.tie_embeddings=false",),
     "optimizer_in_backward": ("training.gradient_clip=0",),
+    "context_parallel": ("model.context_length=128",),
     "pipeline_parallel": ("model.n_layer=4",),
     "expert_parallel": ("model.n_expert=4", "training.gradient_clip=0"),
 }
