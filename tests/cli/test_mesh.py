@@ -80,7 +80,7 @@ def test_a_million_ranks_are_drawn_at_once() -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--world", "16", "--tp", "3"], "tp=3 need a multiple of 3 ranks, and there are 16"),
+        (["--world", "16", "--tp", "3"], "tp=3 needs a multiple of 3 ranks, and there are 16"),
         (["--world", "4", "--tp", "2", "--cp", "4"], "cp=4 × tp=2 need a multiple of 8 ranks"),
         (["--world", "0"], "at least one"),
         (["--world", "16", "--tp", "0"], "a degree is at least 1"),

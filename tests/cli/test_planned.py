@@ -61,7 +61,7 @@ def test_without_them_the_estimate_is_of_this_machine(assay: Assay) -> None:
         (("--nodes=0", "--with=data_parallel"), "0 nodes of 8 GPUs are not possible"),
         (("--nodes=2",), "nothing divides the step among 16 GPUs"),
         (("--nodes=2", "--nproc=2", "--with=data_parallel"), "give one of them"),
-        (("--nodes=1", "--with=tensor_parallel:degree=3+data_parallel"), "need a multiple of 3 ranks"),
+        (("--nodes=1", "--with=tensor_parallel:degree=3+data_parallel"), "a multiple of 3 ranks"),
     ],
 )
 def test_bad_input_is_one_sentence(assay: Assay, words: tuple[str, ...], says: str) -> None:

@@ -179,7 +179,7 @@ def test_resume_goes_on_in_the_same_folder(assay: Assay, fake: Fake, corpus: str
         (["--with", "sdpa_attention"], "would make it another run"),
         (["--with", "fully_sharded:mixed_precision=true", "--nproc", "2"], "would make it another run"),
         (["--nproc", "2"], "nothing divides the run among 2 ranks"),
-        (["training.steps=6", "--with", "tensor_parallel"], "need a multiple of 2 ranks"),
+        (["training.steps=6", "--with", "tensor_parallel"], "a multiple of 2 ranks"),
         (["training.steps=3"], "done after 4 steps"),
         ([], "give a higher training.steps"),
     ],

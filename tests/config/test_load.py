@@ -87,6 +87,13 @@ def test_a_number_reads_back_however_it_is_written(rate: float) -> None:
     assert Spec.parse(f"lion:rate={rate:.3e}").fields["rate"] == float(f"{rate:.3e}")
 
 
+@pytest.mark.parametrize("key", ["training.learning_rate", "training.weight_decay", "training.gradient_clip"])
+def test_every_number_of_a_run_is_finite(key: str) -> None:
+    for number in ("1e999", ".inf", ".nan"):
+        with pytest.raises(UsageError, match=f"{key}=.* is not possible: it should be a finite number"):
+            load("demo", [f"{key}={number}"])
+
+
 @pytest.mark.parametrize("text", ["sgd+", "+", "+sgd", "sgd++lion"])
 def test_a_plus_sign_joins_two(text: str) -> None:
     with pytest.raises(UsageError, match="a plus sign without an optimization"):

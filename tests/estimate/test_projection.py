@@ -144,13 +144,13 @@ def test_more_nodes_take_less_time() -> None:
     ("overrides", "stack", "says"),
     [
         ((), (), "nothing divides the step among 16 GPUs"),
-        ((), "data_parallel+tensor_parallel:degree=5", "need a multiple of 5 ranks"),
+        ((), "data_parallel+tensor_parallel:degree=5", "a multiple of 5 ranks"),
         ((), "data_parallel+tensor_parallel:degree=8", "does not divide the model's 12 key/value heads"),
         ((), "data_parallel+pipeline_parallel:degree=8", "8 stages of pipeline_parallel do not divide"),
         (
             (),
             "data_parallel+pipeline_parallel:degree=2,micro_batches=16",
-            "8 on each of dp=8 ranks, cannot be cut into",
+            "8 sequences of a rank cannot be cut into 16 micro-batches",
         ),
         ((), "pipeline_parallel:degree=2", "add one that divides the batch, or take 2 ranks"),
         (("training.batch_size=8",), "data_parallel", "cannot be divided among dp=16 ranks"),

@@ -43,7 +43,7 @@ def predicted(*names: str) -> Estimate:
 
 
 def test_on_a_cpu_there_is_nothing_to_replay() -> None:
-    with pytest.raises(Unavailable, match="it needs a CUDA device"):
+    with pytest.raises(Unavailable, match="use a CUDA device"):
         check(run_with(GRAPHS), CPU)
     check(on_cuda(GRAPHS), CUDA)
 

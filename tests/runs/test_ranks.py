@@ -170,7 +170,7 @@ def test_how_long_a_pipeline_idles_is_on_record_beside_what_was_said_before(home
     ("stack", "changes", "says"),
     [
         ("data_parallel", ["ranks=1"], "divides nothing"),
-        ("tensor_parallel:degree=3", ["ranks=2"], "need a multiple of 3 ranks"),
+        ("tensor_parallel:degree=3", ["ranks=2"], "a multiple of 3 ranks"),
         ("tensor_parallel", ["model.n_head=1"], "does not divide the model's 1 key/value heads"),
         ("pipeline_parallel", ["model.n_layer=3"], "do not divide the model's 3 blocks"),
         ("pipeline_parallel:schedule=interleaved", ["pipeline=1"], "unknown key"),

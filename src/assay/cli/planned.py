@@ -25,8 +25,9 @@ def print_plan(projection: "Projection") -> None:
     _print_held(projection)
     _print_sent(projection)
     typer.echo(
-        "Arithmetic from datasheets, nothing measured: no overlap, no stragglers, no update; buffers, gathered weights "
-        "and fragmentation take several gigabytes more. docs/numbers.md has how far plans are off."
+        "Arithmetic from datasheets, nothing measured: no overlap, no stragglers, no update, no traffic to memory; "
+        "buffers, gathered weights and fragmentation take several gigabytes more. docs/numbers.md has how far plans "
+        "are off."
     )
 
 

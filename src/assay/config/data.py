@@ -4,13 +4,13 @@ from typing import Annotated, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
-from assay.config.base import Frozen
+from assay.config.base import Setting
 
 KNOWN_VOCABULARIES = {"byte": 256, "gpt2": 50257}
 """Sizes that are known before any text is read."""
 
 
-class DataConfig(Frozen):
+class DataConfig(Setting):
     """A corpus, a tokenizer and a split."""
 
     corpus: str = "stdlib"

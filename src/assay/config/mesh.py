@@ -87,10 +87,12 @@ def fill(world: int, degrees: Mapping[str, int | None]) -> Mesh:
     if world < 1:
         raise UsageError(f"a world of {world} ranks is not possible: it has at least one")
     if world % taken:
-        raise UsageError(f"{_said(known)} need a multiple of {taken} ranks, and there are {world}")
+        raise UsageError(f"{_said(known)} {_verb(known, 'need')} a multiple of {taken} ranks, and there are {world}")
     if not open_axes and taken != world:
         more = "give them other degrees" if "dp" in known else "add one that divides the batch"
-        raise UsageError(f"{_said(known)} use {taken} of {world} ranks; {more}, or take {taken} ranks")
+        raise UsageError(
+            f"{_said(known)} {_verb(known, 'use')} {taken} of {world} ranks; {more}, or take {taken} ranks"
+        )
     return Mesh(**known, **dict.fromkeys(open_axes, world // taken))
 
 
@@ -99,6 +101,10 @@ def nodes(mesh: Mesh, ranks_per_node: int) -> Iterator[Sequence[int]]:
     if ranks_per_node < 1 or mesh.size % ranks_per_node:
         raise UsageError(f"{mesh.size} ranks do not fill nodes of {ranks_per_node}")
     return (range(first, first + ranks_per_node) for first in range(0, mesh.size, ranks_per_node))
+
+
+def _verb(degrees: Mapping[str, int], verb: str) -> str:
+    return f"{verb}s" if len(degrees) == 1 else verb
 
 
 def _said(degrees: Mapping[str, int]) -> str:

@@ -5,12 +5,12 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
-from assay.config.base import Frozen
+from assay.config.base import Setting
 
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
-class ModelConfig(Frozen):
+class ModelConfig(Setting):
     """A decoder-only transformer in the family of GPT-2, with the variants that the seeds compare."""
 
     n_layer: Annotated[int, Field(ge=1, le=10_000)] = 6

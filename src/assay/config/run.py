@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
-from assay.config.base import Frozen
+from assay.config.base import Frozen, Setting
 from assay.config.data import KNOWN_VOCABULARIES, DataConfig
 from assay.config.model import ModelConfig
 from assay.config.training import TrainingConfig
@@ -74,7 +74,7 @@ def _plain(value: Scalar) -> str:
     return json.dumps(value) if isinstance(value, bool | None) else str(value)
 
 
-class Run(Frozen):
+class Run(Setting):
     """One training run."""
 
     model: ModelConfig = Field(default_factory=ModelConfig)

@@ -4,12 +4,12 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from assay.config.base import Frozen
+from assay.config.base import Setting
 
 Momentum = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
-class TrainingConfig(Frozen):
+class TrainingConfig(Setting):
     """One optimizer step sees `batch_size` sequences, however they are cut into micro-batches or over ranks."""
 
     batch_size: PositiveInt = 12

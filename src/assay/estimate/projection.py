@@ -112,10 +112,10 @@ def project(run: Run, cluster: Cluster) -> Projection:
         raise UsageError(
             f"nothing divides the step among {cluster.size} GPUs; add a technique that does, such as data_parallel"
         )
-    check(there, cluster.machine)
     layout = Layout(mesh, there.training.batch_size, there.training.batch_size // mesh.dp)
     for one in optimizations_of(there):
         layout = one.lay_out(layout)
+    check(there, cluster.machine)
     planned = plan(there.model, layout, cluster.network, cluster.datasheet.products_flops)
     return Projection(normalize(there), cluster, planned)
 

@@ -38,7 +38,7 @@ def layer_traffic(model: ModelConfig, layout: Layout, *, backward: bool) -> list
             sent.append(Communication("all_reduce", "tp", hidden, sums, "branch sums"))
     if mesh.cp > 1:
         pairs = 2 * _BYTES * layout.micro_batch * model.context_length * model.kv_heads * model.head_dim / mesh.tp
-        again = 2 if backward and layout.recompute != "none" else 1
+        again = 2 if backward and layout.recompute == "full" else 1
         sent.append(Communication("all_gather", "cp", pairs, again, "keys and values"))
         if backward:
             sent.append(Communication("reduce_scatter", "cp", pairs, 1, "their gradients"))

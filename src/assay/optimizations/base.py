@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from enum import Enum, IntEnum, auto
 from typing import TYPE_CHECKING, ClassVar
 
-from assay.config.base import Frozen
+from assay.config.base import Setting
 from assay.config.model import ModelConfig
 from assay.config.run import Run, Spec
 from assay.errors import UsageError
@@ -77,7 +77,7 @@ class Unplanned(UsageError):
         super().__init__(f"a plan for other machines cannot express {name}; leave it out of the plan")
 
 
-class Optimization(Frozen):
+class Optimization(Setting):
     """A technique. Its pydantic fields are its parameters; its class constants are its card."""
 
     title: ClassVar[str]

@@ -50,12 +50,12 @@ class ContextParallel(Optimization):
         return layout
 
     def excludes(self, run: Run) -> Mapping[str, str]:
-        fused = "torch's ring attention runs over fused kernels only; take another backend than math"
+        fused = "context_parallel runs over fused kernels only; take sdpa_attention with another backend than math"
         padded = self._padded(run)
         return {"attention in backend math": fused, **({"attention in backend efficient": padded} if padded else {})}
 
     def requires(self, run: Run, machine: "Machine") -> Mapping[str, str]:
-        padded = self._padded(run)
+        padded = self._padded(run) if machine.device(run.device) == "cuda" else ""
         return {"16-bit products": padded} if padded else {}
 
     def _padded(self, run: Run) -> str:
@@ -64,7 +64,7 @@ class ContextParallel(Optimization):
         if run.model.context_length % pieces == 0 or run.model.context_length % (2 * self.degree):
             return ""
         return (
-            f"in float32, or with backend=efficient, the ring wants pieces of {_PADDED} positions or a multiple; "
+            f"in float32, or with backend=efficient, context_parallel wants pieces of a multiple of {_PADDED}; "
             f"make model.context_length a multiple of {pieces}, or add bf16_mixed with backend=flash"
         )
 

@@ -62,8 +62,7 @@ class CudaGraphs(Optimization):
     def check(self, run: Run, machine: "Machine") -> None:
         if machine.device(run.device) != "cuda":
             raise Unavailable(
-                "cuda_graphs replays what a CUDA device was told to do; a CPU is told nothing ahead; it needs a CUDA "
-                "device"
+                "cuda_graphs replays what a CUDA device was told, and a CPU is told nothing ahead; use a CUDA device"
             )
         if run.ranks > 1:
             raise Conflict("cuda_graphs was made for one device; leave it out where ranks divide the step")

@@ -49,7 +49,10 @@ class ExpertParallel(Optimization):
         if model.n_expert is None:
             raise Conflict("expert_parallel divides experts, and the model has none; set model.n_expert")
         if model.n_expert % self.degree:
-            raise Conflict(f"expert_parallel:degree={self.degree} does not divide the model's {model.n_expert} experts")
+            raise Conflict(
+                f"expert_parallel:degree={self.degree} does not divide the model's {model.n_expert} experts; take one "
+                "that does"
+            )
         if model.expert_capacity is not None:
             raise Conflict(
                 "model.expert_capacity counts places over the tokens of one forward, of which each rank of "

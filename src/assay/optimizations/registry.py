@@ -137,7 +137,7 @@ def mesh_of(run: Run) -> Mesh:
         for axis in one.axes():
             if mesh.degree(axis) == 1:
                 raise Conflict(
-                    f"{one.name()} divides nothing: {_ranks(run.ranks)} {axis}=1; take more, as in --nproc 2"
+                    f"{one.name()} divides nothing: {_ranks(run.ranks)} {axis}=1; take {2 * run.ranks} ranks"
                 )
     return mesh
 

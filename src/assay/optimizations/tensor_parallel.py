@@ -46,7 +46,10 @@ class TensorParallel(Optimization):
         model = run.model
         for what, size in (("key/value heads", model.kv_heads), ("hidden units of the MLP", model.hidden)):
             if size % self.degree:
-                raise Conflict(f"tensor_parallel:degree={self.degree} does not divide the model's {size} {what}")
+                raise Conflict(
+                    f"tensor_parallel:degree={self.degree} does not divide the model's {size} {what}; take one that "
+                    "does"
+                )
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         from assay.cost.matrices import split_matrices
