@@ -9,6 +9,7 @@ names. Without ``--out`` it is the file that ships with the package; `make docs`
 """
 
 import argparse
+import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,7 +44,7 @@ COMPANIONS = {
 }
 """What a technique cannot be without."""
 
-GIVEN = {"streaming": f":path={Path(__file__).parents[1] / 'README.md'}"}
+GIVEN = {"streaming": f":path={os.path.relpath(Path(__file__).parents[1] / 'README.md')}"}
 """What a technique has no default for."""
 
 TIMEOUT_SECONDS = 600.0

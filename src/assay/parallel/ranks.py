@@ -94,7 +94,9 @@ def joined(layout: Mesh, device: torch.device) -> Iterator[Ranks]:
         dist.init_process_group("cuda:nccl,cpu:gloo" if device.type == "cuda" else "gloo", timeout=PATIENCE)
     try:
         mesh = init_device_mesh(device.type, layout.shape, mesh_dim_names=AXES)
-        yield Ranks(dist.get_rank(), local_rank(), layout, mesh)
+        ranks = Ranks(dist.get_rank(), local_rank(), layout, mesh)
+        yield ranks
+        ranks.meet()  # gloo ends a process whose peer has left in the middle of a message
     finally:
         dist.destroy_process_group()
 

@@ -82,7 +82,12 @@ def _conclude(folder: RunFolder, failure: ProcessFailure | None) -> int:
 
 
 def _is_the_cause(failure: ProcessFailure, status: Status | None) -> bool:
-    """Rank 0 speaks for itself unless it was killed; of the others, whoever died first explains a failed run."""
+    """Rank 0 speaks for itself unless it was killed; of the others, whoever died first explains a failed run.
+
+    A run that is over stays so: what it came to was on record before a process died on its way out.
+    """
+    if status in (Status.DONE, Status.BUDGET_REACHED):
+        return False
     if failure.exitcode < 0:
         return True
     return failure.local_rank != 0 and status in (None, Status.FAILED)
