@@ -1,13 +1,14 @@
 """What ranks hold and send of a mixture: exact where routers have no choice, within their imbalance where they have."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from assay.config import validate
 from assay.estimate import Estimate, estimate
-from parallel.on_ranks import compute
+from parallel.on_ranks import compute, settled_peaks
 from parallel.test_ledger import MACHINE, handed, payloads, run_with
 
 EXPERTS, LAYERS, RANKS = 4, 2, 2
@@ -32,11 +33,14 @@ def run_of(stack: str) -> dict[str, Any]:
     return run | {"model": {**run["model"], "n_layer": LAYERS, "n_expert": EXPERTS, **model}}
 
 
+def case(stack: str) -> dict[str, Any]:
+    return {"run": run_of(stack), "steps": 2, "dtype": "float32", "peaks": True}
+
+
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
     stacks = (*CERTAIN, *ROUTED)
-    cases = [{"run": run_of(one), "steps": 2, "dtype": "float32", "peaks": True} for one in stacks]
-    return dict(zip(stacks, compute(cases, tmp_path_factory.mktemp("ranks")), strict=True))
+    return dict(zip(stacks, compute(list(map(case, stacks)), tmp_path_factory.mktemp("ranks")), strict=True))
 
 
 def predicted(stack: str, rank: int) -> Estimate:
@@ -44,11 +48,12 @@ def predicted(stack: str, rank: int) -> Estimate:
 
 
 @pytest.mark.parametrize("stack", CERTAIN)
-def test_all_is_predicted_where_routers_have_no_choice(found: Mapping[str, Any], stack: str) -> None:
-    for rank, measured in enumerate(found[stack]["ranks"]):
-        expected = predicted(stack, rank)
-        assert handed(measured) == payloads(expected)
-        assert expected.timeline.peak.nbytes == pytest.approx(measured["peak"], rel=0.03)
+def test_all_is_predicted_where_routers_have_no_choice(found: Mapping[str, Any], stack: str, tmp_path: Path) -> None:
+    ranks = found[stack]["ranks"]
+    expected = [predicted(stack, rank) for rank in range(len(ranks))]
+    assert list(map(handed, ranks)) == list(map(payloads, expected))
+    near = pytest.approx([one.timeline.peak.nbytes for one in expected], rel=0.03)
+    assert settled_peaks(ranks, case(stack), near, tmp_path) == near
 
 
 @pytest.mark.parametrize("stack", [*CERTAIN, *ROUTED])

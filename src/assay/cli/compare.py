@@ -66,15 +66,8 @@ def compare(
 
     home = Home()
     _writable(page)
-    ask = partial(
-        api.compare,
-        source,
-        *changes(overrides, nproc, oversubscribe),
-        treatments=with_ or (),
-        seeds=seeds,
-        blocks=blocks,
-    )
-    comparison = _watched(partial(ask, timeout=timeout, home=home))
+    ask = partial(api.compare, source, *changes(overrides, nproc, oversubscribe), treatments=with_ or ())
+    comparison = _watched(partial(ask, seeds=seeds, blocks=blocks, timeout=timeout, home=home))
     with _deaf():
         written = write_page(comparison, home, page)
         if as_json:
