@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from contextlib import suppress
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PositiveInt, field_validator, model_validator
@@ -61,13 +62,11 @@ def _scalar(value: str, text: str) -> Scalar:
 
     if _SCIENTIFIC.fullmatch(value):
         return float(value)
-    try:
+    with suppress(yaml.YAMLError):
         found = yaml.safe_load(value)
-    except yaml.YAMLError:
-        found = ()
-    if not isinstance(found, bool | int | float | str | None):
-        raise ValueError(f"{value!r} in {text!r} is not a value")
-    return found
+        if isinstance(found, bool | int | float | str | None):
+            return found
+    raise ValueError(f"{value!r} in {text!r} is not a value")
 
 
 def _plain(value: Scalar) -> str:

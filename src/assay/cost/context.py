@@ -64,16 +64,9 @@ def _divided(operation: Operation, cost: Cost, positions: Tensor) -> Iterator[Op
             yield _picked_table(operation, tables[name], positions)
             reading[name] = f"{operation.outputs[0].name}:picked"
 
-    def own(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        return tuple(_part(one, parts) for one in tensors)
-
     yield replace(
-        operation.reading(reading),
+        operation.reading(reading).making(lambda one: _part(one, parts)),
         gradients=gradients,
-        outputs=own(operation.outputs),
-        extras=own(operation.extras),
-        forward_scratch=own(operation.forward_scratch),
-        backward_scratch=own(operation.backward_scratch),
         flops=operation.flops // parts,
         backward_flops=operation.backward_flops // parts,
         padding_flops=operation.padding_flops // parts,
@@ -112,7 +105,4 @@ def _part(tensor: Tensor, parts: int) -> Tensor:
     """Positions are the axis behind rows and heads; where rows and positions are one axis, that one."""
     if not tensor.batched or not tensor.shape:
         return tensor
-    axis = {4: 2, 3: 1}.get(len(tensor.shape), 0)
-    shape = list(tensor.shape)
-    shape[axis] = -(-shape[axis] // parts)
-    return replace(tensor, shape=tuple(shape))
+    return tensor.piece(parts, 0, {4: 2, 3: 1}.get(len(tensor.shape), 0))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from assay.cost.tensors import DTYPE_BYTES, Tensor
-from assay.cost.updates import AdamW, Instant, Pieces, counts, groups, like
+from assay.cost.updates import AdamW, Instant, Pieces, counts, in_order, like
 
 _SMALLEST, _BLOCK, _CODES = 4096, 256, 256
 
@@ -31,7 +31,7 @@ class EightBitAdamW(AdamW):
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
         """Both moments of one parameter, wide."""
         width = 2 * DTYPE_BYTES["float32"]
-        return tuple(Instant("AdamW8bit", one.name, width * one.elements) for group in groups(pieces) for one in group)
+        return tuple(Instant("AdamW8bit", one.name, width * one.elements) for one in in_order(pieces))
 
 
 def _parts(moment: Tensor) -> Iterator[Tensor]:

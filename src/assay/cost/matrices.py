@@ -225,17 +225,7 @@ def _less_work(operation: Operation, degree: int) -> Operation:
 
 def _parted(operation: Operation, cost: Cost) -> Operation:
     """Everything that the operation makes, divided."""
-
-    def parts(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        return tuple(_part(one, cost) for one in tensors)
-
-    return replace(
-        operation,
-        outputs=parts(operation.outputs),
-        extras=parts(operation.extras),
-        forward_scratch=parts(operation.forward_scratch),
-        backward_scratch=parts(operation.backward_scratch),
-    )
+    return operation.making(lambda one: _part(one, cost))
 
 
 def _part(tensor: Tensor, cost: Cost) -> Tensor:

@@ -112,17 +112,7 @@ class _Divided:
                 inputs=(x, positions.outputs[0].name),
                 gradients=(operation.gradients[0], Gradient.FRESH),
             )
-
-        def parts(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-            return tuple(_part(one, self.parts) for one in tensors)
-
-        yield replace(
-            operation,
-            outputs=parts(operation.outputs),
-            extras=parts(operation.extras),
-            forward_scratch=parts(operation.forward_scratch),
-            backward_scratch=parts(operation.backward_scratch),
-        )
+        yield operation.making(lambda one: _part(one, self.parts))
 
     def _own_positions(self, site: str) -> Operation:
         """What is learned of this rank's positions; the gradient is gathered."""

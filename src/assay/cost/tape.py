@@ -99,14 +99,20 @@ class Operation:
         inputs, saves = (tuple(names.get(name, name) for name in old) for old in (self.inputs, self.saves))
         return replace(self, inputs=inputs, saves=saves)
 
+    def making(self, change: Callable[[Tensor], Tensor]) -> "Operation":
+        """The operation with everything that it makes, for others or on the way, changed."""
+        return replace(
+            self,
+            outputs=tuple(map(change, self.outputs)),
+            extras=tuple(map(change, self.extras)),
+            forward_scratch=tuple(map(change, self.forward_scratch)),
+            backward_scratch=tuple(map(change, self.backward_scratch)),
+        )
+
     def cut(self, parts: int) -> "Operation":
         """The operation on one of `parts` equal parts of the batch."""
         return replace(
-            self,
-            outputs=tuple(tensor.cut(parts) for tensor in self.outputs),
-            extras=tuple(tensor.cut(parts) for tensor in self.extras),
-            forward_scratch=tuple(tensor.cut(parts) for tensor in self.forward_scratch),
-            backward_scratch=tuple(tensor.cut(parts) for tensor in self.backward_scratch),
+            self.making(lambda tensor: tensor.cut(parts)),
             flops=self.flops // parts,
             backward_flops=self.backward_flops // parts,
             padding_flops=self.padding_flops // parts,

@@ -34,9 +34,9 @@ from assay.step.trace import OperationClass, Phase
 _Key = tuple[str, Phase, OperationClass]
 
 WARMUP_STEPS, UNWATCHED_STEPS, WATCHED_STEPS = 2, 5, 5
+"""Before any is timed; timed as a whole; taken apart, of which each part has its least time."""
 TAKEN_STEPS = WARMUP_STEPS + UNWATCHED_STEPS + WATCHED_STEPS
 """How many steps it takes."""
-"""Before any is timed; timed as a whole; taken apart, of which each part has its least time."""
 
 
 def anatomy(step: Step, train: Callable[[Step, int], object]) -> Anatomy:
