@@ -9,8 +9,8 @@ import pytest
 from assay.config import validate
 from assay.estimate import Estimate, estimate
 from assay.optimizations import forget, search
-from parallel.on_ranks import compute
-from parallel.test_ledger import ATTEMPTS, MACHINE, MODEL, handed, payloads
+from parallel.on_ranks import compute, settled_peaks
+from parallel.test_ledger import MACHINE, MODEL, handed, payloads
 
 RING = "ring_context+sdpa_attention"
 OTHER = {"norm": "rms", "position": "rotary", "qk_norm": True, "activation": "swiglu", "n_kv_head": 2}
@@ -86,12 +86,7 @@ def test_what_a_rank_sends_and_keeps_is_predicted_exactly(found: Mapping[str, An
 def test_what_a_rank_holds_is_predicted(found: Mapping[str, Any], predicted: Any, stack: str, tmp_path: Path) -> None:
     both = every(found, predicted, stack)
     near = pytest.approx([said.timeline.peak.nbytes for _, said in both], rel=0.03)
-    peaks = [measured["peak"] for measured, _ in both]
-    for _ in range(ATTEMPTS):  # gloo's threads may let go late, which only adds
-        if peaks != near:
-            (again,) = compute([case(stack, len(peaks))], tmp_path)
-            peaks = [min(peak, one["peak"]) for peak, one in zip(peaks, again["ranks"], strict=True)]
-    assert peaks == near
+    assert settled_peaks(found[stack]["ranks"], case(stack, len(both)), near, tmp_path) == near
 
 
 @pytest.mark.parametrize("stack", EXACT)
