@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from assay.analysis.comparison import Comparison
     from assay.data.progress import Progress
     from assay.estimate import Estimate
+    from assay.estimate.every_rank import EveryRank
     from assay.estimate.projection import Projection
     from assay.hardware import Machine
     from assay.runs.child import Child
@@ -128,14 +129,26 @@ def estimate(
 ) -> "Estimate":
     """Predict memory, work and time of one optimizer step, without torch and without training anything.
 
+    Over ranks it is of the one that holds most; `estimate_every_rank` has all of them, and their time together.
     Raises `UsageError`, also where only the corpus could say how large the vocabulary is.
     """
-    from assay.estimate import estimate as predict
+    return estimate_every_rank(source, *overrides, optimizations=optimizations, machine=machine).fullest
+
+
+def estimate_every_rank(
+    source: Source = None, *overrides: str, optimizations: Stack = (), machine: "Machine | None" = None
+) -> "EveryRank":
+    """Predict one optimizer step on every rank of a run: what each holds and sends, and the time of all together.
+
+    Raises what `estimate` does.
+    """
+    from assay.estimate.every_rank import estimate_every_rank as predict
     from assay.hardware.rates import known_machine
     from assay.optimizations import divided
+    from assay.runs.prepare import threads_of
 
     run = divided(configure(source, overrides, optimizations))
-    return predict(run, machine or known_machine(Home(), run.threads))
+    return predict(run, machine or known_machine(Home(), threads_of(run)))
 
 
 def project(

@@ -58,7 +58,7 @@ def test_without_them_the_estimate_is_of_this_machine(assay: Assay) -> None:
     ("words", "says"),
     [
         (("--nodes=2", "--gpu=k80", "--with=data_parallel"), "no datasheet of a GPU 'k80' is known"),
-        (("--nodes=0", "--with=data_parallel"), "0 nodes of 8 GPUs are not possible"),
+        (("--nodes=0", "--with=data_parallel"), "nodes=0 of gpus_per_node=8 is not possible"),
         (("--nodes=2",), "nothing divides the step among 16 GPUs"),
         (("--nodes=2", "--nproc=2", "--with=data_parallel"), "give one of them"),
         (("--nodes=1", "--with=tensor_parallel:degree=3+data_parallel"), "a multiple of 3 ranks"),

@@ -3,6 +3,7 @@ import re
 from assay.analysis.comparison import Comparison, analyse
 from assay.report import figures
 from assay.report.theme import DARK, LIGHT, series, variable
+from assay.studies.design import BASELINE
 from assay.studies.record import Curve
 from studies.synthetic import TREATMENTS, record
 
@@ -38,6 +39,17 @@ def test_losses_that_were_not_finite_are_left_out() -> None:
     broken = Curve(train_loss=(3.0, None, float("inf"), 2.0), evaluations=((4, None),))
     cells = tuple(one.model_copy(update={"curve": broken}) for one in made.cells)
     assert "<svg" in figures.losses(analyse(made.model_copy(update={"cells": cells})))
+
+
+def test_distances_within_a_decade_lie_between_two_named_powers() -> None:
+    made = record(treatments=TREATMENTS[:1])
+    cells = tuple(
+        one.model_copy(update={"curve": Curve(train_loss=(3.0, 2.5 if one.cell.treatment == BASELINE else 2.52))})
+        for one in made.cells
+    )
+    text = words(figures.losses(analyse(made.model_copy(update={"cells": cells}))))
+    assert "10⁻²" in text
+    assert "10⁻¹" in text
 
 
 def test_long_curves_are_thinned() -> None:

@@ -8,6 +8,7 @@ from assay.cli.options import Gpu, GpusPerNode, Json, Nodes, Nproc, Overrides, S
 
 if TYPE_CHECKING:
     from assay.estimate import Estimate
+    from assay.estimate.every_rank import EveryRank
 
 _SHOWN = 48
 """Most instants that fit a screen's scrolling; a deep model has some for every block."""
@@ -25,14 +26,17 @@ def estimate(
 ) -> None:
     """Predict memory by instant, and the work of one optimizer step, in milliseconds.
 
+    With --nproc: of the rank that holds most, then what the ranks hold and hand over, and the time of all together.
     With --nodes, --gpus-per-node or --gpu: plan the step for machines that are not here, from datasheets.
 
     \b
     assay estimate demo
     assay estimate gpt2-124m --with sdpa_attention+bf16_mixed training.batch_size=16
+    assay estimate demo --nproc 2 --with fully_sharded
     assay estimate gpt2-1558m training.batch_size=512 --nodes 4 --gpus-per-node 8 --gpu h100 --with fully_sharded
     """
     from assay import api
+    from assay.cli.by_rank import print_ranks
     from assay.cli.console import print_json
     from assay.cli.planned import print_plan
     from assay.errors import UsageError
@@ -50,34 +54,38 @@ def estimate(
         )
         print_json(where.to_dict()) if as_json else print_plan(where)
         return
-    answer = api.estimate(source, *changes(overrides, nproc), optimizations=with_ or ())
+    every = api.estimate_every_rank(source, *changes(overrides, nproc), optimizations=with_ or ())
     if as_json:
-        print_json(answer.to_dict())
+        print_json(every.to_dict())
         return
-    _print_held(answer)
-    _print_instants(answer)
+    _print_step(every)
+    print_ranks(every)
+    _print_instants(every.fullest)
 
 
-def _print_held(answer: "Estimate") -> None:
+def _print_step(every: "EveryRank") -> None:
     from assay.cli.console import print_table
     from assay.units import format_bytes, format_count, format_flops, format_seconds
 
-    idle = answer.active_parameters < answer.parameters
-    active = f", {format_count(answer.active_parameters)} of them active for a token" if idle else ""
+    fullest = every.fullest
+    idle = fullest.active_parameters < fullest.parameters
+    active = f", {format_count(fullest.active_parameters)} of them active for a token" if idle else ""
+    of = "" if len(every.ranks) == 1 else f"rank {fullest.cost.rank} of {len(every.ranks)}, the fullest"
     rows = {
-        "optimizations": " + ".join(map(str, answer.run.optimizations)) or "none",
-        "parameters": format_count(answer.parameters) + active,
-        "tokens per step": format_count(answer.run.tokens_per_step),
-        "weights": format_bytes(answer.cost.parameter_bytes),
-        "gradients": format_bytes(answer.gradient_bytes),
-        "optimizer state": format_bytes(answer.cost.optimizer_state_bytes),
-        "kept for backward": format_bytes(answer.timeline.saved_bytes),
-        "peak of tensors": format_bytes(answer.timeline.peak.nbytes),
-        "work": " + ".join(f"{format_flops(count)} in {dtype}" for dtype, count in answer.flops.items()),
+        "optimizations": " + ".join(map(str, every.run.optimizations)) or "none",
+        "parameters": format_count(fullest.parameters) + active,
+        "tokens per step": format_count(every.run.tokens_per_step),
+        "weights": format_bytes(fullest.cost.parameter_bytes),
+        "gradients": format_bytes(fullest.gradient_bytes),
+        "optimizer state": format_bytes(fullest.cost.optimizer_state_bytes),
+        "kept for backward": format_bytes(fullest.timeline.saved_bytes),
+        "peak of tensors": format_bytes(fullest.timeline.peak.nbytes),
+        "work": " + ".join(f"{format_flops(count)} in {dtype}" for dtype, count in fullest.flops.items()),
     }
-    if answer.step_seconds is not None:
-        rows["step time, at the rates measured here"] = format_seconds(answer.step_seconds)
-    print_table(("one optimizer step", ""), rows.items())
+    if every.step_seconds is not None:
+        together = "" if len(every.ranks) == 1 else " of all ranks"
+        rows[f"step time{together}, at the rates measured here"] = format_seconds(every.step_seconds)
+    print_table(("one optimizer step", of), rows.items())
 
 
 def _print_instants(answer: "Estimate") -> None:

@@ -77,21 +77,25 @@ class Mesh:
 ONE_DEVICE = Mesh()
 
 
-def fill(world: int, degrees: Mapping[str, int | None]) -> Mesh:
+def fill(world: int, degrees: Mapping[str, int | None], names: Mapping[str, str] | None = None) -> Mesh:
     """The mesh of `world` ranks in which at most one axis, the one with None, takes what the others leave.
 
+    `names` are what the axes' degrees were called by whoever chose them, for the sentence of a refusal.
     Raises `UsageError` where they do not multiply to `world`.
     """
+    names = names or {}
     known = {axis: degree for axis, degree in degrees.items() if degree is not None}
     taken, open_axes = Mesh(**known).size, [axis for axis, degree in degrees.items() if degree is None]
     if world < 1:
         raise UsageError(f"a world of {world} ranks is not possible: it has at least one")
     if world % taken:
-        raise UsageError(f"{_said(known)} {_verb(known, 'need')} a multiple of {taken} ranks, and there are {world}")
+        raise UsageError(
+            f"{_said(known, names)} {_verb(known, 'need')} a multiple of {taken} ranks, and there are {world}"
+        )
     if not open_axes and taken != world:
         more = "give them other degrees" if "dp" in known else "add one that divides the batch"
         raise UsageError(
-            f"{_said(known)} {_verb(known, 'use')} {taken} of {world} ranks; {more}, or take {taken} ranks"
+            f"{_said(known, names)} {_verb(known, 'use')} {taken} of {world} ranks; {more}, or take {taken} ranks"
         )
     return Mesh(**known, **dict.fromkeys(open_axes, world // taken))
 
@@ -99,7 +103,9 @@ def fill(world: int, degrees: Mapping[str, int | None]) -> Mesh:
 def nodes(mesh: Mesh, ranks_per_node: int) -> Iterator[Sequence[int]]:
     """The ranks of each node, in order. Raises `UsageError` where nodes would not be full."""
     if ranks_per_node < 1 or mesh.size % ranks_per_node:
-        raise UsageError(f"{mesh.size} ranks do not fill nodes of {ranks_per_node}")
+        raise UsageError(
+            f"{mesh.size} ranks do not fill nodes of {ranks_per_node}; take a number that divides {mesh.size}"
+        )
     return (range(first, first + ranks_per_node) for first in range(0, mesh.size, ranks_per_node))
 
 
@@ -107,5 +113,5 @@ def _verb(degrees: Mapping[str, int], verb: str) -> str:
     return f"{verb}s" if len(degrees) == 1 else verb
 
 
-def _said(degrees: Mapping[str, int]) -> str:
-    return " × ".join(f"{axis}={degree}" for axis, degree in degrees.items()) or "these techniques"
+def _said(degrees: Mapping[str, int], names: Mapping[str, str]) -> str:
+    return " × ".join(f"{names.get(axis, axis)}={degree}" for axis, degree in degrees.items()) or "these techniques"

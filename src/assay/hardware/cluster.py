@@ -102,6 +102,7 @@ def cluster(gpu: str, nodes: int, gpus_per_node: int) -> Cluster:
         raise UsageError(f"no datasheet of a GPU {gpu!r} is known{hint}")
     if nodes < 1 or gpus_per_node < 1 or nodes * gpus_per_node > 1_000_000:
         raise UsageError(
-            f"{nodes} nodes of {gpus_per_node} GPUs are not possible: take at least one, and at most a million GPUs"
+            f"nodes={nodes} of gpus_per_node={gpus_per_node} is not possible: "
+            "take at least one of each, and at most a million GPUs together"
         )
     return Cluster(datasheet=found, nodes=nodes, gpus_per_node=gpus_per_node)

@@ -90,7 +90,8 @@ class PipelineParallel(Optimization):
         if stages.dealt and (len(stages.dealt), sum(stages.dealt)) != (stages.count, layers):
             raise Conflict(
                 f"pipeline_parallel:split={self.split} deals {sum(stages.dealt)} blocks to {len(stages.dealt)} stages, "
-                f"and the model's {layers} blocks are for {stages.count}"
+                f"and the model's {layers} blocks are for {stages.count}; "
+                f"give {stages.count} numbers that add up to {layers}"
             )
         if not stages.dealt and layers % stages.count:
             raise Conflict(
@@ -100,7 +101,7 @@ class PipelineParallel(Optimization):
         if self.schedule == "interleaved" and self.micro_batches % self.degree:
             raise Conflict(
                 f"the interleaved schedule sends micro-batches in groups of {self.degree}, which do not divide "
-                f"pipeline_parallel:micro_batches={self.micro_batches}"
+                f"pipeline_parallel:micro_batches={self.micro_batches}; choose a multiple of {self.degree}"
             )
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":

@@ -122,8 +122,11 @@ def mesh_of(run: Run) -> Mesh:
     the degrees do not multiply to `run.ranks`.
     """
     degrees: dict[str, int | None] = {}
+    names: dict[str, str] = {}
     for one in optimizations_of(run):
         for axis, degree in one.axes().items():
+            if degree is not None:
+                names.setdefault(axis, f"{one.name()}:degree")
             if degrees.setdefault(axis, degree) not in (degree, None) and degree is not None:
                 other = next(each for each in optimizations_of(run) if each.axes().get(axis) == degrees[axis])
                 raise Conflict(
@@ -132,7 +135,7 @@ def mesh_of(run: Run) -> Mesh:
             degrees[axis] = degrees[axis] or degree
     if not degrees:
         return ONE_DEVICE
-    mesh = fill(run.ranks, degrees)
+    mesh = fill(run.ranks, degrees, names)
     for one in optimizations_of(run):
         for axis in one.axes():
             if mesh.degree(axis) == 1:
@@ -173,7 +176,7 @@ def _check_shares(run: Run) -> None:
     left, ranks = prod(one.leaves_one_in() for one in optimizations_of(run)), mesh_of(run).dp
     rows, batch = run.training.batch_size // left, f"training.batch_size={run.training.batch_size}"
     if run.training.batch_size % left:
-        raise Conflict(f"{batch} is no multiple of {left}, so one sequence in {left} is no equal part of it")
+        raise Conflict(f"{batch} cannot leave one sequence in {left}; choose a multiple of {left}")
     batch += f", of which {rows} are left in," if left > 1 else ""
     if rows % ranks:
         raise Conflict(f"{batch} cannot be divided among dp={ranks} ranks; choose a multiple of {left * ranks}")

@@ -6,7 +6,7 @@ series and keeps its colour in all of them.
 
 from collections.abc import Sequence
 from itertools import accumulate
-from math import isfinite, log10
+from math import ceil, floor, isfinite, log10
 from typing import Any
 
 from assay.analysis.comparison import Comparison
@@ -72,6 +72,10 @@ def losses(comparison: Comparison) -> str:
             right.set_yscale("linear")
             right.set_yticks([])
             right.text(0.5, 0.5, "no treatment parts from the baseline", transform=right.transAxes, ha="center")
+        else:
+            # Only powers of ten have a name on the axis, so it ends at some.
+            low, high = right.get_ylim()
+            right.set_ylim(10 ** floor(log10(low)), 10 ** ceil(log10(high)))
         return svg(figure, "Training and validation loss by step")
 
 

@@ -21,7 +21,7 @@ from assay.hardware.detect import detect
 from assay.hardware.rates import known_machine
 from assay.optimizations import Unavailable, Unpredicted, check, normalize
 from assay.runs.lookup import find
-from assay.runs.record import Predicted, PredictedRank
+from assay.runs.record import Predicted
 
 
 @dataclass(frozen=True)
@@ -83,34 +83,12 @@ def _with_data(run: Run, home: Home, machine: Machine, progress: Progress) -> Re
 
 def predict(run: Run, machine: Machine) -> Predicted | None:
     """What the estimator says of a run whose vocabulary is known; nothing where a technique has no arithmetic."""
-    from assay.cost.work import communications
-    from assay.estimate import estimate
-    from assay.estimate.line import bubble_share, idle_shares
-    from assay.estimate.together import step_seconds_over_ranks
+    from assay.estimate.every_rank import estimate_every_rank
 
     try:
-        every = [estimate(run, machine, rank) for rank in range(run.ranks)]
+        return Predicted.model_validate(estimate_every_rank(run, machine).predicted())
     except Unpredicted:
         return None
-    fullest = max(every, key=lambda one: one.timeline.peak.nbytes)
-    found = Predicted.model_validate(fullest.predicted())
-    if len(every) == 1:
-        return found
-    schedule, idle = fullest.cost.schedule, idle_shares([one.cost for one in every])
-    ranks = [
-        PredictedRank(
-            tensors_peak_bytes=one.timeline.peak.nbytes,
-            sent_bytes=round(sum(each.count * each.payload_bytes for each in communications(one.cost))),
-            idle_share=idle.get(rank),
-        )
-        for rank, one in enumerate(every)
-    ]
-    whole = sum(one.step_flops for one in every)
-    bubble = bubble_share(schedule) if schedule else None
-    rates = machine.rates.get(machine.device(run.device))
-    seconds = step_seconds_over_ranks([one.cost for one in every], rates) if rates else None
-    update = {"ranks": tuple(ranks), "step_flops": whole, "step_seconds": seconds, "bubble_share": bubble}
-    return found.model_copy(update=update)
 
 
 def _vocabulary_fits(run: Run, tokens: int) -> None:

@@ -1,0 +1,57 @@
+"""What is predicted of each rank of a run as tables: what it holds and hands over, and to which collectives."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from assay.cli.console import print_table
+from assay.cli.drawing import DIVIDES
+from assay.units import format_bytes, format_flops
+
+if TYPE_CHECKING:
+    from assay.estimate.every_rank import EveryRank
+
+
+def print_ranks(every: "EveryRank") -> None:
+    """Two tables; nothing of a single rank."""
+    if len(every.ranks) == 1:
+        return
+    columns = ["by rank", "weights", "optimizer state", "peak of tensors", "work", "handed over"]
+    columns += ["idle in the pipeline"] if every.idle_shares else []
+    print_table(columns, _ranks(every), right=columns[1:])
+    heading = f"rank {every.fullest.cost.rank} hands to"
+    print_table((heading, "among ranks that divide", "whole tensors"), _handed_over(every), right=("whole tensors",))
+
+
+def _ranks(every: "EveryRank") -> Iterator[tuple[str, ...]]:
+    """A row for all that are alike."""
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for rank, one in enumerate(every.ranks):
+        figures = [
+            format_bytes(one.cost.parameter_bytes),
+            format_bytes(one.cost.optimizer_state_bytes),
+            format_bytes(one.timeline.peak.nbytes),
+            format_flops(one.step_flops),
+            format_bytes(every.handed_bytes[rank]),
+        ]
+        figures += [f"{every.idle_shares[rank]:.1%}"] if every.idle_shares else []
+        alike.setdefault(tuple(figures), []).append(rank)
+    for shared, ranks in alike.items():
+        yield _counted(ranks), *shared
+
+
+def _counted(ranks: Sequence[int]) -> str:
+    """``"0–3, 8"``: those that follow each other are one entry."""
+    runs = [[rank for _, rank in run] for _, run in groupby(enumerate(ranks), lambda pair: pair[1] - pair[0])]
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)
+
+
+def _handed_over(every: "EveryRank") -> Iterator[tuple[str, ...]]:
+    """What the fullest gives to collectives, by kind and axis."""
+    handed: Counter[tuple[str, str]] = Counter()
+    for one in every.communications[every.fullest.cost.rank]:
+        handed[one.collective, one.axis] += round(one.count * one.payload_bytes)
+    for (collective, axis), nbytes in handed.items():
+        divided = " and ".join(DIVIDES[name] for name in axis.split("+"))
+        yield collective, f"{divided} ({axis})", format_bytes(nbytes)
