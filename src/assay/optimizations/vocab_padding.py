@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class VocabPadding(Optimization):
     """A number of embedding rows and logits that `multiple` divides."""
 
-    multiple: Annotated[int, Field(ge=2)] = 64
-    """What divides the padded vocabulary."""
+    multiple: Annotated[int, Field(ge=2, le=4096)] = 64
+    """What divides the padded vocabulary. No tile of a kernel is wider than its limit."""
 
     title: ClassVar = "vocabulary padding"
     stage: ClassVar = Stage.MODEL
