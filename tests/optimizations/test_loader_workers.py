@@ -1,7 +1,9 @@
 """Batches made by other processes: the same ones, in any order of asking, and proven to be made there."""
 
+import gc
 import multiprocessing
 from collections.abc import Iterator
+from multiprocessing.process import BaseProcess
 
 import psutil
 import pytest
@@ -59,6 +61,30 @@ def test_the_processes_end_with_the_step_that_they_work_for() -> None:
     assert len(started) == 2
     del step
     assert not psutil.wait_procs(started, timeout=10)[1]
+
+
+def test_a_step_that_is_collected_in_a_cycle_tells_its_workers_to_end() -> None:
+    step = build_step(run_with(loader(2)))
+    step.program.batches(0, ALONE)
+    assert isinstance(step.program.batches, Workers)
+    ended: list[bool] = []
+
+    def watch(process: BaseProcess) -> None:
+        join = process.join
+
+        def joined(timeout: float | None = None) -> None:
+            join(timeout)
+            ended.append(not process.is_alive())
+
+        process.join = joined  # type: ignore[method-assign]
+
+    for process in step.program.batches._made._workers:  # type: ignore[attr-defined]
+        watch(process)
+    cycle: list[object] = [step]
+    cycle.append(cycle)
+    del step, process, cycle
+    gc.collect()
+    assert ended == [True, True]  # and nobody waited in vain
 
 
 def test_the_batches_that_lie_ready_are_those_that_are_predicted(loaded: Step) -> None:

@@ -9,12 +9,17 @@ started by the first step and end with this process, also where it is killed: ea
 parent is still there. Batches come back as arrays through a pipe: they are small, and shared memory, which containers
 keep short, is left alone. The loader gets a generator of its own, because it draws a number when it begins, and that
 must not be one of the run's.
+
+A step is in reference cycles, and what is collected in a cycle has no order: a loader that came after its own queues
+would wait seconds for workers that nobody tells to end. So a list that is in no cycle holds it, and is emptied when
+the step is gone.
 """
 
 import os
 from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
+from weakref import finalize
 
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
@@ -33,16 +38,17 @@ class Workers:
         self._inner, self._prepared = program.batches, program.prepared
         self._workers, self._ahead = workers, ahead
         self._share: Share | None = None
-        self._loader: DataLoader[_Made] | None = None
+        self._loaders: list[DataLoader[_Made]] = []
+        finalize(self, self._loaders.clear)
         self._steps = _FromOneOn()
         self._made: Iterator[_Made] = iter(())
 
     def __call__(self, step: int, share: Share) -> Sequence[MicroBatch]:
         """The rows of a step, from a worker where it is the next one."""
         self._share = self._share or share
-        if share != self._share or (self._loader is not None and step < self._steps.next):
+        if share != self._share or (self._loaders and step < self._steps.next):
             return self._inner(step, share)
-        if self._loader is None or step > self._steps.next:
+        if not self._loaders or step > self._steps.next:
             self._begin(step, share)
         self._steps.next += 1
         process, arrays = next(self._made)
@@ -54,8 +60,8 @@ class Workers:
     def _begin(self, step: int, share: Share) -> None:
         """Have the workers make batches from a step on; the processes stay the same ones."""
         self._steps.next = step
-        if self._loader is None:
-            self._loader = DataLoader(
+        if not self._loaders:
+            loader = DataLoader(
                 _Steps(self._inner, share),
                 batch_size=None,
                 sampler=self._steps,
@@ -66,7 +72,8 @@ class Workers:
                 multiprocessing_context="fork",
                 generator=torch.Generator(),
             )
-        self._made = iter(self._loader)
+            self._loaders.append(loader)
+        self._made = iter(self._loaders[0])
 
 
 class _FromOneOn(Sampler[int]):
