@@ -30,6 +30,8 @@ parameters and more within 12 % of what was published ([how each number is made]
 
 **What it assumes**: the block of GPT-2, products in 16 bits, Adam's state in 32: 16 bytes a parameter. A model with
 dropout keeps what arXiv:2205.05198 counts; one without keeps a little less than planned.
+ZeRO divides states among all ranks that share a weight, dp × cp, as published layouts do; a run here divides them
+among dp.
 """
 
 _GPT3 = """

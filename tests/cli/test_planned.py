@@ -29,7 +29,8 @@ def test_a_plan_says_all_that_matters(assay: Assay) -> None:
     assert {"weights", "gradients", "optimizer", "activations", "step time", "tokens/s", "MFU"} <= set(lines)
     assert lines["tp"].startswith("the tensors of a layer\t")
     assert "NVLink" in lines["tp"]
-    assert lines["pp"].split("\t")[2] == lines["dp"].split("\t")[2] == "InfiniBand NDR"
+    assert [lines[axis].split("\t")[1] for axis in ("tp", "dp")] == ["branch sums", "gradients"]
+    assert lines["pp"].split("\t")[3] == lines["dp"].split("\t")[3] == "InfiniBand NDR"
     assert "nothing measured" in said.out
 
 

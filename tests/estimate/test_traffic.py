@@ -52,12 +52,18 @@ def test_zero_sends_what_is_published() -> None:
 
 
 def test_a_pipeline_sends_a_layer_s_output_once_a_chunk() -> None:
-    """arXiv:2104.04473, section 3.2: bsh elements to the next stage for each micro-batch; interleaved, v times."""
+    """arXiv:2104.04473, section 3.2: bsh elements to the next stage for each micro-batch; interleaved, v times.
+
+    An end sends in one direction, and its copy of the tied embedding; a stage between two others sends in both.
+    """
     table = 2 * 51_200 * 12288
     mesh = Mesh(pp=8)
-    assert sent_by_axis(traffic(GPT3, Layout(mesh, 16)), mesh)["pp"] == 2 * 2 * 16 * UNIT + table
+    assert sent_by_axis(traffic(GPT3, Layout(mesh, 16)), mesh)["pp"] == 2 * 16 * UNIT + table
+    assert sent_by_axis(traffic(GPT3, Layout(mesh, 64)), mesh)["pp"] == 2 * 2 * 64 * UNIT
     often = Layout(mesh, 16, schedule="interleaved", chunks=3)
-    assert sent_by_axis(traffic(GPT3, often), mesh)["pp"] == 3 * 2 * 2 * 16 * UNIT + table
+    assert sent_by_axis(traffic(GPT3, often), mesh)["pp"] == (2 * 3 - 1) * 2 * 16 * UNIT + table
+    vee = Layout(mesh, 16, schedule="zero_bubble_v", chunks=2)
+    assert sent_by_axis(traffic(GPT3, vee), mesh)["pp"] == 2 * 2 * 2 * 16 * UNIT
     two = Mesh(pp=2)
     assert sent_by_axis(traffic(GPT3, Layout(two, 16)), two)["pp"] == 2 * 16 * UNIT + table
     assert sent_by_axis(traffic(GPT3, Layout(Mesh(), 16)), Mesh()) == {}

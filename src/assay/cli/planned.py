@@ -94,8 +94,9 @@ def _print_sent(projection: "Projection") -> None:
         link = projection.link(axis)
         used = [name for name in axis.split("+") if mesh.degree(name) > 1]
         divides = " and ".join(DIVIDES[name] for name in used)
+        what = dict.fromkeys(one.what for one in projection.plan.communications if one.axis == axis)
         bandwidth = f"{format_bytes(link.bandwidth_bytes)}/s"
-        rows.append(("+".join(used), divides, format_bytes(count), link.name, bandwidth))
+        rows.append(("+".join(used), divides, ", ".join(what), format_bytes(count), link.name, bandwidth))
     if rows:
-        columns = ("axis", "divides", "sent by a rank", "over", "at most")
+        columns = ("axis", "divides", "what", "sent by a rank", "over", "at most")
         print_table(columns, rows, right=("sent by a rank", "at most"))

@@ -12,7 +12,7 @@
 Left out, being small: losses, norms, the vocabulary's softmax, the embedding's own sum.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from assay.config import ModelConfig
 from assay.cost.collectives import Communication
@@ -80,16 +80,26 @@ def _layers(model: ModelConfig, layout: Layout) -> Iterator[Communication]:
             yield Communication(one.collective, one.axis, one.payload_bytes, one.count * times, one.what)
 
 
-def _pipeline(model: ModelConfig, layout: Layout) -> Iterator[Communication]:
-    mesh = layout.mesh
-    if mesh.pp == 1:
-        return
-    # A stage between two others sends forwards and backwards; with two stages each sends one of the two, but for the
-    # chunks that go round.
-    directions = 2 if mesh.pp > 2 or layout.chunks > 1 else 1
-    count = directions * layout.micro_batches * layout.chunks
-    yield Communication("send", "pp", stage_send_bytes(model, layout), count, "activations and their gradients")
+def _pipeline(model: ModelConfig, layout: Layout) -> Sequence[Communication]:
+    """Of the stage that sends most: one between two others, or an end, which adds up the tied embedding."""
+    if layout.mesh.pp == 1:
+        return []
+    ends = _end_stage(model, layout)
+    between = [_passed_on(model, layout, 2 * layout.chunks)] if layout.mesh.pp > 2 else []
+    return max(between, ends, key=lambda sent: sum(one.payload_bytes * one.count for one in sent))
+
+
+def _end_stage(model: ModelConfig, layout: Layout) -> Sequence[Communication]:
+    """The first has nobody to send a gradient to, and the last no activations; a vee's turn sends to none."""
+    sent = [_passed_on(model, layout, 2 if layout.last_stage == 0 else 2 * layout.chunks - 1)]
     if model.tie_embeddings and layout.last_stage != 0:
         # Summed between two ranks, an all-reduce sends each one's copy once.
-        copy = _BYTES * model.vocabulary * model.n_embd / mesh.tp
-        yield Communication("send", "pp", copy, 1, "the tied embedding's gradient")
+        copy = _BYTES * model.vocabulary * model.n_embd / layout.mesh.tp
+        sent.append(Communication("send", "pp", copy, 1, "the tied embedding's gradient"))
+    return sent
+
+
+def _passed_on(model: ModelConfig, layout: Layout, times: int) -> Communication:
+    """As many sends of each micro-batch."""
+    count = times * layout.micro_batches
+    return Communication("send", "pp", stage_send_bytes(model, layout), count, "activations and their gradients")
