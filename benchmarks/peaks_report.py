@@ -1,7 +1,7 @@
 """Predicted and measured peaks as lines, tables on a terminal and Markdown: every row is there, or why it has none."""
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -18,7 +18,11 @@ named once where both name the same. Shapes are layers / width / context.
 """
 _BEFORE_TITLE = "\n## "
 
+Cells = tuple[str, ...]
+"""A row as text, in the order of `COLUMNS`."""
+
 COLUMNS = ("treatment", "predicted", "measured", "error", "highest at")
+_RULE = ("---",) * len(COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -50,8 +54,8 @@ class Row:
         return not self.failed if self.error is None else abs(self.error) <= self.bound
 
 
-def fields(row: Row) -> tuple[str, ...]:
-    """In the order of `COLUMNS`."""
+def fields(row: Row) -> Cells:
+    """A row as text."""
     name = row.treatment or "baseline"
     if row.error is None:
         return name, "", "", "failed" if row.failed else "", row.reason
@@ -71,32 +75,42 @@ def table(title: str, rows: Sequence[Row]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    drawn = Table(title=f"{title}: {summary(rows)}", title_justify="left")
+    cells = list(map(fields, rows))
+    drawn = Table(title=f"{title}: {summary(cells)}", title_justify="left")
     for column in COLUMNS:
         drawn.add_column(column, justify="right" if column in COLUMNS[1:4] else "left", overflow="fold")
-    for row in rows:
-        drawn.add_row(*fields(row))
+    for row in cells:
+        drawn.add_row(*row)
     Console(markup=False, highlight=False).print(drawn)
 
 
-def summary(rows: Sequence[Row]) -> str:
+def summary(rows: Sequence[Cells]) -> str:
     """How many were held against their measurement, and the largest error."""
-    errors = [abs(row.error) for row in rows if row.error is not None]
-    beyond = sum(not row.within for row in rows)
+    errors = [abs(float(error.partition("%")[0])) for _, _, _, error, _ in rows if "%" in error]
+    beyond = sum("beyond" in error or error == "failed" for _, _, _, error, _ in rows)
     return (
-        f"{len(errors)} of {len(rows)} measured, largest error {max(errors, default=0.0):.2%}, {beyond} beyond bounds"
+        f"{len(errors)} of {len(rows)} measured, largest error {max(errors, default=0.0):.2f}%, {beyond} beyond bounds"
     )
 
 
-def section(title: str, rows: Sequence[Row], command: str) -> str:
+def section(title: str, rows: Sequence[Cells], command: str) -> str:
     """One shape as Markdown, under where and how it was measured."""
     where = f"{device_of(detect())}; torch {version('torch')}, Python {platform.python_version()}"
     text = f"{title}\n\n{where}; {datetime.now(UTC):%Y-%m-%d}: `{command}`. {summary(rows)}.\n\n"
-    return text + "".join("| " + " | ".join(cells) + " |\n" for cells in (COLUMNS, ["---"] * 5, *map(fields, rows)))
+    return text + "".join(f"| {' | '.join(cells)} |\n" for cells in (COLUMNS, _RULE, *rows))
 
 
-def renewed(page: str, section: str) -> str:
-    """The page with a section in the place of the one of the same title, or behind the others."""
-    _, *known = page.split(_BEFORE_TITLE)
-    by_title = {one.partition("\n")[0]: one.rstrip("\n") + "\n" for one in (*known, section)}
-    return HEAD + "".join(_BEFORE_TITLE + one for one in by_title.values())
+def renewed(page: str, title: str, rows: Sequence[Row], command: str) -> str:
+    """The page with rows of a section in the places of those of the same treatments, or behind the others."""
+    known = {one.partition("\n")[0]: one.rstrip("\n") + "\n" for one in page.split(_BEFORE_TITLE)[1:]}
+    by_treatment = {cells[0]: cells for cells in (*_cells(known.get(title, "")), *map(fields, rows))}
+    known[title] = section(title, list(by_treatment.values()), command)
+    return HEAD + "".join(_BEFORE_TITLE + one for one in known.values())
+
+
+def _cells(section: str) -> Iterator[Cells]:
+    """The rows that a section has."""
+    for text in section.splitlines():
+        cells = tuple(text.removeprefix("| ").removesuffix(" |").split(" | "))
+        if text.startswith("|") and len(cells) == len(COLUMNS) and cells not in (COLUMNS, _RULE):
+            yield cells

@@ -8,9 +8,9 @@ and at every value of a field that names a few; what has something to do under o
 (`catalogue.SETTINGS`), and what cannot be had here, or has no arithmetic, is a row with the reason. Techniques that
 divide a step over ranks are held against their measurements in `tests/parallel`.
 
-A table of errors ends each shape. In the Markdown of `--out` (`docs/measured/peaks.md`) it takes the place of the same
-shape's, row by row as they come, so shapes can be measured one by one, and one that is stopped keeps its rows. The exit
-code is 1 where a run failed, or an error is beyond 5 % of an optimization alone or 8 % of a stack.
+A table of errors ends each shape. In the Markdown of `--out` (`docs/measured/peaks.md`) a row takes the place of the
+same treatment's under the same shape as it comes, so a shape can be measured in parts, and one that is stopped keeps
+its rows. The exit code is 1 where a run failed, or an error is beyond 5 % of an optimization alone or 8 % of a stack.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from assay.errors import UsageError
 from assay.optimizations import Unpredicted, catalogue, resolve
 from assay.runs.record import Status
 from catalogue import GIVEN, SETTINGS, possible
-from peaks_report import Row, line, renewed, section, table
+from peaks_report import Row, line, renewed, table
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ def write(out: Path, shape: Shape, found: Sequence[Row], command: str) -> None:
     """Put a shape's table into the page, as far as it has come."""
     page = out.read_text(encoding="utf-8") if out.exists() else ""
     title = f"{shape}, vocabulary {shape.vocabulary}, batch {shape.batch_size}"
-    write_file(out, renewed(page, section(title, found, command)).encode())
+    write_file(out, renewed(page, title, found, command).encode())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

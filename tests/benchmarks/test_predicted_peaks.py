@@ -117,3 +117,17 @@ def test_an_error_beyond_its_bound_and_a_failed_run_are_told_in_the_exit_code(
     assert out.read_text().startswith(once)
     assert out.read_text().count("\n## ") == 2
     assert "lion" in capsys.readouterr().out
+
+
+def test_rows_take_the_places_of_the_same_treatments_and_the_others_stay() -> None:
+    from peaks_report import Row, renewed  # type: ignore[import-not-found]
+
+    first = renewed("", "a", [Row("lion", 0.05, 99, 100), Row("compile", 0.05, reason="not predicted")], "one")
+    both = renewed(first, "b", [Row("", 0.05, 100, 100)], "two")
+    again = renewed(both, "a", [Row("lion", 0.05, 100, 100), Row("adam", 0.05, 90, 100)], "three")
+    of_a = again[again.index("## a") : again.index("## b")]
+    names = [line.split(" | ")[0].removeprefix("| ") for line in of_a.splitlines() if line.startswith("| ")]
+    assert names == ["treatment", "---", "lion", "compile", "adam"]
+    assert "| lion | 100 B | 100 B | +0.00% |" in of_a
+    assert "2 of 3 measured, largest error 10.00%, 1 beyond bounds" in of_a
+    assert again[again.index("## b") :] == both[both.index("## b") :]
