@@ -1,5 +1,6 @@
 """For every test: one thread a process, and no measurement of the machine unless a test is about that."""
 
+import gc
 import os
 
 import pytest
@@ -20,3 +21,10 @@ def _rates_stay_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "assay.studies.compare.measured_machine", lambda home, threads, tell: known_machine(home, threads)
     )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _what_is_there_is_nobodys_garbage() -> None:
+    """Whoever measures memory collects garbage first, and need not look through all that was ever imported."""
+    gc.collect()
+    gc.freeze()
