@@ -1,5 +1,7 @@
 """The update of one optimizer, run and measured alone: its state, its scratch and its kernels."""
 
+import gc
+
 import torch
 from torch import nn
 
@@ -44,6 +46,7 @@ def scratch(recipe: OptimizerRecipe) -> TensorPeak:
     """What the second update takes beside what is there before it."""
     optimizer, named = made(recipe)
     update(optimizer, named, 0)
+    gc.collect()  # what earlier tests left dead would be given back inside
     return tensor_peak(lambda: optimizer.step() and None, "cpu")
 
 

@@ -8,7 +8,6 @@ recomputation shows as operators with gradients enabled inside the backward engi
 the last node of backward.
 """
 
-import gc
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -33,7 +32,6 @@ class TensorPeak:
 
 def tensor_peak(one_step: Callable[[], None], device_type: str) -> TensorPeak:
     """Run one step under the profiler; events of one kind of device, `cpu` or `cuda`. Raises without a profiler."""
-    gc.collect()  # what an earlier step left dead would be given back inside this one, and lower its peak
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         one_step()
     if profiler.profiler is None or profiler.profiler.kineto_results is None:

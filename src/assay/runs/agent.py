@@ -11,7 +11,7 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from assay.errors import StorageError
 from assay.runs.folder import RunFolder
+from assay.runs.leave import leave
 from assay.runs.record import Status
 from assay.runs.recover import compose
 
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         elastic_launch(_config(folder, options.ranks), sys.executable)(*_WORKER, str(folder.path), *turns)
     except ChildFailedError as error:
-        failure = error.get_first_failure()[1]
+        failure = _first(error.failures.values())
     except SignalException:
         pass  # the parent's wish; the workers have been asked, and rank 0 has said how it ended
     return _conclude(folder, failure)
@@ -79,6 +80,11 @@ def _conclude(folder: RunFolder, failure: ProcessFailure | None) -> int:
         print(reason, file=sys.stderr, flush=True)
         return status.exit_code
     return result.status.exit_code if result else Status.FAILED.exit_code
+
+
+def _first(failures: Iterable[ProcessFailure]) -> ProcessFailure:
+    """Of those that were found dead together, one that was killed: the others' connections broke."""
+    return min(failures, key=lambda one: (one.exitcode >= 0, one.timestamp))
 
 
 def _is_the_cause(failure: ProcessFailure, status: Status | None) -> bool:
@@ -118,4 +124,4 @@ def _last_line(log: Path) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

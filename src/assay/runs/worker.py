@@ -23,6 +23,7 @@ from assay.errors import StorageError, UsageError
 from assay.optimizations import Unavailable
 from assay.runs.channel import Bystander, Channel, Voice, take_standard_output
 from assay.runs.folder import RunFolder
+from assay.runs.leave import leave
 from assay.runs.record import Status
 from assay.runs.worker_phases import Phases
 from assay.runs.worker_result import Findings
@@ -152,4 +153,4 @@ def _seconds_since_start() -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())
