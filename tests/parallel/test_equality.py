@@ -46,7 +46,7 @@ ON_TWO = (
 CROSSED = (
     "fully_sharded+tensor_parallel",
     "pipeline_parallel+data_parallel",
-    "pipeline_parallel:schedule=interleaved+tensor_parallel",
+    "pipeline_parallel:schedule=interleaved,micro_batches=2+tensor_parallel",
 )
 ON_FOUR = (
     *CROSSED,
