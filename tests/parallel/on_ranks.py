@@ -1,25 +1,18 @@
-"""Cases that are computed by several ranks: started once for many, each in a process group of its own.
+"""Cases that are computed by several ranks: forked once for many, each in a process group of its own.
 
-As a program it is all ranks: it imports what they need once, which takes longer than most cases, and forks into them.
-Each reads a list of cases from the file it is given, and rank 0 writes what came of each. Cases for the most ranks come
-first: a rank that no later one needs has ended.
+Ranks read a list of cases from a file, and rank 0 writes what came of each. Cases for the most ranks come first: a rank
+that no later one needs has ended.
 """
 
-import gc
 import json
 import os
-import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-_PATIENCE_SECONDS = 900
-"""Where cores are busy, ranks wait for each other."""
+from parallel.forks import forked
 
 _MOST_PEAKS, _SAME_PEAKS = 24, 2
 _ATTEMPTS = 3
@@ -37,25 +30,13 @@ def compute(cases: Sequence[Case], place: Path) -> list[dict[str, Any]]:
 
     order = sorted(range(len(cases)), key=lambda index: -_ranks_of(cases[index]))
     most = _ranks_of(cases[order[0]])
-    asked, answered = place / "cases.json", place / "answers.json"
+    asked, answered, errors = place / "cases.json", place / "answers.json", place / "errors.txt"
     answered.unlink(missing_ok=True)
     # One meeting place for each case, as torchrun's agent makes one: the system chooses ports that nobody else has.
     stores = [dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False) for _ in cases]
     asked.write_text(json.dumps([[store.port, cases[index]] for store, index in zip(stores, order, strict=True)]))
-    # Ranks import what their parent does, which need not be what is installed.
-    imported = os.pathsep.join((str(Path(__file__).parents[1]), *filter(None, sys.path)))
-    own = {"TORCHELASTIC_USE_AGENT_STORE": "True", "OMP_NUM_THREADS": "1", "PYTHONPATH": imported}
-    command = [sys.executable, __file__, str(most), str(asked), str(answered)]
-    with subprocess.Popen(
-        command, env={**os.environ, **own}, stderr=subprocess.PIPE, text=True, start_new_session=True
-    ) as started:
-        try:
-            errors = started.communicate(timeout=_PATIENCE_SECONDS)[1]
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(started.pid, signal.SIGKILL)
-    if started.returncode:
-        raise AssertionError(errors)
+    if forked(most, asked, answered, errors):
+        raise AssertionError(errors.read_text() if errors.exists() else "what ranks are forked from has ended")
     answers: dict[int, dict[str, Any]] = dict(zip(order, json.loads(answered.read_text()), strict=True))
     return [answers[index] for index in range(len(cases))]
 
@@ -212,33 +193,8 @@ def _whole(weight: Any) -> Any:
     return (weight.full_tensor() if isinstance(weight, DTensor) else weight).detach()
 
 
-def _main(ranks: int, asked: Path, answered: Path) -> int:
-    """Fork into ranks; the exit code of the first that failed."""
-    import torch
-    import torch._dynamo  # every rank's first optimizer would load it
-    import torch.distributed.checkpoint
-    import torch.distributed.fsdp
-    import torch.distributed.pipelining
-    import torch.distributed.tensor.parallel
-
-    from assay.optimizations import search
-
-    torch.set_num_threads(1)
-    search(Path(__file__).parent / "references")
-    gc.freeze()  # what was imported is no rank's to look through
-    children = []
-    for rank in range(ranks):
-        child = os.fork()
-        if child == 0:
-            os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1"}
-            _rank(rank, asked, answered)
-            return 0
-        children.append(child)
-    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
-    return next(filter(None, codes), 0)
-
-
-def _rank(rank: int, asked: Path, answered: Path) -> None:
+def be(rank: int, asked: Path, answered: Path) -> None:
+    """One of the ranks, in a process of its own."""
     answers = []
     for port, case in json.loads(asked.read_text()):
         if rank >= _ranks_of(case):
@@ -250,7 +206,3 @@ def _rank(rank: int, asked: Path, answered: Path) -> None:
             raise AssertionError(f"case {case['run'].get('optimizations')}: {error}") from error
     if rank == 0:
         answered.write_text(json.dumps(answers))
-
-
-if __name__ == "__main__":
-    sys.exit(_main(int(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])))

@@ -19,7 +19,8 @@ from assay.runs.store import Store
 STEPS = 12
 SHAPE = ("model.n_layer=2", "model.n_head=2", "model.n_embd=16", "model.context_length=16", "training.batch_size=4")
 RUN = (*SHAPE, f"training.steps={STEPS}", "training.checkpoint_interval=4", "data.tokenizer=byte", "ranks=2")
-RUN = (*RUN, "training.eval_interval=0", "training.eval_batches=1", "threads=1")
+RUN = (*RUN, "training.eval_interval=0", "training.eval_batches=1", "training.measure_memory=false", "threads=1")
+MEASURED = "training.measure_memory=true"
 
 
 @pytest.fixture
@@ -86,7 +87,7 @@ def test_a_killed_rank_ends_the_run_which_goes_on_where_it_was(home: Home, text:
     assert 4 <= killed.steps < STEPS
     resumed = api.train(resume=killed.run, home=home)
     assert (resumed.status, resumed.steps) == (Status.DONE, STEPS)
-    whole = api.train("demo", *RUN, text, optimizations="fully_sharded", home=home)
+    whole = api.train("demo", *RUN, MEASURED, text, optimizations="fully_sharded", home=home)
     assert losses(home, resumed) == losses(home, whole)
     assert whole.evidence
     assert all(one.verdict for one in whole.evidence)
@@ -98,9 +99,9 @@ def test_a_killed_rank_ends_the_run_which_goes_on_where_it_was(home: Home, text:
 
 
 def test_a_killed_launcher_is_named(home: Home, text: str) -> None:
-    settings = ("training.steps=100000", "training.measure_memory=false")
+    endless = "training.steps=100000"
     killed = api.train(
-        "demo", *RUN, text, *settings, optimizations="data_parallel", home=home, on_event=killing_the_launcher
+        "demo", *RUN, text, endless, optimizations="data_parallel", home=home, on_event=killing_the_launcher
     )
     assert killed.status is Status.KILLED
     assert killed.reason is not None
