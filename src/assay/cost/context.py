@@ -8,6 +8,7 @@ not sliced, and what is picked is a copy. Token ids and targets are picked, too,
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from assay.cost.cores import CORE, exchange_core
 from assay.cost.ring import ring
 from assay.cost.step import Cost
 from assay.cost.tape import Gradient, Operation, Tape
@@ -18,7 +19,6 @@ Core = Callable[[str, Tensor, Tensor, Tensor, Cost], Tape]
 
 _AXIS = "cp"
 _LEARNED = "embedding.position.weight"
-_CORE = ".attention.core"
 
 
 def ring_core(site: str, q: Tensor, k: Tensor, v: Tensor, cost: Cost) -> Tape:
@@ -31,15 +31,11 @@ def divide_context(cost: Cost, core: Core = ring_core) -> Cost:
     length, parts = cost.batch[0].shape[1], cost.mesh.degree(_AXIS)
     positions = Tensor("positions", (length // parts,), "int64", batched=False)
     picked = tuple(replace(one, shape=(one.shape[0], length // parts), batched=True) for one in cost.batch)
-    values = cost.values
 
-    def exchanged(run: Tape) -> Tape:
-        made = {tensor.name for operation in run for tensor in operation.outputs}
-        read = dict.fromkeys(name for operation in run for name in operation.inputs if name not in made)
-        q, k, v = (_part(values[name], parts) for name in read if values[name] not in cost.tables)
-        return core(run[0].site, q, k, v, cost)
+    def of_this_rank(site: str, q: Tensor, k: Tensor, v: Tensor) -> Tape:
+        return core(site, _part(q, parts), _part(k, parts), _part(v, parts), cost)
 
-    inner = cost.rewrite(lambda site: _CORE in site, exchanged)
+    inner = exchange_core(cost, of_this_rank)
     tape = tuple(one for operation in inner.tape for one in _divided(operation, cost, positions))
     tables = (*replace(cost, tape=tape).with_tables_read().tables, positions)
     divided = replace(inner, tape=tape, tables=tables, picked=picked, buffers=(*cost.buffers, *picked))
@@ -48,7 +44,7 @@ def divide_context(cost: Cost, core: Core = ring_core) -> Cost:
 
 def _divided(operation: Operation, cost: Cost, positions: Tensor) -> Iterator[Operation]:
     """The operation on this rank's positions, with what it picks before it."""
-    if _CORE in operation.site:
+    if CORE in operation.site:
         yield operation
         return
     parts = cost.mesh.degree(_AXIS)

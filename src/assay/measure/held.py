@@ -2,7 +2,7 @@
 
 import torch
 
-from assay.measure.storages import distinct_bytes, identity, storages
+from assay.measure.storages import distinct_bytes, dtype_name, identity, storages
 from assay.parallel.shards import divided_over
 from assay.step.trace import Held
 
@@ -15,7 +15,7 @@ def held(name: str, parameter: torch.Tensor) -> Held:
         held_bytes=distinct_bytes([parameter]),
         whole_bytes=whole,
         divided_over=divided_over(parameter),
-        dtype=str(parameter.dtype).removeprefix("torch."),
+        dtype=dtype_name(parameter.dtype),
     )
 
 

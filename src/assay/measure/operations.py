@@ -18,6 +18,7 @@ import torch
 from torch._ops import OpOverload
 from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
 
+from assay.measure.storages import dtype_name
 from assay.step.trace import OperationClass
 
 
@@ -75,7 +76,7 @@ def dtype_of(arguments: list[torch.Tensor], results: list[torch.Tensor]) -> str:
     """That of the first floating-point argument, else of the first result, else of the first argument."""
     floating = [one for one in arguments if one.is_floating_point()]
     first = next(iter((*floating, *results, *arguments)), None)
-    return "none" if first is None else str(first.dtype).removeprefix("torch.")
+    return "none" if first is None else dtype_name(first.dtype)
 
 
 def multiplied_in(dtype: str, arguments: list[torch.Tensor]) -> str:

@@ -20,7 +20,7 @@ import torch
 from torch.autograd.graph import saved_tensors_hooks
 
 from assay.measure.operations import tensors_in
-from assay.measure.storages import identity, storages
+from assay.measure.storages import dtype_name, identity, storages
 
 
 class SavedTensors:
@@ -74,7 +74,7 @@ class SavedTensors:
             return None
         self._holders[name] += 1
         if self._holders[name] == 1:
-            self._kept[name] = (f"{self.role(name)} {str(dtype).removeprefix('torch.')}", storage.nbytes())
+            self._kept[name] = (f"{self.role(name)} {dtype_name(dtype)}", storage.nbytes())
             self._total += storage.nbytes()
         return name
 

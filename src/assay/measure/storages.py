@@ -33,5 +33,10 @@ def bytes_by_dtype(tensors: Iterable[torch.Tensor]) -> dict[str, int]:
     """A spread tensor counts whole."""
     found: Counter[str] = Counter()
     for one in tensors:
-        found[str(one.dtype).removeprefix("torch.")] += one.numel() * one.element_size()
+        found[dtype_name(one.dtype)] += one.numel() * one.element_size()
     return dict(found)
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """``"float32"``, as ledgers and records have it."""
+    return str(dtype).removeprefix("torch.")

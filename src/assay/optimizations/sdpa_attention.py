@@ -21,6 +21,7 @@ from assay.step import Evidence, Trace
 if TYPE_CHECKING:
     from assay.cost import Cost, Tape
     from assay.cost.layout import Layout
+    from assay.cost.tensors import Tensor
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -88,22 +89,18 @@ class SdpaAttention(Optimization):
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         from assay.cost.attention import flash, unfused
+        from assay.cost.cores import exchange_core
         from assay.cost.tape import Writer
 
-        values = cost.values
-
-        def exchanged(core: "Tape") -> "Tape":
-            made = {tensor.name for operation in core for tensor in operation.outputs}
-            read = dict.fromkeys(name for operation in core for name in operation.inputs if name not in made)
-            q, k, v = (values[name] for name in read if values[name] not in cost.tables)
-            writer = Writer(core[0].site, {q.name: q, k.name: k, v.name: v})
+        def fused(site: str, q: "Tensor", k: "Tensor", v: "Tensor") -> "Tape":
+            writer = Writer(site, {q.name: q, k.name: k, v.name: v})
             if self.backend == "math":
                 unfused(writer, q, k, v, run.model.dropout, cost.kernels.dropout_noise)
             else:
                 flash(writer, q, k, v)
             return tuple(writer.operations)
 
-        return cost.rewrite(lambda site: ".attention.core" in site, exchanged).with_tables_read()
+        return exchange_core(cost, fused).with_tables_read()
 
     def apply(self, program: "Program", run: Run) -> "Program":
         from torch.nn.attention import SDPBackend
