@@ -1,4 +1,7 @@
-"""Every technique over ranks, alone and stacked, against one device: equal losses, norms, weights; and its proof."""
+"""Every technique over ranks, alone and stacked, against one device: equal losses, norms, weights; and its proof.
+
+More of the same, for whoever has the time, is in `test_more_equality`.
+"""
 
 import json
 import math
@@ -23,11 +26,11 @@ DEEP = {**MODEL, "n_layer": 4}
 """For pipelines: two stages on each of two ranks."""
 
 STEPS, FEWER_STEPS = 20, 5
-"""The second for what is only stacked on a technique."""
+"""The second for what is only stacked on a technique, and in float64."""
 
 SCHEDULES = tuple(f"pipeline_parallel:schedule={one}" for one in ("gpipe", "1f1b", "interleaved", "zero-bubble"))
 TECHNIQUES = ("data_parallel", "fully_sharded", "tensor_parallel", "zero_optimizer", "pipeline_parallel")
-STACKED = ("activation_checkpointing", "sdpa_attention", "gradient_accumulation:micro_batches=2")
+STACKED = ("activation_checkpointing", "gradient_accumulation:micro_batches=2")
 BESIDE_TENSOR = ("sequence_parallel+tensor_parallel",)
 """What is a technique only together with another."""
 ON_TWO = (
@@ -40,8 +43,8 @@ ON_TWO = (
     "data_parallel+smaller_batch",
     *(f"{one}+deferred_metrics" for one in ("zero_optimizer", "pipeline_parallel")),
     "data_parallel+loader_workers",
-    *(f"{one}+{other}" for one in (*TECHNIQUES, *BESIDE_TENSOR) for other in STACKED[:2]),
-    *(f"{one}+{STACKED[2]}" for one in (*TECHNIQUES[:4], *BESIDE_TENSOR)),
+    *(f"{one}+{STACKED[0]}" for one in (*TECHNIQUES, *BESIDE_TENSOR)),
+    *(f"{one}+{STACKED[1]}" for one in (*TECHNIQUES[:4], *BESIDE_TENSOR)),
 )
 CROSSED = (
     "fully_sharded+tensor_parallel",
@@ -50,14 +53,10 @@ CROSSED = (
 )
 ON_FOUR = (
     *CROSSED,
-    "tensor_parallel:degree=4",
-    "data_parallel+tensor_parallel",
     "sequence_parallel+tensor_parallel+data_parallel",
     "pipeline_parallel+sequence_parallel+tensor_parallel",
     "zero_optimizer+tensor_parallel",
     "gathered_context+data_parallel",
-    "gathered_context+tensor_parallel",
-    "pipeline_parallel+zero_optimizer",
 )
 LOSSY = (
     *(f"{one}+bf16_mixed" for one in (*TECHNIQUES, *BESIDE_TENSOR)),
@@ -72,7 +71,7 @@ def case(stack: str, ranks: int, dtype: str) -> dict[str, Any]:
     model = DEEP if "pipeline" in stack or "deep" in stack else MODEL
     listed = [one for one in stack.split("+") if one not in ("", "deep")]
     run = {"model": model, "training": training, "device": "cpu", "ranks": ranks, "optimizations": listed}
-    return {"run": run, "steps": steps_of(stack), "dtype": dtype, "whole": True}
+    return {"run": run, "steps": steps_of(stack, dtype), "dtype": dtype, "whole": True}
 
 
 def asked(stacks: Sequence[str], ranks: int) -> list[tuple[str, int, str]]:
@@ -81,9 +80,9 @@ def asked(stacks: Sequence[str], ranks: int) -> list[tuple[str, int, str]]:
     return [(stack, ranks, dtype) for stack in stacks for dtype in both if exact(stack) or dtype == both[0]]
 
 
-def steps_of(stack: str) -> int:
+def steps_of(stack: str, dtype: str = "float32") -> int:
     """As many as what it is held against."""
-    return STEPS if exact(stack) else FEWER_STEPS
+    return STEPS if exact(stack) and dtype == "float32" else FEWER_STEPS
 
 
 def exact(stack: str) -> bool:
@@ -115,19 +114,28 @@ def test_losses_and_norms_are_those_of_one_device(found: Mapping[tuple[str, str]
     for dtype, within in (("float32", 1e-5), ("float64", 1e-12)):
         if dtype == "float64" and not exact(stack):
             continue
-        here, there = found[stack, dtype], found[alone_of(stack), dtype]
-        assert len(here["losses"]) == steps_of(stack)
-        assert here["losses"] == pytest.approx(there["losses"][: steps_of(stack)], rel=within)
-        assert here["norms"] == pytest.approx(there["norms"][: steps_of(stack)], abs=10 * within)
-        for mine, other in zip(here["activations"], there["activations"], strict=False):
-            assert mine == pytest.approx(other, rel=10 * within)
-        if steps_of(stack) == steps_of(alone_of(stack)):
-            assert here["evaluation"] == pytest.approx(there["evaluation"], rel=within)
+        assert len(found[stack, dtype]["losses"]) == steps_of(stack, dtype)
+        agree(found[stack, dtype], found[alone_of(stack), dtype], within)
+
+
+def agree(here: Any, there: Any, within: float) -> None:
+    """Over the steps of the shorter; an evaluation belongs to the last of them."""
+    steps = min(len(here["losses"]), len(there["losses"]))
+    assert here["losses"][:steps] == pytest.approx(there["losses"][:steps], rel=within)
+    assert here["norms"][:steps] == pytest.approx(there["norms"][:steps], abs=10 * within)
+    for mine, other in zip(here["activations"], there["activations"], strict=False):
+        assert mine == pytest.approx(other, rel=10 * within)
+    if len(here["losses"]) == len(there["losses"]):
+        assert here["evaluation"] == pytest.approx(there["evaluation"], rel=within)
 
 
 @pytest.mark.parametrize("stack", [stack for stack in (*ON_TWO, *ON_FOUR) if exact(stack)])
 def test_final_weights_are_those_of_one_device(found: Mapping[tuple[str, str], Any], stack: str) -> None:
-    here, there = (found[one, "float64"]["weights"] for one in (stack, alone_of(stack)))
+    same_weights(*(found[one, "float64"]["weights"] for one in (stack, alone_of(stack))))
+
+
+def same_weights(here: Mapping[str, Sequence[float]], there: Mapping[str, Sequence[float]]) -> None:
+    """But for key biases."""
     assert here.keys() == there.keys()
     for name, weight in there.items():
         # A key bias has no gradient but rounding, which Adam makes into full steps.

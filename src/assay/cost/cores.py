@@ -1,0 +1,23 @@
+"""The cores of attention found in a ledger, whatever wrote them, and written anew."""
+
+from collections.abc import Callable
+
+from assay.cost.step import Cost
+from assay.cost.tape import Tape
+from assay.cost.tensors import Tensor
+
+CORE = ".attention.core"
+"""What the site of a core ends in."""
+
+
+def exchange_core(cost: Cost, make: Callable[[str, Tensor, Tensor, Tensor], Tape]) -> Cost:
+    """The ledger in which `make` writes each core anew: (site, queries, keys, values) → up to the merged heads."""
+    values = cost.values
+
+    def exchanged(core: Tape) -> Tape:
+        made = {tensor.name for operation in core for tensor in operation.outputs}
+        read = dict.fromkeys(name for operation in core for name in operation.inputs if name not in made)
+        q, k, v = (values[name] for name in read if values[name] not in cost.tables)
+        return make(core[0].site, q, k, v)
+
+    return cost.rewrite(lambda site: CORE in site, exchanged)

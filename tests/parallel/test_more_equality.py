@@ -1,0 +1,62 @@
+"""Equality with one device for longer and for more stacks than the quick suite has time for."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from parallel.on_ranks import compute
+from parallel.test_equality import (
+    BESIDE_TENSOR,
+    CROSSED,
+    ON_FOUR,
+    ON_TWO,
+    STEPS,
+    TECHNIQUES,
+    agree,
+    alone_of,
+    case,
+    exact,
+    same_weights,
+)
+
+pytestmark = pytest.mark.slow
+
+LONG = {stack: 4 if stack in CROSSED else 2 for stack in (*ON_TWO, *ON_FOUR) if exact(stack)}
+"""All steps in float64, with its ranks."""
+MORE = {
+    **{f"{one}+sdpa_attention": 2 for one in (*TECHNIQUES, *BESIDE_TENSOR)},
+    "tensor_parallel:degree=4": 4,
+    "data_parallel+tensor_parallel": 4,
+    "gathered_context+tensor_parallel": 4,
+    "pipeline_parallel+zero_optimizer": 4,
+}
+WANTED = [*((stack, "float64") for stack in LONG), *((stack, "float32") for stack in MORE)]
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[str, str], Any]:
+    alone = sorted({(alone_of(stack), dtype) for stack, dtype in WANTED})
+    cases = [
+        *({**case(stack, 1, dtype), "steps": STEPS} for stack, dtype in alone),
+        *({**case(stack, LONG.get(stack) or MORE[stack], dtype), "steps": STEPS} for stack, dtype in WANTED),
+    ]
+    return dict(zip([*alone, *WANTED], compute(cases, tmp_path_factory.mktemp("ranks")), strict=True))
+
+
+@pytest.mark.parametrize(("stack", "dtype"), WANTED)
+def test_losses_and_norms_are_those_of_one_device(found: Mapping[tuple[str, str], Any], stack: str, dtype: str) -> None:
+    assert len(found[stack, dtype]["losses"]) == STEPS
+    agree(found[stack, dtype], found[alone_of(stack), dtype], 1e-5 if dtype == "float32" else 1e-12)
+
+
+@pytest.mark.parametrize("stack", LONG)
+def test_final_weights_are_those_of_one_device(found: Mapping[tuple[str, str], Any], stack: str) -> None:
+    same_weights(*(found[one, "float64"]["weights"] for one in (stack, alone_of(stack))))
+
+
+@pytest.mark.parametrize(("stack", "dtype"), WANTED)
+def test_every_rank_proves_every_technique(found: Mapping[tuple[str, str], Any], stack: str, dtype: str) -> None:
+    for rank in found[stack, dtype]["ranks"]:
+        assert len(rank["evidence"]) == len(stack.split("+"))
+        assert all(evidence["verdict"] for evidence in rank["evidence"])
