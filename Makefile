@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check gpu setup bench docs clean
+.PHONY: demo test slow check gpu setup bench docs clean
 
 demo: setup
 	$(BIN)/assay compare demo --with sdpa_attention --with bf16_mixed --with activation_checkpointing \
@@ -11,6 +11,9 @@ demo: setup
 
 test: setup
 	$(BIN)/pytest -n 2 --dist loadfile
+
+slow: setup
+	$(BIN)/pytest -m slow -n 2 --dist loadfile
 
 check: setup
 	$(BIN)/ruff check .
