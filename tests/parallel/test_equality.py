@@ -54,7 +54,6 @@ CROSSED = (
 ON_FOUR = (
     *CROSSED,
     "sequence_parallel+tensor_parallel+data_parallel",
-    "pipeline_parallel+sequence_parallel+tensor_parallel",
     "zero_optimizer+tensor_parallel",
     "gathered_context+data_parallel",
 )

@@ -1,7 +1,10 @@
-"""What each rank holds and sends is predicted: bytes of collectives exactly, tensors at their peak within 3 %."""
+"""What each rank holds and sends is predicted: bytes of collectives exactly, tensors at their peak within 3 %.
+
+More of the same, for whoever has the time, is in `test_more_ledger`.
+"""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +32,6 @@ ON_TWO = (
     "data_parallel",
     "fully_sharded",
     "fully_sharded:reshard=false+bf16_mixed",
-    "fully_sharded+bf16_full",
-    "tensor_parallel+bf16_full",
-    "data_parallel+fp16_mixed",
     "zero_optimizer",
     "fully_sharded+gradient_accumulation:micro_batches=2",
     "fully_sharded:mixed_precision=true",
@@ -41,7 +41,7 @@ ON_TWO = (
     "tensor_parallel+bf16_mixed+gradient_accumulation:micro_batches=2",
     "sequence_parallel+tensor_parallel",
     "sequence_parallel+tensor_parallel+sdpa_attention+activation_checkpointing",
-    *(f"many-tokens {one}" for one in ("zero_optimizer", "fully_sharded", "sequence_parallel+tensor_parallel")),
+    "many-tokens zero_optimizer",
     *(f"pipeline_parallel:schedule={one}" for one in ("gpipe", "interleaved", "zero-bubble")),
     "post-norm sequence_parallel+tensor_parallel",
     "pipeline_parallel+activation_checkpointing",
@@ -49,10 +49,7 @@ ON_TWO = (
 )
 ON_FOUR = (
     "fully_sharded+tensor_parallel",
-    "zero_optimizer+tensor_parallel",
-    "pipeline_parallel+sequence_parallel+tensor_parallel",
     "pipeline_parallel+data_parallel",
-    "pipeline_parallel+fully_sharded",
 )
 
 
@@ -93,20 +90,29 @@ def case(stack: str, ranks: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("stack", [*ON_TWO, *ON_FOUR])
 def test_what_a_rank_hands_to_collectives_is_predicted_exactly(found: Mapping[str, Any], stack: str) -> None:
-    for rank, measured in enumerate(found[stack]):
-        predicted = estimate(validate(run_with(stack, len(found[stack]))), MACHINE, rank)
-        assert handed(measured) == payloads(predicted)
+    sends_what_was_said(found[stack], stack)
 
 
 @pytest.mark.parametrize("stack", [*ON_TWO, *ON_FOUR])
 def test_what_a_rank_holds_is_predicted(found: Mapping[str, Any], stack: str, tmp_path: Path) -> None:
-    ranks = len(found[stack])
+    holds_what_was_said(found[stack], stack, tmp_path)
+
+
+def sends_what_was_said(measured: Sequence[Mapping[str, Any]], stack: str) -> None:
+    """Of every rank, to the byte."""
+    for rank, one in enumerate(measured):
+        assert handed(one) == payloads(estimate(validate(run_with(stack, len(measured))), MACHINE, rank))
+
+
+def holds_what_was_said(measured: Sequence[Mapping[str, Any]], stack: str, place: Path) -> None:
+    """Of every rank: between steps and for backward to the byte, at the highest within 3 %."""
+    ranks = len(measured)
     predicted = [estimate(validate(run_with(stack, ranks)), MACHINE, rank) for rank in range(ranks)]
-    for measured, said in zip(found[stack], predicted, strict=True):
-        trace = measured["trace"]
+    for one, said in zip(measured, predicted, strict=True):
+        trace = one["trace"]
         assert trace["parameter_bytes"] == said.cost.parameter_bytes
         assert trace["gradient_bytes"] == said.cost.parameter_bytes
         assert trace["optimizer_state_bytes"] == said.cost.optimizer_state_bytes
         assert sum(trace["saved_bytes"].values()) == said.timeline.saved_bytes
     near = pytest.approx([one.timeline.peak.nbytes for one in predicted], rel=0.03)
-    assert settled_peaks(found[stack], case(stack, ranks), near, tmp_path) == near
+    assert settled_peaks(measured, case(stack, ranks), near, place) == near

@@ -28,6 +28,7 @@ MORE = {
     **{f"{one}+sdpa_attention": 2 for one in (*TECHNIQUES, *BESIDE_TENSOR)},
     "tensor_parallel:degree=4": 4,
     "data_parallel+tensor_parallel": 4,
+    "pipeline_parallel+sequence_parallel+tensor_parallel": 4,
     "gathered_context+tensor_parallel": 4,
     "pipeline_parallel+zero_optimizer": 4,
 }

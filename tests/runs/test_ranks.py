@@ -131,6 +131,7 @@ def test_a_run_goes_on_divided_in_another_way_and_on_one_device(home: Home, text
     ], cut
 
 
+@pytest.mark.slow
 def test_divided_experts_go_on_from_their_checkpoint_and_are_whole_in_it(home: Home, text: str) -> None:
     mixture = (*RUN, text, "model.n_expert=4")
     stack = "expert_parallel+data_parallel"

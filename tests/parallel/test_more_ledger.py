@@ -1,0 +1,39 @@
+"""What ranks hold and send, for more stacks than the quick suite has time for."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parallel.on_ranks import compute
+from parallel.test_ledger import case, holds_what_was_said, sends_what_was_said
+
+pytestmark = pytest.mark.slow
+
+STACKS = {
+    "fully_sharded+bf16_full": 2,
+    "tensor_parallel+bf16_full": 2,
+    "data_parallel+fp16_mixed": 2,
+    "many-tokens fully_sharded": 2,
+    "many-tokens sequence_parallel+tensor_parallel": 2,
+    "zero_optimizer+tensor_parallel": 4,
+    "pipeline_parallel+sequence_parallel+tensor_parallel": 4,
+    "pipeline_parallel+fully_sharded": 4,
+}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
+    answers = compute([case(*one) for one in STACKS.items()], tmp_path_factory.mktemp("ranks"))
+    return {stack: answer["ranks"] for stack, answer in zip(STACKS, answers, strict=True)}
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_what_a_rank_hands_to_collectives_is_predicted_exactly(found: Mapping[str, Any], stack: str) -> None:
+    sends_what_was_said(found[stack], stack)
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_what_a_rank_holds_is_predicted(found: Mapping[str, Any], stack: str, tmp_path: Path) -> None:
+    holds_what_was_said(found[stack], stack, tmp_path)
