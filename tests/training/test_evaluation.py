@@ -7,6 +7,7 @@ import torch
 from assay.config import Run
 from assay.data import Prepared, validation_windows
 from assay.step.program import MicroBatch, Step
+from assay.training.batches import validation_batches
 from assay.training.evaluation import Evaluation, evaluate
 
 from .tiny import step_of, tiny
@@ -30,6 +31,17 @@ def test_the_loss_is_the_mean_over_every_target_whatever_the_batch_size(corpus: 
     cut_up = evaluation(run, step_of(run, corpus, micro_batches=2), corpus, 7)
     assert cut_up.loss == pytest.approx(losses[0], rel=1e-6)
     assert cut_up.targets == found[0].targets
+
+
+def test_the_window_in_which_the_text_ends_is_filled_in_and_what_fills_it_does_not_count(corpus: Prepared) -> None:
+    run = tiny({"eval_batches": None})
+    step, length = step_of(run, corpus), run.model.context_length
+    assert (len(corpus.validation) - 1) % length
+    windows = validation_batches(run, corpus, torch.device("cpu"))
+    assert {tuple(side.shape[1:]) for rows in windows() for side in rows} == {(length,)}
+    filled, as_it_is = evaluate(step, windows, 1.0, 0), evaluation(run, step, corpus, run.training.batch_size)
+    assert filled.targets == as_it_is.targets == len(corpus.validation) - 1
+    assert filled.loss == pytest.approx(as_it_is.loss, rel=1e-6)
 
 
 def test_an_untrained_model_knows_nothing(corpus: Prepared) -> None:

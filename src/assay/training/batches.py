@@ -3,9 +3,11 @@
 from collections.abc import Callable, Iterable
 
 import torch
+from torch.nn import functional
 
 from assay.config import Run
 from assay.data import Batch, Batches, Prepared, validation_windows
+from assay.model.loss import NOT_COUNTED
 from assay.step.program import BatchSource, MicroBatch, Program
 from assay.training.gradients import cut
 
@@ -22,15 +24,26 @@ def micro_batches_of(program: Program, step: int) -> list[MicroBatch]:
 
 
 def validation_batches(run: Run, data: Prepared, device: torch.device) -> Callable[[], Iterable[MicroBatch]]:
-    """The batches of every evaluation: always the same ones, the whole split or `eval_batches` spread over it."""
-    training = run.training
-    windows = validation_windows(data.validation, run.model.context_length, training.batch_size, training.eval_batches)
-    return lambda: (_moved(_tensors(batch), device) for batch in windows)
+    """The batches of every evaluation: always the same ones, the whole split or `eval_batches` spread over it.
+
+    The split ends inside a window, and that one is filled in, so that all are alike: stages of a pipeline, and ranks
+    that share positions, are made for one length.
+    """
+    training, length = run.training, run.model.context_length
+    windows = validation_windows(data.validation, length, training.batch_size, training.eval_batches)
+    return lambda: (_moved(_filled(_tensors(batch), length), device) for batch in windows)
 
 
 def _tensors(batch: Batch) -> MicroBatch:
     ids, targets = batch
     return torch.from_numpy(ids), torch.from_numpy(targets)
+
+
+def _filled(rows: MicroBatch, length: int) -> MicroBatch:
+    """Behind what is there, where no position looks, with targets that do not count."""
+    ids, targets = rows
+    lacking = (0, length - ids.shape[1])
+    return functional.pad(ids, lacking), functional.pad(targets, lacking, value=NOT_COUNTED)
 
 
 def _moved(rows: MicroBatch, device: torch.device) -> MicroBatch:
