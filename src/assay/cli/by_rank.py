@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from assay.cli.console import print_table
-from assay.cli.drawing import DIVIDES
+from assay.cli.drawing import divided
 from assay.units import format_bytes, format_flops
 
 if TYPE_CHECKING:
@@ -53,5 +53,4 @@ def _handed_over(every: "EveryRank") -> Iterator[tuple[str, ...]]:
     for one in every.communications[every.fullest.cost.rank]:
         handed[one.collective, one.axis] += round(one.count * one.payload_bytes)
     for (collective, axis), nbytes in handed.items():
-        divided = " and ".join(DIVIDES[name] for name in axis.split("+"))
-        yield collective, f"{divided} ({axis})", format_bytes(nbytes)
+        yield collective, f"{divided(axis.split('+'))} ({axis})", format_bytes(nbytes)

@@ -6,7 +6,7 @@ A drawing is aligned in a pipe, too: the figures for a program are those of `--j
 """
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from assay.config.mesh import AXES, Mesh
 from assay.hardware.links import inside_node
@@ -17,6 +17,11 @@ _DETAILS = ((8, 4), (4, 4), (4, 3), (3, 3))
 """Most entries of a tensor group, and most context indices, in a cell; the first with which two cells fit is taken."""
 DIVIDES = {"pp": "the layers", "dp": "the batch", "cp": "each sequence", "tp": "the tensors of a layer"}
 """What each axis divides, in words."""
+
+
+def divided(axes: Iterable[str]) -> str:
+    """``"the batch and each sequence"``: what several axes divide together."""
+    return " and ".join(DIVIDES[axis] for axis in axes)
 
 
 def drawn(mesh: Mesh, ranks_per_node: int | None = None, width: int | None = None) -> Iterator[str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from assay.cli.console import print_table
-from assay.cli.drawing import DIVIDES, placed
+from assay.cli.drawing import divided, placed
 from assay.units import format_bytes, format_count, format_flops, format_seconds
 
 if TYPE_CHECKING:
@@ -93,10 +93,9 @@ def _print_sent(projection: "Projection") -> None:
     for axis, count in sent.items():
         link = projection.link(axis)
         used = [name for name in axis.split("+") if mesh.degree(name) > 1]
-        divides = " and ".join(DIVIDES[name] for name in used)
         what = dict.fromkeys(one.what for one in projection.plan.communications if one.axis == axis)
         bandwidth = f"{format_bytes(link.bandwidth_bytes)}/s"
-        rows.append(("+".join(used), divides, ", ".join(what), format_bytes(count), link.name, bandwidth))
+        rows.append(("+".join(used), divided(used), ", ".join(what), format_bytes(count), link.name, bandwidth))
     if rows:
         columns = ("axis", "divides", "what", "sent by a rank", "over", "at most")
         print_table(columns, rows, right=("sent by a rank", "at most"))

@@ -35,7 +35,7 @@ class EveryRank:
         """By rank, everything that it hands to collectives."""
         return tuple(communications(one.cost) for one in self.ranks)
 
-    @property
+    @cached_property
     def handed_bytes(self) -> tuple[int, ...]:
         """By rank, bytes of the whole tensors that it gathers, reduces or sends in a step."""
         return tuple(round(sum(one.count * one.payload_bytes for one in each)) for each in self.communications)
