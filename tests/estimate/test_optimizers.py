@@ -54,4 +54,4 @@ def test_what_an_update_multiplies_is_what_the_trace_counts(name: str, narrow: t
     assert {one.dtype for one in cost.rule.products(cost.updated)} == counted.keys()
     assert sum(one.flops for one in cost.rule.products(cost.updated)) == sum(counted.values())
     assert estimate(run, MACHINE).step_flops == sum(one.flops for one in operations)
-    assert bool(counted) == (name in ("muon", "adafactor"))
+    assert counted or name not in ("muon", "adafactor")
