@@ -80,7 +80,8 @@ class Operation:
     products: str = ""
     """The format in which a contraction multiplies, where it is not the dtype of its inputs."""
     autocast: str = ""
-    """How autocast treats it, where not by its kind: `float32`, or `low`: the module casts at this use, uncached."""
+    """How autocast treats it, where not by its kind: `float32`, which full 16 bits respect as well, or `low`: the
+    module casts at this use, uncached."""
     counts: bool = False
     """Whether it counts over the whole batch, so that ranks which share one add up their results at once."""
 

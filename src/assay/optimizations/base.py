@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 
 class Stage(IntEnum):
-    """When an optimization is applied: order is correctness, so it lives here and never with the user."""
+    """When an optimization is applied: order is correctness, so it lives here and never with the user.
+
+    A new one takes the stage of what changes the same thing.
+    """
 
     MODEL = auto()
     KERNEL = auto()

@@ -85,7 +85,8 @@ class Program:
 
     device: torch.device
     parts: tuple[nn.Module, ...]
-    """The modules that this rank owns, on the meta device until they are built; the last returns the summed loss."""
+    """The modules that this rank owns, on the meta device until they are built; the last returns the summed loss. What
+    an attribute of theirs holds (the head's `cross_entropy`, attention's `core`) is exchanged there."""
     initialize: Callable[[str, torch.Size], Tensor]
     """A parameter's first value from its name and full shape: pure, so that every sharding starts equal."""
     tied: tuple[tuple[str, str], ...]
