@@ -102,3 +102,6 @@ def test_what_cannot_be_cut_is_refused() -> None:
     run = run_with().model_copy(update={"optimizations": both, "ranks": 2})
     with pytest.raises(UsageError, match="both replace the step's loss"):
         check(run, CPU)
+    compiled = run_with().model_copy(update={"optimizations": (CHUNKED, Spec(name="compile"))})
+    with pytest.raises(Conflict, match="leave out compile or chunked_cross_entropy"):
+        check(compiled, CPU)
