@@ -8,7 +8,12 @@ from parallel.on_ranks import compute
 from parallel.test_equality import case
 
 ON = {
-    2: ("fully_sharded", "zero_optimizer", "sequence_parallel+tensor_parallel"),
+    2: (
+        "fully_sharded",
+        "zero_optimizer",
+        "sequence_parallel+tensor_parallel",
+        "pipeline_parallel:schedule=zero-bubble",
+    ),
     4: ("zero_optimizer+tensor_parallel", "pipeline_parallel+zero_optimizer"),
 }
 

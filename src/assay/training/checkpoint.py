@@ -34,6 +34,7 @@ from assay.training.evaluation import Evaluation
 from assay.training.loop import Position
 from assay.training.spread import read_spread, read_spread_state, write_spread
 from assay.training.state import (
+    copies_here,
     load_optimizer,
     load_stateful,
     optimized_at_rest,
@@ -164,6 +165,8 @@ def _load(place: Path, state: Mapping[str, Any], step: Step, ranks: Ranks) -> No
         for name, parameter in parameters.items():
             parameter.copy_(weights[name])
         tensors = read_safetensors(place / OPTIMIZER)
+    for copy, owner in copies_here(step):
+        copy.copy_(owner)
     load_optimizer(step, tensors)
     load_stateful(step.program.stateful, state["stateful"], tensors)
 

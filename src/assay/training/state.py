@@ -27,9 +27,17 @@ def optimized_at_rest(step: Step) -> dict[str, Tensor]:
     return _by_owner(step, step.optimized)
 
 
+def copies_here(step: Step) -> tuple[tuple[Tensor, Tensor], ...]:
+    """Copies of tied weights that lie on this rank beside their owners: the ends of a pipeline may share a rank."""
+    here = dict(step.named_parameters())
+    both = ((here.get(copy), here.get(owner)) for copy, owner in step.program.tied)
+    return tuple((copy, owner) for copy, owner in both if copy is not None and owner is not None and copy is not owner)
+
+
 def _by_owner(step: Step, parameters: NamedParameters) -> dict[str, Tensor]:
     owners = dict(step.program.tied)
-    return {owners.get(name, name): parameter for name, parameter in parameters}
+    elsewhere: dict[str, Tensor] = {owners[name]: parameter for name, parameter in parameters if name in owners}
+    return elsewhere | {name: parameter for name, parameter in parameters if name not in owners}
 
 
 def optimizer_tensors(step: Step) -> dict[str, Tensor]:
@@ -50,7 +58,6 @@ def optimizer_tensors(step: Step) -> dict[str, Tensor]:
 def load_optimizer(step: Step, tensors: Mapping[str, Tensor]) -> None:
     """Put back what `optimizer_tensors` gave. Raises `UsageError` for state of a parameter that is not there."""
     names = _names_by_index(step)
-    indices = {name: index for index, name in names.items()}
     shapes = {name: tuple(parameter.shape) for name, parameter in optimized_at_rest(step).items()}
     state: dict[int, dict[str, Tensor]] = {}
     for flat, tensor in tensors.items():
@@ -58,11 +65,13 @@ def load_optimizer(step: Step, tensors: Mapping[str, Tensor]) -> None:
         name, _, key = rest.rpartition(".")
         if kind != "state":
             continue
-        if name not in indices:
+        if name not in shapes:
             raise UsageError(f"the checkpoint has optimizer state of {name!r}, which is no parameter of this run")
         # A scalar that several ranks wrote is a vector at rest.
         scalar = tensor.shape == (1,) and shapes[name] != (1,)
-        state.setdefault(indices[name], {})[key] = tensor.reshape(()).clone() if scalar else _whole(tensor, name, step)
+        for index in (index for index, one in names.items() if one == name):
+            value = tensor.reshape(()).clone() if scalar else _whole(tensor, name, step)
+            state.setdefault(index, {})[key] = value
     step.optimizer.load_state_dict({**step.optimizer.state_dict(), "state": state})
 
 
@@ -82,8 +91,9 @@ def _whole(tensor: Tensor, name: str, step: Step) -> Tensor:
 
 
 def _names_by_index(step: Step) -> dict[int, str]:
-    """The name of each parameter, by its number in the optimizer's `state_dict`."""
-    names = {parameter: name for name, parameter in optimized_at_rest(step).items()}
+    """The name of each parameter at rest, by its number in the optimizer's `state_dict`."""
+    owners = dict(step.program.tied)
+    names = {parameter: owners.get(name, name) for name, parameter in step.optimized}
     ordered = [parameter for group in step.optimizer.param_groups for parameter in group["params"]]
     return {index: names[parameter] for index, parameter in enumerate(ordered)}
 
