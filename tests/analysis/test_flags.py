@@ -115,6 +115,26 @@ def test_a_proof_that_changes_with_the_seed_is_flagged() -> None:
     assert "differs between seeds" in flags_of(analyse(made.model_copy(update={"cells": cells})), BF16)
 
 
+def test_processes_of_as_many_threads_as_the_baselines_one_are_compared_with_a_caution() -> None:
+    twice = ENVIRONMENT.model_copy(update={"threads": 2 * ENVIRONMENT.threads})
+    made = record(changes={BF16: {"environment": twice}})
+    cells = tuple(
+        one.model_copy(
+            update={
+                "result": one.result.model_copy(update={"config": one.result.config.model_copy(update={"ranks": 2})})
+            }
+        )
+        if one.cell.treatment == BF16
+        else one
+        for one in made.cells
+    )
+    comparison = analyse(made.model_copy(update={"cells": cells}))
+    assert next(row for row in comparison.rows if row.treatment == BF16).effects
+    assert "its 2 processes had" in flags_of(comparison, BF16)
+    alone = analyse(made)
+    assert next(row for row in alone.rows if row.treatment == BF16).effects == {}
+
+
 def test_unlike_environments_are_not_compared() -> None:
     other = ENVIRONMENT.model_copy(update={"torch": "2.12.0", "threads": 1})
     comparison = analyse(record(changes={BF16: {"environment": other}}))

@@ -115,7 +115,13 @@ def _row(record: ComparisonRecord, treatment: str, environment: Environment | No
         predicted_change=_predicted_change(reference, predicted) if treatment in record.treatments else {},
         evidence=(good or results)[0].evidence if results else (),
         ranks=(good or results)[0].ranks if results else (),
-        flags=tuple(dict.fromkeys(flag for result in results for flag in _unlike(result, environment))),
+        flags=tuple(
+            dict.fromkeys(
+                flag
+                for result in results
+                for flag in (*_unlike(result, environment), *_more_threads(result, environment))
+            )
+        ),
     )
 
 
@@ -149,10 +155,28 @@ def _flagged(
 
 
 def _unlike(result: RunResult, environment: Environment | None) -> list[str]:
+    """Why a run is not compared with a baseline in `environment`; one that has more processes may have more threads."""
     if environment is None or result.environment is None:
         return []
-    names = result.environment.differs(environment)
+    names = [
+        name for name in result.environment.differs(environment) if name != "threads" or not _more(result, environment)
+    ]
     return [f"not compared: it and the baseline ran with different {', '.join(names)}"] if names else []
+
+
+def _more(result: RunResult, environment: Environment) -> bool:
+    """Whether each of several processes had as many threads as the baseline's one."""
+    ranks, threads = result.config.ranks, result.environment.threads if result.environment else 0
+    return ranks > 1 and threads == ranks * environment.threads
+
+
+def _more_threads(result: RunResult, environment: Environment | None) -> list[str]:
+    if environment is None or not _more(result, environment):
+        return []
+    return [
+        f"its {result.config.ranks} processes had {environment.threads} threads each, and the baseline's one as many: "
+        "times compare more of the machine with less (threads=null lets the baseline have all)"
+    ]
 
 
 def _predicted_change(before: Predicted | None, after: Predicted | None) -> dict[str, float]:
