@@ -33,7 +33,11 @@ def weights(step: Step) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("model", VARIANTS, ids=["gpt2", "variants"])
-@pytest.mark.parametrize("stack", [(), (Spec(name="activation_checkpointing"), Spec(name="bf16_mixed"))], ids=len)
+@pytest.mark.parametrize(
+    "stack",
+    [(), (Spec(name="muon"),), (Spec(name="activation_checkpointing"), Spec(name="bf16_mixed"))],
+    ids=lambda stack: "+".join(spec.name for spec in stack) or "plain",
+)
 def test_weights_and_norms_are_bit_equal_to_the_plain_update(model: object, stack: Sequence[Spec]) -> None:
     plain, early = (build_step(run_with(*specs, model=model)) for specs in (stack, (*stack, IN_BACKWARD)))  # type: ignore[arg-type]
     for index in range(3):

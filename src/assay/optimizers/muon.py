@@ -21,13 +21,16 @@ def muon(training: TrainingConfig, momentum: float) -> Callable[[NamedParameters
     def recipe(parameters: NamedParameters) -> OptimizerLike:
         hidden = [one for name, one in parameters if is_hidden_matrix(name, one.ndim)]
         rest = [(name, one) for name, one in parameters if not is_hidden_matrix(name, one.ndim)]
-        orthogonal = torch.optim.Muon(
+        # Asked for one parameter at a time, either has none.
+        return Joined([*([orthogonal(hidden)] if hidden else []), *([adamw(training)(rest)] if rest else [])])
+
+    def orthogonal(hidden: list[torch.nn.Parameter]) -> OptimizerLike:
+        return torch.optim.Muon(
             hidden,
             lr=training.learning_rate,
             weight_decay=training.weight_decay,
             momentum=momentum,
             adjust_lr_fn="match_rms_adamw",
         )
-        return Joined([orthogonal, *([adamw(training)(rest)] if rest else [])])
 
     return recipe
