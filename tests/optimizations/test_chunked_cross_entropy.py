@@ -12,7 +12,7 @@ from assay.estimate import estimate
 from assay.hardware import Machine
 from assay.optimizations import Conflict, check, resolve
 from estimate import test_peak
-from estimate.built import build_step
+from estimate.built import build_step, measured_peak
 from estimate.drawn import FOUR, runs
 from estimate.test_saved_bytes import saved_bytes
 from optimizations.laboratory import SHAPE, run_with, traced
@@ -93,6 +93,24 @@ def test_saved_bytes_equal_the_measured_ones(others: tuple[Spec, ...], data: st.
 @pytest.mark.parametrize("others", ["", "+sdpa_attention+activation_checkpointing"])
 def test_the_peak_and_its_instant_are_the_measured_ones(others: str) -> None:
     test_peak.test_the_peak_and_its_instant_are_the_measured_ones(f"chunked_cross_entropy:chunks=4{others}")
+
+
+@pytest.mark.parametrize("precision", ["bf16_full", "fp16_full"])
+def test_logits_of_a_piece_are_predicted_in_float32_whatever_the_rest_computes_in(precision: str) -> None:
+    wide = SHAPE.model_copy(update={"n_layer": 1, "vocab_size": 4001})
+    run = run_with(Spec.parse("chunked_cross_entropy:chunks=2"), Spec(name=precision), model=wide)
+    _, measured, instant = measured_peak(run)
+    peak = estimate(run, CPU).timeline.peak
+    assert peak.nbytes == pytest.approx(measured, rel=0.01)
+    assert peak.label == instant
+
+
+def test_of_a_micro_batch_with_fewer_tokens_than_pieces_some_are_empty() -> None:
+    one_token = SHAPE.model_copy(update={"context_length": 1})
+    run = run_with(CHUNKED, Spec.parse("gradient_accumulation:micro_batches=2"), model=one_token)
+    fewer = run.model_copy(update={"training": run.training.model_copy(update={"batch_size": 8})})
+    evidence = resolve(CHUNKED).verify(traced(fewer), fewer)
+    assert evidence.verdict, evidence.observed
 
 
 def test_what_cannot_be_cut_is_refused() -> None:

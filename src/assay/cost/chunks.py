@@ -28,7 +28,8 @@ def _in_one(cost: Cost, head: Tape, chunks: int) -> Operation:
     product, last = head[0], head[-1]
     x, weight = (cost.values[name] for name in product.inputs)
     rows = prod(x.shape[:-1])
-    piece = tuple(Tensor(f"head:{label}", (-(-rows // chunks), weight.shape[0])) for label in ("logits", "logarithms"))
+    shape = (-(-rows // chunks), weight.shape[0])
+    piece = tuple(Tensor(f"head:{label}", shape, wide=True) for label in ("logits", "logarithms"))
     return Operation(
         name="aten.cross_entropy_loss",
         site="head",

@@ -77,5 +77,7 @@ class ChunkedCrossEntropy(Optimization):
             f"{pieces['forward']} pieces of logits in forward and {pieces['backward']} in backward, "
             f"the largest of {largest} bytes where all of a forward take {whole}"
         )
-        in_pieces = pieces == {"forward": wanted, "backward": wanted} and largest * self.chunks < 2 * whole
+        # Of a micro-batch with fewer tokens than pieces, some pieces are empty.
+        filled = min(self.chunks, trace.sequences * run.model.context_length // trace.forwards)
+        in_pieces = pieces == {"forward": wanted, "backward": wanted} and largest * filled < 2 * whole
         return self.evidence(observed, in_pieces)
