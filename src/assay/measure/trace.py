@@ -40,7 +40,7 @@ from assay.step.graphs import StepGraphs
 from assay.step.program import MicroBatch, Share, Step
 from assay.step.trace import Communication, Operation, OperationClass, Phase, Trace
 
-_Key = tuple[str, Phase, OperationClass, str]
+_Key = tuple[str, str, Phase, OperationClass, str]
 
 
 class StepTracer:
@@ -228,8 +228,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def operations(self) -> tuple[Operation, ...]:
         """Everything recorded, in the order of first execution."""
         return tuple(
-            Operation(name=name, phase=phase, operation_class=kind, dtype=dtype, **vars(tally))
-            for (name, phase, kind, dtype), tally in self._tallies.items()
+            Operation(name=name, part_of=whole, phase=phase, operation_class=kind, dtype=dtype, **vars(tally))
+            for (name, whole, phase, kind, dtype), tally in self._tallies.items()
         )
 
     def communications(self) -> tuple[Communication, ...]:
@@ -247,7 +247,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kind = operations.class_of(func, view=view)
         dtype = operations.dtype_of(arguments, results)
         dtype = operations.multiplied_in(dtype, arguments) if kind == "contraction" else dtype
-        tally = self._tallies.setdefault((name, phase, kind, dtype), _Tally())
+        tally = self._tallies.setdefault((name, "", phase, kind, dtype), _Tally())
         tally.count += 1
         tally.bytes += 0 if view else operations.bytes_of(func, [*arguments, *results])
         tally.largest_bytes = max([tally.largest_bytes, *(one.numel() * one.element_size() for one in results)])
@@ -263,13 +263,14 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._remember(name, arguments, results)
 
     def _count_compiled(self, call: Call, phase: Phase) -> None:
-        arguments, results = list(operations.tensors_in((call.args, call.kwargs))), operations.tensors_in(call.result)
+        arguments, results = (list(operations.tensors_in(of)) for of in ((call.args, call.kwargs), call.result))
         name, kind = operations.name_of(call.operator), class_of(call)
-        dtype = operations.dtype_of(arguments, list(results))
-        tally = self._tallies.setdefault((name, phase, kind, dtype), _Tally())
+        whole = "" if call.part_of is None else operations.name_of(call.part_of)
+        tally = self._tallies.setdefault((name, whole, phase, kind, operations.dtype_of(arguments, results)), _Tally())
         tally.count += 1
+        tally.largest_bytes = max([tally.largest_bytes, *(one.numel() * one.element_size() for one in results)])
         if kind == "contraction":
-            tally.bytes += operations.bytes_of(call.operator, [*arguments, *operations.tensors_in(call.result)])
+            tally.bytes += operations.bytes_of(call.operator, [*arguments, *results])
             tally.flops += operations.flops_of(call.operator, call.args, call.kwargs, call.result)
 
     def _remember_compiled(self, given: Any, made: Any) -> None:

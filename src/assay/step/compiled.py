@@ -35,6 +35,8 @@ class Call:
     result: Any
     again: bool
     """Of the forward pass, and in the backward graph: it runs a second time."""
+    part_of: OpOverload | None = None
+    """The operator that was taken apart into this one and others."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +127,9 @@ def _calls(module: torch.fx.GraphModule, backward: bool) -> Iterator[Call]:
         if operator is not None:
             args, kwargs = torch.fx.map_arg((given, node.kwargs), value)
             again = backward and node.meta.get("partitioner_tag") == "is_forward"
-            yield Call(operator, args, kwargs, value(node), again)
+            whole = node.meta.get("original_aten")
+            apart = isinstance(whole, OpOverload) and whole is not operator
+            yield Call(operator, args, kwargs, value(node), again, whole if apart else None)
 
 
 def _operator(node: torch.fx.Node) -> tuple[OpOverload | None, tuple[Any, ...]]:

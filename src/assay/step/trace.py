@@ -42,6 +42,8 @@ class Operation(Frozen):
     contractions only, the others being fused."""
     largest_bytes: int = 0
     """Size of the largest tensor that one execution returned."""
+    part_of: str = ""
+    """In compiled code: the operator that was taken apart into this one and others."""
 
 
 class Communication(Frozen):
@@ -185,12 +187,16 @@ class Trace(Frozen):
         )
 
     def largest_bytes(self, *fragments: str, phase: Phase | None = None) -> int:
-        """Size of the largest tensor that an execution returned whose name contains any of `fragments`; 0: none did."""
+        """Size of the largest tensor that an execution returned whose name contains any of `fragments`; 0: none did.
+
+        In compiled code also of those that such an operator was taken apart into.
+        """
         return max(
             (
                 operation.largest_bytes
                 for operation in self.operations
-                if any(fragment in operation.name for fragment in fragments) and phase in (None, operation.phase)
+                if any(fragment in f"{operation.name} {operation.part_of}" for fragment in fragments)
+                and phase in (None, operation.phase)
             ),
             default=0,
         )
