@@ -31,6 +31,10 @@ class Storage:
     viewed: bool = False
     """Whether it is held under another shape than it was made with."""
 
+    def may_become(self, nbytes: int) -> bool:
+        """Whether a compiled loop may write over it: as large as that, and nobody else has it."""
+        return self.holders == 1 and self.nbytes == nbytes
+
 
 @dataclass
 class Ledger:

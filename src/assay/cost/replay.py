@@ -7,6 +7,7 @@ up to the last operation that keeps something, and then behaves like any other.
 """
 
 from collections import Counter
+from itertools import chain
 
 from assay.cost.groups import Group
 from assay.cost.ledger import Storage
@@ -32,6 +33,8 @@ class Pass:
         self.gradients: dict[str, Storage] = {}
         """On their way to a value."""
         self.reported: Counter[str] = Counter()
+        self.complete: list[str] = []
+        """Weights whose gradients are complete, and stay with their module until its backward is through."""
 
     def forward(self) -> None:
         """Run the tape; modules that are recomputed keep their inputs only."""
@@ -71,10 +74,18 @@ class Pass:
             if index in segments:
                 self._recompute(segments[index])
             self._node(index, self.cost.tape[index])
+            if index in self.plan.hands_over:
+                self._hand_over()
             if not self.cost.order:
                 for group in reversed(self.stage.begins.get(index, [])):
                     self._exchange(group)
         self._leave()
+
+    def _hand_over(self) -> None:
+        """All of a module's gradients are there."""
+        for name in self.complete:
+            self._accumulate(name)
+        self.complete.clear()
 
     def _receive(self) -> None:
         """The gradient of a stage's output comes into a buffer that is always there, and so is never freed."""
@@ -104,11 +115,22 @@ class Pass:
     def _run(self, index: int, operation: Operation, phase: str) -> None:
         for tensor in (*operation.outputs, *operation.extras):
             if tensor.view_of is None:
-                self.storages[tensor.name] = self.ledger.take(tensor.nbytes)
+                self.storages[tensor.name] = self._in_place(index, operation, tensor.nbytes)
         scratch = [self.ledger.take(tensor.nbytes) for tensor in operation.forward_scratch]
         self.ledger.mark(phase, operation.name, operation.site)
         for storage in scratch:
             self.ledger.drop(storage)
+
+    def _in_place(self, index: int, operation: Operation, nbytes: int) -> Storage:
+        """The storage of a result: in compiled loops that of an argument which nobody needs any more."""
+        if operation.compiled and not operation.flops:
+            kept = {self.plan.base[name] for name in operation.saves} | self.lasting
+            for base in dict.fromkeys(self.plan.base[name] for name in operation.inputs):
+                storage = self.storages.get(base)
+                through = base not in kept and self.plan.last_use[base] == index
+                if through and storage is not None and storage.may_become(nbytes):
+                    return self.storages.pop(base)
+        return self.ledger.take(nbytes)
 
     def _keep(self, index: int, names: tuple[str, ...]) -> None:
         """Keep the storages of `names` until the node at `index` has run; parameters live anyway."""
@@ -165,11 +187,7 @@ class Pass:
     def _node(self, index: int, operation: Operation) -> None:
         """One node of the backward graph: take the outputs' gradients, make the inputs', free what was kept."""
         incoming = [self.gradients.pop(one.name) for one in operation.outputs if one.name in self.gradients]
-        given = [
-            (name, self._gradient(name, how, operation, incoming))
-            for name, how in zip(operation.inputs, operation.gradients, strict=True)
-            if how is not Gradient.NONE
-        ]
+        given = self._gradients(index, operation, incoming)
         scratch = [self.ledger.take(tensor.nbytes) for tensor in operation.backward_scratch]
         self.ledger.mark("backward", operation.backward, operation.site)
         for storage in scratch:
@@ -181,11 +199,34 @@ class Pass:
         for name, storage in given:
             self._deliver(name, storage, operation)
 
-    def _gradient(self, name: str, how: Gradient, operation: Operation, incoming: list[Storage]) -> Storage:
+    def _gradients(self, index: int, operation: Operation, incoming: list[Storage]) -> list[tuple[str, Storage]]:
+        """What a node makes. Compiled, a product makes the weight's first and then lets go of the other factor."""
+        handed = [one for one in zip(operation.inputs, operation.gradients, strict=True) if one[1] is not Gradient.NONE]
+        if not (operation.compiled and operation.flops):
+            return [(name, self._gradient(index, name, how, operation, incoming)) for name, how in handed]
+        (factor, how), *weights = handed
+        given = [(name, self._gradient(index, name, one, operation, incoming)) for name, one in reversed(weights)]
+        base = self.plan.base[factor]
+        if base in self.kept[index] and base not in self.lasting:
+            self.ledger.mark("backward", operation.backward, operation.site)
+            self.kept[index].remove(base)
+            self._release(base)
+        return [(factor, self._gradient(index, factor, how, operation, incoming)), *given]
+
+    def _gradient(self, index: int, name: str, how: Gradient, operation: Operation, incoming: list[Storage]) -> Storage:
         value = self.values[name]
-        if how is Gradient.ALIAS and incoming and value.dtype == operation.outputs[0].dtype:
+        if how is Gradient.INSIDE and not incoming:
+            return self.ledger.take(0)  # of the loss, which is a number
+        aliased = how is Gradient.ALIAS and incoming and value.dtype == operation.outputs[0].dtype
+        if aliased or how is Gradient.INSIDE:
             incoming[0].holders += 1
             return incoming[0]
+        if how is Gradient.OVERWRITING:
+            kept = (self.storages[one] for one in self.kept.get(index, ()) if one not in self.lasting)
+            for storage in chain(incoming, kept):
+                if storage.may_become(value.nbytes):
+                    storage.holders += 1
+                    return storage
         storage = self.ledger.take(value.nbytes)
         storage.viewed = how is Gradient.VIEWED
         return storage
@@ -201,7 +242,10 @@ class Pass:
         if name in self.cost.parameters:
             self.reported[name] += 1
             if self.reported[name] == self.plan.readers[name]:
-                self._accumulate(name)
+                if operation.within(*self.cost.handed_together):
+                    self.complete.append(name)
+                else:
+                    self._accumulate(name)
 
     def _sum(self, earlier: Storage, later: Storage, operation: Operation, *, in_place: bool) -> Storage:
         """The engine adds into the earlier gradient if nothing else holds it and it is no view, else into a new one."""

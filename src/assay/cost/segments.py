@@ -39,6 +39,8 @@ class Plan:
     readers: dict[str, int]
     """By parameter: how many operations hand it a gradient."""
     segments: tuple[Segment, ...]
+    hands_over: frozenset[int]
+    """The first operations of modules whose gradients wait for them."""
 
 
 def plan(cost: Cost) -> Plan:
@@ -62,7 +64,9 @@ def plan(cost: Cost) -> Plan:
             if name in cost.parameters and how is not Gradient.NONE
         )
     segments = tuple(_segment(cost, site, base) for site in cost.recomputed)
-    return Plan(base, last_use, dict(readers), tuple(sorted(segments, key=lambda segment: segment.first)))
+    begins = (next(i for i, one in enumerate(cost.tape) if one.within(site)) for site in cost.handed_together)
+    ordered = tuple(sorted(segments, key=lambda segment: segment.first))
+    return Plan(base, last_use, dict(readers), ordered, frozenset(begins))
 
 
 def _segment(cost: Cost, site: str, base: dict[str, str]) -> Segment:

@@ -51,6 +51,8 @@ class Cost:
     """Kinds of operations of which such modules keep the results, too, so that they run once."""
     updates_in_backward: bool = False
     """Whether each parameter is updated, and its gradient freed, as soon as the gradient is complete."""
+    handed_together: tuple[str, ...] = ()
+    """Modules that hand over their weights' gradients when all of their backward is through."""
     replayed: bool = False
     """Whether forward and backward are a graph, which keeps its memory until the next step."""
     mesh: Mesh = ONE_DEVICE

@@ -19,6 +19,8 @@ class Gradient(Enum):
     NONE = "the input has no gradient"
     FRESH = "a new tensor of the input's shape"
     ALIAS = "the output's gradient itself, or a view of it"
+    OVERWRITING = "written over what its node reads last, where that is as large; else a new tensor"
+    INSIDE = "none: a compiled loop goes on with what came in"
     INPLACE = "a new tensor that the engine adds into the input's other gradients (a parameter's)"
     VIEWED = "a new tensor under another shape, into which the engine adds nothing"
 
@@ -84,6 +86,9 @@ class Operation:
     module casts at this use, uncached."""
     counts: bool = False
     """Whether it counts over the whole batch, so that ranks which share one add up their results at once."""
+    compiled: bool = False
+    """Whether a compiler orders it: a loop writes over what it reads last, where that is as large, and the backward of
+    a product with a weight lets go of its other factor before it makes that one's gradient."""
 
     @property
     def own(self) -> "dict[str, Tensor]":

@@ -1,0 +1,184 @@
+"""The step as a compiler of fused loops makes it: products stay calls of libraries, everything else is in loops.
+
+Read off the code that TorchInductor makes of our modules, region by region (the embedding, each block, the head):
+
+- A result is written only where a product reads it, where its region ends, or where streams meet; what follows from one
+  stream alone is computed where it is read.
+- Products keep what they always keep. A loop keeps what its own backward can start from: the results of products,
+  statistics of rows, and noise. A table is made inside, and a mask is kept by each that reads it.
+- A loop writes over what it reads last, where that is as large: over arguments in forward, over gradients and what was
+  kept for it in backward. The gradient of a weight comes first, and frees the other factor.
+- A region hands over the gradients of its weights when all of its backward is through.
+
+The tests hold the bytes against measured ones. Which of two equally large values is kept makes no difference to them.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import chain, groupby
+
+from assay.cost.step import Cost
+from assay.cost.tape import Gradient, Operation
+from assay.cost.tensors import Tensor
+
+_SOFTMAXES = {"aten._softmax", "aten._log_softmax", "aten._safe_softmax"}
+"""Computed again from their input, the largest of each row, and the row's sum."""
+
+
+def fused(cost: Cost, sites: Sequence[str]) -> Cost:
+    """The ledger when each of these modules is compiled as one."""
+
+    def region(operation: Operation) -> str:
+        return next((site for site in sites if operation.within(site)), "")
+
+    tape: list[Operation] = []
+    for site, operations in groupby(cost.tape, region):
+        run = tuple(operations)
+        tape.extend(_Region(cost, run).compiled() if site else run)
+    return replace(cost, tape=tuple(tape), handed_together=tuple(sites)).with_tables_read()
+
+
+class _Region:
+    """One module's operations, and which of their results must be written."""
+
+    def __init__(self, cost: Cost, operations: tuple[Operation, ...]) -> None:
+        self.operations, self.values, self.parameters = operations, cost.values, cost.parameters
+        self.tables = {table.name for table in cost.tables}
+        self.streamless = self.parameters.keys() | self.tables | {one.name for one in cost.batch}
+        self.maker = {name: one for one in operations for name in one.own}
+        products = (one for one in operations if one.kind == "contraction")
+        others = (one for one in cost.tape if one not in operations)
+        read = chain.from_iterable((*one.inputs, *one.saves) for one in chain(products, others))
+        self.written = {self._base(name) for name in read}
+        self.kept: set[str] = set()
+        """What operations before keep for backward."""
+        self.computed: dict[str, str] = {}
+        """Results that are not written, and the storage from which they are computed when they are read."""
+
+    def compiled(self) -> Iterator[Operation]:
+        """The operations as compiled code does them."""
+        after = []
+        for one in self.operations:
+            after.append(self._product(one) if one.kind == "contraction" else self._loop(one))
+            self.kept.update(after[-1].saves)
+        kept: set[str] = set()
+        for operation in after:
+            # What loops that follow each other keep is the first one's, whose backward comes last and writes.
+            if operation.kind == "contraction":
+                kept.clear()
+                yield operation
+            else:
+                yield replace(operation, saves=tuple(name for name in operation.saves if name not in kept))
+                kept.update(operation.saves)
+
+    def _product(self, operation: Operation) -> Operation:
+        return replace(operation, holds=self._held(operation), compiled=self._weight_first(operation))
+
+    def _loop(self, operation: Operation) -> Operation:
+        read = dict(zip(operation.inputs, operation.gradients, strict=True))
+        streams = {self._storage(name) for name in self._streams(operation)}
+        outputs = tuple(self._written(one, streams) for one in operation.outputs)
+        own = {one.name: _let_through(operation, one) for one in operation.extras if not _follows(operation, one)}
+        saves = dict.fromkeys(chain.from_iterable(self._sources(operation, name, own) for name in operation.saves))
+        return replace(
+            operation,
+            inputs=tuple(name for name in read if name not in self.tables),
+            gradients=tuple(self._gradient(operation, *one) for one in read.items() if one[0] not in self.tables),
+            outputs=outputs,
+            extras=tuple(own.values()),
+            saves=tuple(saves),
+            holds=(*self._held(operation), *(name for name in saves if name not in own)),
+            forward_scratch=(),
+            backward_scratch=(),
+            compiled=True,
+        )
+
+    def _held(self, operation: Operation) -> tuple[str, ...]:
+        """Compiled code has no frames; those who called it have."""
+        return tuple(name for name in operation.holds if name not in self.maker)
+
+    def _base(self, name: str) -> str:
+        """The storage behind a value."""
+        while (below := self.values[name].view_of) is not None:
+            name = below
+        return name
+
+    def _storage(self, name: str) -> str:
+        """The storage behind a value, or behind that from which it is computed."""
+        return self.computed.get(self._base(name), self._base(name))
+
+    def _streams(self, operation: Operation) -> Iterator[str]:
+        return (name for name in operation.inputs if name not in self.streamless)
+
+    def _written(self, output: Tensor, streams: set[str]) -> Tensor:
+        """A result, which is nothing of its own where it follows from one stream and only loops read it."""
+        if output.view_of is not None or output.name in self.written or len(streams) != 1 or not output.shape:
+            return output
+        (stream,) = streams
+        self.computed[output.name] = stream
+        return replace(output, view_of=stream)
+
+    def _gradient(self, operation: Operation, name: str, how: Gradient) -> Gradient:
+        """In place, but for a norm with weights: other loops sum their gradients over what came in."""
+        if how is not Gradient.NONE and name in self.computed:
+            return Gradient.INSIDE
+        weighted = operation.kind == "normalization" and Gradient.INPLACE in operation.gradients
+        return Gradient.OVERWRITING if how is Gradient.FRESH and not weighted else how
+
+    def _sources(self, reader: Operation, name: str, own: dict[str, Tensor]) -> Iterator[str]:
+        """What is kept in the place of a value; `own` grows by what the reader makes for it."""
+        base = self._base(name)
+        maker = self.maker.get(base)
+        if name in self.tables:
+            if self.values[name].dtype == "bool":
+                yield _added(own, replace(self.values[name], name=f"{reader.site}:{name}"))
+        elif maker is None or maker.kind == "contraction" or base in self.written or name in own:
+            yield name
+        elif base in self.computed or any(extra.name == name for extra in maker.extras):
+            for stream in self._streams(maker):
+                yield from self._sources(reader, stream, own)
+            if maker.name in _SOFTMAXES:
+                (whole,) = maker.outputs
+                for label in ("largest", "sum"):
+                    row = replace(whole, name=f"{maker.site}:{label}", shape=(*whole.shape[:-1], 1), view_of=None)
+                    yield _added(own, row) if reader is maker else row.name
+        elif maker.name == "aten.add":
+            yield from self._smaller(reader, name, maker, own)
+        else:
+            yield name
+
+    def _smaller(self, reader: Operation, name: str, maker: Operation, own: dict[str, Tensor]) -> Iterator[str]:
+        """Where streams meet: the result, or what it is computed from again where that is less."""
+        made = dict(own)
+        sources = list(chain.from_iterable(self._sources(reader, one, made) for one in self._streams(maker)))
+        added = sum((made | self.values)[one].nbytes for one in sources if one not in self.kept)
+        if added < self.values[name].nbytes:
+            own.update(made)
+            yield from sources
+        else:
+            yield name
+
+    def _weight_first(self, operation: Operation) -> bool:
+        """Measured: a product with a bias that goes straight into a sum keeps autograd's order."""
+        inputs = operation.inputs
+        if len(inputs) not in (2, 3) or self.values[inputs[1]].batched:
+            return False
+        (out,) = operation.outputs
+        readers = [one for one in self.operations if out.name in one.inputs]
+        straight = all(one.name == "aten.add" for one in readers)
+        return len(inputs) == 2 or inputs[1] not in self.parameters or not straight
+
+
+def _follows(operation: Operation, extra: Tensor) -> bool:
+    """Whether it is computed again: of a norm all but statistics, which are smaller than the result."""
+    return operation.kind == "normalization" and extra.elements >= operation.outputs[0].elements
+
+
+def _let_through(operation: Operation, extra: Tensor) -> Tensor:
+    """Of dropout's noise a loop keeps only what was let through."""
+    return extra if operation.kind == "normalization" else replace(extra, dtype="bool")
+
+
+def _added(own: dict[str, Tensor], tensor: Tensor) -> str:
+    own[tensor.name] = tensor
+    return tensor.name
