@@ -1,6 +1,6 @@
 """The peaks that the benchmark holds: its list is the catalogue, and in this process its small shape keeps the bounds.
 
-The middle shape is marked `slow`.
+The middle shape, and what compiles, is marked `slow`.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ from assay.estimate import estimate
 from assay.hardware import Machine
 from assay.optimizations import Unpredicted, catalogue, resolve
 from estimate.built import RandomData, measured_peak
-from optimizations.laboratory import ON_ONE_DEVICE
+from optimizations.laboratory import ON_ONE_DEVICE, marked
 
 MACHINE = Machine(processor="any", cores=1, memory_bytes=2**34)
 SHAPES = [pytest.param(0, id="4/128/64"), pytest.param(1, id="6/384/256", marks=pytest.mark.slow)]
@@ -50,7 +50,7 @@ def error_of(shape: int, stack: str, folder: Path) -> float | None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("name", ["", *ON_ONE_DEVICE])
+@pytest.mark.parametrize("name", ["", *(pytest.param(name, marks=marked(name)) for name in ON_ONE_DEVICE)])
 def test_the_peak_of_an_optimization_is_the_measured_one(name: str, shape: int, tmp_path: Path) -> None:
     from predicted_peaks import ALONE, alone
 
