@@ -74,11 +74,10 @@ def unfused(tape: Writer, q: Tensor, k: Tensor, v: Tensor, p: float, noise: str 
     Its mask is made anew in each layer, added, and not kept.
     """
     rows, heads, length, depth = q.shape
-    merged = (rows * heads, length, depth)
     # Heads are merged with rows without a copy where there is one, or where they lie so.
-    moves = [layers.view if heads == 1 or length == 1 or lies_merged(x) else layers.copy for x in (q, k, v)]
+    apart = [not (heads == 1 or length == 1 or lies_merged(x)) for x in (q, k, v)]
     q, k = layers.scaled(tape, q), layers.scaled(tape, k)
-    q, k, v = (move(tape, x, label, merged) for move, x, label in zip(moves, (q, k, v), "qkv", strict=True))
+    q, k, v = (_heads_merged(tape, *one) for one in zip((q, k, v), "qkv", apart, strict=True))
     scores = bmm(tape, "scores", q, layers.view(tape, k, "k_columns", (rows * heads, depth, length)))
     mask = tape.made("added_mask", (length, length), "float32", batched=False)
     masked = tape.made("masked", scores.shape, scores.dtype)
@@ -100,6 +99,16 @@ def unfused(tape: Writer, q: Tensor, k: Tensor, v: Tensor, p: float, noise: str 
     ]
     merge = layers.copy if heads > 1 and length > 1 else layers.view
     return merge(tape, mixed, "merged", (rows, length, heads * depth))
+
+
+def _heads_merged(tape: Writer, x: Tensor, label: str, apart: bool) -> Tensor:
+    """`[B, H, T, d] → [B·H, T, d]`: of one sequence a view, however its heads lie."""
+    rows, heads, length, depth = x.shape
+    if not apart or rows == 1:
+        return layers.view(tape, x, label, (rows * heads, length, depth))
+    merged = layers.copy(tape, x, label, (rows * heads, length, depth))
+    tape.operations[-1] = replace(tape.operations[-1], of_heads=heads)
+    return merged
 
 
 def contiguous(tape: Writer, x: Tensor, label: str, shape: tuple[int, ...]) -> Tensor:

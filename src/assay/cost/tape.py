@@ -86,6 +86,8 @@ class Operation:
     module casts at this use, uncached."""
     counts: bool = False
     """Whether it counts over the whole batch, so that ranks which share one add up their results at once."""
+    of_heads: int = 0
+    """A copy only because several sequences lie apart: of one, with so many heads, it is a view."""
     compiled: bool = False
     """Whether a compiler orders it: a loop writes over what it reads last, where that is as large, and the backward of
     a product with a weight lets go of its other factor before it makes that one's gradient."""
@@ -117,8 +119,11 @@ class Operation:
 
     def cut(self, parts: int) -> "Operation":
         """The operation on one of `parts` equal parts of the batch."""
+        one = self.making(lambda tensor: tensor.cut(parts))
+        if self.of_heads and one.outputs[0].shape[0] == self.of_heads:
+            one = replace(one, outputs=(replace(one.outputs[0], view_of=one.inputs[0]),))
         return replace(
-            self.making(lambda tensor: tensor.cut(parts)),
+            one,
             flops=self.flops // parts,
             backward_flops=self.backward_flops // parts,
             padding_flops=self.padding_flops // parts,
