@@ -173,9 +173,10 @@ def _more(result: RunResult, environment: Environment) -> bool:
 def _more_threads(result: RunResult, environment: Environment | None) -> list[str]:
     if environment is None or not _more(result, environment):
         return []
+    more = result.config.ranks * environment.threads
     return [
-        f"its {result.config.ranks} processes had {environment.threads} threads each, and the baseline's one as many: "
-        "times compare more of the machine with less (threads=null lets the baseline have all)"
+        f"its {result.config.ranks} processes had {more} threads in all, and the baseline's one had "
+        f"{environment.threads}: times compare more of the machine with less (threads=null gives the baseline all)"
     ]
 
 
