@@ -22,6 +22,7 @@ import psutil
 from assay.errors import StorageError, UsageError
 from assay.optimizations import Unavailable
 from assay.runs.channel import Bystander, Channel, Voice, take_standard_output
+from assay.runs.culprit import put_on_record
 from assay.runs.folder import RunFolder
 from assay.runs.leave import leave
 from assay.runs.record import Status
@@ -66,8 +67,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with gathered(asked) as (folder, voice):
             return _work(folder, voice, None, "gathering")
     except (UsageError, StorageError) as error:
+        status = Status.UNAVAILABLE if isinstance(error, UsageError) else Status.FAILED
+        put_on_record(status, str(error))
         print(f"assay: {error}", file=sys.stderr, flush=True)
-        return Status.UNAVAILABLE.exit_code if isinstance(error, UsageError) else Status.FAILED.exit_code
+        return status.exit_code
 
 
 def _speaks() -> bool:
@@ -98,6 +101,7 @@ def _work(folder: RunFolder, channel: Voice, turns: int | None, beginning: str) 
 
     status, reason = conclude(work, lambda: f"in the phase {phases.current}")
     if reason is not None:
+        put_on_record(status, reason)
         print(reason, file=sys.stderr, flush=True)
     if not _speaks():
         return status.exit_code
