@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from assay.config.mesh import Mesh
-from assay.data.atomic import new_folder
+from assay.data.atomic import new_folder, refused
 from assay.errors import StorageError, UsageError
 from assay.model.weights import WEIGHTS, read_safetensors, write_json, write_safetensors
 from assay.parallel.ranks import ALONE, Ranks
@@ -88,7 +88,9 @@ def _seen_by_all(place: Path, ranks: Ranks) -> Iterator[Path]:
             yield made
             ranks.meet()
     else:
-        yield Path(ranks.gather("")[0])
+        made = Path(ranks.gather("")[0])
+        with refused(place):
+            yield made
         ranks.meet()
     ranks.meet()
 
