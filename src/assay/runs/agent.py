@@ -28,6 +28,7 @@ from assay.runs.folder import RunFolder
 from assay.runs.leave import leave
 from assay.runs.record import Status
 from assay.runs.recover import compose
+from assay.runs.stragglers import killed_in_the_end
 
 _PROGRAM = "assay.runs.worker"
 _LOGS = "ranks"
@@ -45,13 +46,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder = RunFolder(options.folder)
     turns = ["--turns", str(options.turns)] if options.turns is not None else []
     ends: list[End] = []
-    try:
-        launch = elastic_launch(_config(folder, options.ranks), sys.executable)
-        launch("-P", "-m", _PROGRAM, str(folder.path), *turns)
-    except ChildFailedError as error:
-        ends = [End.of(one.local_rank, one.exitcode, one.error_file_data) for one in error.failures.values()]
-    except SignalException:
-        pass  # the parent's wish; the workers have been asked, and rank 0 has said how it ended
+    with killed_in_the_end(_PROGRAM, options.ranks) as killed:
+        try:
+            launch = elastic_launch(_config(folder, options.ranks), sys.executable)
+            launch("-P", "-m", _PROGRAM, str(folder.path), *turns)
+        except ChildFailedError as error:
+            found = [one for one in error.failures.values() if one.pid not in killed]
+            ends = [End.of(one.local_rank, one.exitcode, one.error_file_data) for one in found]
+        except SignalException:
+            pass  # the parent's wish; the workers have been asked, and rank 0 has said how it ended
     return _conclude(folder, culprit(ends))
 
 
