@@ -1,5 +1,8 @@
 """What a person can mend: each error is one sentence that says what is wrong and what to do."""
 
+START_AGAIN = "remove the run and start again"
+"""In the reason of a run that nobody can go on with."""
+
 
 class UsageError(Exception):
     """Bad input. The command line prints its text and exits 2; nothing was written."""

@@ -1,37 +1,70 @@
-"""Whose death explains how a run on several ranks ended."""
+"""What is put on record once it is known whose end explains how a run on several ranks ended."""
+
+from collections.abc import Iterator
 
 import pytest
-from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
-from assay.runs.agent import _first, _is_the_cause
+from assay.config import Home
+from assay.runs.agent import _conclude
+from assay.runs.claim import claimed
+from assay.runs.culprit import End
+from assay.runs.folder import RunFolder
+from assay.runs.prepare import ReadyRun
 from assay.runs.record import Status
+from assay.runs.recover import compose
+
+DAMAGED = "every checkpoint is damaged; remove the run and start again"
 
 
-@pytest.mark.parametrize(
-    ("rank", "exit_code", "status", "explains"),
-    [
-        (0, -9, Status.FAILED, True),
-        (1, -9, Status.FAILED, True),
-        (1, -9, None, True),
-        (1, 1, Status.FAILED, True),
-        (0, 1, Status.FAILED, False),
-        (1, 1, Status.DIVERGED, False),
-        (1, -6, Status.DONE, False),
-        (0, -6, Status.BUDGET_REACHED, False),
-    ],
-)
-def test_a_death_explains_a_run_that_was_not_over(
-    rank: int, exit_code: int, status: Status | None, explains: bool
-) -> None:
-    failure = ProcessFailure(local_rank=rank, pid=1, exitcode=exit_code, error_file="nowhere")
-    assert _is_the_cause(failure, status) is explains
+@pytest.fixture
+def folder(ready_run: ReadyRun, home: Home) -> Iterator[RunFolder]:
+    with claimed(ready_run, home) as claim:
+        yield claim.folder
 
 
-def test_of_those_found_dead_together_the_killed_one_is_named() -> None:
-    broken, killed = (
-        ProcessFailure(local_rank=rank, pid=1, exitcode=code, error_file="nowhere") for rank, code in ((0, 1), (1, -9))
+def concluded(folder: RunFolder, said: tuple[Status, str] | None, end: End | None) -> tuple[int, Status, str | None]:
+    """Where rank 0 had `said` something: the exit code, and what is on record."""
+    if said is not None:
+        folder.write_result(compose(folder, *said))
+    code = _conclude(folder, end)
+    result = folder.result()
+    assert result is not None
+    return code, result.status, result.reason
+
+
+def test_a_rank_that_was_killed_is_put_in_the_place_of_a_broken_connection(folder: RunFolder) -> None:
+    code, status, reason = concluded(folder, (Status.FAILED, "Connection closed by peer"), End(1, -9))
+    assert (code, status) == (3, Status.KILLED)
+    assert reason is not None
+    assert reason.startswith("rank 1 was killed by signal 9 (SIGKILL); its log is ")
+
+
+def test_the_first_ranks_own_reason_stays_as_it_is(folder: RunFolder) -> None:
+    end = End(0, -15, Status.FAILED, DAMAGED)
+    assert concluded(folder, (Status.FAILED, DAMAGED), end) == (1, Status.FAILED, DAMAGED)
+
+
+def test_a_reason_without_a_result_is_put_on_record(folder: RunFolder) -> None:
+    assert concluded(folder, None, End(0, 1, Status.FAILED, DAMAGED)) == (1, Status.FAILED, DAMAGED)
+
+
+def test_another_ranks_reason_comes_with_its_status_and_its_log(folder: RunFolder) -> None:
+    end = End(1, 3, Status.OUT_OF_MEMORY, "out of memory in the phase steady: a tensor of 1 GiB was refused")
+    code, status, reason = concluded(folder, (Status.INTERRUPTED, "interrupted"), end)
+    assert (code, status) == (3, Status.OUT_OF_MEMORY)
+    assert reason == f"rank 1 failed: {end.reason} (its log is {folder.path / 'ranks'})"
+
+
+@pytest.mark.parametrize("status", [Status.DONE, Status.BUDGET_REACHED])
+def test_a_run_that_was_over_stays_so(folder: RunFolder, status: Status) -> None:
+    assert concluded(folder, (status, "said"), End(1, -6)) == (status.exit_code, status, "said")
+
+
+def test_of_a_rank_without_a_reason_the_log_is_read_past_what_torch_wrote(folder: RunFolder) -> None:
+    torchs = "W1122 03:27:00.8 25865 api.py:1028] Sending process 1 closing signal SIGTERM"
+    folder.log_file.write_text(f"ImportError: no such thing\n{torchs}\n")
+    _, status, reason = concluded(folder, None, End(0, 1))
+    assert (status, reason) == (
+        Status.FAILED,
+        f"rank 0 failed: ImportError: no such thing (its log is {folder.log_file})",
     )
-    killed.timestamp = broken.timestamp + 1
-    assert _first([broken, killed]) is killed
-    killed.exitcode = 1
-    assert _first([broken, killed]) is broken

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 from assay import api
 from assay.config import Home
-from assay.errors import UsageError
+from assay.errors import START_AGAIN, UsageError
 from assay.runs import history
 from assay.runs.folder import Event, RunFolder
 from assay.runs.record import RunResult, Status
@@ -78,6 +78,17 @@ def every_rank_is_on_record(result: RunResult) -> None:
         assert all(each.wait_seconds is not None and each.wait_seconds <= each.seconds for each in one.spent)
 
 
+def refused_it_keeps_what_it_had_trained(home: Home, result: RunResult) -> None:
+    """Both ranks refuse at once, and the agent stops whichever is later: neither is what the user is told."""
+    folder = RunFolder(home.runs / result.run)
+    for place in folder.checkpoints.iterdir():
+        (place / "model.safetensors").write_bytes(b"")
+    refused = api.train(f"training.steps={2 * STEPS}", resume=result.run, home=home)
+    assert refused.status is Status.FAILED
+    assert refused.reason == f"every checkpoint in {folder.checkpoints} is damaged; {START_AGAIN}"
+    assert (refused.steps, refused.train_loss) == (STEPS, result.train_loss)
+
+
 def test_a_killed_rank_ends_the_run_which_goes_on_where_it_was(home: Home, text: str) -> None:
     killed = api.train("demo", *RUN, text, optimizations="fully_sharded", home=home, on_event=killing_the_other(6))
     assert killed.status is Status.KILLED
@@ -96,6 +107,7 @@ def test_a_killed_rank_ends_the_run_which_goes_on_where_it_was(home: Home, text:
     alone = api.train("demo", *RUN, text, f"model.init_from={whole.run}", "training.steps=1", "ranks=1", home=home)
     assert alone.status is Status.DONE
     assert alone.train_loss == pytest.approx(whole.train_loss, rel=0.2)
+    refused_it_keeps_what_it_had_trained(home, whole)
 
 
 def test_a_killed_launcher_is_named(home: Home, text: str) -> None:

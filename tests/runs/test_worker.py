@@ -3,6 +3,7 @@
 import json
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from assay.data import Prepared
-from assay.errors import StorageError, UsageError
+from assay.errors import START_AGAIN, StorageError, UsageError
 from assay.optimizations import Unavailable
 from assay.runs import history
 from assay.runs.folder import RunFolder
@@ -288,6 +289,20 @@ def test_it_ends_when_its_parent_is_gone(corpus: Prepared, tmp_path: Path) -> No
         assert process.child.wait(timeout=10) == 3
         assert time.monotonic() - mark < 2
     assert folder.result() is None
+
+
+def test_what_had_been_trained_stays_on_record_when_going_on_is_refused(whole: RunFolder, tmp_path: Path) -> None:
+    folder, before = RunFolder(shutil.copytree(whole.path, tmp_path / "run")), whole.result()
+    for place in folder.checkpoints.iterdir():
+        (place / "model.safetensors").write_bytes(b"")
+    folder.prepare(folder.spec())
+    code, after = finished(folder)
+    assert (code, after.status) == (1, Status.FAILED)
+    assert after.reason == f"every checkpoint in {folder.checkpoints} is damaged; {START_AGAIN}"
+    assert before is not None
+    for name in ("steps", "tokens", "train_loss", "val_loss", "step_seconds", "blocks", "evidence"):
+        assert getattr(after, name) == getattr(before, name), name
+    assert "build" in after.phase_seconds
 
 
 def raising(error: Exception) -> tuple[Status, str | None]:

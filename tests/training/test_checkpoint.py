@@ -1,12 +1,15 @@
 import errno
 import json
+import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
 
 from assay.config.mesh import Mesh
 from assay.data import Prepared
@@ -132,6 +135,41 @@ def test_a_full_disk_is_said_and_the_earlier_checkpoint_stays(
         checkpoint.save(tmp_path, step, Position(step=4), "test")
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000002"]
     assert checkpoint.resume(tmp_path, step_of(RUN, corpus))[0].step == 2
+
+
+@dataclass(frozen=True)
+class OneOfTwo(Ranks):
+    """A rank whose other one agrees with it."""
+
+    made: str = ""
+    """The folder that the first one says it has made, where this is the other."""
+    world = 2  # type: ignore[assignment]
+
+    def gather(self, text: str) -> list[str]:
+        return [text or self.made] * 2
+
+    def meet(self) -> None:
+        pass
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+@pytest.mark.parametrize("number", [errno.EFBIG, errno.ENOSPC])
+def test_what_the_disk_refuses_to_ranks_is_said_by_each_as_by_one_device(
+    corpus: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    step = step_of(RUN, corpus)
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    def said(ranks: Ranks) -> str:
+        with pytest.raises(StorageError) as raised:
+            checkpoint.save(tmp_path, step, Position(step=4), "test", ranks)
+        return str(raised.value)
+
+    monkeypatch.setattr(HuggingFaceStorageWriter, "finish", full)
+    monkeypatch.setattr(checkpoint, "write_safetensors", full)
+    assert said(OneOfTwo(rank=0)) == said(OneOfTwo(rank=1, made=str(tmp_path))) == said(ALONE)
 
 
 def test_another_model_is_refused(corpus: Prepared, tmp_path: Path) -> None:

@@ -215,7 +215,11 @@ def _spec(value: object) -> str:
 
 
 def _hints(result: "RunResult", saved: bool) -> Iterator[str]:
-    if result.status == "budget_reached":
+    from assay.errors import START_AGAIN
+
+    if START_AGAIN in (result.reason or ""):
+        yield f"assay runs rm {result.run}    removes what nothing can go on from"
+    elif result.status == "budget_reached":
         yield f"assay train --resume {result.run} KEY=VALUE    goes on with more training.tokens or training.seconds"
     elif result.status.resumable:
         how = "goes on from the newest checkpoint" if saved else "starts again, for nothing was saved"

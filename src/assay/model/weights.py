@@ -134,7 +134,9 @@ def write_safetensors(tensors: Mapping[str, Tensor], path: Path) -> None:
     except SafetensorError as error:
         # the library tells the number of the system's error in its text only
         number = re.search(r"os error (\d+)", str(error))
-        raise OSError(int(number[1]) if number else errno.EIO, str(error)) from error
+        if number is None:
+            raise OSError(errno.EIO, str(error)) from error
+        raise OSError(int(number[1]), os.strerror(int(number[1]))) from error
     with path.open("rb+") as stream:
         os.fsync(stream.fileno())
 

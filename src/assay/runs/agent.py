@@ -3,33 +3,37 @@
 It stands where the single child stands otherwise: the parent starts it, listens to it and stops it. It starts one
 worker a rank through torchrun's elastic agent, which hands out ranks and a place to meet, watches the workers, and
 stops the others when one has died. Rank 0 inherits the agent's standard streams, and with them the conversation with
-the parent; the other ranks write to files of their own. Where a rank has died, the agent puts on record which, of what,
-and where its log lies, in the place of what rank 0 could only call a broken connection.
+the parent; the other ranks write to files of their own. Where another rank explains how the run ended (`culprit`), the
+agent puts on record which, of what, and where its log lies, in the place of what rank 0 could only call a broken
+connection.
 """
 
 import argparse
 import os
+import re
 import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std
 from torch.distributed.elastic.multiprocessing.api import SignalException
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from assay.errors import StorageError
+from assay.runs.culprit import End, culprit
 from assay.runs.folder import RunFolder
 from assay.runs.leave import leave
 from assay.runs.record import Status
 from assay.runs.recover import compose
+from assay.runs.stragglers import killed_in_the_end
 
-_WORKER = ("-P", "-m", "assay.runs.worker")
+_PROGRAM = "assay.runs.worker"
 _LOGS = "ranks"
-_GRACE_SECONDS = 20
-"""For workers to end by themselves once one of them has died."""
+_BY_TORCH = re.compile(r"[IWE]\d{4} ")
+"""How lines begin that torchrun's agent writes, into rank 0's log, too."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,14 +45,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     folder = RunFolder(options.folder)
     turns = ["--turns", str(options.turns)] if options.turns is not None else []
-    failure: ProcessFailure | None = None
-    try:
-        elastic_launch(_config(folder, options.ranks), sys.executable)(*_WORKER, str(folder.path), *turns)
-    except ChildFailedError as error:
-        failure = _first(error.failures.values())
-    except SignalException:
-        pass  # the parent's wish; the workers have been asked, and rank 0 has said how it ended
-    return _conclude(folder, failure)
+    ends: list[End] = []
+    with killed_in_the_end(_PROGRAM, options.ranks) as killed:
+        try:
+            launch = elastic_launch(_config(folder, options.ranks), sys.executable)
+            launch("-P", "-m", _PROGRAM, str(folder.path), *turns)
+        except ChildFailedError as error:
+            found = [one for one in error.failures.values() if one.pid not in killed]
+            ends = [End.of(one.local_rank, one.exitcode, one.error_file_data) for one in found]
+        except SignalException:
+            pass  # the parent's wish; the workers have been asked, and rank 0 has said how it ended
+    return _conclude(folder, culprit(ends))
 
 
 def _config(folder: RunFolder, ranks: int) -> LaunchConfig:
@@ -69,42 +76,32 @@ def _config(folder: RunFolder, ranks: int) -> LaunchConfig:
     )
 
 
-def _conclude(folder: RunFolder, failure: ProcessFailure | None) -> int:
-    """The exit code of the run's status, once a rank's death is on record."""
-    result = folder.result()
-    if failure is not None and _is_the_cause(failure, result.status if result else None):
-        status, reason = _account(failure, folder)
-        said = result.model_copy(update={"status": status, "reason": reason}) if result else None
-        with suppress(StorageError):
-            folder.write_result(said or compose(folder, status, reason))
-        print(reason, file=sys.stderr, flush=True)
-        return status.exit_code
-    return result.status.exit_code if result else Status.FAILED.exit_code
-
-
-def _first(failures: Iterable[ProcessFailure]) -> ProcessFailure:
-    """Of those that were found dead together, one that was killed: the others' connections broke."""
-    return min(failures, key=lambda one: (one.exitcode >= 0, one.timestamp))
-
-
-def _is_the_cause(failure: ProcessFailure, status: Status | None) -> bool:
-    """Rank 0 speaks for itself unless it was killed; of the others, whoever died first explains a failed run.
+def _conclude(folder: RunFolder, end: End | None) -> int:
+    """The exit code of the run's status, once the end that explains it is on record.
 
     A run that is over stays so: what it came to was on record before a process died on its way out.
     """
-    if status in (Status.DONE, Status.BUDGET_REACHED):
-        return False
-    if failure.exitcode < 0:
-        return True
-    return failure.local_rank != 0 and status in (None, Status.FAILED)
+    result = folder.result()
+    over = result is not None and result.status in (Status.DONE, Status.BUDGET_REACHED)
+    if end is None or over or (result is not None and end.rank == 0 and end.reason is not None):
+        return result.status.exit_code if result else Status.FAILED.exit_code
+    status, reason = _account(end, folder)
+    said = result.model_copy(update={"status": status, "reason": reason}) if result else None
+    with suppress(StorageError):
+        folder.write_result(said or compose(folder, status, reason))
+    print(reason, file=sys.stderr, flush=True)
+    return status.exit_code
 
 
-def _account(failure: ProcessFailure, folder: RunFolder) -> tuple[Status, str]:
-    rank, log = failure.local_rank, _log(folder, failure.local_rank)
-    if failure.exitcode < 0:
-        name = signal.Signals(-failure.exitcode).name
-        return Status.KILLED, f"rank {rank} was killed by signal {-failure.exitcode} ({name}); its log is {log}"
-    return Status.FAILED, f"rank {rank} failed: {_last_line(log)} (its log is {log})"
+def _account(end: End, folder: RunFolder) -> tuple[Status, str]:
+    log = _log(folder, end.rank)
+    if end.reason is not None:
+        said = end.reason if end.rank == 0 else f"rank {end.rank} failed: {end.reason} (its log is {log})"
+        return end.status or Status.FAILED, said
+    if end.exit_code < 0:
+        name = signal.Signals(-end.exit_code).name
+        return Status.KILLED, f"rank {end.rank} was killed by signal {-end.exit_code} ({name}); its log is {log}"
+    return Status.FAILED, f"rank {end.rank} failed: {_last_line(log)} (its log is {log})"
 
 
 def _log(folder: RunFolder, rank: int) -> Path:
@@ -118,8 +115,9 @@ def _log(folder: RunFolder, rank: int) -> Path:
 def _last_line(log: Path) -> str:
     with suppress(OSError):
         lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-        if lines:
-            return lines[-1]
+        own = [line for line in lines if not _BY_TORCH.match(line)]
+        if own:
+            return own[-1]
     return "it left no word"
 
 

@@ -25,8 +25,7 @@ def ending(folder: RunFolder, exit_code: int, stop: Stop | None, limit_seconds: 
         return compose(folder, Status.FAILED, str(error))
     if own is not None and exit_code < 0 and own.status is Status.FAILED and own.config.ranks > 1:
         # Nobody watches over ranks whose launcher is gone: they lose their meeting place, and fail for that.
-        reason = f"the launcher of its ranks was {_signalled(-exit_code)}, and they could not go on without it"
-        return own.model_copy(update={"status": Status.KILLED, "reason": reason})
+        return own.model_copy(update={"status": Status.KILLED, "reason": _without_launcher(-exit_code)})
     if own is not None:
         in_time = stop != "timed_out" or own.status is not Status.INTERRUPTED
         return own if in_time else own.model_copy(update={"status": Status.TIMED_OUT, "reason": too_long})
@@ -35,9 +34,15 @@ def ending(folder: RunFolder, exit_code: int, stop: Stop | None, limit_seconds: 
     if stop == "interrupted":
         return compose(folder, Status.INTERRUPTED, "interrupted before it could save; its last checkpoint is kept")
     if exit_code < 0:
-        return compose(folder, Status.KILLED, _signalled(-exit_code))
+        said = compose(folder, Status.KILLED, _signalled(-exit_code))
+        alone = said.config.ranks == 1
+        return said if alone else said.model_copy(update={"reason": _without_launcher(-exit_code)})
     words = folder.last_words() or f"it left no word in {folder.log_file}"
     return compose(folder, Status.FAILED, f"ended with exit code {exit_code} and without a result: {words}")
+
+
+def _without_launcher(number: int) -> str:
+    return f"the launcher of its ranks was {_signalled(number)}, and they could not go on without it"
 
 
 def _signalled(number: int) -> str:

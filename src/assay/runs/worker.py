@@ -22,9 +22,10 @@ import psutil
 from assay.errors import StorageError, UsageError
 from assay.optimizations import Unavailable
 from assay.runs.channel import Bystander, Channel, Voice, take_standard_output
+from assay.runs.culprit import put_on_record
 from assay.runs.folder import RunFolder
 from assay.runs.leave import leave
-from assay.runs.record import Status
+from assay.runs.record import RunResult, Status
 from assay.runs.worker_phases import Phases
 from assay.runs.worker_result import Findings
 from assay.training.endings import (
@@ -66,8 +67,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with gathered(asked) as (folder, voice):
             return _work(folder, voice, None, "gathering")
     except (UsageError, StorageError) as error:
+        status = Status.UNAVAILABLE if isinstance(error, UsageError) else Status.FAILED
+        put_on_record(status, str(error))
         print(f"assay: {error}", file=sys.stderr, flush=True)
-        return Status.UNAVAILABLE.exit_code if isinstance(error, UsageError) else Status.FAILED.exit_code
+        return status.exit_code
 
 
 def _speaks() -> bool:
@@ -98,6 +101,7 @@ def _work(folder: RunFolder, channel: Voice, turns: int | None, beginning: str) 
 
     status, reason = conclude(work, lambda: f"in the phase {phases.current}")
     if reason is not None:
+        put_on_record(status, reason)
         print(reason, file=sys.stderr, flush=True)
     if not _speaks():
         return status.exit_code
@@ -125,7 +129,7 @@ def conclude(work: Callable[[], None], where: Callable[[], str]) -> tuple[Status
 
 def _record(folder: RunFolder, channel: Voice, findings: Findings, status: Status, reason: str | None) -> int:
     try:
-        folder.write_result(findings.result(status, reason))
+        folder.write_result(_found(folder, findings, status, reason))
     except StorageError as error:
         status, reason = Status.FAILED, reason or _disk(error)
         print(reason, file=sys.stderr)
@@ -133,6 +137,16 @@ def _record(folder: RunFolder, channel: Voice, findings: Findings, status: Statu
         channel.event("end", status=status, reason=reason)
     sys.stderr.flush()
     return status.exit_code
+
+
+def _found(folder: RunFolder, findings: Findings, status: Status, reason: str | None) -> RunResult:
+    """What this process has found; where it came to no step at all, what earlier ones had done stands."""
+    own = findings.result(status, reason)
+    if findings.position is not None:
+        return own
+    from assay.runs.recover import compose
+
+    return compose(folder, status, reason).model_copy(update={"phase_seconds": own.phase_seconds, "memory": own.memory})
 
 
 def _disk(error: Exception) -> str:

@@ -25,8 +25,8 @@ import torch
 from torch import Tensor
 
 from assay.config.mesh import Mesh
-from assay.data.atomic import new_folder
-from assay.errors import StorageError, UsageError
+from assay.data.atomic import new_folder, refused
+from assay.errors import START_AGAIN, StorageError, UsageError
 from assay.model.weights import WEIGHTS, read_safetensors, write_json, write_safetensors
 from assay.parallel.ranks import ALONE, Ranks
 from assay.step.program import Step
@@ -89,7 +89,9 @@ def _seen_by_all(place: Path, ranks: Ranks) -> Iterator[Path]:
             yield made
             ranks.meet()
     else:
-        yield Path(ranks.gather("")[0])
+        made = Path(ranks.gather("")[0])
+        with refused(place):
+            yield made
         ranks.meet()
     ranks.meet()
 
@@ -132,7 +134,7 @@ def resume(folder: Path, step: Step, ranks: Ranks = ALONE, seed: int = 0) -> tup
             shutil.rmtree(later, ignore_errors=True)
         return position, [*notes, *_set_generators(state, ranks, seed, step, position.step)]
     if notes:
-        raise UsageError(f"every checkpoint in {folder} is damaged; remove the run and start again")
+        raise UsageError(f"every checkpoint in {folder} is damaged; {START_AGAIN}")
     return Position(), notes
 
 

@@ -2,17 +2,20 @@
 
 Every rank writes its own pieces, and one of them joins the pieces on the disk, tensor by tensor: nobody ever holds the
 whole model. So a checkpoint looks the same from every mesh, and is read by any other: each rank reads its pieces only.
-Both ways go through torch's distributed checkpoints in their Hugging Face format; nothing is pickled.
+Both ways go through torch's distributed checkpoints in their Hugging Face format; nothing is pickled. What fails on one
+rank is raised on all.
 """
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 from safetensors import safe_open
 from safetensors.torch import _getdtype
 from torch import Tensor
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
@@ -25,15 +28,26 @@ _JOINED = "model-00001-of-00001.safetensors"
 
 
 def write_spread(tensors: Mapping[str, Tensor], path: Path, ranks: Ranks) -> None:
-    """Write the pieces of all ranks into one safetensors file; all ranks must call it."""
+    """Write the pieces of all ranks into one safetensors file; all ranks must call it. Raises `OSError`."""
     pieces = path.with_name(f"{path.name}.pieces")
     writer = HuggingFaceStorageWriter(str(pieces), save_distributed=True, enable_consolidation=True)
     # Joining the pieces leaves scalars zero (torch 2.13), so they are written as vectors of one element.
-    save({name: _vector(tensor.detach()) for name, tensor in tensors.items()}, storage_writer=writer)
+    with _in_its_own_words():
+        save({name: _vector(tensor.detach()) for name, tensor in tensors.items()}, storage_writer=writer)
     if ranks.rank == 0:
         (pieces / _JOINED).rename(path)
         shutil.rmtree(pieces)
     ranks.meet()
+
+
+@contextmanager
+def _in_its_own_words() -> Iterator[None]:
+    """Raise what failed on a rank in the place of torch's account of all, which is no `Exception`."""
+    try:
+        yield
+    except CheckpointException as account:
+        _, (error, _) = min(account.failures.items(), key=lambda failure: failure[0])
+        raise error from account
 
 
 def _vector(tensor: Tensor) -> Tensor:
@@ -45,7 +59,8 @@ def read_spread(tensors: dict[str, Tensor], path: Path) -> None:
     missing = next((name for name in tensors if name not in _names(path)), None)
     if missing is not None:
         raise UsageError(f"{path} has no tensor {missing!r}; use the checkpoint's own configuration")
-    load(tensors, storage_reader=HuggingFaceStorageReader(str(path.parent)))
+    with _in_its_own_words():
+        load(tensors, storage_reader=HuggingFaceStorageReader(str(path.parent)))
 
 
 def read_spread_state(parameters: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
@@ -62,7 +77,8 @@ def read_spread_state(parameters: Mapping[str, Tensor], path: Path) -> dict[str,
                 dtype = _getdtype(piece.get_dtype())
                 spread = shape == tuple(like.shape)
                 found[name] = torch.empty_like(like, dtype=dtype) if spread else torch.empty(shape, dtype=dtype)
-    load(found, storage_reader=HuggingFaceStorageReader(str(path.parent)))
+    with _in_its_own_words():
+        load(found, storage_reader=HuggingFaceStorageReader(str(path.parent)))
     return found
 
 
