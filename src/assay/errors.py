@@ -13,9 +13,18 @@ class StorageError(Exception):
 
 
 def meant(word: str, known: list[str]) -> str:
-    """Return ``"; did you mean 'x'?"`` for the closest known word, or ``""`` when none is close."""
+    """Return ``"; did you mean 'x'?"`` for the closest known word, or ``""`` when none is close.
+
+    A word that begins as what was typed is closer than all that do not. What names of one group have in common
+    (``training.``) makes none of them closer.
+    """
     from difflib import get_close_matches
 
-    folded = {one.casefold(): one for one in known}
-    close = get_close_matches(word.casefold(), folded, n=1, cutoff=0.5)
+    typed = word.casefold()
+    group = typed[: typed.rfind(".") + 1]
+    if any(one.casefold().startswith(group) for one in known):
+        typed = typed.removeprefix(group)
+    folded = {one.casefold().removeprefix(group): one for one in known}
+    begun = [one for one in folded if typed and one.startswith(typed)]
+    close = get_close_matches(typed, begun or folded, n=1, cutoff=0 if begun else 0.5)
     return f"; did you mean {folded[close[0]]!r}?" if close else ""

@@ -174,6 +174,8 @@ def test_resume_goes_on_in_the_same_folder(assay: Assay, fake: Fake, corpus: str
     ("words", "expected"),
     [
         (["model.n_layer=2"], "would make it another run"),
+        (["training.learning_rate=1"], "another run; with a resumed run only training.steps"),
+        (["training.warmup_steps=1"], "another run; with a resumed run only training.steps"),
         (["training.step=9"], "did you mean 'training.steps'"),
         (["demo"], "leave out the preset"),
         (["--with", "sdpa_attention"], "would make it another run"),

@@ -22,6 +22,17 @@ def presets() -> list[str]:
     return sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml"))
 
 
+def keys() -> list[str]:
+    """Every key that an override may name, for instance ``seed`` and ``training.steps``."""
+    groups = {
+        name: field.annotation
+        for name, field in Run.model_fields.items()
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+    }
+    inside = [f"{group}.{name}" for group, kind in groups.items() for name in kind.model_fields]
+    return [*(name for name in Run.model_fields if name not in groups), *inside]
+
+
 def load(
     source: Run | str | Path | None = None, overrides: Sequence[str] = (), optimizations: Sequence[Spec] = ()
 ) -> Run:
@@ -128,12 +139,7 @@ def _meant_key(place: list[str]) -> str:
         if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
             return ""
         siblings = annotation
-    everywhere = {
-        name: f"{group}.{name}"
-        for group, field in Run.model_fields.items()
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
-        for name in field.annotation.model_fields
-    }
+    everywhere = {key.partition(".")[2]: key for key in keys() if "." in key}
     if place[-1] in everywhere:
         return f"; did you mean {everywhere[place[-1]]!r}?"
     near = meant(place[-1], list(siblings.model_fields))

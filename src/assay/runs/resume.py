@@ -9,7 +9,7 @@ the steps already done followed another one.
 from collections.abc import Sequence
 
 from assay.config.home import Home
-from assay.config.load import load, validate
+from assay.config.load import keys, load, validate
 from assay.config.run import Run, Spec
 from assay.errors import UsageError, meant
 from assay.optimizations import Numerics, divided, resolve
@@ -33,9 +33,9 @@ def continued(
     for override in overrides:
         key = override.partition("=")[0]
         if key not in BUDGET:
+            hint = "" if key in keys() else meant(key, list(BUDGET))
             raise UsageError(
-                f"{key!r} would make it another run{meant(key, list(BUDGET))}; with a resumed run only "
-                f"{', '.join(BUDGET)} can be changed"
+                f"{key!r} would make it another run{hint}; with a resumed run only {', '.join(BUDGET)} can be changed"
             )
     folder = find(home, name)
     asked = folder.spec().config
