@@ -30,6 +30,14 @@ def test_a_run_of_few_steps_still_traces_and_then_times(steps: int, expected: Pl
     assert plan(steps) == expected
 
 
+@pytest.mark.parametrize("steps", range(2, 40))
+@pytest.mark.parametrize("traced", [2, 3, 9])
+def test_what_is_traced_beyond_the_first_shortens_the_rest(steps: int, traced: int) -> None:
+    pieces = plan(steps, traced=traced)
+    assert (pieces.total, pieces.trace) == (steps, min(steps, traced))
+    assert pieces.blocks == plan(steps - pieces.trace + 1).blocks or pieces.trace == steps
+
+
 def test_a_budget_of_tokens_shortens_the_plan() -> None:
     run = validate({"training": {"steps": 100, "batch_size": 2, "tokens": 100}, "model": {"context_length": 8}})
     assert steps_left(run, 0, 0) == 7

@@ -12,6 +12,7 @@ from assay.cli import summary
 from assay.config import validate
 from assay.data import Prepared
 from assay.optimizations import forget, search
+from assay.parallel.loss_scale import DynamicLossScale
 from assay.runs import worker_session
 from assay.runs.channel import Channel
 from assay.runs.folder import RunFolder
@@ -145,6 +146,49 @@ def test_an_optimization_without_effect_ends_the_run_at_once(corpus: Prepared, t
     assert result.reason.startswith("dead took no effect: 0 of ")
     assert [one.verdict for one in result.evidence] == [False]
     assert (result.steps, result.blocks, result.step_seconds) == (2, (), None)
+
+
+@pytest.fixture
+def overflowing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loss scale that costs the first updates of a run."""
+    monkeypatch.setattr(DynamicLossScale.__init__, "__defaults__", (2.0**38, 0))
+
+
+@pytest.mark.usefixtures("overflowing")
+@pytest.mark.parametrize("optimization", ["fused_adamw", "lion", "muon"])
+def test_an_optimizer_is_proven_in_the_first_step_that_is_watched_and_not_skipped(
+    corpus: Prepared, tmp_path: Path, optimization: str
+) -> None:
+    training = {"steps": 60, "gradient_clip": 0.0}
+    folder = run_folder(tmp_path / "run", corpus, training, optimizations=f"fp16_mixed+{optimization}")
+    result = ended(folder)
+    assert (result.status, [one.verdict for one in result.evidence]) == (Status.DONE, [True, True]), result.reason
+    told = [event for event in folder.events() if event["event"] == "step"]
+    watched = [event["skipped"] for event in told if event["phase"] == "trace"]
+    assert len(watched) > 1
+    assert watched == [True] * (len(watched) - 1) + [False]
+    assert len(told) == result.steps == 60
+    assert result.extra["trace"]["optimizer_state_bytes"] > 0
+    assert result.step_seconds is not None
+
+
+@pytest.mark.usefixtures("overflowing")
+def test_where_every_update_is_skipped_nothing_is_proven_and_that_is_said(corpus: Prepared, tmp_path: Path) -> None:
+    training = {"steps": 4, "measure_memory": True}
+    folder = run_folder(tmp_path / "run", corpus, training, optimizations="fp16_mixed+fused_adamw")
+    result = ended(folder)
+    assert (result.status, result.steps, result.evidence) == (Status.FAILED, 4, ())
+    assert result.status.resumable
+    assert result.reason is not None
+    assert result.reason.startswith("nothing could be proven: every update was skipped in the 3 steps")
+    assert result.val_loss is not None
+    spec = folder.spec()
+    more = spec.config.training.model_copy(update={"steps": 60})
+    folder.prepare(spec.model_copy(update={"config": spec.config.model_copy(update={"training": more})}))
+    again = ended(folder)
+    assert (again.status, [one.verdict for one in again.evidence]) == (Status.DONE, [True, True])
+    # The memory pass had waited for an update: the optimizer had its state.
+    assert result.memory.tensors_peak_bytes == again.memory.tensors_peak_bytes
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from assay.runs.record import Status
 from assay.runs.worker_build import build_step, device_of, settle_torch
 from assay.step.evidence import Evidence
 from assay.step.program import Step
-from assay.training.loop import train_step
+from assay.training.loop import train_step, train_until_updated
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         stack = optimizations_of(run)
         step = build_step(run, open_prepared(options.data), device, stack, ALONE, fresh=True)
+        if step.program.loss_scale.skips:
+            train_until_updated(step, 0)
         found = anatomy(step, train_step)
     except UsageError as error:
         print(error, file=sys.stderr)
@@ -47,9 +49,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _proofs(step: Step, run: Run, stack: Sequence[Optimization]) -> tuple[Evidence, ...]:
-    """Of one more step."""
-    with StepTracer(step) as tracer:
-        record = train_step(tracer.watch(), TAKEN_STEPS)
+    """Of one more step, whose update is made."""
+    skipped = True
+    while skipped:
+        with StepTracer(step) as tracer:
+            record = train_step(tracer.watch(), TAKEN_STEPS)
+        skipped = record.skipped
     trace = tracer.trace(record.loss, record.tokens)
     return tuple(one.verify(trace, run) for one in stack)
 

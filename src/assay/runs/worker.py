@@ -35,6 +35,7 @@ from assay.training.endings import (
     Interrupted,
     NoEffect,
     TargetReached,
+    Unproven,
     is_out_of_memory,
     what_was_refused,
 )
@@ -45,6 +46,7 @@ _STATUS: dict[type[Ending], Status] = {
     Interrupted: Status.INTERRUPTED,
     Diverged: Status.DIVERGED,
     NoEffect: Status.NO_EFFECT,
+    Unproven: Status.FAILED,
 }
 
 

@@ -27,12 +27,13 @@ def count_tensors(phases: Phases, device: torch.device) -> None:
 def measure_memory(loop: Loop, notes: list[str]) -> Memory:
     """One more step under the instruments, thrown away. Out of memory there is a note: the run itself is done.
 
-    A step goes before it: an evaluation may leave gathered weights, which only the next backward frees.
+    Over ranks a step goes before it: an evaluation may leave gathered weights, which only the next backward frees. So
+    does one under a loss scale, whose update is made: a skipped one is no whole step, and leaves no optimizer's state.
     """
     device, graphs = loop.step.program.device, loop.step.program.graphs
     try:
-        if loop.ranks.world > 1:
-            loop.discard_step()
+        if loop.ranks.world > 1 or loop.step.program.loss_scale.skips:
+            loop.discard_until_updated()
         repeats = _REPEATS_OVER_RANKS if loop.ranks.world > 1 else 1
         idle = 0 if graphs is None else graphs.idle_bytes()
         measured = memory_pass(device, loop.discard_step, live_tensor_bytes(device), repeats, idle)

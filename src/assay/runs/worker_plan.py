@@ -3,7 +3,8 @@
 All of them train. The first step is apart because it pays for what happens once (allocations, compilation), the second
 because it is watched, and the next two because caches and clocks settle. What remains is cut into equal blocks; what
 does not divide goes to the warm-up. Of a block of several steps the first settles: it is not timed. A run of few steps
-has fewer or shorter pieces; one of a single step is all trace.
+has fewer or shorter pieces; one of a single step is all trace. Where the update of the watched step is skipped, the
+next one is watched as well, and what comes after them is shorter.
 """
 
 import math
@@ -39,9 +40,9 @@ def steps_left(run: Run, step: int, tokens: int) -> int:
     return max(left, 0)
 
 
-def plan(steps: int, blocks: int = BLOCKS) -> Plan:
+def plan(steps: int, blocks: int = BLOCKS, traced: int = 1) -> Plan:
     """Divide `steps` into the pieces, with at most `blocks` timed blocks of at least one step."""
-    trace = min(steps, 1)
+    trace = min(steps, traced)
     first = min(steps - trace, 1)
     rest = steps - first - trace
     count = min(blocks, rest - min(WARMUP, max(rest - 1, 0)))

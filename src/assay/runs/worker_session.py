@@ -33,7 +33,7 @@ from assay.runs.worker_ranks import every_rank
 from assay.runs.worker_result import Findings
 from assay.step.evidence import Evidence
 from assay.step.program import Step
-from assay.training.endings import BudgetReached, Ending, Interrupted, NoEffect, TargetReached
+from assay.training.endings import BudgetReached, Ending, Interrupted, NoEffect, TargetReached, Unproven
 from assay.training.evaluation import Evaluation
 from assay.training.loop import Loop, StepRecord, read, take_step
 from assay.training.probes import ActivationNorms, RouterStatistics
@@ -121,13 +121,14 @@ class Session:
         position = loop.position
         if position.step > 0:
             loop.between_steps()
-        pieces = plan(steps_left(self.run, position.step, position.tokens), self.blocks)
+        left = steps_left(self.run, position.step, position.tokens)
+        pieces = plan(left, self.blocks)
         if pieces.first:
             self.phases.enter("first_step")
             loop.advance(pieces.first)
         if pieces.trace:
             self.phases.enter("trace")
-            loop.advance(pieces.trace, self._traced_step)
+            pieces = plan(left, self.blocks, self._trace(loop, left - pieces.first))
             self._prove()
         keep_freed_memory()  # timed steps need not map what they free and take again
         if pieces.warmup:
@@ -137,6 +138,21 @@ class Session:
             self._wait("block")
             self._block(loop, steps)
         loop.stop_if_spent()
+
+    def _trace(self, loop: Loop, left: int) -> int:
+        """Trace steps until one makes its update, for none shows itself in one that is skipped → how many it took.
+
+        A loss scale halves with each, until nothing is skipped any more. Raises `Unproven` when none is `left`.
+        """
+        for traced in range(1, left + 1):
+            skipped = loop.position.skipped_steps
+            loop.advance(1, self._traced_step)
+            if loop.position.skipped_steps == skipped:
+                return traced
+        raise Unproven(
+            f"nothing could be proven: every update was skipped in the {left} steps that were traced, and the loss "
+            f"scale is now {loop.step.program.loss_scale.value:g}; give more training.steps"
+        )
 
     def _traced_step(self, step: Step, index: int, probes: ActivationNorms | None) -> StepRecord:
         tracer = StepTracer(step)
@@ -268,6 +284,6 @@ def _stopped(work: Callable[[], None]) -> Ending | None:
     """Do `work`; a run that stops early with a result is still evaluated, saved and measured."""
     try:
         work()
-    except (BudgetReached, TargetReached) as stop:
+    except (BudgetReached, TargetReached, Unproven) as stop:
         return stop
     return None

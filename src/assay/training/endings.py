@@ -29,6 +29,10 @@ class NoEffect(Ending):
     """An optimization left no trace of itself."""
 
 
+class Unproven(Ending):
+    """The last step is done, and of those that were watched none made its update."""
+
+
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "cannot allocate memory")
 
 

@@ -94,6 +94,13 @@ def train_step(step: Step, index: int, probes: ActivationNorms | None = None) ->
     return record
 
 
+def train_until_updated(step: Step, index: int, probes: ActivationNorms | None = None) -> StepRecord:
+    """Do the step `index` again while its update is skipped: then the loss scale has settled, and there is a state."""
+    while (record := train_step(step, index, probes)).skipped:
+        pass
+    return record
+
+
 def take_step(step: Step, index: int, probes: ActivationNorms | None = None) -> StepRecord | Taken:
     """The same, with the reading left for later where the program has it done for several steps at once."""
     return take(step, index, probes) if step.program.read_every > 1 else train_step(step, index, probes)
@@ -195,6 +202,10 @@ class Loop:
     def discard_step(self) -> None:
         """Do the step that is next for an instrument's sake: it counts for nothing, and the run must be over."""
         train_step(self.step, self.position.step, self.probes)
+
+    def discard_until_updated(self) -> None:
+        """The same until one makes its update."""
+        train_until_updated(self.step, self.position.step, self.probes)
 
     def between_steps(self) -> None:
         """What is due after the last step, where it was not done yet: a resumed run makes up what a stop cut off."""
