@@ -11,6 +11,7 @@ from assay.units import (
     format_flops,
     format_percent,
     format_seconds,
+    format_steps,
     parse_bytes,
 )
 
@@ -31,6 +32,10 @@ def test_what_is_no_amount_is_refused(text: str) -> None:
 @given(count=st.integers(0, 2**50))
 def test_printed_bytes_read_back_within_their_digits(count: int) -> None:
     assert parse_bytes(format_bytes(count)) == pytest.approx(count, rel=6e-3)
+
+
+def test_one_step_is_one() -> None:
+    assert [format_steps(count) for count in (0, 1, 2)] == ["0 steps", "1 step", "2 steps"]
 
 
 def test_figures_are_short() -> None:

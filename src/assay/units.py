@@ -50,6 +50,11 @@ def format_count(count: float, *, space: bool = False) -> str:
     return f"{number}{' ' if space else ''}{_SI[power]}"
 
 
+def format_steps(count: int) -> str:
+    """``"1 step"``, ``"12 steps"``."""
+    return "1 step" if count == 1 else f"{count} steps"
+
+
 def format_seconds(seconds: float) -> str:
     """``"35.2 ms"``, ``"1.20 s"``, ``"3 min 05 s"`` or ``"2 h 10 min"``."""
     if seconds < 1e-3:

@@ -21,7 +21,8 @@ Case = Mapping[str, Any]
 """`run`: a configuration, and on how many ranks it runs (1: on one device); `steps`; `dtype`: of the weights; `whole`:
 whether an evaluation and the final weights are asked for; `folder`: where a checkpoint may lie, or none is made;
 `peaks`: whether tensors' peaks are measured at the end; `watched`: in how many steps a pipeline's stages are; `broken`:
-a rank, a parameter and a value that fills it there, after which a step that is not finite is diagnosed."""
+a rank, a parameter and a value that fills it there, after which a step that is not finite is diagnosed, and an
+evaluation."""
 
 
 def compute(cases: Sequence[Case], place: Path) -> list[dict[str, Any]]:
@@ -173,7 +174,8 @@ def _named(broken: tuple[int, str, float], step: Any, ranks: Any) -> Any:
     import torch
 
     from assay.parallel.shards import local
-    from assay.training.divergence import first_not_finite
+    from assay.training.divergence import first_not_finite, first_not_finite_in
+    from assay.training.evaluation import evaluate
     from assay.training.gradients import cut
     from assay.training.loop import train_step
 
@@ -183,8 +185,9 @@ def _named(broken: tuple[int, str, float], step: Any, ranks: Any) -> Any:
         with torch.no_grad():
             local(dict(step.named_parameters())[name]).fill_(value)
     record = train_step(step, 0)
-    program = step.program
-    return [record.finite, first_not_finite(step, cut(program.batches(0, program.share), program.micro_batches), ranks)]
+    program, rows = step.program, step.program.batches(0, (0, 1))
+    named = first_not_finite(step, cut(program.batches(0, program.share), program.micro_batches), ranks)
+    return [record.finite, named, first_not_finite_in(step, lambda: evaluate(step, lambda: rows, 1.0, 1).loss, ranks)]
 
 
 def _whole(weight: Any) -> Any:

@@ -180,7 +180,7 @@ def test_where_every_update_is_skipped_nothing_is_proven_and_that_is_said(corpus
     assert (result.status, result.steps, result.evidence) == (Status.FAILED, 4, ())
     assert result.status.resumable
     assert result.reason is not None
-    assert result.reason.startswith("nothing could be proven: every update was skipped in the 3 steps")
+    assert result.reason.startswith("nothing could be proven: the update was skipped in each of 3 steps that")
     assert result.val_loss is not None
     spec = folder.spec()
     more = spec.config.training.model_copy(update={"steps": 60})

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,26 @@ def test_a_gradient_that_overflows_is_named_and_the_weights_stay(corpus: Prepare
     with pytest.raises(Diverged, match=r"the gradient of blocks\.0\.mlp\.down\.bias is the first"):
         loop_of(tiny(), step, corpus, tmp_path).advance(1)
     assert all(torch.equal(value, before[name]) for name, value in weights(step).items())
+
+
+def test_what_an_update_overflowed_is_named_by_the_evaluation_behind_it(corpus: Prepared, tmp_path: Path) -> None:
+    run = tiny({"learning_rate": 1e30, "warmup_steps": 0})
+    loop = loop_of(run, step_of(run, corpus), corpus, tmp_path)
+    loop.advance(1)
+    with pytest.raises(Diverged) as told:
+        loop.evaluate()
+    said = r"the validation loss after 1 step is nan: the output of \S+ is the first .* after the update of step 0"
+    assert re.fullmatch(said, str(told.value))
+
+
+def test_a_weight_that_the_last_update_left_not_finite_is_named(corpus: Prepared, tmp_path: Path) -> None:
+    step = step_of(tiny(), corpus)
+    loop = loop_of(tiny(), step, corpus, tmp_path)
+    loop.advance(2)
+    with torch.no_grad():
+        dict(step.named_parameters())["blocks.1.mlp.up.weight"][0, 0] = float("inf")
+    with pytest.raises(Diverged, match=r"after 2 steps is nan: the weight blocks\.1\.mlp\.up\.weight is .* of step 1"):
+        loop.evaluate()
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_a_budget_of_seconds_counts_what_earlier_processes_spent(corpus: Prepare
     loop = loop_of(run, step_of(run, corpus), corpus, tmp_path)
     loop.advance(1)
     loop.position.seconds += 999.9999
-    with pytest.raises(BudgetReached, match="1000 seconds is reached after 1 steps"):
+    with pytest.raises(BudgetReached, match=r"1000 seconds is reached after 1 step$"):
         loop.advance(5)
 
 

@@ -38,6 +38,21 @@ def test_an_overflow_skips_the_update_and_halves_the_scale(corpus: Prepared, tmp
     assert loop.position.skipped_steps == 2
 
 
+def test_an_evaluation_after_skipped_updates_names_what_overflows_and_the_update_before(
+    corpus: Prepared, tmp_path: Path
+) -> None:
+    run = tiny({"eval_batches": 1})
+    step = scaled(run, corpus, 2.0**10)
+    loop = loop_of(run, step, corpus, tmp_path)
+    loop.advance(1)
+    with torch.no_grad():
+        dict(step.named_parameters())["blocks.1.mlp.up.weight"].fill_(1e5)
+    loop.advance(3)
+    assert loop.position.skipped_steps == 3
+    with pytest.raises(Diverged, match=r"the output of blocks\.1\.mlp\.up is the first .* after the update of step 0"):
+        loop.evaluate()
+
+
 def test_an_overflow_that_no_scale_heals_ends_the_run_and_is_named(corpus: Prepared, tmp_path: Path) -> None:
     run = tiny()
     step = scaled(run, corpus, 4.0)

@@ -37,6 +37,7 @@ from assay.training.endings import BudgetReached, Ending, Interrupted, NoEffect,
 from assay.training.evaluation import Evaluation
 from assay.training.loop import Loop, StepRecord, read, take_step
 from assay.training.probes import ActivationNorms, RouterStatistics
+from assay.units import format_steps
 
 
 class Session:
@@ -150,8 +151,8 @@ class Session:
             if loop.position.skipped_steps == skipped:
                 return traced
         raise Unproven(
-            f"nothing could be proven: every update was skipped in the {left} steps that were traced, and the loss "
-            f"scale is now {loop.step.program.loss_scale.value:g}; give more training.steps"
+            f"nothing could be proven: the update was skipped in each of {format_steps(left)} that were traced, and "
+            f"the loss scale is now {loop.step.program.loss_scale.value:g}; give more training.steps"
         )
 
     def _traced_step(self, step: Step, index: int, probes: ActivationNorms | None) -> StepRecord:

@@ -1,9 +1,9 @@
-"""Name the first tensor that is not finite, once a step's loss or gradient norm is not.
+"""Name the first tensor that is not finite, once a step's loss or gradient norm, or an evaluation's loss, is not.
 
 The plain update leaves weights and gradients alone in such a step, so the step's own state can be read: first the
 weights it began with, in the model's order; then the outputs of its modules, in a forward and backward that are run
 again for the purpose (with fresh dropout noise); then its gradients, from the output backwards, which is the order they
-were made in.
+were made in. An evaluation is watched in the same way as that forward.
 
 Over ranks each looks at its own pieces, and no look may join a collective: the others would wait in it for ever. What
 runs again is the whole seam of a step's gradients, on every rank, whatever it has found; then they agree on the first.
@@ -24,7 +24,7 @@ from assay.step.compiled import interpreted
 from assay.step.graphs import launched
 from assay.step.program import MicroBatch, Step
 
-_WEIGHT, _OUTPUT, _GRADIENT = range(3)
+_WEIGHT, _OUTPUT, _LOSS, _GRADIENT = range(4)
 """In the order in which a step makes or needs them."""
 _Found = tuple[int, int, str]
 """(what, how early among those of its rank's pipeline stage, name)."""
@@ -35,8 +35,14 @@ def first_not_finite(step: Step, micro_batches: Sequence[MicroBatch], ranks: Ran
 
     The same on every rank; all must call it.
     """
+    tokens = sum(targets.numel() for _, targets in micro_batches) * step.program.share[1]
+    return first_not_finite_in(step, lambda: step.program.gradients(step, micro_batches, tokens).item(), ranks)
+
+
+def first_not_finite_in(step: Step, again: Callable[[], float], ranks: Ranks = ALONE) -> str | None:
+    """The same where the outputs are those of `again`, which runs forwards and returns their loss."""
     gradient = _first_gradient(step)
-    output = _first_output(step, micro_batches)
+    output = _first_output(step, again)
     own = _first_weight(step) or output or gradient
     everyone: list[tuple[int, int, int, str]] = []
     for rank, said in enumerate(ranks.gather(json.dumps(own))):
@@ -67,14 +73,13 @@ def _first_gradient(step: Step) -> _Found | None:
     return None
 
 
-def _first_output(step: Step, micro_batches: Sequence[MicroBatch]) -> _Found | None:
-    tokens = sum(targets.numel() for _, targets in micro_batches) * step.program.share[1]
+def _first_output(step: Step, again: Callable[[], float]) -> _Found | None:
     with _watched_outputs(step) as outputs, interpreted(step.program.captures), launched(step.program.graphs):
-        loss = step.program.gradients(step, micro_batches, tokens)
+        loss = again()
     for position, (name, finite) in enumerate(outputs):
         if not finite:
             return _OUTPUT, position, f"the output of {name}"
-    return None if math.isfinite(loss.item()) else (_OUTPUT, len(outputs), "the loss")
+    return None if math.isfinite(loss) else (_LOSS, 0, "the loss")
 
 
 @contextmanager

@@ -23,11 +23,14 @@ from assay.config import Run
 from assay.parallel.ranks import ALONE, Ranks
 from assay.step.program import MicroBatch, Step
 from assay.training.batches import micro_batches_of
-from assay.training.divergence import first_not_finite
+from assay.training.divergence import first_not_finite, first_not_finite_in
 from assay.training.endings import BudgetReached, Diverged, Interrupted, TargetReached
 from assay.training.evaluation import Evaluation, Windows, evaluate
 from assay.training.probes import ActivationNorms
 from assay.training.taken import Taken, take
+from assay.units import format_steps
+
+_FIRST = "is the first tensor that is not finite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +155,8 @@ class Loop:
     saved_at: int = 0
     """The step of the newest checkpoint."""
     ranks: Ranks = ALONE
+    updated_by: int | None = None
+    """The step that made this process's last update."""
 
     def advance(
         self,
@@ -168,6 +173,8 @@ class Loop:
             steps -= len(taken)
             for record in self._read(taken):
                 self.position.advance(record)
+                if record.finite and not record.skipped:
+                    self.updated_by = record.step
                 self.observer.stepped(record)
                 if not record.finite:
                     raise Diverged(self._diagnosis(record, taken[-1].step))
@@ -222,26 +229,33 @@ class Loop:
         self._stop_if_asked()
         training, position = self.run.training, self.position
         if training.tokens is not None and position.tokens >= training.tokens:
-            raise BudgetReached(f"the budget of {training.tokens} tokens is reached after {position.step} steps")
+            raise BudgetReached(
+                f"the budget of {training.tokens} tokens is reached after {format_steps(position.step)}"
+            )
         if training.seconds is not None and position.seconds >= training.seconds:
-            raise BudgetReached(f"the budget of {training.seconds:g} seconds is reached after {position.step} steps")
+            raise BudgetReached(
+                f"the budget of {training.seconds:g} seconds is reached after {format_steps(position.step)}"
+            )
 
     def _stop_if_asked(self) -> None:
         if self.observer.interrupted():
-            raise Interrupted(f"interrupted after {self.position.step} steps")
+            raise Interrupted(f"interrupted after {format_steps(self.position.step)}")
 
     def evaluate(self) -> None:
         """Evaluate, unless that was done at this very step. Raises `TargetReached`, `Diverged` or `Interrupted`."""
         known, target = self.position.evaluation, self.run.training.target_loss
         if known is None or known.step != self.position.step:
             with self.observer.during("evaluation"):
-                known = evaluate(self.step, self._patient_windows, self.bytes_per_token, self.position.step)
+                known = self._evaluation()
             self.position.evaluation = known
             self.observer.evaluated(known)
         if not math.isfinite(known.loss):
-            raise Diverged(f"the validation loss after {known.step} steps is {known.loss}")
+            raise Diverged(self._diagnosis_of(known))
         if target is not None and known.loss <= target:
-            raise TargetReached(f"target loss reached: {known.loss:.4f} ≤ {target:g} after {known.step} steps")
+            raise TargetReached(f"target loss reached: {known.loss:.4f} ≤ {target:g} after {format_steps(known.step)}")
+
+    def _evaluation(self) -> Evaluation:
+        return evaluate(self.step, self._patient_windows, self.bytes_per_token, self.position.step)
 
     def _patient_windows(self) -> Iterable[MicroBatch]:
         for batch in self.windows():
@@ -260,9 +274,16 @@ class Loop:
         """`last` is the step that was done when the record was read: later ones spread what is not finite."""
         rows = micro_batches_of(self.step.program, record.step)
         found = first_not_finite(self.step, rows, self.ranks)
-        what = f"{found} is the first tensor that is not finite" if found else "the loss or its gradient is not finite"
+        what = f"{found} {_FIRST}" if found else "the loss or its gradient is not finite"
         late = f", read after step {last}: by then" if last > record.step else ":"
         return f"diverged at step {record.step}{late} {what}"
+
+    def _diagnosis_of(self, known: Evaluation) -> str:
+        """A step never saw what its own update made: the evaluation is done again, and watched."""
+        found = first_not_finite_in(self.step, lambda: self._evaluation().loss, self.ranks)
+        after = "" if self.updated_by is None else f" after the update of step {self.updated_by}"
+        what = f": {found} {_FIRST}{after}" if found else ""
+        return f"the validation loss after {format_steps(known.step)} is {known.loss}{what}"
 
 
 def _due(interval: int, done: int) -> bool:
