@@ -100,6 +100,36 @@ def test_a_recomputed_module_keeps_its_input_only() -> None:
     assert any(moment.phase == "recompute" for moment in replay(again).instants)
 
 
+def test_a_recomputed_module_keeps_the_generators_state_until_its_backward_is_through() -> None:
+    tape = (
+        operation("a", "w", "y", saves="y"),
+        operation("b", "y", "z", saves="y z"),
+        operation("c", "z", "u", saves="z u"),
+        operation("d", "u", "end"),
+    )
+    modules = {"a": "before", "b": "block", "c": "block", "d": "behind"}
+    plain = cost(*(replace(one, site=modules[one.name]) for one in tape), recomputed=("block",))
+    noisy = replace(plain, noise_bytes=5000)
+
+    def highest(ledger: Cost) -> dict[tuple[str, str], int]:
+        return {(moment.phase, moment.site): moment.nbytes for moment in replay(ledger).instants}
+
+    there, here = highest(plain), highest(noisy)
+    # In recomputation the state that the generator is at waits as well.
+    more = {
+        ("forward", "before"): 0,
+        ("forward", "block"): 5000,
+        ("forward", "behind"): 5000,
+        ("backward", "behind"): 5000,
+        ("recompute", "block"): 10_000,
+        ("backward", "block"): 5000,
+        ("backward", "before"): 0,
+    }
+    assert {part: here[part] - there[part] for part in more} == more
+    assert replay(noisy).saved_bytes == replay(plain).saved_bytes
+    assert replay(noisy).allocations == replay(plain).allocations + 2
+
+
 def test_gradients_of_earlier_micro_batches_live_through_later_ones() -> None:
     tape = (operation("a", "w", "y", saves="y"), operation("b", "y", "end", saves="y"))
     once = cost(*tape)

@@ -25,10 +25,12 @@ class Kernels:
     """dtype to which autocast lifts softmax and norms; None: it leaves them."""
     copied_gathers: bool
     """Whether its collectives gather into a copy of what is asked for: gloo's do."""
+    generator_bytes: int
+    """Of the state of its generator of noise, as a tensor in its own memory: a GPU's is the host's."""
 
 
-CPU = Kernels(dropout_noise=None, softmax_autocast=None, copied_gathers=True)
-CUDA = Kernels(dropout_noise="bool", softmax_autocast="float32", copied_gathers=False)
+CPU = Kernels(dropout_noise=None, softmax_autocast=None, copied_gathers=True, generator_bytes=5056)
+CUDA = Kernels(dropout_noise="bool", softmax_autocast="float32", copied_gathers=False, generator_bytes=0)
 
 
 class Forward:

@@ -2,11 +2,14 @@
 
 The rules are autograd's: a result lives while a later operation reads it or backward needs it; what a node kept is
 freed when the node has run; a gradient that reaches a value twice is added into the first if nothing else holds it; a
-parameter's gradient is handed over once all its uses have reported; a checkpointed module keeps its inputs, runs again
-up to the last operation that keeps something, and then behaves like any other.
+parameter's gradient is handed over once all its uses have reported; a checkpointed module keeps its inputs, and with
+dropout the generator's state, runs again up to the last operation that keeps something, and then behaves like any
+other.
 """
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import chain
 
 from assay.cost.groups import Group
@@ -30,6 +33,8 @@ class Pass:
         """By position on the tape: the storages that the operation's backward waits for."""
         self.cached: dict[int, list[str]] = {}
         """By position: results that wait for a recomputation."""
+        self.noise: dict[int, Storage] = {}
+        """By position: the generator's state for the recomputation that begins there."""
         self.gradients: dict[str, Storage] = {}
         """On their way to a value."""
         self.reported: Counter[str] = Counter()
@@ -44,6 +49,8 @@ class Pass:
             operation, segment = self.cost.tape[index], inside.get(index)
             for group in self.stage.begins.get(index, ()):
                 gathered.before_forward(group)
+            if segment is not None and index == segment.first and self.cost.noise_bytes:
+                self.noise[index] = self.ledger.take(self.cost.noise_bytes)
             self._run(index, operation, "forward")
             if index == self.stage.indices[-1] and self.stage.output is not None:
                 self.storages[self.plan.base[self.stage.output]].holders += 1
@@ -72,7 +79,8 @@ class Pass:
             for group in self.stage.ends.get(index, ()):
                 self.stage.gathered.before_backward(group)
             if index in segments:
-                self._recompute(segments[index])
+                with self._state_set_aside():
+                    self._recompute(segments[index])
             self._node(index, self.cost.tape[index])
             if index in self.plan.hands_over:
                 self._hand_over()
@@ -184,6 +192,14 @@ class Pass:
         unused = [name for index in segment.cached for name in self.cached.pop(index, ())]
         self.kept[segment.first] = inputs + unused + self.kept.get(segment.first, [])
 
+    @contextmanager
+    def _state_set_aside(self) -> Iterator[None]:
+        """What the generator is at is kept while an earlier state of it stands."""
+        state = self.ledger.take(self.cost.noise_bytes) if self.cost.noise_bytes else None
+        yield
+        if state is not None:
+            self.ledger.drop(state)
+
     def _node(self, index: int, operation: Operation) -> None:
         """One node of the backward graph: take the outputs' gradients, make the inputs', free what was kept."""
         incoming = [self.gradients.pop(one.name) for one in operation.outputs if one.name in self.gradients]
@@ -194,6 +210,8 @@ class Pass:
             self.ledger.drop(storage)
         for name in self.kept.pop(index, ()):
             self._release(name)
+        if index in self.noise:
+            self.ledger.drop(self.noise.pop(index))
         for storage in incoming:
             self.ledger.drop(storage)
         for name, storage in given:

@@ -49,6 +49,8 @@ class Cost:
     """Modules that keep only their input and run again in backward."""
     kept_results: frozenset[str] = frozenset()
     """Kinds of operations of which such modules keep the results, too, so that they run once."""
+    noise_bytes: int = 0
+    """Of the generator's state that each of them keeps beside its input, to draw the same noise again."""
     updates_in_backward: bool = False
     """Whether each parameter is updated, and its gradient freed, as soon as the gradient is complete."""
     handed_together: tuple[str, ...] = ()
@@ -145,6 +147,11 @@ class Cost:
     def sending(self, *communications: Communication) -> Self:
         """The ledger with more handed to collectives."""
         return replace(self, sent=(*self.sent, *communications))
+
+    def recomputing(self, sites: Iterable[str], *, noise: bool) -> Self:
+        """The ledger when these modules run again in backward, and whether they draw noise."""
+        kept = self.kernels.generator_bytes if noise else 0
+        return replace(self, recomputed=(*self.recomputed, *sites), noise_bytes=kept)
 
     def rewrite(self, inside: Callable[[str], bool], change: Callable[[Tape], Iterable[Operation]]) -> Self:
         """The ledger with each run of operations at a site that satisfies `inside` exchanged."""

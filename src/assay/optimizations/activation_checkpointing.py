@@ -49,7 +49,7 @@ class ActivationCheckpointing(Optimization):
             )
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        return replace(cost, recomputed=(*cost.recomputed, *cost.block_sites[:: self.every]))
+        return cost.recomputing(cost.block_sites[:: self.every], noise=run.model.dropout > 0)
 
     def apply(self, program: "Program", run: Run) -> "Program":
         from torch.utils.checkpoint import checkpoint

@@ -63,9 +63,11 @@ class SelectiveCheckpointing(Optimization):
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         if self.policy == "matmuls":
-            return replace(cost, recomputed=cost.block_sites, kept_results=frozenset({"contraction"}))
+            keeping = replace(cost, kept_results=frozenset({"contraction"}))
+            return keeping.recomputing(cost.block_sites, noise=run.model.dropout > 0)
         inside = cost.rewrite(lambda site: site.endswith(".attention"), _repeat_in_core)
-        return replace(inside, recomputed=tuple(f"{site}.attention.core" for site in cost.block_sites))
+        cores = (f"{site}.attention.core" for site in cost.block_sites)
+        return inside.recomputing(cores, noise=run.model.dropout > 0)
 
     def apply(self, program: "Program", run: Run) -> "Program":
         import torch
