@@ -110,6 +110,7 @@ class StepTracer:
             targets=targets,
             sequences=self._sequences,
             prepared=dict(self._prepared),
+            makers=dict(self.step.program.makers),
             data_seconds=self._data_seconds,
             parameter_bytes=distinct_bytes(parameter for _, parameter in self.step.named_parameters()),
             offloaded_bytes=distinct_bytes(p for _, p in self.step.named_parameters() if p.device.type != device.type),
@@ -270,10 +271,9 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         dtype = operations.dtype_of(arguments, list(results))
         tally = self._tallies.setdefault((name, phase, kind, dtype), _Tally())
         tally.count += 1
-        flops = 0
+        flops = operations.flops_of(call.operator, call.args, call.kwargs, call.result) if kind == "contraction" else 0
         if kind == "contraction":
             tally.bytes += operations.bytes_of(call.operator, [*arguments, *operations.tensors_in(call.result)])
-            flops = operations.flops_of(call.operator, call.args, call.kwargs, call.result)
         tally.flops += flops
         self._blocks.note(phase, kind, flops)
 

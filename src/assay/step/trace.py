@@ -114,6 +114,8 @@ class Trace(Frozen):
     """Of the batch, those that this rank asked for."""
     prepared: Mapping[str, int] = {}
     """Sequences that were not simply read from prepared tokens while this step ran, by who or what made them."""
+    makers: Mapping[str, int] = {}
+    """How many they are who make batches ready for this rank, by who or what."""
     data_seconds: float = 0.0
     """For which the host waited until the batch was made."""
     parameter_bytes: int
