@@ -45,9 +45,8 @@ come out right, and smaller products reach less.
 _CHOICES = """
 The same model and batch, cut in other ways. A tensor group that leaves its node (`degree=16`) waits for the network.
 Smaller tensor groups send less, and the stages that replace them idle more. Two stages a rank shorten the bubble. The
-zero-bubble order is made for three parts of equal length, and recomputing everything makes one of them twice as long;
-it is played as written, and a schedule that adapts would lose less. Fully sharded data parallelism gathers all weights
-for each micro-batch; a real step hides much of that behind its products, and a plan hides nothing.
+zero-bubble order is not among them, since beside recomputation it is refused. Fully sharded data parallelism gathers
+all weights for each micro-batch; a real step hides much of that behind its products, and a plan hides nothing.
 
 | | GB of the fullest rank | bubble | step | 300 billion tokens | MFU |
 | --- | --- | --- | --- | --- | --- |
@@ -81,7 +80,6 @@ _STACKS = (
     "tensor_parallel:degree=4+pipeline_parallel:degree=16,micro_batches=96+data_parallel",
     "tensor_parallel:degree=16+pipeline_parallel:degree=4,micro_batches=96+data_parallel",
     "tensor_parallel:degree=8+pipeline_parallel:degree=8,micro_batches=96,schedule=interleaved+data_parallel",
-    "tensor_parallel:degree=8+pipeline_parallel:degree=8,micro_batches=96,schedule=zero-bubble+data_parallel",
     "tensor_parallel:degree=8+gradient_accumulation:micro_batches=12+fully_sharded",
 )
 

@@ -1,14 +1,17 @@
-"""A run's step with another optimizer in it: what a proof must not let pass."""
+"""A run's step with another optimizer in it, or with a part of it undone: what a proof must not let pass."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
+from torch import nn
 
 from assay.config import Run
 from assay.measure.trace import StepTracer
 from assay.optimizations import optimizations_of
 from assay.optimizers.recipes import OptimizerRecipe
 from assay.step import Evidence, Trace
+from assay.step.program import Program
 from assay.training.build import baseline, build
 from assay.training.loop import train_step
 from estimate.built import RandomData
@@ -17,7 +20,21 @@ from estimate.built import RandomData
 def traced_with(recipe: OptimizerRecipe, run: Run) -> Trace:
     """The second step of the plain run with that optimizer, traced."""
     program = baseline(run, RandomData(run), torch.device("cpu"))  # type: ignore[arg-type]
-    step = build(replace(program, optimizer=recipe))
+    return _traced(replace(program, optimizer=recipe))
+
+
+def traced_after(undo: Callable[[nn.Module], None], run: Run) -> Trace:
+    """The second step of the run, traced; `undo` has changed each part after all optimizations did."""
+    program = baseline(run, RandomData(run), torch.device("cpu"))  # type: ignore[arg-type]
+    for one in optimizations_of(run):
+        program = one.apply(program, run)
+    for part in program.parts:
+        undo(part)
+    return _traced(program)
+
+
+def _traced(program: Program) -> Trace:
+    step = build(program)
     train_step(step, 0)
     with StepTracer(step) as tracer:
         record = train_step(tracer.watch(), 1)

@@ -1,18 +1,32 @@
 """Checkpointing: bit-equal losses, one input a block, and dropout drawn the same twice."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 import torch
+from torch import nn
 
 from assay.api import configure
 from assay.config import Spec
 from assay.cost import baseline
 from assay.estimate import estimate
 from assay.hardware import Machine
-from assay.optimizations import Conflict, resolve
+from assay.model import Block
+from assay.optimizations import Conflict, check, resolve
 from estimate.built import measured_peak
 from optimizations.laboratory import SHAPE, losses, run_with, traced
+from optimizations.swapped import proof_of, traced_after
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
+FIVE = SHAPE.model_copy(update={"n_layer": 5})
+VARIANTS: list[Mapping[str, Any]] = [
+    {},
+    {"dropout": 0.2},
+    {"norm_position": "post"},
+    {"n_kv_head": 1, "position": "rotary", "norm": "rms", "activation": "swiglu", "qk_norm": True},
+    {"n_expert": 4, "n_expert_active": 2},
+]
 
 
 def checkpointing(every: int) -> Spec:
@@ -68,7 +82,59 @@ def test_a_gpus_generator_is_the_hosts() -> None:
 def test_without_dropout_the_down_projection_never_runs_twice() -> None:
     # Per block: qkv, scores, mixture, projection, up run again; down does not.
     evidence = resolve(checkpointing(1)).verify(traced(run_with(checkpointing(1))), run_with(checkpointing(1)))
-    assert evidence.observed == "20 matmuls of 4 blocks ran again in backward"
+    assert evidence.observed == (
+        "20 matmuls of 4718592 FLOPs ran again in backward, where 4 checkpointed blocks had 24 of 6815744"
+    )
+
+
+@pytest.mark.parametrize("change", VARIANTS)
+@pytest.mark.parametrize("beside", ["", "sdpa_attention", "gradient_accumulation:micro_batches=2", "bf16_mixed"])
+def test_what_must_run_again_is_known_whatever_the_shape(change: Mapping[str, Any], beside: str) -> None:
+    if beside == "sdpa_attention" and "dropout" in change:
+        pytest.skip("the fused kernel has no dropout on a CPU")
+    model = FIVE.model_copy(update=dict(change))
+    run = run_with(checkpointing(2), *([Spec.parse(beside)] if beside else []), model=model)
+    evidence = resolve(checkpointing(2)).verify(traced(run), run)
+    assert evidence.verdict, evidence.observed
+
+
+def test_one_block_of_five_is_no_proof() -> None:
+    def only_the_first(part: nn.Module) -> None:
+        for block in [module for module in part.modules() if isinstance(module, Block)][1:]:
+            del block.forward
+
+    run = run_with(checkpointing(1), model=FIVE)
+    evidence = proof_of(run, traced_after(only_the_first, run))
+    assert evidence.observed.startswith("5 matmuls of 1179648 FLOPs ran again")
+    assert not evidence.verdict
+
+
+@pytest.mark.parametrize(("claimed", "really"), [(1, 5), (5, 1), (2, 1), (1, 2)])
+def test_another_number_of_blocks_is_no_proof(claimed: int, really: int) -> None:
+    trace = traced(run_with(checkpointing(really), model=FIVE))
+    assert not resolve(checkpointing(claimed)).verify(trace, run_with(model=FIVE)).verdict
+
+
+@pytest.mark.parametrize("policy", ["attention", "matmuls"])
+def test_a_part_of_each_block_is_no_proof(policy: str) -> None:
+    trace = traced(run_with(Spec(name="selective_checkpointing", fields={"policy": policy})))
+    assert not resolve(checkpointing(1)).verify(trace, run_with()).verdict
+
+
+def test_as_many_matmuls_with_other_work_are_no_proof() -> None:
+    trace = traced(run_with(checkpointing(1)))
+    lighter = tuple(
+        one.model_copy(update={"flops": 0}) if one.phase == "recompute" and one.name == "aten.bmm" else one
+        for one in trace.operations
+    )
+    assert not resolve(checkpointing(1)).verify(trace.model_copy(update={"operations": lighter}), run_with()).verdict
+
+
+def test_a_schedule_that_would_repeat_a_block_many_times_is_refused() -> None:
+    pipeline = Spec.parse("pipeline_parallel:schedule=zero-bubble")
+    with pytest.raises(Conflict, match="take another schedule"):
+        check(run_with(checkpointing(1), pipeline, ranks=2), CPU)
+    check(run_with(checkpointing(1), Spec(name="pipeline_parallel"), ranks=2), CPU)
 
 
 def test_every_larger_than_the_model_is_refused() -> None:

@@ -1,13 +1,14 @@
 """AdamW with narrow moments: float32 state is caught, also after a checkpoint, and moments that stand still refused."""
 
 from collections.abc import Mapping
+from itertools import permutations
 from typing import Any
 
 import pytest
 
 from assay.config import Spec
 from assay.hardware import Machine
-from assay.optimizations import Conflict, resolve
+from assay.optimizations import Conflict, check, resolve
 from assay.optimizers.groups import decay_groups
 from assay.optimizers.narrow_state import NarrowAdamW
 from assay.optimizers.recipes import sgd
@@ -38,6 +39,16 @@ def test_state_that_became_float32_is_caught() -> None:
 
 def test_one_wide_moment_is_caught() -> None:
     assert not proof_of(RUN, traced_with(sgd(RUN.training, 0.9, nesterov=False), RUN)).verdict
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("bf16_full", "keeps optimizer state in 16 bits by itself"), ("fp16_full", "optimizer")]
+)
+def test_beside_what_keeps_its_state_in_16_bits_it_is_refused(name: str, says: str) -> None:
+    machine = Machine(processor="any", cores=2, memory_bytes=2**34)
+    for specs in permutations((Spec(name=name), Spec(name="adamw_bf16_state"))):
+        with pytest.raises(Conflict, match=says):
+            check(run_with(*specs), machine)
 
 
 @pytest.mark.parametrize("change", [{"beta2": 0.999}, {"beta1": 0.997}])

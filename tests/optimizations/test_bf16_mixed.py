@@ -33,6 +33,13 @@ def test_autocast_that_is_off_in_backward_only_does_not_pass() -> None:
     assert not resolve(BF16).verify(trace.model_copy(update={"operations": half}), run).verdict
 
 
+def test_weights_in_16_bits_are_no_proof() -> None:
+    run = run_with(BF16)
+    evidence = resolve(BF16).verify(traced(run_with(Spec(name="bf16_full"))), run)
+    assert "but 52 of 52 weights are held in 16 bits" in evidence.observed
+    assert not evidence.verdict
+
+
 def test_a_gpu_before_ampere_is_refused() -> None:
     old = Accelerator(name="Tesla T4", memory_bytes=2**34, compute_capability=(7, 5))
     machine = CPU.model_copy(update={"accelerators": (old,)})

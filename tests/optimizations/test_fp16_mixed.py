@@ -37,6 +37,13 @@ def test_float32_in_backward_or_a_missing_scale_does_not_pass() -> None:
         assert not resolve(FP16).verify(trace.model_copy(update={"operations": operations}), run).verdict
 
 
+def test_weights_in_16_bits_are_no_proof() -> None:
+    run = run_with(FP16)
+    evidence = resolve(FP16).verify(traced(run_with(Spec(name="fp16_full"))), run)
+    assert "but 52 of 52 weights are held in 16 bits" in evidence.observed
+    assert not evidence.verdict
+
+
 def test_gradients_are_unscaled_before_they_are_measured() -> None:
     plain, scaled = (train_step(build_step(run_with(*specs)), 0) for specs in ((), (FP16,)))
     assert scaled.loss_scale == 2.0**16

@@ -127,6 +127,13 @@ def test_the_proof_fails_where_this_process_made_the_batch_or_a_part_of_it() -> 
     assert proof(without(run)) == ("0 of 4 sequences made by another process", False)
 
 
+@pytest.mark.parametrize(("claimed", "really"), [(2, 1), (1, 2)])
+def test_another_number_of_processes_is_refuted(claimed: int, really: int) -> None:
+    evidence = resolve(loader(claimed)).verify(traced(run_with(loader(really))), run_with(loader(claimed)))
+    assert f"there are {really} such processes, and not {claimed}" in evidence.observed
+    assert not evidence.verdict
+
+
 def test_a_loader_without_processes_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of torch's loader with `num_workers=0`, which makes its batches here."""
     import assay.step.workers as room

@@ -2,16 +2,19 @@
 
 import pytest
 import torch
+from torch import nn
 
 from assay.api import configure
 from assay.config import ModelConfig, Spec
 from assay.estimate import estimate
 from assay.hardware import Machine
 from assay.measure.memory import live_tensor_bytes, memory_pass
+from assay.model import Attention, Block
 from assay.optimizations import Conflict, check, resolve
 from assay.training.loop import train_step
 from estimate.built import build_step
 from optimizations.laboratory import SHAPE, losses, run_with, traced
+from optimizations.swapped import proof_of, traced_after
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
 POLICIES = ("attention", "matmuls")
@@ -86,6 +89,26 @@ def test_neither_full_checkpointing_nor_the_other_policy_is_its_proof(policy: st
     for spec in (selective(other), Spec(name="activation_checkpointing")):
         evidence = resolve(selective(policy)).verify(traced(run_with(spec)), run)
         assert not evidence.verdict, evidence.observed
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("layers", [2, 5, 7])
+def test_one_block_of_several_is_no_proof(policy: str, layers: int) -> None:
+    def only_the_first(part: nn.Module) -> None:
+        kind = Block if policy == "matmuls" else Attention
+        for module in [one for one in part.modules() if isinstance(one, kind)][1:]:
+            del (module.core if isinstance(module, Attention) else module).forward
+
+    run = run_with(selective(policy), model=SHAPE.model_copy(update={"n_layer": layers}))
+    assert not proof_of(run, traced_after(only_the_first, run)).verdict
+
+
+@pytest.mark.parametrize(("layers", "every"), [(5, 5), (1, 1)])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_whole_blocks_that_run_again_are_no_proof(policy: str, layers: int, every: int) -> None:
+    model = SHAPE.model_copy(update={"n_layer": layers})
+    trace = traced(run_with(Spec(name="activation_checkpointing", fields={"every": every}), model=model))
+    assert not resolve(selective(policy)).verify(trace, run_with(model=model)).verdict
 
 
 def test_one_product_a_block_runs_again_or_none() -> None:

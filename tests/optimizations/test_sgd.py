@@ -44,6 +44,20 @@ def test_another_optimizer_of_one_moment_is_caught() -> None:
     assert not proof_of(RUN, traced_with(lion(RUN.training, (0.9, 0.99)), RUN)).verdict
 
 
+@pytest.mark.parametrize("decay", [0.0, 1e-4])
+@pytest.mark.parametrize("clip", [0.0, 1.0])
+def test_momentum_that_should_look_ahead_and_does_not_is_caught_and_the_reverse(decay: float, clip: float) -> None:
+    stacks = [Spec(name="sgd", fields={"nesterov": ahead, "weight_decay": decay}) for ahead in (False, True)]
+    runs = [run_with(one) for one in stacks]
+    runs = [
+        run.model_copy(update={"training": run.training.model_copy(update={"gradient_clip": clip})}) for run in runs
+    ]
+    for run, other in (runs, runs[::-1]):
+        trace = traced(run)
+        assert proof_of(run, trace).verdict, proof_of(run, trace).observed
+        assert not proof_of(other, trace).verdict
+
+
 def test_nesterov_wants_momentum() -> None:
     bad = resolve(Spec(name="sgd", fields={"momentum": 0.0, "nesterov": True}))
     with pytest.raises(Conflict, match="set momentum above 0"):

@@ -2,8 +2,8 @@
 
 A dispatch mode sees every operator that autograd and the kernels run, on whichever thread backward runs. The phase of
 one is told by where it runs: inside the program's update, or inside an optimizer's step wherever that is, it is
-`update`; inside the autograd engine it is `backward`, or `recompute` where gradients are enabled there (only a
-checkpoint's second forward enables them); else `forward`.
+`update`; inside the autograd engine it is `backward`, or `recompute` where a checkpoint repeats its forward there; else
+`forward`.
 Nothing is changed: the watched step's loss and weights are bit-equal to an unwatched one's.
 
 Caveats: a step under the mode is slow, so it is never timed. An ordinary dispatch mode turns compilation off; this one
@@ -29,6 +29,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from assay.measure import operations
+from assay.measure.blocks import BlockForwards, runs_again
 from assay.measure.communication import Axes, collective_of, payload_bytes
 from assay.measure.compiled import GraphCalls, class_of
 from assay.measure.held import held, shared
@@ -36,7 +37,6 @@ from assay.measure.saved import SavedTensors
 from assay.measure.storages import bytes_by_dtype, distinct_bytes, identity, storages
 from assay.measure.synchronizations import Synchronizations
 from assay.step.compiled import Call, graph_breaks
-from assay.step.graphs import StepGraphs
 from assay.step.program import MicroBatch, Share, Step
 from assay.step.trace import Communication, Operation, OperationClass, Phase, Trace
 
@@ -49,9 +49,8 @@ class StepTracer:
     def __init__(self, step: Step) -> None:
         self.step = step
         self._parameters = {identity(s) for _, parameter in step.named_parameters() for s in storages(parameter)}
-        self._recorder = _Recorder(
-            self._parameters, Axes(step.program.mesh), Synchronizations(step), step.program.graphs
-        )
+        self._blocks = BlockForwards(step.parts)
+        self._recorder = _Recorder(step, self._parameters, self._blocks)
         self._saved = SavedTensors(self._parameters, self._recorder.origin)
         self._open = ExitStack()
         self._forwards = 0
@@ -86,6 +85,7 @@ class StepTracer:
         if (graphs := self.step.program.graphs) is not None:
             self._open.enter_context(graphs.observed())
         self._open.callback(self._count_prepared, Counter(self.step.program.prepared))
+        self._open.enter_context(self._blocks.watched())
         self._open.enter_context(self._recorder)
         self._open.enter_context(self._saved)
         return self
@@ -110,6 +110,7 @@ class StepTracer:
             targets=targets,
             sequences=self._sequences,
             prepared=dict(self._prepared),
+            makers=dict(self.step.program.makers),
             data_seconds=self._data_seconds,
             parameter_bytes=distinct_bytes(parameter for _, parameter in self.step.named_parameters()),
             offloaded_bytes=distinct_bytes(p for _, p in self.step.named_parameters() if p.device.type != device.type),
@@ -123,6 +124,7 @@ class StepTracer:
             ranks={} if mesh is None else dict(zip(mesh.mesh_dim_names or (), mesh.shape, strict=True)),
             whole_parameter_bytes=sum(p.numel() * p.element_size() for _, p in self.step.named_parameters()),
             communications=self._recorder.communications(),
+            block_forwards=self._blocks.forwards(),
             compiled=self._recorder.graphs.graphs(),
             graph_replays=0 if (graphs := self.step.program.graphs) is None else graphs.replays,
             captured_contractions=self._recorder.captured_contractions,
@@ -188,17 +190,16 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     supports_higher_order_operators = True
     """Those inside compiled code: what keeps the generator's state around an operator of a checkpoint."""
 
-    def __init__(
-        self, parameters: set[int], axes: Axes, synchronizations: Synchronizations, replayed: StepGraphs | None
-    ) -> None:
+    def __init__(self, step: Step, parameters: set[int], blocks: BlockForwards) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.captured_contractions = 0
         self.updating = 0
         """How many updates are under way, one inside the other."""
-        self.synchronizations = synchronizations
+        self.synchronizations = Synchronizations(step)
         self._parameters = parameters
-        self._axes = axes
-        self._replayed = replayed
+        self._axes = Axes(step.program.mesh)
+        self._replayed = step.program.graphs
+        self._blocks = blocks
         self._tallies: dict[_Key, _Tally] = {}
         self._sent: dict[tuple[str, str, Phase], _Tally] = {}
         self._origins: dict[int, str] = {}
@@ -251,7 +252,9 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         tally.count += 1
         tally.bytes += 0 if view else operations.bytes_of(func, [*arguments, *results])
         tally.largest_bytes = max([tally.largest_bytes, *(one.numel() * one.element_size() for one in results)])
-        tally.flops += operations.flops_of(func, args, kwargs, result) if kind == "contraction" else 0
+        flops = operations.flops_of(func, args, kwargs, result) if kind == "contraction" else 0
+        tally.flops += flops
+        self._blocks.note(phase, kind, flops)
         if kind == "contraction" and self._replayed is not None and self._replayed.capturing:
             self.captured_contractions += 1
         if operations.waits_for_device(func, args, kwargs, result):
@@ -269,9 +272,10 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         tally = self._tallies.setdefault((name, whole, phase, kind, operations.dtype_of(arguments, results)), _Tally())
         tally.count += 1
         tally.largest_bytes = max([tally.largest_bytes, *(one.numel() * one.element_size() for one in results)])
-        if kind == "contraction":
-            tally.bytes += operations.bytes_of(call.operator, [*arguments, *results])
-            tally.flops += operations.flops_of(call.operator, call.args, call.kwargs, call.result)
+        flops = operations.flops_of(call.operator, call.args, call.kwargs, call.result) if kind == "contraction" else 0
+        tally.bytes += operations.bytes_of(call.operator, [*arguments, *results]) if kind == "contraction" else 0
+        tally.flops += flops
+        self._blocks.note(phase, kind, flops)
 
     def _remember_compiled(self, given: Any, made: Any) -> None:
         self._remember("compiled code", list(operations.tensors_in(given)), list(operations.tensors_in(made)))
@@ -288,7 +292,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self.updating:
             return "update"
         if _in_backward():
-            return "recompute" if torch.is_grad_enabled() else "backward"
+            return "recompute" if runs_again() else "backward"
         return "forward"
 
 

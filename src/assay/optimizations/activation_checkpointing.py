@@ -64,8 +64,16 @@ class ActivationCheckpointing(Optimization):
         return program
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
-        blocks = len(trace.blocks[:: self.every]) * trace.forwards
-        again = trace.contractions(phase="recompute")
-        per_block, rest = divmod(again, blocks)
-        observed = f"{again} matmuls of {blocks} blocks ran again in backward"
-        return self.evidence(observed, per_block > 0 and rest == 0)
+        chosen = trace.blocks[:: self.every]
+        forwards = [one for one in trace.block_forwards if one.block in chosen]
+        matmuls, flops = sum(one.contractions for one in forwards), sum(one.flops for one in forwards)
+        again, repeated = trace.contractions(phase="recompute"), trace.flops("recompute")
+        observed = (
+            f"{again} matmuls of {repeated} FLOPs ran again in backward, "
+            f"where {len(forwards)} checkpointed blocks had {matmuls} of {flops}"
+        )
+        stopped = (
+            matmuls - sum(one.last_contractions for one in forwards),
+            flops - sum(one.last_flops for one in forwards),
+        )
+        return self.evidence(observed, again > 0 and (again, repeated) in (stopped, (matmuls, flops)))

@@ -5,6 +5,7 @@ smaller than a 256th, so a second moment with β₂ above 0.996 could never deca
 bytes of state a parameter.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -31,6 +32,9 @@ class AdamwBf16State(Optimization):
     pays: ClassVar = "moments of 8 bits of mantissa, a second moment that follows in jumps"
     sources: ClassVar = ("arXiv:1711.05101", "arXiv:2110.02861")
     claims: ClassVar = frozenset({"optimizer"})
+
+    def excludes(self, run: Run) -> Mapping[str, str]:
+        return {"16-bit state": "{other} keeps optimizer state in 16 bits by itself; leave out adamw_bf16_state"}
 
     def check(self, run: Run, machine: "Machine") -> None:
         for name in ("beta1", "beta2"):

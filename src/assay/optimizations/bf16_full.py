@@ -31,7 +31,7 @@ class Bf16Full(Optimization):
     pays: ClassVar = "updates smaller than a 512th of a weight are lost, so training stalls early"
     sources: ClassVar = ("arXiv:1905.12322", "arXiv:2010.06192")
     claims: ClassVar = frozenset({"forward precision"})
-    traits: ClassVar = frozenset({"16-bit products"})
+    traits: ClassVar = frozenset({"16-bit products", "16-bit state"})
 
     def excludes(self, run: Run) -> Mapping[str, str]:
         return {"stages": "stages of {other} send float32; use bf16_mixed in place of bf16_full"}

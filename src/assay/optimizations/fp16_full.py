@@ -31,7 +31,7 @@ class Fp16Full(Optimization):
     pays: ClassVar = "updates smaller than a 4096th of a weight are lost; skipped updates; an AdamW of its own"
     sources: ClassVar = ("arXiv:1710.03740",)
     claims: ClassVar = frozenset({"forward precision", "loss scale", "optimizer"})
-    traits: ClassVar = frozenset({"16-bit products", "host reads"})
+    traits: ClassVar = frozenset({"16-bit products", "16-bit state", "host reads"})
 
     def excludes(self, run: Run) -> Mapping[str, str]:
         return {"stages": "{other} differentiates losses without a scale; use bf16_mixed in place of fp16_full"}

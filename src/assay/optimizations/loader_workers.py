@@ -63,7 +63,9 @@ class LoaderWorkers(Optimization):
         return replace(program, batches=Workers(program, self.workers, _AHEAD))
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
-        made = trace.prepared.get(ANOTHER_PROCESS, 0)
+        made, processes = (of.get(ANOTHER_PROCESS, 0) for of in (trace.prepared, trace.makers))
         observed = f"{made} of {trace.sequences} sequences made by another process; "
         observed += f"the step waited {format_seconds(trace.data_seconds)} for them"
-        return self.evidence(observed, 0 < made == trace.sequences)
+        if processes != self.workers:
+            observed += f"; there are {processes} such processes, and not {self.workers}"
+        return self.evidence(observed, 0 < made == trace.sequences and processes == self.workers)

@@ -85,6 +85,12 @@ class PipelineParallel(Optimization):
     def cuts(self) -> int:
         return self.micro_batches
 
+    def excludes(self, run: Run) -> Mapping[str, str]:
+        if self.schedule != "zero-bubble":
+            return {}
+        why = "the zero-bubble schedule cuts backward in pieces, and {other} would run blocks again for each of them"
+        return {"recomputation": f"{why}; take another schedule"}
+
     def check(self, run: Run, machine: "Machine") -> None:
         layers, stages = run.model.n_layer, self.stages
         if stages.dealt and (len(stages.dealt), sum(stages.dealt)) != (stages.count, layers):

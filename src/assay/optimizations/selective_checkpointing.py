@@ -91,16 +91,16 @@ class SelectiveCheckpointing(Optimization):
     def verify(self, trace: Trace, run: Run) -> Evidence:
         blocks = len(trace.blocks) * trace.forwards
         products = trace.contractions(phase="recompute")
-        others = sum(
-            one.count
-            for one in trace.operations
-            if one.phase == "recompute" and one.operation_class in ("normalization", "elementwise")
-        )
+        norms = trace.of_class("normalization", "recompute")
+        others = norms + trace.of_class("elementwise", "recompute")
         observed = f"{products} matmuls and {others} other computations of {blocks} blocks ran again in backward"
         if self.policy == "attention":
             # The core's first product; nobody waits for the second, which keeps its inputs before it runs.
-            return self.evidence(observed, products == blocks)
-        return self.evidence(observed, products == 0 < others and others % blocks == 0)
+            within = trace.count("bmm", "attention", phase="recompute")
+            return self.evidence(observed, within == products == blocks)
+        whole = sum(one.normalizations for one in trace.block_forwards)
+        observed += f", {norms} of {whole} normalizations among them"
+        return self.evidence(observed, products == 0 < norms == whole)
 
 
 def _repeat_in_core(operations: "Tape") -> Iterable[Any]:

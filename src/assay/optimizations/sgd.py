@@ -5,7 +5,8 @@
 Every direction is stepped along by the size of its gradient, which in a transformer differs by orders of magnitude from
 tensor to tensor: at a rate that suits one the others hardly move, so SGD ends far above Adam at equal steps
 (arXiv:2010.13154, arXiv:2402.16788). Its learning rate is its own, in the shape of the run's schedule; decay belongs to
-the gradient. It keeps 4 bytes of state a parameter in float32, and none without momentum.
+the gradient. It keeps 4 bytes of state a parameter in float32, and none without momentum. The proof sees whether there
+is momentum and whether it is Nesterov's; it does not see the learning rate, nor the values of momentum and decay.
 """
 
 from dataclasses import replace
@@ -65,8 +66,15 @@ class Sgd(Optimization):
     def verify(self, trace: Trace, run: Run) -> Evidence:
         state, weights = trace.whole_optimizer_state_bytes, trace.whole_parameter_bytes
         adaptive = trace.count("addcdiv", "_fused_adam", "sign", "rsqrt", phase="update")
+        # Decay is added to gradients of matrices, and momentum, by Nesterov, to all; clipping adds to their norm.
+        parameters, sums = len(trace.parameters), trace.count("aten.add.Tensor", phase="update")
+        sums -= trace.count("aten.reciprocal", phase="update")
+        ahead = sums > parameters if self.weight_decay else sums >= parameters
         observed = f"{state} bytes of momentum for {weights} bytes of weights, {adaptive} steps of an adaptive kind"
-        return self.evidence(observed, state == (weights if self.momentum else 0) and adaptive == 0)
+        if ahead or self.nesterov:
+            observed += f", {sums} sums of decay and momentum into {parameters} gradients"
+        held = state == (weights if self.momentum else 0)
+        return self.evidence(observed, held and adaptive == 0 and ahead is self.nesterov)
 
     def _training(self, run: Run) -> TrainingConfig:
         own = {"learning_rate": self.learning_rate, "weight_decay": self.weight_decay}

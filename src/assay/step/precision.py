@@ -9,15 +9,21 @@ _COUNT_BYTES = 4
 """Of the number of updates that torch keeps of each parameter, in float32."""
 
 
+_NARROW = ("bfloat16", "float16")
+
+
 def products_in(dtype: str, trace: Trace, run: Run) -> tuple[str, bool]:
-    """What was observed of a step's products under autocast, and whether all but a router's are in `dtype`."""
+    """What was observed of a step's products under autocast, and whether all but a router's are in `dtype`, and no
+    weight is held in 16 bits."""
     low, unfused = trace.contractions(dtype=dtype), _unfused_products(trace)
     routers = _router_products(trace, run, unfused)
     total = trace.contractions() - routers - sum(unfused.values())
     observed = f"{low} of {total} matmuls in {dtype}{_beside(unfused)}"
     if routers:
         observed += f", and the {routers} of the routers in float32"
-    return observed, 0 < low == total
+    if narrow := sum(one.dtype in _NARROW for one in trace.parameters):
+        observed += f", but {narrow} of {len(trace.parameters)} weights are held in 16 bits"
+    return observed, 0 < low == total and not narrow
 
 
 def held_in_16_bits(dtype: str, trace: Trace) -> tuple[str, bool]:

@@ -121,6 +121,8 @@ class Program:
     """Of this rank among those that split the batch."""
     prepared: Counter[str] = field(default_factory=Counter)
     """Sequences that were not simply read from prepared tokens, by who or what made them: for a trace to read."""
+    makers: dict[str, int] = field(default_factory=dict)
+    """How many they are who made the last batch ready, by who or what: as one of them counted."""
     micro_batches: int = 1
     sequence_parts: int = 1
     """Of the residual stream, norms and dropout, one on each rank of tp; 1: every rank of tp has them whole."""

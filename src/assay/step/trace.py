@@ -10,7 +10,7 @@ from typing import Literal
 from assay.config.base import Frozen
 
 Phase = Literal["forward", "backward", "recompute", "update"]
-"""`recompute`: operations run with gradients enabled during backward, which is how checkpointing repeats a forward."""
+"""`recompute`: operations of a forward that a checkpoint repeats during backward."""
 
 OperationClass = Literal["contraction", "normalization", "elementwise", "movement", "communication"]
 """The three classes of arXiv:2007.00072 (tensor contractions, statistical normalizations, element-wise operators), and
@@ -73,6 +73,18 @@ class CompiledGraph(Frozen):
     """Fused loops generated for it."""
 
 
+class BlockForward(Frozen):
+    """All forwards of one block in a step, of every micro-batch; what ran again in backward is not among them."""
+
+    block: int
+    contractions: int
+    flops: int
+    last_contractions: int
+    """One of each forward: where backward does not need its result, a checkpoint does not repeat it."""
+    last_flops: int
+    normalizations: int
+
+
 class Held(Frozen):
     """One parameter of this rank."""
 
@@ -104,6 +116,8 @@ class Trace(Frozen):
     """Of the batch, those that this rank asked for."""
     prepared: Mapping[str, int] = {}
     """Sequences that were not simply read from prepared tokens while this step ran, by who or what made them."""
+    makers: Mapping[str, int] = {}
+    """How many they are who make batches ready for this rank, by who or what."""
     data_seconds: float = 0.0
     """For which the host waited until the batch was made."""
     parameter_bytes: int
@@ -129,6 +143,7 @@ class Trace(Frozen):
     whole_parameter_bytes: int = 0
     """Of all ranks' pieces of this rank's parameters together: what they would take on one device."""
     communications: tuple[Communication, ...] = ()
+    block_forwards: tuple[BlockForward, ...] = ()
     compiled: tuple[CompiledGraph, ...] = ()
     """Graphs whose code this step ran; their operations are among `operations`."""
     graph_breaks: int = 0
@@ -212,4 +227,14 @@ class Trace(Frozen):
             if operation.operation_class == "contraction"
             and (phase == operation.phase if phase else operation.phase != "update")
             and dtype in (None, operation.dtype)
+        )
+
+    def flops(self, phase: Phase) -> int:
+        """FLOPs of all contractions in one phase."""
+        return sum(operation.flops for operation in self.operations if operation.phase == phase)
+
+    def of_class(self, operation_class: OperationClass, phase: Phase) -> int:
+        """Executions of one class in one phase."""
+        return sum(
+            one.count for one in self.operations if one.operation_class == operation_class and one.phase == phase
         )

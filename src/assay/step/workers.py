@@ -22,20 +22,20 @@ from typing import Any
 from weakref import finalize
 
 import torch
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
 
 from assay.step.program import BatchSource, MicroBatch, Program, Share
 from assay.step.trace import ANOTHER_PROCESS
 
-_Made = tuple[int, list[tuple[Any, Any]]]
-"""The process that made a batch, and its arrays."""
+_Made = tuple[int, int, list[tuple[Any, Any]]]
+"""The process that made a batch, how many such there are, and the batch's arrays."""
 
 
 class Workers:
     """The batches of a program, made by `workers` other processes that are `ahead` batches ahead each."""
 
     def __init__(self, program: Program, workers: int, ahead: int) -> None:
-        self._inner, self._prepared = program.batches, program.prepared
+        self._inner, self._prepared, self._makers = program.batches, program.prepared, program.makers
         self._workers, self._ahead = workers, ahead
         self._share: Share | None = None
         self._loaders: list[DataLoader[_Made]] = []
@@ -51,10 +51,11 @@ class Workers:
         if not self._loaders or step > self._steps.next:
             self._begin(step, share)
         self._steps.next += 1
-        process, arrays = next(self._made)
+        process, processes, arrays = next(self._made)
         rows = [(torch.from_numpy(ids), torch.from_numpy(targets)) for ids, targets in arrays]
         if process != os.getpid():
             self._prepared[ANOTHER_PROCESS] += sum(len(ids) for ids, _ in rows)
+            self._makers[ANOTHER_PROCESS] = processes
         return rows
 
     def _begin(self, step: int, share: Share) -> None:
@@ -93,7 +94,9 @@ class _Steps(Dataset[_Made]):
         self._batches, self._share = batches, share
 
     def __getitem__(self, step: int) -> _Made:
-        return os.getpid(), [(ids.numpy(), targets.numpy()) for ids, targets in self._batches(step, self._share)]
+        worker = get_worker_info()
+        arrays = [(ids.numpy(), targets.numpy()) for ids, targets in self._batches(step, self._share)]
+        return os.getpid(), 0 if worker is None else worker.num_workers, arrays
 
 
 def _as_it_is(item: Any) -> Any:
