@@ -44,12 +44,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UsageError as error:
         print(error, file=sys.stderr)
         return Status.UNAVAILABLE.exit_code
-    print(found.model_copy(update={"evidence": _proofs(step, run, stack)}).model_dump_json())
+    print(found.model_copy(update={"evidence": proofs(step, run, stack)}).model_dump_json())
     return 0
 
 
-def _proofs(step: Step, run: Run, stack: Sequence[Optimization]) -> tuple[Evidence, ...]:
-    """Of one more step, whose update is made."""
+def proofs(step: Step, run: Run, stack: Sequence[Optimization]) -> tuple[Evidence, ...]:
+    """What a run's optimizations show in one more step, whose update is made."""
     skipped = True
     while skipped:
         with StepTracer(step) as tracer:
