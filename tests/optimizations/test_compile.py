@@ -235,3 +235,14 @@ def test_blocks_share_their_code_however_many_there_are() -> None:
     assert len(graphs) == 6
     assert sorted(one.calls for one in graphs) == [1, 1, 1, 1, 12, 12]
     assert run.model.n_layer + 2 == sum(one.calls for one in graphs if one.backward)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "again", ["activation_checkpointing", "selective_checkpointing", "selective_checkpointing:policy=matmuls"]
+)
+def test_blocks_that_run_again_share_their_code_and_what_they_keep_is_predicted(again: str) -> None:
+    run = run_with(COMPILE, Spec.parse(again), model=SHAPE.model_copy(update={"n_layer": 12}))
+    trace = trained(run).traces[1]
+    assert sorted(one.calls for one in trace.compiled) == [1, 1, 1, 1, 12, 12]
+    assert estimate(run, CPU).timeline.saved_bytes == trace.saved_total_bytes

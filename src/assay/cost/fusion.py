@@ -35,7 +35,11 @@ def fused(cost: Cost, sites: Sequence[str]) -> Cost:
     for site, operations in groupby(cost.tape, region):
         run = tuple(operations)
         tape.extend(_Region(cost, run).compiled() if site else run)
-    return replace(cost, tape=tuple(tape), handed_together=tuple(sites)).with_tables_read()
+    # A checkpoint's region keeps the generator's state before each draw.
+    draws = sum(operation.within(*cost.recomputed[:1]) and _draws(operation) for operation in cost.tape)
+    return replace(
+        cost, tape=tuple(tape), handed_together=tuple(sites), noise_bytes=cost.noise_bytes * draws
+    ).with_tables_read()
 
 
 class _Region:
@@ -172,6 +176,10 @@ class _Region:
 def _follows(operation: Operation, extra: Tensor) -> bool:
     """Whether it is computed again: of a norm all but statistics, which are smaller than the result."""
     return operation.kind == "normalization" and extra.elements >= operation.outputs[0].elements
+
+
+def _draws(operation: Operation) -> bool:
+    return operation.kind == "elementwise" and bool(operation.extras)
 
 
 def _let_through(operation: Operation, extra: Tensor) -> Tensor:

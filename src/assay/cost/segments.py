@@ -77,7 +77,9 @@ def _segment(cost: Cost, site: str, base: dict[str, str]) -> Segment:
     read = dict.fromkeys(base[name] for operation in operations for name in operation.inputs)
     stop = max(index for index in inside if cost.tape[index].saves)
     outside = tuple(name for name in read if name not in made and name not in lasting)
-    cached = frozenset(index for index in inside if cost.tape[index].kind in cost.kept_results)
+    # Compiled code keeps no result that nobody reads again, as the last one's is.
+    needed = [index for index in inside if index < stop or site not in cost.handed_together]
+    cached = frozenset(index for index in needed if cost.tape[index].kind in cost.kept_results)
     end = stop + _keeps_its_own(cost.tape[stop])
     return Segment(first=inside[0], last=inside[-1], stop=stop, end=end, cached=cached, inputs=outside)
 

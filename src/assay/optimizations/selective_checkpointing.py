@@ -71,9 +71,10 @@ class SelectiveCheckpointing(Optimization):
 
     def apply(self, program: "Program", run: Run) -> "Program":
         import torch
-        from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
+        from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
         from assay.model import Attention, Block
+        from assay.step.again import runs_again
         from assay.step.kept import ResultsKept
 
         again: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": run.model.dropout > 0}
@@ -82,10 +83,9 @@ class SelectiveCheckpointing(Optimization):
             kept = (ResultsKept(getattr(torch.ops.aten, name).default for name in CONTRACTIONS),)
             again["context_fn"] = partial(create_selective_checkpoint_contexts, kept[0])
         modules = [module for part in program.parts for module in part.modules()]
-        for module in modules:
-            inner = module.core if self.policy == "attention" and isinstance(module, Attention) else module
-            if inner is not module or (self.policy == "matmuls" and isinstance(module, Block)):
-                inner.forward = partial(checkpoint, inner.forward, **again)
+        cores = [module.core for module in modules if isinstance(module, Attention)]
+        blocks = [module for module in modules if isinstance(module, Block)]
+        runs_again(cores if self.policy == "attention" else blocks, again)
         return replace(program, kept=(*program.kept, *kept))
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
