@@ -92,7 +92,9 @@ def test_both_proofs_stand_over_loader_workers() -> None:
     batches = Prefetch(inner, Copier())
     run = run_with()
     program = program_of(run, RandomData(run), torch.device("cpu"))  # type: ignore[arg-type]
-    changed = replace(program, batches=batches, finish_gradients=(batches.fetch_next,), prepared=inner.prepared)
+    changed = replace(
+        program, batches=batches, finish_gradients=(batches.fetch_next,), prepared=inner.prepared, makers=inner.makers
+    )
     trace = traced_twice(build(changed))
     assert resolve(PREFETCH).verify(trace, run).verdict
     assert resolve(loader).verify(trace, run).verdict
