@@ -83,9 +83,7 @@ def test_a_gpus_generator_is_the_hosts() -> None:
 def test_without_dropout_the_down_projection_never_runs_twice() -> None:
     # Per block: qkv, scores, mixture, projection, up run again; down does not.
     evidence = resolve(checkpointing(1)).verify(traced(run_with(checkpointing(1))), run_with(checkpointing(1)))
-    assert evidence.observed == (
-        "20 matmuls of 4718592 FLOPs ran again in backward, where 4 checkpointed blocks had 24 of 6815744"
-    )
+    assert evidence.observed == "20 matmuls of 4 blocks ran again in backward"
 
 
 @pytest.mark.parametrize(("change", "beside"), [*((one, "") for one in VARIANTS), *(({}, one) for one in BESIDE)])
@@ -103,7 +101,9 @@ def test_one_block_of_five_is_no_proof() -> None:
 
     run = run_with(checkpointing(1), model=FIVE)
     evidence = proof_of(run, traced_after(only_the_first, run))
-    assert evidence.observed.startswith("5 matmuls of 1179648 FLOPs ran again")
+    assert evidence.observed.startswith(
+        "5 matmuls of 5 blocks ran again in backward, 1179648 FLOPs; their forwards had"
+    )
     assert not evidence.verdict
 
 

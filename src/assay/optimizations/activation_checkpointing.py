@@ -68,12 +68,12 @@ class ActivationCheckpointing(Optimization):
         forwards = [one for one in trace.block_forwards if one.block in chosen]
         matmuls, flops = sum(one.contractions for one in forwards), sum(one.flops for one in forwards)
         again, repeated = trace.contractions(phase="recompute"), trace.flops("recompute")
-        observed = (
-            f"{again} matmuls of {repeated} FLOPs ran again in backward, "
-            f"where {len(forwards)} checkpointed blocks had {matmuls} of {flops}"
-        )
         stopped = (
             matmuls - sum(one.last_contractions for one in forwards),
             flops - sum(one.last_flops for one in forwards),
         )
-        return self.evidence(observed, again > 0 and (again, repeated) in (stopped, (matmuls, flops)))
+        whole = again > 0 and (again, repeated) in (stopped, (matmuls, flops))
+        observed = f"{again} matmuls of {len(forwards) * trace.forwards} blocks ran again in backward"
+        if not whole:
+            observed += f", {repeated} FLOPs; their forwards had {matmuls} of {flops}"
+        return self.evidence(observed, whole)
