@@ -34,6 +34,7 @@ from assay.training.endings import (
     Interrupted,
     NoEffect,
     TargetReached,
+    Unread,
     is_out_of_memory,
     what_was_refused,
 )
@@ -44,6 +45,7 @@ _STATUS: dict[type[Ending], Status] = {
     Interrupted: Status.INTERRUPTED,
     Diverged: Status.DIVERGED,
     NoEffect: Status.NO_EFFECT,
+    Unread: Status.FAILED,
 }
 
 
@@ -109,7 +111,7 @@ def conclude(work: Callable[[], None], where: Callable[[], str]) -> tuple[Status
     try:
         work()
     except Ending as ending:
-        return _STATUS[type(ending)], str(ending)
+        return _STATUS[type(ending)], _disk(ending)
     except Unavailable as error:
         return Status.UNAVAILABLE, str(error)
     except (UsageError, StorageError) as error:

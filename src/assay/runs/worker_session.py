@@ -33,7 +33,7 @@ from assay.runs.worker_ranks import every_rank
 from assay.runs.worker_result import Findings
 from assay.step.evidence import Evidence
 from assay.step.program import Step
-from assay.training.endings import BudgetReached, Ending, Interrupted, NoEffect, TargetReached
+from assay.training.endings import BudgetReached, Ending, Interrupted, NoEffect, TargetReached, Unread
 from assay.training.evaluation import Evaluation
 from assay.training.loop import Loop, StepRecord, read, take_step
 from assay.training.probes import ActivationNorms, RouterStatistics
@@ -65,7 +65,7 @@ class Session:
             ended = _stopped(lambda: self._train(loop))
             self._wait("finish")
             ended = _stopped(loop.evaluate) or ended
-        except Interrupted:
+        except (Interrupted, Unread):
             loop.checkpoint()
             raise
         loop.checkpoint()
