@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +73,25 @@ def test_a_place_goes_on_and_tokenizes_nothing_again(done: int) -> None:
     assert place != Place()
     assert again.encoded <= 2 + ROWS * LENGTH // 10 < done + 4
     assert all(same(after, step) for step in range(done + 1, done + 5))
+
+
+def test_a_step_that_could_not_be_read_can_be_asked_for_again() -> None:
+    source, left = Counted(TEXTS), [OSError("gone"), OSError("gone")]
+
+    def read(start: int) -> Iterator[str]:
+        for document, text in enumerate(source.read(start), start):
+            if document == 9 and left:
+                raise left.pop()
+            yield text
+
+    batches, step = DocumentBatches(read, source.encode, ROWS, LENGTH), 0
+    while len(left) == 2:
+        with suppress(OSError):
+            assert same(batches, step)
+            step += 1
+    with pytest.raises(OSError, match="gone"):
+        batches.at(step)
+    assert all(same(batches, one) for one in range(step, 40))
 
 
 def test_documents_without_text_are_refused() -> None:

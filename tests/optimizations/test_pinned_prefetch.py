@@ -11,6 +11,7 @@ import torch
 
 from assay.config import Run, Spec
 from assay.cost import baseline
+from assay.errors import UsageError
 from assay.hardware import Accelerator, Machine
 from assay.measure.trace import StepTracer
 from assay.optimizations import Unavailable, check, resolve
@@ -19,6 +20,7 @@ from assay.step.prefetch import Prefetch, Rows
 from assay.step.program import Step
 from assay.training.build import baseline as program_of
 from assay.training.build import build
+from assay.training.endings import Unread
 from assay.training.loop import train_step
 from estimate.built import RandomData, build_step
 from optimizations.laboratory import run_with, traced
@@ -68,6 +70,25 @@ def test_a_step_that_is_not_the_next_is_read_and_what_was_fetched_is_dropped() -
         assert ids.equal(wanted)
         assert copier.used == used
         step.program.batches.fetch_next(step)  # type: ignore[attr-defined]
+
+
+def test_what_cannot_be_fetched_ahead_fails_in_the_step_that_wants_it() -> None:
+    copier = Copier()
+    step, plain = prefetching(copier, run_with()), build_step(run_with())
+    batches = step.program.batches
+    inner = batches._inner  # type: ignore[attr-defined]
+
+    def broken(index: int, share: tuple[int, int]) -> object:
+        if index == 1:
+            raise UsageError("line 7 is not JSON")
+        return inner(index, share)
+
+    batches._inner = broken  # type: ignore[attr-defined]
+    assert train_step(step, 0).loss == train_step(plain, 0).loss
+    with pytest.raises(Unread, match="line 7 is not JSON"):
+        train_step(step, 1)
+    batches._inner = inner  # type: ignore[attr-defined]
+    assert train_step(step, 1).loss == train_step(plain, 1).loss
 
 
 def traced_twice(step: Step) -> Trace:

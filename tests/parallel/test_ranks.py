@@ -1,8 +1,12 @@
-"""The noise of dropout: equal where ranks hold the same activations, other where they hold other ones."""
+"""Ranks among each other: the noise that each draws, and whether all have come where one stands."""
+
+from datetime import timedelta
 
 import pytest
+import torch.distributed as dist
 
 from assay.config.mesh import Mesh
+from assay.parallel import ranks
 from assay.parallel.ranks import Ranks
 
 
@@ -21,3 +25,15 @@ def test_ranks_draw_other_noise_where_they_hold_other_activations(
 ) -> None:
     drawn = {Ranks(rank=rank, layout=mesh).noise(sequence_parts) for rank in range(mesh.size)}
     assert len(drawn) == different
+
+
+def test_ranks_come_to_a_place_or_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = dist.HashStore()
+    monkeypatch.setattr(ranks, "_get_default_store", lambda: store)
+    first, second = (Ranks(rank=rank, layout=Mesh(dp=2)) for rank in range(2))
+    soon = timedelta(seconds=0.2)
+    assert not first.all_come("unread step 3", soon)
+    assert second.all_come("unread step 3", soon)
+    assert first.all_come("unread step 3", soon)
+    assert not first.all_come("unread step 4", soon)
+    assert Ranks().all_come("unread step 3", soon)

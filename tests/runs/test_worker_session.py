@@ -1,5 +1,6 @@
 """The work of the measured child, done in this process: how runs end, and what stands in their results."""
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -239,6 +240,39 @@ def test_a_full_disk_ends_the_run_as_failed_and_earlier_checkpoints_stay(
     assert [place.name for place in checkpoint.complete(folder.checkpoints)] == ["step-00000004"]
     monkeypatch.undo()
     assert ended(folder).status is Status.DONE
+
+
+def test_documents_that_break_off_leave_a_checkpoint_from_which_mended_ones_go_on(
+    corpus: Prepared, tmp_path: Path
+) -> None:
+    lines = [json.dumps({"text": f"{n} bottles of milk " * 9}) for n in range(9)]
+    place, run = tmp_path / "documents.jsonl", {"optimizations": f"streaming:path={tmp_path}/documents.jsonl"}
+    place.write_text("\n".join(lines))
+    whole = ended(run_folder(tmp_path / "whole", corpus, {"steps": 20}, **run))
+    place.write_text("\n".join([*lines[:6], "{", *lines[7:]]))
+    folder = run_folder(tmp_path / "run", corpus, {"steps": 20}, **run)
+    for _ in range(2):
+        result = ended(folder)
+        assert (result.status, result.reason) == (
+            Status.FAILED,
+            f"{place}, line 7 is not JSON; each line is one object with the field 'text'",
+        )
+        assert 10 < result.steps < 20
+        assert [one.name for one in checkpoint.complete(folder.checkpoints)] == [f"step-{result.steps:08d}"]
+    place.write_text("\n".join(lines))
+    mended = ended(folder)
+    assert (mended.status, mended.steps) == (Status.DONE, 20)
+    assert (mended.train_loss, mended.val_loss) == (whole.train_loss, whole.val_loss)
+
+
+def test_a_run_is_done_where_only_the_memory_pass_finds_no_more_documents(corpus: Prepared, tmp_path: Path) -> None:
+    place = tmp_path / "documents.jsonl"
+    place.write_text("\n".join([json.dumps({"text": "x" * (6 * 64 + 1)}), "{"]))
+    training = {"steps": 6, "measure_memory": True}
+    result = ended(run_folder(tmp_path / "run", corpus, training, optimizations=f"streaming:path={place}"))
+    assert (result.status, result.steps, result.memory.tensors_peak_bytes) == (Status.DONE, 6, None)
+    (note,) = result.extra["notes"]
+    assert note.startswith("the memory pass had no step to measure, so its figures are missing: ")
 
 
 def test_a_damaged_checkpoint_is_noted_in_the_result(corpus: Prepared, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Steps whose figures are read late: the same figures, in order, complete whenever anything is due."""
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -10,8 +11,10 @@ import torch
 from torch import Tensor
 
 from assay.data import Prepared
-from assay.step.program import MicroBatch, Step
-from assay.training.endings import BudgetReached, Diverged, Interrupted
+from assay.errors import UsageError
+from assay.parallel.ranks import Ranks
+from assay.step.program import MicroBatch, Share, Step
+from assay.training.endings import BudgetReached, Diverged, Interrupted, Unread
 from assay.training.gradients import gradients
 from assay.training.loop import Loop, StepRecord, read
 from assay.training.taken import take
@@ -57,6 +60,42 @@ def test_steps_are_read_together_and_before_whatever_is_due(corpus: Prepared, tm
     assert sizes() == [4, 4, 2]
     assert sizes(eval_interval=3) == [3, 3, 3, 1]
     assert sizes(checkpoint_interval=5) == [4, 1, 4, 1]
+
+
+@pytest.mark.parametrize("error", [UsageError("line 7 is not JSON"), OSError(5, "Input/output error")])
+@pytest.mark.parametrize("every", [1, 3])
+def test_steps_before_one_that_cannot_be_read_stand(
+    corpus: Prepared, tmp_path: Path, every: int, error: Exception
+) -> None:
+    run = tiny({"steps": 7})
+    whole, broken = step_of(run, corpus), step_of(run, corpus, read_every=every)
+
+    def batches(index: int, share: Share) -> Sequence[MicroBatch]:
+        if index == 4:
+            raise error
+        return whole.program.batches(index, share)
+
+    broken = replace(broken, program=replace(broken.program, batches=batches))
+    loop = loop_of(run, broken, corpus, tmp_path)
+    with pytest.raises(Unread, match=re.escape(str(error))):
+        loop.advance(7)
+    assert [record.step for record in told(loop)] == [0, 1, 2, 3]
+    assert loop.position.step == 4
+    loop_of(run, whole, corpus, tmp_path).advance(4)
+    expected = weights(whole)
+    assert all(torch.equal(value, expected[name]) for name, value in weights(broken).items())
+
+
+def test_a_rank_that_alone_cannot_read_saves_nothing(
+    corpus: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def batches(index: int, share: Share) -> Sequence[MicroBatch]:
+        raise UsageError("the hub is gone")
+
+    loop = loop_of(tiny(), step_of(tiny(), corpus, batches=batches), corpus, tmp_path)
+    monkeypatch.setattr(Ranks, "all_come", lambda self, place: False)
+    with pytest.raises(UsageError, match="one rank alone cannot read step 0: the hub is gone"):
+        loop.advance(7)
 
 
 def test_the_time_of_reading_is_that_of_all_steps_read(corpus: Prepared) -> None:

@@ -60,8 +60,12 @@ class DocumentBatches:
         """The batch of a step; `share=(index, count)` gives every count-th of its rows, from the index-th on."""
         if step not in self._blocks:
             self._stand_before(step)
-            while step not in self._blocks:
-                self._take()
+            try:
+                while step not in self._blocks:
+                    self._take()
+            except BaseException:
+                self._step = None  # a reader that failed gives no more
+                raise
         index, count = share
         shape, block = (self._rows, self._length), self._blocks[step]
         ids, targets = (np.ascontiguousarray(one.reshape(shape)[index::count]) for one in (block[:-1], block[1:]))

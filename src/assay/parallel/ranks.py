@@ -8,10 +8,12 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.distributed_c10d import PrefixStore, _get_default_store
 
 from assay.config.mesh import AXES, ONE_DEVICE, Mesh
 from assay.parallel.meeting import PATIENCE, told_in_words
@@ -58,6 +60,21 @@ class Ranks:
     def meet(self) -> None:
         """Wait until every rank is here."""
         self.highest(0.0)
+
+    def all_come(self, place: str, within: timedelta = timedelta(minutes=1)) -> bool:
+        """Whether every rank says that it is at `place`, which has a new name each time.
+
+        The store is asked, for ranks that are elsewhere may be in a collective, and would take this for its part.
+        """
+        if self.world == 1:
+            return True
+        store = PrefixStore(place, _get_default_store())
+        store.set(str(self.rank), "")
+        try:
+            store.wait([str(rank) for rank in range(self.world)], within)
+        except dist.DistStoreError:
+            return False
+        return True
 
     def gather(self, text: str) -> list[str]:
         """What every rank says, in order of ranks, on every rank."""

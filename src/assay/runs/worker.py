@@ -36,6 +36,7 @@ from assay.training.endings import (
     NoEffect,
     TargetReached,
     Unproven,
+    Unread,
     is_out_of_memory,
     what_was_refused,
 )
@@ -47,6 +48,7 @@ _STATUS: dict[type[Ending], Status] = {
     Diverged: Status.DIVERGED,
     NoEffect: Status.NO_EFFECT,
     Unproven: Status.FAILED,
+    Unread: Status.FAILED,
 }
 
 
@@ -115,7 +117,7 @@ def conclude(work: Callable[[], None], where: Callable[[], str]) -> tuple[Status
     try:
         work()
     except Ending as ending:
-        return _STATUS[type(ending)], str(ending)
+        return _STATUS[type(ending)], _disk(ending)
     except Unavailable as error:
         return Status.UNAVAILABLE, str(error)
     except (UsageError, StorageError) as error:

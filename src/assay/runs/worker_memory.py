@@ -5,7 +5,7 @@ import torch
 from assay.measure.memory import live_tensor_bytes, memory_pass
 from assay.runs.record import Memory
 from assay.runs.worker_phases import Phases
-from assay.training.endings import is_out_of_memory
+from assay.training.endings import Unread, is_out_of_memory
 from assay.training.loop import Loop
 
 _REPEATS_OVER_RANKS = 5
@@ -25,7 +25,7 @@ def count_tensors(phases: Phases, device: torch.device) -> None:
 
 
 def measure_memory(loop: Loop, notes: list[str]) -> Memory:
-    """One more step under the instruments, thrown away. Out of memory there is a note: the run itself is done.
+    """One more step under the instruments, thrown away. Out of memory or data there is a note: the run itself is done.
 
     Over ranks a step goes before it: an evaluation may leave gathered weights, which only the next backward frees. So
     does one under a loss scale, whose update is made: a skipped one is no whole step, and leaves no optimizer's state.
@@ -37,6 +37,9 @@ def measure_memory(loop: Loop, notes: list[str]) -> Memory:
         repeats = _REPEATS_OVER_RANKS if loop.ranks.world > 1 else 1
         idle = 0 if graphs is None else graphs.idle_bytes()
         measured = memory_pass(device, loop.discard_step, live_tensor_bytes(device), repeats, idle)
+    except Unread as stop:
+        notes.append(f"the memory pass had no step to measure, so its figures are missing: {stop}")
+        return Memory()
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise

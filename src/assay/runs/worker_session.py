@@ -33,7 +33,7 @@ from assay.runs.worker_ranks import every_rank
 from assay.runs.worker_result import Findings
 from assay.step.evidence import Evidence
 from assay.step.program import Step
-from assay.training.endings import BudgetReached, Ending, Interrupted, NoEffect, TargetReached, Unproven
+from assay.training.endings import BudgetReached, Ending, Interrupted, NoEffect, TargetReached, Unproven, Unread
 from assay.training.evaluation import Evaluation
 from assay.training.loop import Loop, StepRecord, read, take_step
 from assay.training.probes import ActivationNorms, RouterStatistics
@@ -66,7 +66,7 @@ class Session:
             ended = _stopped(lambda: self._train(loop))
             self._wait("finish")
             ended = _stopped(loop.evaluate) or ended
-        except Interrupted:
+        except (Interrupted, Unread):
             loop.checkpoint()
             raise
         loop.checkpoint()

@@ -7,10 +7,12 @@ for the copy, never the host. Batches are a pure function of the step, so one th
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import torch
 
+from assay.errors import UsageError
 from assay.step.program import MicroBatch, Program, Share, Step
 from assay.step.trace import SIDE_STREAM
 
@@ -41,7 +43,8 @@ class Prefetch:
         if self._asked is None:
             raise RuntimeError("no batch was asked for yet, so none comes next")
         index, share = self._asked
-        self._ahead = (index + 1, share), self._copy(self._inner(index + 1, share))
+        with suppress(UsageError, OSError):  # the step that wants what cannot be read asks for itself, and says so
+            self._ahead = (index + 1, share), self._copy(self._inner(index + 1, share))
 
 
 def prefetched(program: Program) -> Program:

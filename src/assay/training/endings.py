@@ -21,6 +21,10 @@ class Interrupted(Ending):
     """Someone asked the run to stop."""
 
 
+class Unread(Ending):
+    """The next step's batch cannot be read; the steps before it stand."""
+
+
 class Diverged(Ending):
     """A loss or a gradient is not finite; the first such tensor is named."""
 

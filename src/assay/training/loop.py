@@ -20,11 +20,12 @@ from typing import Protocol
 import torch
 
 from assay.config import Run
+from assay.errors import UsageError
 from assay.parallel.ranks import ALONE, Ranks
 from assay.step.program import MicroBatch, Step
 from assay.training.batches import micro_batches_of
 from assay.training.divergence import first_not_finite, first_not_finite_in
-from assay.training.endings import BudgetReached, Diverged, Interrupted, TargetReached
+from assay.training.endings import BudgetReached, Diverged, Interrupted, TargetReached, Unread
 from assay.training.evaluation import Evaluation, Windows, evaluate
 from assay.training.probes import ActivationNorms
 from assay.training.taken import Taken, take
@@ -192,10 +193,18 @@ class Loop:
     def _take_together(
         self, steps: int, take: Callable[[Step, int, ActivationNorms | None], StepRecord | Taken]
     ) -> list[StepRecord | Taken]:
-        """Steps with nothing between them, fewer when asked to stop."""
+        """Steps with nothing between them, fewer when asked to stop, or when the next cannot be read."""
         taken: list[StepRecord | Taken] = []
         while len(taken) < steps and not (taken and self.observer.interrupted()):
-            taken.append(take(self.step, self.position.step + len(taken), self.probes))
+            upcoming = self.position.step + len(taken)
+            try:
+                taken.append(take(self.step, upcoming, self.probes))
+            except Unread as stop:
+                if not self.ranks.all_come(f"unread step {upcoming}"):
+                    raise UsageError(f"one rank alone cannot read step {upcoming}: {stop}") from stop
+                if not taken:
+                    raise
+                break  # what was done is read and counted first; asked again, the next one says the same
         return taken
 
     def _read(self, taken: Sequence[StepRecord | Taken]) -> list[StepRecord]:

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from assay.step.program import Step
+from assay.errors import UsageError
+from assay.step.program import MicroBatch, Step
 from assay.training.batches import micro_batches_of
 from assay.training.divergence import gradients_remain
+from assay.training.endings import Unread
 from assay.training.probes import ActivationNorms
 
 
@@ -35,7 +37,7 @@ class Taken:
 
 
 def take(step: Step, index: int, probes: ActivationNorms | None = None) -> Taken:
-    """Do the optimizer step `index`. Raises whatever the program's seams raise."""
+    """Do the optimizer step `index`. Raises `Unread` before it has done anything, and whatever other seams raise."""
     start = time.perf_counter()
     program = step.program
     rate = program.schedule(index)
@@ -43,7 +45,7 @@ def take(step: Step, index: int, probes: ActivationNorms | None = None) -> Taken
         group["lr"] = rate
     scale = program.loss_scale.value
     asked = time.perf_counter()
-    micro_batches = micro_batches_of(program, index)
+    micro_batches = _read(step, index)
     data_seconds = time.perf_counter() - asked
     tokens = sum(targets.numel() for _, targets in micro_batches) * program.share[1]
     summed = program.gradients(step, micro_batches, tokens)
@@ -62,3 +64,10 @@ def take(step: Step, index: int, probes: ActivationNorms | None = None) -> Taken
         seconds=time.perf_counter() - start,
         data_seconds=data_seconds,
     )
+
+
+def _read(step: Step, index: int) -> list[MicroBatch]:
+    try:
+        return micro_batches_of(step.program, index)
+    except (UsageError, OSError) as error:
+        raise Unread(str(error).strip().split("\n")[0] or type(error).__name__) from error
