@@ -3,17 +3,17 @@
 import json
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from assay.data.streaming import DocumentBatches, Place, documents_of_dataset, documents_of_files
+from assay.data.streaming import DocumentBatches, Place
 from assay.data.tokenizers import ByteTokenizer
 from assay.errors import UsageError
 
 TEXTS = [f"document {n}: " + "x" * (n * 7 % 23) + ("\n" if n % 3 else "") for n in range(17)] + ["", "\n"]
-STREAM = np.concatenate([ByteTokenizer().encode(t if t.endswith("\n") else t + "\n") for t in TEXTS]).astype(np.int64)
+"""The last two hold nothing."""
+STREAM = np.concatenate([ByteTokenizer().encode(t.removesuffix("\n") + "\n") for t in TEXTS[:-2]]).astype(np.int64)
 ROWS, LENGTH = 3, 8
 
 
@@ -94,23 +94,7 @@ def test_a_step_that_could_not_be_read_can_be_asked_for_again() -> None:
     assert all(same(batches, one) for one in range(step, 40))
 
 
-def test_documents_without_text_are_refused() -> None:
+@pytest.mark.parametrize("texts", [[], [""], ["", "\n", "  "]])
+def test_documents_without_text_are_refused(texts: list[str]) -> None:
     with pytest.raises(UsageError, match="hold no text"):
-        DocumentBatches(lambda start: iter([]), Counted([]).encode, ROWS, LENGTH).at(0)
-
-
-def test_files_and_data_sets_give_their_documents_from_any_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    records = tmp_path / "records"
-    records.mkdir()
-    (records / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
-    assert list(documents_of_files([records / "a.jsonl"], "text")(15)) == TEXTS[15:]
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "cache"))
-    pytest.importorskip("datasets")
-    read = documents_of_dataset(str(records), "train", "text")
-    assert list(read(0)) == TEXTS
-    assert list(read(15)) == TEXTS[15:]
-    with pytest.raises(UsageError, match="lacks the text field 'body'"):
-        documents_of_dataset(str(records), "train", "body")(0)
-    with pytest.raises(UsageError, match="cannot be streamed"):
-        documents_of_dataset(str(records / "nowhere"), "train", "text")(0)
+        Counted(texts).batches().at(0)

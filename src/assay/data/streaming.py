@@ -1,11 +1,11 @@
 """Batches out of documents that are read, tokenized and packed as they come, without a copy on disk.
 
-The tokens of all documents make one stream, each document ending in a line break. A step of B sequences of T tokens
-takes the next B·T of it, row after row, and one more as the last target; when the documents are through, they begin
-again. So where a step's tokens begin depends on the documents alone, and is known as a place: so many documents, and so
-many tokens of the next. A checkpoint carries the latest places, from which a resumed run goes on: documents before are
-passed over, not tokenized again, and none is trained on twice. Any other step can be asked for, too; it is found by
-reading on from the nearest place before it.
+The tokens of all documents make one stream, in which each document with text ends in a line break. A step of B
+sequences of T tokens takes the next B·T of it, row after row, and one more as the last target; when the documents are
+through, they begin again. So where a step's tokens begin depends on the documents alone, and is known as a place: so
+many documents, and so many tokens of the next. A checkpoint carries the latest places, from which a resumed run goes
+on: documents before are passed over, not tokenized again, and none is trained on twice. Any other step can be asked
+for, too; it is found by reading on from the nearest place before it.
 
 Caveats: sequences that lie side by side in a batch are neighbours in the text, so documents should come in a mixed
 order; every rank reads and tokenizes all documents, and takes its rows.
@@ -14,19 +14,15 @@ order; every rank reads and tokenizes all documents, and takes its rows.
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain, islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from assay.data.batches import Batch
-from assay.data.sources import documents
+from assay.data.documents import Documents
 from assay.errors import UsageError
 
-Documents = Callable[[int], Iterator[str]]
-"""The texts from a document on, in an order that never changes."""
 Encode = Callable[[str], Iterable[npt.NDArray[Any]]]
 
 _KEPT = 4
@@ -109,7 +105,7 @@ class DocumentBatches:
         while True:
             for text in self._read(document):
                 token = 0
-                for ids in self._encode(text if text.endswith("\n") else text + "\n"):
+                for ids in self._encode(_ended(text)) if text.strip() else ():
                     left = ids[max(skipped - token, 0) :]
                     if len(left):
                         yield Place(document, token + len(ids) - len(left)), left
@@ -121,35 +117,13 @@ class DocumentBatches:
             document, skipped, found = 0, 0, False
 
 
+def _ended(text: str) -> str:
+    return text if text.endswith("\n") else text + "\n"
+
+
 def _keep(by_step: dict[int, Any], step: int, value: Any) -> None:
     """Beside the few that were kept last."""
     by_step.pop(step, None)
     by_step[step] = value
     while len(by_step) > _KEPT:
         del by_step[next(iter(by_step))]
-
-
-def documents_of_files(files: Iterable[Path], text_field: str) -> Documents:
-    """Records of JSON Lines and Parquet files, and other files whole."""
-    paths = tuple(files)
-    return lambda start: islice(documents(paths, text_field, skip_binary=True, limit_bytes=None), start, None)
-
-
-def documents_of_dataset(name: str, split: str, text_field: str) -> Documents:
-    """Records of a data set of Hugging Face's hub, or of a folder that its library reads, as they come."""
-
-    def read(start: int) -> Iterator[str]:
-        from datasets import load_dataset
-
-        try:
-            records = iter(load_dataset(name, split=split, streaming=True).skip(start))
-        except (OSError, ValueError) as error:
-            raise UsageError(f"{name} cannot be streamed: {str(error).splitlines()[0]}") from error
-        for record in islice(records, 1):
-            if not isinstance(record.get(text_field), str):
-                there = ", ".join(record) or "none"
-                raise UsageError(f"{name} lacks the text field {text_field!r} (it has {there}); set data.text_field")
-            records = chain([record], records)
-        return (record[text_field] for record in records)
-
-    return read

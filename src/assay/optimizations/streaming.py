@@ -59,15 +59,16 @@ class Streaming(Optimization):
         if self.path is not None and (self.dataset is not None or self.split != _TRAIN):
             other = "dataset" if self.dataset is not None else "split"
             raise Conflict(f"streaming:{other} says which documents of a hub, and path says which files; leave one out")
-        if self.path is not None:
-            from assay.data.sources import files_at
+        from assay.data.documents import check_dataset, check_files
 
-            files_at(self.path)
+        if self.path is not None:
+            check_files(self.path, run.data.text_field)
             return
         from importlib.util import find_spec
 
         if find_spec("datasets") is None:
             raise Unavailable("streaming a data set needs the package datasets; pip install 'assay[hf]'")
+        check_dataset(self.dataset or "", self.split, run.data.text_field)
 
     def lay_out(self, layout: "Layout") -> "Layout":
         return layout

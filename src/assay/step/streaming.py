@@ -6,8 +6,8 @@ from dataclasses import replace
 import torch
 
 from assay.config import Run
-from assay.data.sources import files_at
-from assay.data.streaming import DocumentBatches, documents_of_dataset, documents_of_files
+from assay.data.documents import documents_of_dataset, documents_of_files
+from assay.data.streaming import DocumentBatches
 from assay.step.program import MicroBatch, Program, Share
 from assay.step.trace import DOCUMENTS
 
@@ -15,7 +15,7 @@ from assay.step.trace import DOCUMENTS
 def streamed(program: Program, run: Run, *, path: str | None, dataset: str | None, split: str) -> Program:
     """The program that trains on the documents of files, or of a data set where no path is given."""
     if path is not None:
-        read = documents_of_files(files_at(path), run.data.text_field)
+        read = documents_of_files(path, run.data.text_field)
     else:
         read = documents_of_dataset(dataset or "", split, run.data.text_field)
     source = DocumentBatches(read, program.encode, run.training.batch_size, run.model.context_length)

@@ -1,0 +1,127 @@
+"""Documents out of files and data sets: from any on, alike from both, and refused early where they can be."""
+
+import json
+from pathlib import Path
+
+import pyarrow as arrow
+import pytest
+from pyarrow import parquet
+
+from assay.data.documents import check_dataset, check_files, documents_of_dataset, documents_of_files, is_local
+from assay.errors import UsageError
+
+TEXTS = [f"document {n}" for n in range(17)]
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """The library, which needs no hub for folders."""
+    pytest.importorskip("datasets")
+    return monkeypatch
+
+
+def lines(place: Path, records: list[object]) -> str:
+    place.parent.mkdir(exist_ok=True)
+    place.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return str(place)
+
+
+def test_files_and_data_sets_give_their_documents_from_any_on(tmp_path: Path, hub: pytest.MonkeyPatch) -> None:
+    records = tmp_path / "records"
+    path = lines(records / "a.jsonl", [{"text": text} for text in TEXTS])
+    for read in (documents_of_files(path, "text"), documents_of_dataset(str(records), "train", "text")):
+        assert list(read(0)) == TEXTS
+        assert list(read(15)) == TEXTS[15:]
+
+
+@pytest.mark.parametrize("nulls", [{0}, {1}, {2}])
+def test_a_null_holds_nothing_in_data_sets_as_in_parquet(
+    tmp_path: Path, hub: pytest.MonkeyPatch, nulls: set[int]
+) -> None:
+    texts = [None if n in nulls else text for n, text in enumerate(TEXTS[:3])]
+    folder = tmp_path / "records"
+    lines(folder / "a.jsonl", [{"text": text} for text in texts])
+    parquet.write_table(arrow.table({"text": texts}), tmp_path / "a.parquet")
+    read = documents_of_dataset(str(folder), "train", "text")
+    assert list(read(0)) == [text or "" for text in texts]
+    assert list(read(2)) == [texts[2] or ""]
+    assert [t for t in read(0) if t] == list(documents_of_files(str(tmp_path / "a.parquet"), "text")(0))
+
+
+def test_a_data_set_that_cannot_be_read_is_refused_with_a_sentence(tmp_path: Path, hub: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "records"
+    lines(folder / "a.jsonl", [{"text": "one", "n": 1}])
+    for name, split, field, says in (
+        (folder, "train", "body", r"lacks the text field 'body' \(it has text, n\); set data.text_field"),
+        (folder, "train", "n", "the field 'n' is not text"),
+        (folder, "nothing", "text", "cannot be streamed: .*nothing"),
+        (tmp_path / "nowhere", "train", "text", "nowhere cannot be streamed"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            check_dataset(str(name), split, field)
+    check_dataset(str(folder), "train", "text")
+    lines(folder / "a.jsonl", [{"text": None}, {"text": " "}])
+    with pytest.raises(UsageError, match="holds no text to stream"):
+        check_dataset(str(folder), "train", "text")
+
+
+def test_files_without_text_are_refused_before_they_are_streamed(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name, content in (("a.txt", b""), ("b.txt", b"\n"), ("c.bin", b"\xff\x00")):
+        (folder / name).write_bytes(content)
+    empty = lines(tmp_path / "empty.jsonl", [])
+    for path in (folder, empty, folder / "a.txt", f"{folder}/*.txt"):
+        with pytest.raises(UsageError, match="holds no text to stream"):
+            check_files(str(path), "text")
+    for path in (folder / "c.bin", f"{folder}/*.bin"):
+        with pytest.raises(UsageError, match=r"c\.bin is not text: it holds NUL bytes"):
+            check_files(str(path), "text")
+    (folder / "d.txt").write_text("text")
+    check_files(str(folder), "text")
+    assert [text for text in documents_of_files(str(folder), "text")(0) if text.strip()] == ["text"]
+
+
+@pytest.mark.parametrize(
+    ("name", "local"), [("imdb", False), ("some/thing", False), ("/nowhere", True), ("./a/b", True)]
+)
+def test_names_of_the_hub_are_told_from_folders(name: str, local: bool) -> None:
+    assert is_local(name) is local
+
+
+class Hub:
+    """It answers every question with one error, and counts."""
+
+    def __init__(self, error: Exception | None) -> None:
+        self.error, self.asked = error, 0
+
+    def __call__(self, **_: object) -> "Hub":
+        return self
+
+    def dataset_info(self, name: str, timeout: float) -> None:
+        self.asked += 1
+        if self.error is not None:
+            raise self.error
+
+
+def test_the_hub_is_asked_once_for_a_name_and_not_where_it_is_to_be_left_alone(hub: pytest.MonkeyPatch) -> None:
+    from huggingface_hub.errors import HFValidationError
+
+    for error, says in (
+        (HFValidationError("a:b"), "no data set of that name on the hub"),
+        (ConnectionError("Name or service not known\nand more"), r"cannot be asked .* \(Name or service not known\)"),
+    ):
+        asked = Hub(error)
+        hub.setattr("huggingface_hub.HfApi", asked)
+        hub.setattr("datasets.config.HF_HUB_OFFLINE", False)
+        for ask in (
+            lambda: check_dataset("some/thing", "train", "text"),
+            lambda: next(documents_of_dataset("some/thing", "train", "text")(0)),
+        ):
+            asked.asked = 0
+            with pytest.raises(UsageError, match=says):
+                ask()
+            assert asked.asked == 1
+        hub.setattr("datasets.config.HF_HUB_OFFLINE", True)
+        check_dataset("some/thing", "train", "text")
+        assert asked.asked == 1
