@@ -7,8 +7,10 @@ from torch.nn import functional
 
 from assay.config import Run
 from assay.data import Batch, Batches, Prepared, validation_windows
+from assay.errors import UsageError
 from assay.model.loss import NOT_COUNTED
 from assay.step.program import BatchSource, MicroBatch, Program
+from assay.training.endings import Unread
 from assay.training.gradients import cut
 
 
@@ -19,8 +21,12 @@ def training_batches(run: Run, data: Prepared) -> BatchSource:
 
 
 def micro_batches_of(program: Program, step: int) -> list[MicroBatch]:
-    """What this rank trains on in a step, on the device."""
-    return cut([_moved(rows, program.device) for rows in program.batches(step, program.share)], program.micro_batches)
+    """What this rank trains on in a step, on the device. Raises `Unread` where its source gives no more."""
+    try:
+        batch = list(program.batches(step, program.share))
+    except (UsageError, OSError) as error:
+        raise Unread(str(error).strip().split("\n")[0] or type(error).__name__) from error
+    return cut([_moved(rows, program.device) for rows in batch], program.micro_batches)
 
 
 def validation_batches(run: Run, data: Prepared, device: torch.device) -> Callable[[], Iterable[MicroBatch]]:

@@ -10,11 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from assay.errors import UsageError
-from assay.step.program import MicroBatch, Step
+from assay.step.program import Step
 from assay.training.batches import micro_batches_of
 from assay.training.divergence import gradients_remain
-from assay.training.endings import Unread
 from assay.training.probes import ActivationNorms
 
 
@@ -45,7 +43,7 @@ def take(step: Step, index: int, probes: ActivationNorms | None = None) -> Taken
         group["lr"] = rate
     scale = program.loss_scale.value
     asked = time.perf_counter()
-    micro_batches = _read(step, index)
+    micro_batches = micro_batches_of(program, index)
     data_seconds = time.perf_counter() - asked
     tokens = sum(targets.numel() for _, targets in micro_batches) * program.share[1]
     summed = program.gradients(step, micro_batches, tokens)
@@ -64,10 +62,3 @@ def take(step: Step, index: int, probes: ActivationNorms | None = None) -> Taken
         seconds=time.perf_counter() - start,
         data_seconds=data_seconds,
     )
-
-
-def _read(step: Step, index: int) -> list[MicroBatch]:
-    try:
-        return micro_batches_of(step.program, index)
-    except (UsageError, OSError) as error:
-        raise Unread(str(error).strip().split("\n")[0] or type(error).__name__) from error
