@@ -14,6 +14,7 @@ from assay.estimate import estimate
 from assay.hardware import Machine
 from assay.model import Block
 from assay.optimizations import Conflict, check, resolve
+from assay.step.trace import CompiledGraph
 from estimate.built import measured_peak
 from optimizations.laboratory import SHAPE, losses, run_with, traced
 from optimizations.swapped import proof_of, traced_after
@@ -138,3 +139,22 @@ def test_a_schedule_that_would_repeat_a_block_many_times_is_refused() -> None:
 def test_every_larger_than_the_model_is_refused() -> None:
     with pytest.raises(Conflict, match="more than the model's 4 blocks"):
         resolve(checkpointing(5)).check(run_with(), CPU)
+
+
+def test_compiled_it_may_keep_what_attention_made_and_no_more() -> None:
+    graph = CompiledGraph(backward=True, calls=5, operations=9, contractions=3, kernels=1)
+    run = run_with(checkpointing(1), model=FIVE)
+    trace = traced(run)
+
+    def proven(again: int) -> bool:
+        others = tuple(
+            one for one in trace.operations if (one.phase, one.operation_class) != ("recompute", "contraction")
+        )
+        (some, *_) = [
+            one for one in trace.operations if (one.phase, one.operation_class) == ("recompute", "contraction")
+        ]
+        found = (*others, some.model_copy(update={"count": again}))
+        changed = trace.model_copy(update={"compiled": (graph,), "operations": found})
+        return resolve(checkpointing(1)).verify(changed, run).verdict
+
+    assert [again for again in range(40) if proven(again)] == [15, 20, 25, 30]

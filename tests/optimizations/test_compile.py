@@ -171,6 +171,8 @@ def test_what_regions_keep_is_predicted_to_the_byte(compiled: Trained) -> None:
 @pytest.mark.parametrize("model", MODELS)
 def test_the_peak_is_predicted(model: str, others: str) -> None:
     """Within the bounds of `docs/measured/peaks.md`; most are within a tenth of a per cent."""
+    if model == "dropout" and others == "sdpa_attention":
+        pytest.skip("has no fused kernel on a CPU")
     larger = {"n_layer": 3, "n_head": 4, "n_embd": 128, "context_length": 64} | MODELS[model]
     run = run_with(COMPILE, *map(Spec.parse, filter(None, others.split("+"))), model=SHAPE.model_copy(update=larger))
     torch.compiler.reset()
