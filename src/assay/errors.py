@@ -12,6 +12,11 @@ class StorageError(Exception):
     """The disk refused: full, gone or not writable. The run ends as failed with this reason."""
 
 
+def first_line(error: BaseException) -> str:
+    """What an error says, as far as its first line; its kind where it says nothing."""
+    return str(error).strip().split("\n")[0] or type(error).__name__
+
+
 def meant(word: str, known: list[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the closest known word, or ``""`` when none is close.
 

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from assay.config.run import Run, Spec
-from assay.errors import UsageError, meant
+from assay.errors import UsageError, first_line, meant
 
 
 def presets() -> list[str]:
@@ -75,9 +75,9 @@ def _one_sentence(what: str) -> Iterator[None]:
     except YAMLError as error:
         mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
         place = f" in line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
-        raise UsageError(f"{what} cannot be read as YAML{place}: {problem or _first_line(error)}") from error
+        raise UsageError(f"{what} cannot be read as YAML{place}: {problem or first_line(error)}") from error
     except (OmegaConfBaseException, ValueError, TypeError, AttributeError) as error:
-        raise UsageError(f"{what} cannot be read: {_first_line(error)}") from error
+        raise UsageError(f"{what} cannot be read: {first_line(error)}") from error
 
 
 def validate(values: Any) -> Run:
@@ -111,7 +111,7 @@ def _text(source: str | Path | None) -> str:
         hint = meant(name, presets()) or f"; the presets are {', '.join(presets())}"
         raise UsageError(f"there is no preset or file named {name!r}{hint}") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{name} cannot be read: {_first_line(error)}") from error
+        raise UsageError(f"{name} cannot be read: {first_line(error)}") from error
     if not text.strip():
         raise UsageError(f"{name} is empty; write keys such as model and training, or {{}} for every default")
     return text
@@ -144,7 +144,3 @@ def _meant_key(place: list[str]) -> str:
         return f"; did you mean {everywhere[place[-1]]!r}?"
     near = meant(place[-1], list(siblings.model_fields))
     return near or f"; the keys here are {', '.join(siblings.model_fields)}"
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().split("\n")[0] or type(error).__name__

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.data.sources import documents, files_at
-from assay.errors import UsageError
+from assay.errors import UsageError, first_line
 
 Documents = Callable[[int], Iterator[str]]
 """The texts from a document on, in an order that never changes."""
@@ -50,7 +50,7 @@ def documents_of_dataset(name: str, split: str, text_field: str) -> Documents:
         except UsageError:
             raise
         except Exception as error:  # the library's own kinds, its network's, and those of every format that it reads
-            raise UsageError(f"{name} cannot be streamed: {_first_line(error)}") from error
+            raise UsageError(f"{name} cannot be streamed: {first_line(error)}") from error
 
     return read
 
@@ -106,10 +106,6 @@ def _ask_hub(name: str) -> None:
         ) from error
     except Exception as error:  # of whichever client of HTTP the library has
         raise UsageError(
-            f"the hub cannot be asked for the data set {name!r} ({_first_line(error)}); go online, or stream from "
+            f"the hub cannot be asked for the data set {name!r} ({first_line(error)}); go online, or stream from "
             "files with streaming:path"
         ) from error
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0] or type(error).__name__

@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from assay.config import Home
 from assay.data.atomic import DISK_ERRNOS, write_file
 from assay.data.progress import Progress
-from assay.errors import StorageError, UsageError
+from assay.errors import StorageError, UsageError, first_line
 
 _PINS = "sha256.json"
 _KARPATHY = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/"
@@ -145,7 +145,7 @@ def _fetch(download: Download, folder: Path) -> None:
     except Exception as error:  # every library of the download stack has its own family
         if isinstance(error, OSError) and error.errno in DISK_ERRNOS:
             raise StorageError(f"{place} could not be written: {error.strerror}") from error
-        reason = (str(error).strip().split("\n")[0] or type(error).__name__)[:120]
+        reason = first_line(error)[:120]
         raise UsageError(
             f"{download.url} could not be downloaded ({reason}); put the file by hand at {place}"
         ) from error

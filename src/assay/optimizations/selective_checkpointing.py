@@ -74,7 +74,7 @@ class SelectiveCheckpointing(Optimization):
         from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
         from assay.model import Attention, Block
-        from assay.step.again import runs_again
+        from assay.step.again import repeat_in_backward
         from assay.step.kept import ResultsKept
 
         again: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": run.model.dropout > 0}
@@ -85,7 +85,7 @@ class SelectiveCheckpointing(Optimization):
         modules = [module for part in program.parts for module in part.modules()]
         cores = [module.core for module in modules if isinstance(module, Attention)]
         blocks = [module for module in modules if isinstance(module, Block)]
-        runs_again(cores if self.policy == "attention" else blocks, again)
+        repeat_in_backward(cores if self.policy == "attention" else blocks, again)
         return replace(program, kept=(*program.kept, *kept))
 
     def verify(self, trace: Trace, run: Run) -> Evidence:

@@ -19,7 +19,7 @@ from contextlib import suppress
 
 import psutil
 
-from assay.errors import StorageError, UsageError
+from assay.errors import StorageError, UsageError, first_line
 from assay.optimizations import Unavailable
 from assay.runs.channel import Bystander, Channel, Voice, take_standard_output
 from assay.runs.culprit import put_on_record
@@ -155,14 +155,10 @@ def _found(folder: RunFolder, findings: Findings, status: Status, reason: str | 
 
 def _disk(error: Exception) -> str:
     """The first line of an error; of a full disk, however it was met, one that begins so."""
-    line = _first_line(error)
+    line = first_line(error)
     chain = (error, error.__cause__, error.__context__)
     full = any(isinstance(one, OSError) and one.errno in (errno.ENOSPC, errno.EDQUOT) for one in chain)
     return f"the disk is full: {line}" if full and not line.startswith("the disk is full") else line
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0] or type(error).__name__
 
 
 def _seconds_since_start() -> float:

@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 
-def runs_again(modules: Iterable[nn.Module], settings: Mapping[str, Any]) -> None:
+def repeat_in_backward(modules: Iterable[nn.Module], settings: Mapping[str, Any]) -> None:
     """Checkpoint the forward of each; `settings` are those of torch's `checkpoint`."""
     classes: dict[type[nn.Module], type[nn.Module]] = {}
     for module in modules:

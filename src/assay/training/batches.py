@@ -7,7 +7,7 @@ from torch.nn import functional
 
 from assay.config import Run
 from assay.data import Batch, Batches, Prepared, validation_windows
-from assay.errors import UsageError
+from assay.errors import UsageError, first_line
 from assay.model.loss import NOT_COUNTED
 from assay.step.program import BatchSource, MicroBatch, Program
 from assay.training.endings import Unread
@@ -25,7 +25,7 @@ def micro_batches_of(program: Program, step: int) -> list[MicroBatch]:
     try:
         batch = list(program.batches(step, program.share))
     except (UsageError, OSError) as error:
-        raise Unread(str(error).strip().split("\n")[0] or type(error).__name__) from error
+        raise Unread(first_line(error)) from error
     return cut([_moved(rows, program.device) for rows in batch], program.micro_batches)
 
 
