@@ -1,4 +1,7 @@
-"""For every test that compiles: the compiler forgets what it made, since it keeps few versions of a function."""
+"""For every test that compiles: the compiler forgets what it made, since it keeps few versions of a function.
+
+An optimizer of torchao's compiles its update, half a minute a test: it runs as it is written, but where that is tested.
+"""
 
 import sys
 from collections.abc import Iterator
@@ -13,3 +16,12 @@ def _compiler_forgets(request: pytest.FixtureRequest) -> Iterator[None]:
         import torch
 
         torch.compiler.reset()
+
+
+@pytest.fixture(autouse=True)
+def updates_as_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from assay.optimizers import eight_bit
+
+    monkeypatch.setattr(eight_bit, "_as_written", lambda: torch.compiler.set_stance("force_eager"))

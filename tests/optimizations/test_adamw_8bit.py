@@ -1,12 +1,10 @@
-"""AdamW with state in 8 bits: refused without torchao; float32 state is caught; parts go through a checkpoint.
-
-torchao is not here, so a stand-in of the same shapes is used: what is tested is what lies around it.
-"""
+"""AdamW with state in 8 bits: refused without torchao; float32 state is caught; parts go through a checkpoint."""
 
 from pathlib import Path
 
 import pytest
 import torch
+from torchao.optim.subclass_8bit import OptimState8bit
 
 from assay.config import ModelConfig, Run, Spec
 from assay.estimate import estimate
@@ -20,16 +18,10 @@ from assay.training.loop import Position, train_step
 from estimate.built import build_step
 from optimizations.laboratory import run_with, traced
 from optimizations.swapped import proof_of, traced_with
-from optimizers import torchao_stand_in
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
 EIGHT = Spec(name="adamw_8bit")
 RUN = run_with(EIGHT, model=ModelConfig(n_layer=2, n_head=2, n_embd=64, context_length=16, vocab_size=64))
-
-
-@pytest.fixture
-def torchao(monkeypatch: pytest.MonkeyPatch) -> None:
-    torchao_stand_in.install(monkeypatch)
 
 
 def test_without_torchao_it_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,17 +30,14 @@ def test_without_torchao_it_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> N
         resolve(EIGHT).check(RUN, CPU)
 
 
-@pytest.mark.usefixtures("torchao")
 @pytest.mark.parametrize("run", [RUN, run_with(EIGHT)], ids=["most of it", "a part of it"])
 def test_state_in_eight_bits_is_proven(run: Run) -> None:
     evidence = proof_of(run, traced(run))
     assert evidence.verdict, evidence.observed
 
 
-@pytest.mark.usefixtures("torchao")
 @pytest.mark.parametrize("run", [RUN, run_with(EIGHT)], ids=["most of it", "a part of it"])
-def test_its_state_is_predicted_to_the_byte(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adamw_8bit, "find_spec", lambda name: name)
+def test_its_state_is_predicted_to_the_byte(run: Run) -> None:
     assert traced(run).optimizer_state_bytes == estimate(run, CPU).cost.optimizer_state_bytes
 
 
@@ -63,7 +52,6 @@ def kinds_of(step: Step) -> list[tuple[str, type]]:
     return [(key, type(one[key])) for one in entries for key in sorted(one)]
 
 
-@pytest.mark.usefixtures("torchao")
 def test_it_goes_on_from_a_checkpoint_in_eight_bits(tmp_path: Path) -> None:
     step, again = build_step(RUN), build_step(RUN)
     for index in range(2):
@@ -71,7 +59,7 @@ def test_it_goes_on_from_a_checkpoint_in_eight_bits(tmp_path: Path) -> None:
     checkpoint.save(tmp_path, step, Position(step=2), "any")
     checkpoint.resume(tmp_path, again)
     assert kinds_of(again) == kinds_of(step)
-    assert ("exp_avg", torchao_stand_in.OptimState8bit) in kinds_of(again)
+    assert ("exp_avg", OptimState8bit) in kinds_of(again)
     assert train_step(again, 2).loss == train_step(step, 2).loss
     assert train_step(again, 3).loss == train_step(step, 3).loss
     for (_, one), (_, other) in zip(step.named_parameters(), again.named_parameters(), strict=True):

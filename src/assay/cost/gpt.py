@@ -27,10 +27,16 @@ class Kernels:
     """Whether its collectives gather into a copy of what is asked for: gloo's do."""
     generator_bytes: int
     """Of the state of its generator of noise, as a tensor in its own memory: a GPU's is the host's."""
+    float8_in_float32: bool
+    """Whether a product in float8 is one of copies in float32: a processor without AMX has no other."""
 
 
-CPU = Kernels(dropout_noise=None, softmax_autocast=None, copied_gathers=True, generator_bytes=5056)
-CUDA = Kernels(dropout_noise="bool", softmax_autocast="float32", copied_gathers=False, generator_bytes=0)
+CPU = Kernels(
+    dropout_noise=None, softmax_autocast=None, copied_gathers=True, generator_bytes=5056, float8_in_float32=True
+)
+CUDA = Kernels(
+    dropout_noise="bool", softmax_autocast="float32", copied_gathers=False, generator_bytes=0, float8_in_float32=False
+)
 
 
 class Forward:

@@ -17,7 +17,7 @@ import torch
 from assay.hardware import Rates
 from assay.measure.link import measure_link
 
-DTYPES = ("float32", "bfloat16", "float16", "float64")
+DTYPES = ("float32", "bfloat16", "float16", "float64", "float8_e4m3fn")
 _SMALLEST = 256
 _LARGEST = {"cpu": 4096, "cuda": 16384}
 _COPY_BYTES = {"cpu": 2**28, "cuda": 2**30}
@@ -51,7 +51,7 @@ def _matmul_flops(device: str, dtype: torch.dtype, seconds: float) -> float | No
     size, fastest = _SMALLEST, 0.0
     while True:
         try:
-            left, right = (torch.ones(size, size, device=device, dtype=dtype) for _ in range(2))
+            left, right = (torch.ones(size, size, device=device).to(dtype) for _ in range(2))
             # the first of a size also prepares it
             trials = [(min(_timed(device, one) for _ in range(3)), one) for one in _products(left, right)]
             once, multiply = min(trials, key=lambda trial: trial[0])
@@ -65,6 +65,9 @@ def _matmul_flops(device: str, dtype: torch.dtype, seconds: float) -> float | No
 
 
 def _products(left: torch.Tensor, right: torch.Tensor) -> list[Callable[[], object]]:
+    if left.dtype.itemsize == 1:  # its kernel takes scales, and the right factor transposed only
+        scale = torch.ones((), device=left.device)
+        return [lambda: torch._scaled_mm(left, right.t(), scale, scale, out_dtype=torch.bfloat16)]
     out = torch.empty_like(left)
     return [lambda: torch.mm(left, right, out=out), lambda: torch.mm(left, right.t(), out=out)]
 

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from assay.measure.heap import heap_of
 from assay.measure.storages import distinct_bytes
@@ -91,12 +92,15 @@ def _known_tensors() -> Iterator[torch.Tensor]:
 def _is_torchs(tensor: torch.Tensor) -> bool:
     """Whether torch can resize the storage: it cannot one that it was only lent.
 
-    A compiler's stand-ins say that they are on a device, and their storage is nowhere.
+    A compiler's stand-ins say that they are on a device, and their storage is nowhere. A tensor made of others has no
+    storage of its own, whatever it says; its parts are known themselves, and are stand-ins where it is one.
     """
+    if is_traceable_wrapper_subclass(tensor):
+        return False
     try:
         storage = tensor.untyped_storage()
         return storage.device.type == tensor.device.type and bool(storage.resizable())
-    except (NotImplementedError, RuntimeError):  # a tensor made of others has no storage of its own
+    except (NotImplementedError, RuntimeError):
         return False
 
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from assay.config import Run
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable, Unpredicted
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -64,8 +64,11 @@ class Compile(Optimization):
             raise Conflict("compile was proven on one device only; leave it out where ranks divide the step")
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+        from assay.cost.float8 import FORMAT
         from assay.cost.fusion import fused
 
+        if any(one.products == FORMAT for one in cost.tape):
+            raise Unpredicted(self.name())  # a compiler rounds on the way, without the copies that stand on the tape
         return fused(cost, ("embedding", *cost.block_sites, "head"))
 
     def apply(self, program: "Program", run: Run) -> "Program":

@@ -1,11 +1,11 @@
 """Multiply the matrices of linear layers in 8 bits, by torchao; compute the rest in bfloat16.
 
 Inputs and weights go to E4M3, gradients to E5M2 (arXiv:2209.05433), each tensor with a scale of its own that is found
-anew at every use, so no loss scale is needed. Weights, gradients and state stay float32. The head and the products
-inside attention stay bfloat16. Rounding costs passes over memory: only wide layers (several thousand) gain from it.
-Scales are found and tensors rounded by many small kernels, which want a compiler behind them.
-
-What a step holds is not predicted: torchao has not been run here.
+anew at every use, so no loss scale is needed. Weights, gradients and state stay float32, and no narrow copy of a weight
+is kept. The head and the products inside attention stay bfloat16. Rounding costs passes over memory: only wide layers
+(several thousand) gain from it. Scales are found and tensors rounded by many small kernels, which want a compiler
+behind them. A processor without products in float8 converts: its rounding and its bytes are those of a GPU, its time is
+not. With `compile`, what a step holds is not predicted.
 """
 
 from dataclasses import replace
@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import Run
 from assay.hardware import ADA
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable, Unpredicted
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn import Module
+
     from assay.cost import Cost
     from assay.hardware import Machine
     from assay.step.program import Program
@@ -40,13 +43,12 @@ class Fp8(Optimization):
     traits: ClassVar = frozenset({"weights of another kind"})
 
     def check(self, run: Run, machine: "Machine") -> None:
-        needed = "use a GPU of compute capability 8.9 (Ada, Hopper) or newer"
-        if machine.device(run.device) != "cuda":
-            raise Unavailable(f"fp8 multiplies on tensor cores for float8, which a CPU has not; {needed}")
-        if older := machine.older_than(ADA):
-            raise Unavailable(f"{older.name} has no products in float8; {needed}")
+        if machine.device(run.device) == "cuda" and (older := machine.older_than(ADA)):
+            raise Unavailable(
+                f"{older.name} has no products in float8; use a GPU of compute capability 8.9 (Ada, Hopper) or newer"
+            )
         if find_spec("torchao") is None:
-            raise Unavailable("fp8 is made by torchao, which is not installed; install torchao beside torch")
+            raise Unavailable("fp8 is made by torchao, which is not installed; pip install 'assay[low-bit]'")
         if run.model.n_expert is not None:
             raise Conflict("fp8 knows linear layers and no experts; use bf16_mixed for a mixture")
         if run.ranks > 1:
@@ -56,14 +58,21 @@ class Fp8(Optimization):
                 raise Conflict(f"fp8 wants matrices in multiples of {_MULTIPLE}; model.{name} is not one")
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        raise Unpredicted(self.name())
+        from assay.cost.autocast import autocast
+        from assay.cost.float8 import float8
+
+        return float8(autocast(cost, "bfloat16"), cost.block_sites)
 
     def apply(self, program: "Program", run: Run) -> "Program":
         import torch
         from torchao.float8 import convert_to_float8_training
+        from torchao.float8.float8_linear import Float8Linear
 
         for part in program.parts:
             convert_to_float8_training(part, module_filter_fn=lambda _, name: name.startswith("blocks."))
+            for layer in part.modules():
+                if isinstance(layer, Float8Linear):
+                    layer.register_forward_pre_hook(_narrow)
         context = partial(torch.autocast, program.device.type, dtype=torch.bfloat16)
         return replace(program, forward_contexts=(*program.forward_contexts, context))
 
@@ -74,3 +83,10 @@ class Fp8(Optimization):
         forward, backward = (trace.count("_scaled_mm", phase=phase) for phase in ("forward", "backward"))
         observed = f"{forward} products in float8 forwards and {backward} backwards, of {layers} linear layers"
         return self.evidence(observed, 0 < layers == forward and backward == 2 * layers)
+
+
+def _narrow(layer: "Module", given: "tuple[Tensor, ...]") -> "tuple[Tensor, ...]":
+    """Cast what a layer is given to bfloat16: it does so itself only where autocast is CUDA's."""
+    import torch
+
+    return tuple(one.to(torch.bfloat16) for one in given)
