@@ -23,6 +23,11 @@ SHAPES = [pytest.param(0, id="4/128/64"), pytest.param(1, id="6/384/256", marks=
 STACKS = 6
 
 
+def _marks(name: str) -> list[pytest.MarkDecorator]:
+    """The update of adamw_8bit compiles itself, too."""
+    return [pytest.mark.slow] if name == "adamw_8bit" else marked(name)
+
+
 class CharacterData(RandomData):
     """Random tokens, and a tokenizer for what is read on the way."""
 
@@ -50,7 +55,7 @@ def error_of(shape: int, stack: str, folder: Path) -> float | None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("name", ["", *(pytest.param(name, marks=marked(name)) for name in ON_ONE_DEVICE)])
+@pytest.mark.parametrize("name", ["", *(pytest.param(name, marks=_marks(name)) for name in ON_ONE_DEVICE)])
 def test_the_peak_of_an_optimization_is_the_measured_one(name: str, shape: int, tmp_path: Path) -> None:
     from predicted_peaks import ALONE, alone
 

@@ -9,14 +9,14 @@ from torchao.optim.subclass_8bit import OptimState8bit
 from assay.config import ModelConfig, Run, Spec
 from assay.estimate import estimate
 from assay.hardware import Machine
-from assay.optimizations import Unavailable, adamw_8bit, resolve
+from assay.optimizations import Conflict, Unavailable, adamw_8bit, resolve
 from assay.optimizers.narrow_state import narrow_adamw
 from assay.optimizers.recipes import adamw
 from assay.step.program import Step
 from assay.training import checkpoint
 from assay.training.loop import Position, train_step
 from estimate.built import build_step
-from optimizations.laboratory import run_with, traced
+from optimizations.laboratory import losses, run_with, traced
 from optimizations.swapped import proof_of, traced_with
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
@@ -28,6 +28,12 @@ def test_without_torchao_it_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(adamw_8bit, "find_spec", lambda name: None)
     with pytest.raises(Unavailable, match=r"pip install 'assay\[low-bit\]'"):
         resolve(EIGHT).check(RUN, CPU)
+
+
+def test_a_model_whose_weights_are_all_small_is_refused() -> None:
+    small = ModelConfig(n_layer=2, n_head=2, n_embd=16, context_length=16, vocab_size=64)
+    with pytest.raises(Conflict, match="no weight of this model has such; use adamw_bf16_state"):
+        resolve(EIGHT).check(run_with(EIGHT, model=small), CPU)
 
 
 @pytest.mark.parametrize("run", [RUN, run_with(EIGHT)], ids=["most of it", "a part of it"])
@@ -64,3 +70,11 @@ def test_it_goes_on_from_a_checkpoint_in_eight_bits(tmp_path: Path) -> None:
     assert train_step(again, 3).loss == train_step(step, 3).loss
     for (_, one), (_, other) in zip(step.named_parameters(), again.named_parameters(), strict=True):
         assert torch.equal(one, other)
+
+
+@pytest.mark.slow
+def test_compiled_it_computes_what_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The update as it runs outside of tests."""
+    written = losses(RUN)
+    monkeypatch.undo()
+    assert losses(RUN) == pytest.approx(written, rel=1e-4)

@@ -34,8 +34,13 @@ class EightBitAdamW(AdamW):
         return tuple(Instant("AdamW8bit", one.name, width * one.elements) for one in in_order(pieces))
 
 
+def is_coded(moment: Tensor) -> bool:
+    """Whether it is kept in 8 bits; what is small or does not come in whole blocks stays as it is."""
+    return moment.elements >= _SMALLEST and moment.elements % _BLOCK == 0
+
+
 def _parts(moment: Tensor) -> Iterator[Tensor]:
-    if moment.elements < _SMALLEST or moment.elements % _BLOCK:
+    if not is_coded(moment):
         yield moment
         return
     yield moment.cast("uint8")

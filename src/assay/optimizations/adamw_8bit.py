@@ -2,9 +2,8 @@
 
 Codes are spaced more densely near zero, and a scale of its own keeps a block with an outlier from flattening the others
 (arXiv:2110.02861). Tensors of fewer than 4,096 numbers stay as they are. It is torchao's, and of GPT-2 124M it keeps
-2.04 bytes of state a parameter in the place of 8. That is predicted to the byte; what its compiled update makes on the
-way is taken to be both moments of one weight at full width. It has not yet been run by this project, which had no
-torchao.
+2.04 bytes of state a parameter in the place of 8. Its update compiles itself for each shape of weight, which the first
+step waits for; what it makes on the way is both moments of one weight at full width.
 """
 
 from dataclasses import replace
@@ -40,6 +39,19 @@ class Adamw8Bit(Optimization):
             raise Unavailable("adamw_8bit needs torchao, which is not installed; pip install 'assay[low-bit]'")
         if run.ranks > 1:
             raise Conflict("the state of adamw_8bit cannot be written by several ranks; use adamw_bf16_state")
+        self._check_weights(run)
+
+    def _check_weights(self, run: Run) -> None:
+        from assay.cost import parameters
+        from assay.cost.eight_bit import is_coded
+
+        if run.model.vocab_size is None:  # the corpus has not named it yet, and then there is a check after it
+            return
+        if not any(map(is_coded, parameters(run.model).values())):
+            raise Conflict(
+                "adamw_8bit keeps moments of 4,096 numbers or more in 8 bits, in blocks of 256, and no weight of this "
+                "model has such; use adamw_bf16_state"
+            )
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         from assay.cost.eight_bit import EightBitAdamW
