@@ -67,8 +67,8 @@ class Adamw8Bit(Optimization):
         from assay.cost import parameters
         from assay.cost.eight_bit import EightBitAdamW
 
-        held = {one.name for one in trace.parameters}
-        pieces = {name: one for name, one in parameters(run.model).items() if name in held}
+        weights = parameters(run.model)
+        pieces = {one.name: weights[one.name].cast(one.dtype) for one in trace.parameters}
         expected = sum(one.nbytes for one in EightBitAdamW().state(pieces))
         # Counted at the storages: a moment of 8 bits says of itself that it is as wide as its weight.
         state, wide = trace.optimizer_state_bytes, 2 * trace.parameter_bytes
