@@ -41,10 +41,17 @@ def test_what_cannot_do_it_is_refused_with_what_would_help(monkeypatch: pytest.M
         resolve(FP8).check(run_with(FP8), CPU)
 
 
-def test_shapes_that_the_kernel_does_not_take_are_refused() -> None:
-    run = run_with(FP8, model=SHAPE.model_copy(update={"n_embd": 24}))
-    with pytest.raises(Conflict, match=r"multiples of 16; model\.n_embd"):
-        resolve(FP8).check(run, CPU)
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"n_embd": 24, "n_hidden": 96}, r"model\.n_embd is 24; set it to 32"),
+        ({"activation": "swiglu"}, r"model\.n_hidden is 88; set it to 96"),
+        ({"context_length": 10}, r"model\.context_length is 10; set it to 16"),
+    ],
+)
+def test_shapes_that_the_kernel_does_not_take_are_refused(change: dict[str, object], said: str) -> None:
+    with pytest.raises(Conflict, match=said):
+        resolve(FP8).check(run_with(FP8, model=SHAPE.model_copy(update=change)), CPU)
 
 
 @pytest.mark.parametrize("beside", ["", "activation_checkpointing", "gradient_accumulation", "sdpa_attention"])

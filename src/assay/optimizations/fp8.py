@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from assay.step.program import Program
 
 _MULTIPLE = 16
-"""Of which the kernel wants both sides of a matrix."""
+"""Of which the kernel wants both sides of a matrix; tokens are one of them where a weight's gradient is made."""
 
 
 class Fp8(Optimization):
@@ -53,9 +53,13 @@ class Fp8(Optimization):
             raise Conflict("fp8 knows linear layers and no experts; use bf16_mixed for a mixture")
         if run.ranks > 1:
             raise Conflict("fp8 is put together for one device; use bf16_mixed over ranks")
-        for name in ("n_embd", "hidden"):
-            if getattr(run.model, name) % _MULTIPLE:
-                raise Conflict(f"fp8 wants matrices in multiples of {_MULTIPLE}; model.{name} is not one")
+        sides = {"n_embd": run.model.n_embd, "n_hidden": run.model.hidden, "context_length": run.model.context_length}
+        for name, side in sides.items():
+            if side % _MULTIPLE:
+                nearest = -(-side // _MULTIPLE) * _MULTIPLE
+                raise Conflict(
+                    f"fp8 wants matrices in multiples of {_MULTIPLE}, and model.{name} is {side}; set it to {nearest}"
+                )
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         from assay.cost.autocast import autocast

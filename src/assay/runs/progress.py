@@ -1,7 +1,7 @@
 """How far a run has come, in words, out of its events: for whoever waits for it, in a file or a pipe.
 
-The meter only listens to the run's events. Speed and what is left are taken from the last steps, the first of which,
-slow with compilation and tracing, soon drop out.
+The meter only listens to the run's events. Speed and what is left are those of a usual one of the last steps, since the
+first are slow with compilation and tracing; from the first alone nothing is foretold.
 """
 
 import sys
@@ -46,10 +46,10 @@ class Meter:
     def figures(self) -> str:
         """Loss, speed and the time that is left, as far as they are known."""
         parts = [] if self.loss is None else [f"loss {self.loss:.4f}"]
-        seconds = sum(spent for spent, _ in self._recent)
+        seconds, tokens = sorted(self._recent)[(len(self._recent) - 1) // 2] if self._recent else (0.0, 0)
         if seconds > 0:
-            parts.append(f"{format_count(sum(tokens for _, tokens in self._recent) / seconds)} tokens/s")
-            left = (self.steps - self.done) * seconds / len(self._recent)
+            parts.append(f"{format_count(tokens / seconds)} tokens/s")
+            left = (self.steps - self.done) * seconds if len(self._recent) > 1 else 0.0
             parts += [f"{format_seconds(left)} left"] if left > 0 else []
         return ", ".join(parts)
 
