@@ -108,3 +108,11 @@ def test_what_cannot_be_streamed_is_refused(folder: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(Unavailable, match=r"pip install 'assay\[hf\]'"):
         check(run_with(Spec(name="streaming", fields={"dataset": "some/thing"})), CPU)
+
+
+def test_folders_are_kept_whole_for_a_run_that_goes_on_elsewhere(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder.parent)
+    for field in ("path", "dataset"):
+        assert getattr(resolve(Spec(name="streaming", fields={field: folder.name})), field) == str(folder)
+    named = resolve(Spec(name="streaming", fields={"dataset": "someone/a-set"}))
+    assert named.dataset == "someone/a-set"

@@ -53,6 +53,13 @@ class Streaming(Optimization):
         """A run may be resumed from another folder."""
         return None if path is None else str(Path(path).expanduser().absolute())
 
+    @field_validator("dataset")
+    @classmethod
+    def _absolute_where_local(cls, dataset: str | None) -> str | None:
+        """A folder of this name is what `datasets` would read, too, before it asks the hub."""
+        local = dataset is not None and Path(dataset).expanduser().is_dir()
+        return cls._absolute(dataset) if local else dataset
+
     def check(self, run: Run, machine: "Machine") -> None:
         if self.path is None and self.dataset is None:
             raise Conflict("streaming needs documents: say streaming:path=FOLDER or streaming:dataset=NAME")
