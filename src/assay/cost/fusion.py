@@ -13,7 +13,8 @@ Read off the code that TorchInductor makes of our modules, region by region (the
 The tests hold the bytes against measured ones. Which of two equally large values is kept makes no difference to them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, groupby
 
@@ -32,9 +33,10 @@ def fused(cost: Cost, sites: Sequence[str]) -> Cost:
         return next((site for site in sites if operation.within(site)), "")
 
     tape: list[Operation] = []
+    values, reads = cost.values, _reads(cost.tape)
     for site, operations in groupby(cost.tape, region):
         run = tuple(operations)
-        tape.extend(_Region(cost, run).compiled() if site else run)
+        tape.extend(_Region(cost, values, reads, run).compiled() if site else run)
     # A checkpoint's region keeps the generator's state before each draw.
     draws = sum(operation.within(*cost.recomputed[:1]) and _draws(operation) for operation in cost.tape)
     return replace(
@@ -42,18 +44,25 @@ def fused(cost: Cost, sites: Sequence[str]) -> Cost:
     ).with_tables_read()
 
 
+def _reads(operations: Iterable[Operation]) -> Counter[str]:
+    """How often each value is read, or kept to be."""
+    return Counter(chain.from_iterable((*one.inputs, *one.saves) for one in operations))
+
+
 class _Region:
     """One module's operations, and which of their results must be written."""
 
-    def __init__(self, cost: Cost, operations: tuple[Operation, ...]) -> None:
-        self.operations, self.values, self.parameters = operations, cost.values, cost.parameters
+    def __init__(
+        self, cost: Cost, values: dict[str, Tensor], reads: Counter[str], operations: tuple[Operation, ...]
+    ) -> None:
+        self.operations, self.values, self.parameters = operations, values, cost.parameters
         self.tables = {table.name for table in cost.tables}
         self.streamless = self.parameters.keys() | self.tables | {one.name for one in cost.batch}
         self.maker = {name: one for one in operations for name in one.own}
-        products = (one for one in operations if one.kind == "contraction")
-        others = (one for one in cost.tape if one not in operations)
-        read = chain.from_iterable((*one.inputs, *one.saves) for one in chain(products, others))
-        self.written = {self._base(name) for name in read}
+        inside = _reads(operations)
+        elsewhere = {name for name in (*inside, *self.maker) if reads[name] > inside[name]}
+        products = _reads(one for one in operations if one.kind == "contraction")
+        self.written = {self._base(name) for name in elsewhere | products.keys()}
         self.kept: set[str] = set()
         """What operations before keep for backward."""
         self.computed: dict[str, str] = {}
