@@ -34,6 +34,7 @@ class Calls(TorchDispatchMode):
     [
         (aten.mm.default, "contraction"),
         (aten.addmm.default, "contraction"),
+        (aten.addmm_.default, "contraction"),
         (aten.bmm.default, "contraction"),
         (aten.convolution.default, "contraction"),
         (aten._scaled_dot_product_flash_attention_for_cpu.default, "contraction"),
@@ -77,13 +78,14 @@ def test_names_lose_the_default_overload_only() -> None:
     [
         (lambda: torch.mm(torch.ones(3, 5), torch.ones(5, 7)), 2 * 3 * 5 * 7),
         (lambda: torch.addmm(torch.ones(7), torch.ones(3, 5), torch.ones(5, 7)), 2 * 3 * 5 * 7),
+        (lambda: torch.zeros(3, 7).addmm_(torch.ones(3, 5), torch.ones(5, 7)), 2 * 3 * 5 * 7),
         (lambda: torch.bmm(torch.ones(2, 3, 5), torch.ones(2, 5, 7)), 2 * 2 * 3 * 5 * 7),
         (lambda: torch.mv(torch.ones(3, 5), torch.ones(5)), 2 * 3 * 5),
         (lambda: torch.dot(torch.ones(5), torch.ones(5)), 2 * 5),
         (lambda: torch.nn.functional.linear(torch.ones(2, 3, 5), torch.ones(7, 5)), 2 * 2 * 3 * 5 * 7),
         (lambda: torch.ones(3, 5) + 1, 0),
     ],
-    ids=["mm", "addmm", "bmm", "mv", "dot", "linear", "add"],
+    ids=["mm", "addmm", "addmm_", "bmm", "mv", "dot", "linear", "add"],
 )
 def test_flops_of_contractions(product: Callable[[], object], flops: int) -> None:
     with Calls() as calls:

@@ -1,5 +1,7 @@
 """The loss in pieces: equal to the plain one, exactly predicted, and refuted where logits were whole."""
 
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -10,12 +12,14 @@ from assay.config import Spec
 from assay.errors import UsageError
 from assay.estimate import estimate
 from assay.hardware import Machine
-from assay.optimizations import Conflict, check, resolve
+from assay.model import ChunkedCrossEntropy as InPieces
+from assay.model import Head
+from assay.optimizations import Conflict, check, optimizations_of, resolve
 from estimate import test_peak
 from estimate.built import build_step, measured_peak
 from estimate.drawn import FOUR, runs
 from estimate.test_saved_bytes import saved_bytes
-from optimizations.laboratory import SHAPE, run_with, traced
+from optimizations.laboratory import SHAPE, run_with, specs_of, traced
 
 CHUNKED = Spec(name="chunked_cross_entropy", fields={"chunks": 8})
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
@@ -23,14 +27,12 @@ CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
 
 def in_pieces(chunks: int, dtype: torch.dtype, rows: int = 13) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """(loss, gradient of x, gradient of the weight) of the plain loss and of the one in pieces."""
-    from assay.model import ChunkedCrossEntropy
-
     torch.manual_seed(0)
     projection = torch.nn.Linear(6, 17, bias=False, dtype=dtype)
     x, targets = torch.randn(rows, 6, dtype=dtype, requires_grad=True), torch.randint(17, (rows,))
     targets[3] = -100
     found = []
-    for loss in (lambda p, x, t: F.cross_entropy(p(x), t, reduction="sum"), ChunkedCrossEntropy(chunks)):
+    for loss in (lambda p, x, t: F.cross_entropy(p(x), t, reduction="sum"), InPieces(chunks)):
         value = loss(projection, x, targets)
         found.append([value, *torch.autograd.grad(0.25 * value, (x, projection.weight))])
     return found[0], found[1]
@@ -120,6 +122,33 @@ def test_what_cannot_be_cut_is_refused() -> None:
     run = run_with().model_copy(update={"optimizations": both, "ranks": 2})
     with pytest.raises(UsageError, match="both replace the step's loss"):
         check(run, CPU)
-    compiled = run_with().model_copy(update={"optimizations": (CHUNKED, Spec(name="compile"))})
-    with pytest.raises(Conflict, match="leave out compile or chunked_cross_entropy"):
-        check(compiled, CPU)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model", "others"),
+    [
+        ({}, ()),
+        ({"norm": "rmsnorm", "activation": "swiglu", "position": "rotary", "bias": False}, ("sdpa_attention",)),
+        ({}, ("activation_checkpointing",)),
+    ],
+    ids=["gpt2", "llama", "recomputed"],
+)
+def test_a_compiler_is_kept_out_and_what_is_held_is_predicted(model: dict[str, Any], others: tuple[str, ...]) -> None:
+    several = SHAPE.model_copy(update={"vocab_size": 1000, **model})
+    run = run_with(CHUNKED, *specs_of(("compile", *others)), model=several)
+    trace, known = traced(run), estimate(run, CPU)
+    for one in optimizations_of(run):
+        evidence = one.verify(trace, run)
+        assert evidence.verdict, evidence.observed
+    assert trace.saved_total_bytes == known.timeline.saved_bytes
+    _, measured, instant = measured_peak(run)
+    assert known.timeline.peak.nbytes == pytest.approx(measured, rel=1e-3)
+    assert known.timeline.peak.label == instant
+
+
+def test_a_head_that_computes_its_loss_in_pieces_is_compiled_up_to_it() -> None:
+    head = Head(SHAPE)
+    assert head.region is head
+    head.cross_entropy = InPieces(2)
+    assert head.region is head.norm

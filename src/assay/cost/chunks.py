@@ -44,4 +44,5 @@ def _in_one(cost: Cost, head: Tape, chunks: int) -> Operation:
         backward="_InPiecesBackward",
         forward_scratch=piece,
         backward_scratch=piece,
+        opaque=True,
     )

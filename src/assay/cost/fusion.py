@@ -27,7 +27,8 @@ _SOFTMAXES = {"aten._softmax", "aten._log_softmax", "aten._safe_softmax"}
 
 
 def fused(cost: Cost, sites: Sequence[str]) -> Cost:
-    """The ledger when each of these modules is compiled as one."""
+    """The ledger when each of these modules is compiled as one, or around what is opaque in it."""
+    sites = tuple(chain.from_iterable(_regions(cost, site) for site in sites))
 
     def region(operation: Operation) -> str:
         return next((site for site in sites if operation.within(site)), "")
@@ -40,8 +41,15 @@ def fused(cost: Cost, sites: Sequence[str]) -> Cost:
     # A checkpoint's region keeps the generator's state before each draw.
     draws = sum(operation.within(*cost.recomputed[:1]) and _draws(operation) for operation in cost.tape)
     return replace(
-        cost, tape=tuple(tape), handed_together=tuple(sites), noise_bytes=cost.noise_bytes * draws
+        cost, tape=tuple(tape), handed_together=sites, noise_bytes=cost.noise_bytes * draws
     ).with_tables_read()
+
+
+def _regions(cost: Cost, site: str) -> Iterable[str]:
+    """The module, or the modules of what is left of it."""
+    inside = [one for one in cost.tape if one.within(site)]
+    left = dict.fromkeys(one.site for one in inside if not one.opaque)
+    return left if any(one.opaque for one in inside) else (site,)
 
 
 def _reads(operations: Iterable[Operation]) -> Counter[str]:

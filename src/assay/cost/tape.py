@@ -88,6 +88,8 @@ class Operation:
     """Whether it counts over the whole batch, so that ranks which share one add up their results at once."""
     of_heads: int = 0
     """A copy only because several sequences lie apart: of one, with so many heads, it is a view."""
+    opaque: bool = False
+    """A function that a compiler is kept out of."""
     compiled: bool = False
     """Whether a compiler orders it: a loop writes over what it reads last, where that is as large, and the backward of
     a product with a weight lets go of its other factor before it makes that one's gradient."""

@@ -55,7 +55,7 @@ def class_of(operator: OpOverload, *, view: bool) -> OperationClass:
     base = _base(operator)
     if operator.namespace in _COLLECTIVES:
         return "communication"
-    if base in _CONTRACTIONS or any(part in base for part in _CONTRACTION_PARTS):
+    if base.removesuffix("_") in _CONTRACTIONS or any(part in base for part in _CONTRACTION_PARTS):
         return "contraction"
     if view or base in _MOVEMENTS or base in _RESERVATIONS:
         return "movement"
@@ -94,10 +94,12 @@ def bytes_of(operator: OpOverload, tensors: list[torch.Tensor]) -> int:
 
 def flops_of(operator: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> int:
     """FLOPs of a contraction, 0 for anything without a formula."""
-    packet = operator.overloadpacket
+    base = _base(operator).removesuffix("_")
+    # What adds a product into its first argument has the formula of what makes a new result.
+    packet = getattr(torch.ops.aten, base) if operator.namespace == "aten" else operator.overloadpacket
     if formula := flop_registry.get(packet):
         return int(formula(*args, **kwargs, out_val=result))
-    if formula := _MORE_FLOPS.get(_base(operator)):
+    if formula := _MORE_FLOPS.get(base):
         return formula(*args)
     return 0
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from assay.config import ModelConfig
 from assay.model.attention import Attention
 from assay.model.balance import noted
-from assay.model.loss import cross_entropy
+from assay.model.loss import ChunkedCrossEntropy, cross_entropy
 from assay.model.mlp import build_mlp
 from assay.model.norms import build_norm
 
@@ -72,6 +72,11 @@ class Head(nn.Module):
         self.norm = build_norm(config) if config.norm_position == "pre" else nn.Identity()
         self.projection = nn.Linear(config.n_embd, config.vocabulary, bias=False)
         self.cross_entropy: Loss = cross_entropy
+
+    @property
+    def region(self) -> nn.Module:
+        """What a compiler may make one graph of: it would run and keep every piece of a loss in pieces at once."""
+        return self.norm if isinstance(self.cross_entropy, ChunkedCrossEntropy) else self
 
     def logits(self, x: Tensor) -> Tensor:
         """`[B, T, n_embd]` → `[B, T, vocab_size]`."""

@@ -4,11 +4,10 @@ With V tokens in the vocabulary the logits of n tokens, their log-probabilities 
 each, which at GPT-2's V = 50257 is most of what a small model holds. The head projects n/chunks tokens at a time, adds
 their losses up and lets their logits go; backward makes each piece's logits again (arXiv:2410.10989 makes gradients in
 forward instead, and keeps them). In 16 bits the projection's gradient is rounded once a piece. Tensor parallelism
-computes the loss from columns of the logits, and excludes this. So does a compiler, which moves the second time of
-every piece into forward, and keeps what it made.
+computes the loss from columns of the logits, and excludes this. A compiler is kept out, since it would move the second
+time of every piece into forward, and keep what it made.
 """
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
@@ -36,12 +35,6 @@ class ChunkedCrossEntropy(Optimization):
     pays: ClassVar = "the projection to the vocabulary once more in backward: 4 products instead of 3"
     sources: ClassVar = ("arXiv:2410.10989", "arXiv:2411.09009")
     claims: ClassVar = frozenset({"loss"})
-
-    def excludes(self, run: Run) -> Mapping[str, str]:
-        return {
-            "compiler": "compiled code makes and keeps every piece's logits in forward; leave out {other} or "
-            "chunked_cross_entropy"
-        }
 
     def check(self, run: Run, machine: "Machine") -> None:
         tokens = run.tokens_per_step

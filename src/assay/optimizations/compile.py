@@ -3,10 +3,10 @@
 Operators that run one by one write every intermediate to memory and read it again; the compiler (TorchDynamo and
 TorchInductor) captures a graph and generates code that fuses them, around the same library calls for matrix products.
 Embedding, block and head are regions of their own, so the time to compile does not grow with the layers; no graph may
-break. The first step and the first evaluation compile, for seconds to minutes, so a short run only loses. What is kept
-for backward is decided by the partitioner's minimum cut: what products read, and little else. The ledger follows the
-code that torch 2.13 makes for a CPU; for a GPU it was not measured. Dropout's noise stays torch's own, so that the same
-seed trains the same run.
+break. A loss in pieces is left as it is: compiled, all pieces would be there at once. The first step and the first
+evaluation compile, for seconds to minutes, so a short run only loses. What is kept for backward is decided by the
+partitioner's minimum cut: what products read, and little else. The ledger follows the code that torch 2.13 makes for a
+CPU; for a GPU it was not measured. Dropout's noise stays torch's own, so that the same seed trains the same run.
 """
 
 import importlib.util
@@ -29,8 +29,8 @@ _SETTINGS: dict[str, dict[str, bool]] = {
     "default": {},
     "max-autotune-no-cudagraphs": {"max_autotune": True, "coordinate_descent_tuning": True},
 }
-_ENDS = 2
-"""Regions beside the blocks: embedding and head."""
+_OF_A_PIECE = 4
+"""Products of a loss in pieces: logits, again in backward, and two gradients."""
 
 
 class Compile(Optimization):
@@ -72,18 +72,24 @@ class Compile(Optimization):
         return fused(cost, ("embedding", *cost.block_sites, "head"))
 
     def apply(self, program: "Program", run: Run) -> "Program":
+        from torch.nn import Identity
+
         from assay.model import Block, Embedding, Head
         from assay.step.compiled import Captures
 
         captures = Captures({"fallback_random": True, **_SETTINGS[self.mode]})
         for part in program.parts:
             for module in part.modules():
-                if isinstance(module, Embedding | Block | Head):
-                    module.forward = captures.compile(module.forward)  # type: ignore[method-assign]
+                region = module.region if isinstance(module, Head) else module
+                if isinstance(module, Embedding | Block | Head) and not isinstance(region, Identity):
+                    region.forward = captures.compile(region.forward)
         return replace(program, captures=captures)
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
-        wanted = (len(trace.blocks) + _ENDS) * trace.forwards
+        # Only a loss in pieces is computed by this operator: compiled, it is taken apart.
+        pieces = trace.count("aten._log_softmax", phase="forward")
+        ends = 1 + (pieces == 0 or run.model.norm_position == "pre")
+        wanted = (len(trace.blocks) + ends) * trace.forwards
         forward, backward = trace.compiled_calls(backward=False), trace.compiled_calls(backward=True)
         inside = sum(graph.calls * graph.contractions for graph in trace.compiled)
         outside = trace.contractions() - inside
@@ -91,7 +97,7 @@ class Compile(Optimization):
         observed = (
             f"{len(trace.compiled)} graphs of {operations} operations in {kernels} fused kernels; "
             f"{forward} of {wanted} forward and {backward} of {wanted} backward calls compiled; "
-            f"{trace.graph_breaks} graph breaks, {outside} matmuls outside"
+            f"{trace.graph_breaks} graph breaks, {outside} matmuls outside, for {pieces} pieces of a loss"
         )
-        whole = forward == backward == wanted and trace.graph_breaks == 0 and outside == 0
+        whole = forward == backward == wanted and trace.graph_breaks == 0 and outside == _OF_A_PIECE * pieces
         return self.evidence(observed, whole and 0 < kernels < operations)
