@@ -9,6 +9,7 @@ from torchao.optim.subclass_8bit import OptimState8bit
 from assay.config import ModelConfig, Run, Spec
 from assay.estimate import estimate
 from assay.hardware import Machine
+from assay.measure.trace import StepTracer
 from assay.optimizations import Conflict, Unavailable, adamw_8bit, resolve
 from assay.optimizers.narrow_state import narrow_adamw
 from assay.optimizers.recipes import adamw
@@ -78,3 +79,36 @@ def test_compiled_it_computes_what_is_written(monkeypatch: pytest.MonkeyPatch) -
     written = losses(RUN)
     monkeypatch.undo()
     assert losses(RUN) == pytest.approx(written, rel=1e-4)
+
+
+@pytest.mark.slow
+def test_a_step_that_is_recorded_is_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the bit: a run that is resumed is recorded at another step than one that is not."""
+    monkeypatch.undo()
+    weights = []
+    for recorded in (1, 3):
+        step = build_step(RUN)
+        for index in range(5):
+            if index == recorded:
+                with StepTracer(step) as tracer:
+                    train_step(tracer.watch(), index)
+            else:
+                train_step(step, index)
+        weights.append([parameter.detach().clone() for _, parameter in step.named_parameters()])
+    assert all(torch.equal(one, other) for one, other in zip(*weights, strict=True))
+
+
+def test_rows_that_padding_adds_are_part_of_the_proof() -> None:
+    model = ModelConfig(n_layer=2, n_head=2, n_embd=32, context_length=16, vocab_size=250)
+    run = run_with(EIGHT, Spec(name="vocab_padding", fields={"multiple": 128}), model=model)
+    evidence = resolve(EIGHT).verify(traced(run), run)
+    assert evidence.verdict, evidence.observed
+
+
+def test_of_a_model_whose_weights_mostly_stay_wide_the_rest_is_proven() -> None:
+    model = ModelConfig(n_layer=1, n_head=2, n_embd=32, context_length=16, vocab_size=50257)
+    run = run_with(EIGHT, model=model)
+    evidence = proof_of(run, traced(run))
+    assert evidence.verdict, evidence.observed
+    assert not proof_of(run, traced_with(adamw(run.training), run)).verdict
+    assert not proof_of(run, traced_with(narrow_adamw(run.training), run)).verdict

@@ -1,5 +1,6 @@
 """float8: bytes predicted exactly, a proof that counts products in both directions, and no layer left behind."""
 
+from contextlib import nullcontext
 from typing import get_args
 
 import pytest
@@ -47,6 +48,7 @@ def test_what_cannot_do_it_is_refused_with_what_would_help(monkeypatch: pytest.M
         ({"n_embd": 24, "n_hidden": 96}, r"model\.n_embd is 24; set it to 32"),
         ({"activation": "swiglu"}, r"model\.n_hidden is 88; set it to 96"),
         ({"context_length": 10}, r"model\.context_length is 10; set it to 16"),
+        ({"n_head": 8, "n_kv_head": 1}, r"attention\.qkv\.weight is 40 × 32; choose another model\.n_head"),
     ],
 )
 def test_shapes_that_the_kernel_does_not_take_are_refused(change: dict[str, object], said: str) -> None:
@@ -112,10 +114,21 @@ def test_a_direction_that_is_not_in_float8_does_not_pass(forward: int, backward:
         made = {"name": "aten._scaled_mm", "operation_class": "contraction", "dtype": "float8_e4m3fn"}
         return Operation.model_validate({**made, "phase": phase, "count": count, "flops": 0, "bytes": 0})
 
-    operations = tuple(products(*one) for one in (("forward", forward), ("backward", backward)) if one[1])
+    rest = tuple(
+        one.model_copy(update={"dtype": "bfloat16"}) for one in traced(run_with()).operations if "bmm" in one.name
+    )
+    operations = (*rest, *(products(*one) for one in (("forward", forward), ("backward", backward)) if one[1]))
     assert resolve(FP8).verify(trace.model_copy(update={"operations": operations}), run).verdict is verdict
 
 
+def test_the_rest_of_the_products_must_be_narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
+    run = run_with(FP8)
+    evidence = proof_of(run, traced(run))
+    assert not evidence.verdict
+    assert "24 of 27 others in bfloat16" in evidence.observed  # the head is wide
+
+
 def test_compiled_it_is_not_predicted() -> None:
-    with pytest.raises(Unpredicted, match="under compile is not predicted"):
+    with pytest.raises(Unpredicted, match="under compile of float8 layers is not predicted"):
         estimate(run_with(FP8, Spec(name="compile")), CPU)

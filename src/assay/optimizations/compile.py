@@ -68,7 +68,9 @@ class Compile(Optimization):
         from assay.cost.fusion import fused
 
         if any(one.products == FORMAT for one in cost.tape):
-            raise Unpredicted(self.name())  # a compiler rounds on the way, without the copies that stand on the tape
+            raise Unpredicted(
+                "compile of float8 layers"
+            )  # a compiler rounds on the way, without the copies that stand on the tape
         return fused(cost, ("embedding", *cost.block_sites, "head"))
 
     def apply(self, program: "Program", run: Run) -> "Program":

@@ -53,12 +53,25 @@ class Fp8(Optimization):
             raise Conflict("fp8 knows linear layers and no experts; use bf16_mixed for a mixture")
         if run.ranks > 1:
             raise Conflict("fp8 is put together for one device; use bf16_mixed over ranks")
+        self._check_sides(run)
+
+    def _check_sides(self, run: Run) -> None:
+        from assay.cost import parameters
+
         sides = {"n_embd": run.model.n_embd, "n_hidden": run.model.hidden, "context_length": run.model.context_length}
         for name, side in sides.items():
             if side % _MULTIPLE:
                 nearest = -(-side // _MULTIPLE) * _MULTIPLE
                 raise Conflict(
                     f"fp8 wants matrices in multiples of {_MULTIPLE}, and model.{name} is {side}; set it to {nearest}"
+                )
+        # Of a block no side hangs on the vocabulary, which the corpus may not have named yet.
+        known = run.model.model_copy(update={"vocab_size": run.model.vocab_size or _MULTIPLE})
+        for name, weight in parameters(known).items():
+            if name.startswith("blocks.") and len(weight.shape) == 2 and any(one % _MULTIPLE for one in weight.shape):
+                raise Conflict(
+                    f"fp8 wants matrices in multiples of {_MULTIPLE}, and {name} is {weight.shape[0]} × "
+                    f"{weight.shape[1]}; choose another model.n_head or model.n_kv_head"
                 )
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
@@ -85,8 +98,13 @@ class Fp8(Optimization):
         layers = of_a_block * len(trace.blocks) * trace.forwards
         # Each layer multiplies once forwards, and twice backwards: for its input, and for its weight.
         forward, backward = (trace.count("_scaled_mm", phase=phase) for phase in ("forward", "backward"))
-        observed = f"{forward} products in float8 forwards and {backward} backwards, of {layers} linear layers"
-        return self.evidence(observed, 0 < layers == forward and backward == 2 * layers)
+        rest = trace.contractions() - trace.count("_scaled_mm")
+        narrow = trace.contractions(dtype="bfloat16")
+        observed = (
+            f"{forward} products in float8 forwards and {backward} backwards, of {layers} linear layers; "
+            f"{narrow} of {rest} others in bfloat16"
+        )
+        return self.evidence(observed, 0 < layers == forward and backward == 2 * layers and narrow == rest)
 
 
 def _narrow(layer: "Module", given: "tuple[Tensor, ...]") -> "tuple[Tensor, ...]":

@@ -2,8 +2,9 @@
 
 A moment is codes of 8 bits, a scale for every 256 of them, and a table; torchao keeps tensors of fewer than 4,096
 numbers as they are. Three things differ from torch's optimizers. The learning rate must be a tensor. State is made of
-several tensors, which are written apart and put together again. The update compiles itself, which no watching dispatch
-mode allows, so a watched step runs it as it is written.
+several tensors, which are written apart and put together again. The update compiles itself, and stays compiled where a
+step is only recorded, so that such a step is like any other to the last bit; a mode that would see every operator turns
+compilation off, and under it the update runs as it is written.
 """
 
 from collections.abc import Callable, Mapping
@@ -71,8 +72,9 @@ def _apart(entries: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _as_written() -> AbstractContextManager[Any]:
-    watched = _get_current_dispatch_mode() is not None
-    return torch.compiler.set_stance("force_eager") if watched else nullcontext()
+    mode = _get_current_dispatch_mode()
+    compiles = mode is None or mode.is_infra_mode()
+    return nullcontext() if compiles else torch.compiler.set_stance("force_eager")
 
 
 def adamw_8bit(training: TrainingConfig) -> Callable[[NamedParameters], OptimizerLike]:
