@@ -8,10 +8,10 @@ from assay.estimate import estimate
 from assay.hardware import detect
 from assay.measure.memory import memory_pass
 from assay.measure.trace import StepTracer
-from assay.optimizations import Unavailable, optimizations_of, resolve
+from assay.optimizations import Unavailable, check, optimizations_of, resolve
 from assay.training.loop import read, take_step, train_step
 from estimate.built import build_step
-from optimizations.laboratory import ON_ONE_DEVICE, losses, run_with
+from optimizations.laboratory import ON_ONE_DEVICE, losses, run_with, traced
 
 pytestmark = [
     pytest.mark.gpu,
@@ -64,6 +64,15 @@ def test_a_device_without_weights_is_proven_and_holds_what_is_predicted(beside: 
     assert evidence.verdict, evidence.observed
     measured = memory_pass(CUDA, lambda: _train(step), 0)
     assert measured.tensors_peak_bytes == pytest.approx(estimate(run, detect()).timeline.peak.nbytes, rel=0.1)
+
+
+def test_layers_in_float8_keep_what_is_predicted() -> None:
+    run = on_cuda(Spec(name="fp8"))
+    try:
+        check(run, detect())
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    assert traced(run).saved_total_bytes == estimate(run, detect()).timeline.saved_bytes
 
 
 def test_activations_come_back_from_the_host_as_they_went() -> None:
