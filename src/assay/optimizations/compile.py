@@ -67,10 +67,9 @@ class Compile(Optimization):
         from assay.cost.float8 import FORMAT
         from assay.cost.fusion import fused
 
+        # A compiler rounds on the way, without the copies that stand on the tape.
         if any(one.products == FORMAT for one in cost.tape):
-            raise Unpredicted(
-                "compile of float8 layers"
-            )  # a compiler rounds on the way, without the copies that stand on the tape
+            raise Unpredicted("compile of float8 layers")
         return fused(cost, ("embedding", *cost.block_sites, "head"))
 
     def apply(self, program: "Program", run: Run) -> "Program":

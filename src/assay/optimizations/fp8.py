@@ -4,8 +4,8 @@ Inputs and weights go to E4M3, gradients to E5M2 (arXiv:2209.05433), each tensor
 anew at every use, so no loss scale is needed. Weights, gradients and state stay float32, and no narrow copy of a weight
 is kept. The head and the products inside attention stay bfloat16. Rounding costs passes over memory: only wide layers
 (several thousand) gain from it. Scales are found and tensors rounded by many small kernels, which want a compiler
-behind them. A processor without products in float8 converts: its rounding and its bytes are those of a GPU, its time is
-not. With `compile`, what a step holds is not predicted.
+behind them. A processor without products in float8 makes them of copies in float32: what is rounded and kept is as on a
+GPU, the time is not. With `compile`, what a step holds is not predicted.
 """
 
 from dataclasses import replace
