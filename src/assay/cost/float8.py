@@ -132,9 +132,7 @@ class _Layer:
         """The most that a product of two rounded tensors makes on the way, where it is one of copies in float32."""
         if not self.converts:
             return ()
-        a, b, wide = (
-            replace(one, name=f"wide {one.name}", dtype="float32", view_of=None) for one in (left, right, out)
-        )
+        a, b, wide = map(_wide, (left, right, out))
         # The right factor is turned back, each copy scaled into another, and the result narrowed beside itself.
         most = max((a, a), (a, b, b), (a, b, wide, wide.cast(self.out.dtype)), key=_nbytes)
         return (self._rounded(right), *most)
@@ -142,8 +140,11 @@ class _Layer:
 
 def _widened(one: Tensor) -> Held:
     """What rounding makes on its way: the tensor in float32 and scaled, and the same within the format's range."""
-    scaled = replace(one, name=f"scaled {one.name}", dtype="float32", view_of=None)
-    return scaled, replace(scaled, name=f"within range {one.name}")
+    return _wide(one), _wide(one)
+
+
+def _wide(one: Tensor) -> Tensor:
+    return replace(one, name=f"wide {one.name}", dtype="float32", view_of=None)
 
 
 def _nbytes(held: Held) -> int:

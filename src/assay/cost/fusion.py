@@ -28,7 +28,8 @@ _SOFTMAXES = {"aten._softmax", "aten._log_softmax", "aten._safe_softmax"}
 
 def fused(cost: Cost, sites: Sequence[str]) -> Cost:
     """The ledger when each of these modules is compiled as one, or around what is opaque in it."""
-    sites = tuple(chain.from_iterable(_regions(cost, site) for site in sites))
+    opaque = [one for one in cost.tape if one.opaque]
+    sites = tuple(chain.from_iterable(_regions(cost, site, opaque) for site in sites))
 
     def region(operation: Operation) -> str:
         return next((site for site in sites if operation.within(site)), "")
@@ -45,11 +46,11 @@ def fused(cost: Cost, sites: Sequence[str]) -> Cost:
     ).with_tables_read()
 
 
-def _regions(cost: Cost, site: str) -> Iterable[str]:
+def _regions(cost: Cost, site: str, opaque: Sequence[Operation]) -> Iterable[str]:
     """The module, or the modules of what is left of it."""
-    inside = [one for one in cost.tape if one.within(site)]
-    left = dict.fromkeys(one.site for one in inside if not one.opaque)
-    return left if any(one.opaque for one in inside) else (site,)
+    if not any(one.within(site) for one in opaque):
+        return (site,)
+    return dict.fromkeys(one.site for one in cost.tape if one.within(site) and not one.opaque)
 
 
 def _reads(operations: Iterable[Operation]) -> Counter[str]:
