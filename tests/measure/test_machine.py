@@ -62,6 +62,7 @@ def test_the_program_prints_one_line(capsys: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_gpu_is_faster_in_bfloat16() -> None:
     rates = machine.measure_rates("cuda", seconds=1.0)
     assert rates.matmul_flops["bfloat16"] > rates.matmul_flops["float64"]

@@ -162,6 +162,7 @@ def test_live_tensors_are_summed_by_storage() -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_the_device_counts_its_own_memory() -> None:
     device = torch.device("cuda")
     kept = torch.ones(1000, device=device)
