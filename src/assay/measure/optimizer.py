@@ -73,10 +73,9 @@ def _written(operator: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, A
 
 def _settings(group: Mapping[str, Any]) -> Iterable[tuple[str, Setting]]:
     for name, value in group.items():
-        if isinstance(value, torch.Tensor) and value.numel() == 1:
+        if name == "params":
+            continue
+        if isinstance(value, tuple | list) and all(isinstance(one, int | float) for one in value):
+            yield name, tuple(map(float, value))
+        elif isinstance(value, bool | int | float | torch.Tensor):
             yield name, float(value)
-        elif isinstance(value, bool | int | float):
-            yield name, float(value)
-        elif isinstance(value, tuple | list) and all(isinstance(one, int | float) for one in value):
-            if name != "params":
-                yield name, tuple(map(float, value))

@@ -135,6 +135,7 @@ class StepTracer:
             graph_replays=0 if (graphs := self.step.program.graphs) is None else graphs.replays,
             captured_contractions=self._recorder.captured_contractions,
             graph_breaks=0 if self.step.program.captures is None else graph_breaks(),
+            training_graphs=0 if (captures := self.step.program.captures) is None else captures.trained,
             shared_parameters=shared(self.step.parts),
             synchronizations=dict(self._recorder.synchronizations.counts),
         )

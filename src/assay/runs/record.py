@@ -6,7 +6,7 @@ Every figure is in a base unit that its name states. `None` means that the figur
 import statistics
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import ConfigDict, Field
 
@@ -282,6 +282,8 @@ class RunResult(_Record):
     """One for each, where there are several; `memory` has the highest of them."""
     predicted: Predicted | None = None
     evidence: tuple[Evidence, ...] = ()
+    proven_until: Literal["beginning", "end"] | None = None
+    """`end`: a step traced after the last checkpoint showed the same; None without evidence, and in older records."""
     environment: Environment | None = None
     blocks: tuple[Block, ...] = ()
     first_step_seconds: float | None = None

@@ -162,6 +162,8 @@ class Trace(Frozen):
     """Graphs whose code this step ran; their operations are among `operations`."""
     graph_breaks: int = 0
     """Places at which compilation gave a forward back to Python, since the process began."""
+    training_graphs: int = 0
+    """Graphs captured for training since the process began, in both directions; those of evaluations left out."""
     graph_replays: int = 0
     """Micro-batches whose forward and backward the device replayed."""
     captured_contractions: int = 0

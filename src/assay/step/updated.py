@@ -1,7 +1,7 @@
 """An optimizer's part of a trace: its groups, and for every parameter what it wrote and what state it keeps.
 
 A parameter is known by its name in the whole model. Writes are counted in elements, by the operator that made them: a
-kernel over a list of tensors counts for each tensor of the list, so an update of half the weights has half the elements.
+kernel over a list of tensors counts for each tensor of the list: an update of half the weights has half the elements.
 """
 
 from collections.abc import Mapping
