@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from assay.cli.console import print_table
+from assay.step.evidence import BEGINNING_ONLY
 from assay.units import format_bytes, format_count, format_flops, format_seconds
 
 if TYPE_CHECKING:
@@ -105,6 +106,8 @@ def lines(result: "RunResult") -> Iterator[tuple[str, str]]:
         yield "routers", f"balance by layer {balance}; at most {busiest:.2f} times an even share, {dropped:.1%} dropped"
     for evidence in result.evidence:
         yield "evidence", proof(evidence)
+    if result.proven_until == "beginning":
+        yield "evidence", BEGINNING_ONLY
     for note in result.extra.get("notes", ()):
         yield "note", str(note)
 
