@@ -135,6 +135,7 @@ class StepTracer:
             whole_state_bytes=bytes_by_dtype(state),
             updates=updated(self.step, self._recorder.writes),
             groups=groups(self.step),
+            read_every=self.step.program.read_every,
             masks=self._recorder.masks.masks(),
             scaling=self._scaled.scaling(self._index, skipped),
             schedule=tuple(self._schedule),

@@ -75,4 +75,6 @@ class DeferredMetrics(Optimization):
         where = "".join(f", {count} of them in {phase}" for phase, count in waits.items())
         operators = sum(operation.count for operation in trace.operations)
         observed = f"the host waited for the device {sum(waits.values())} times in {operators} operators{where}"
-        return self.evidence(observed, operators > 0 and not waits)
+        if trace.read_every != self.every:
+            observed += f"; figures are read after {trace.read_every} steps"
+        return self.evidence(observed, operators > 0 and not waits and trace.read_every == self.every)
