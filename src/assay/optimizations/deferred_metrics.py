@@ -8,8 +8,8 @@ Clipping multiplies by a factor that the host does not know, and by 1 where noth
 The price is knowing late. A step that is not finite is noticed up to `every` − 1 steps later, and by then has spoiled
 the weights: the run ends and names the step, but the tensor that is named is the first one spoiled, not the cause. A
 budget in seconds is looked at when figures are read. On a CPU, which computes what it is told before it goes on, there
-is nothing to wait for and nothing to win. The proof is of one step, in which the host waits for nothing; after how many
-steps figures are read it does not see. Has not run on a GPU yet.
+is nothing to wait for and nothing to win. The proof is of one step, in which the host waits for nothing, and of the
+number of steps whose figures the program reads together. Has not run on a GPU yet.
 """
 
 from collections.abc import Mapping
