@@ -16,7 +16,7 @@ from assay.units import format_percent
 if TYPE_CHECKING:
     import pandas
 
-FAILURES = frozenset({Status.NO_EFFECT, Status.KILLED, Status.FAILED, Status.TIMED_OUT})
+FAILURES = frozenset({Status.NO_EFFECT, Status.WRONG_VALUES, Status.KILLED, Status.FAILED, Status.TIMED_OUT})
 
 
 class Comparison(Frozen):

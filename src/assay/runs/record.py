@@ -25,6 +25,7 @@ class Status(StrEnum):
     KILLED = "killed"
     TIMED_OUT = "timed_out"
     NO_EFFECT = "no_effect"
+    WRONG_VALUES = "wrong_values"
     INTERRUPTED = "interrupted"
     BUDGET_REACHED = "budget_reached"
     FAILED = "failed"
