@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import Run
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
+from assay.reference.expected import Expected, lossy
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
 
 _SLACK = 0.01
 """Of the state: tables of codes may be of another size."""
+
+_UPDATE_ERROR = 0.2
+"""Largest relative error of an update against AdamW with wide moments."""
+_ROUNDED = 1e-4
+"""Relative error that rounding the moments to 8 bits must cause in some weight."""
 
 
 class Adamw8Bit(Optimization):
@@ -64,6 +70,9 @@ class Adamw8Bit(Optimization):
         from assay.optimizers.eight_bit import adamw_8bit
 
         return replace(program, optimizer=adamw_8bit(run.training))
+
+    def expect(self, expected: Expected, run: Run) -> Expected:
+        return expected.loosened(updates=lossy(_UPDATE_ERROR, at_least=_ROUNDED))
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         from assay.cost import DTYPE_BYTES, Tensor

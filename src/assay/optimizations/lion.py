@@ -13,6 +13,8 @@ from pydantic import Field, PositiveFloat
 
 from assay.config import Run
 from assay.optimizations.base import Numerics, Optimization, Stage
+from assay.reference.expected import Expected
+from assay.reference.rules import Lion as LionRule
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -50,6 +52,11 @@ class Lion(Optimization):
 
         recipe = lion(at_rate(run.training, self.learning_rate), (self.beta1, self.beta2))
         return rescheduled(replace(program, optimizer=recipe), self.learning_rate / run.training.learning_rate)
+
+    def expect(self, expected: Expected, run: Run) -> Expected:
+        factor = self.learning_rate / run.training.learning_rate
+        rule = LionRule(weight_decay=run.training.weight_decay / factor, beta1=self.beta1, beta2=self.beta2)
+        return expected.changed(rule=rule, rate_factor=factor)
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         signs, parameters = trace.count("aten.sign_", phase="update"), len(trace.parameters)
