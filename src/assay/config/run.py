@@ -141,7 +141,9 @@ def identity(run: Run) -> str:
     """Twelve hexadecimal digits of the SHA-256 of the run's canonical JSON.
 
     Defaults are written out and keys sorted, so neither key order nor the spelling of a default changes it. The
-    order of `optimizations` is part of it: the registry puts them in the order in which they are applied.
+    order of `optimizations` is part of it: the registry puts them in the order in which they are applied. Whether
+    values are checked is no part of it, because the check changes nothing that is trained or measured.
     """
-    canonical = json.dumps(run.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+    plain = run.model_dump(mode="json", exclude={"training": {"check_values"}})
+    canonical = json.dumps(plain, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]

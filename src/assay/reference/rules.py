@@ -126,7 +126,8 @@ class SGD(Rule):
         g = self.precise(gradient) + self.decay(weight) * w
         state["b"] = self.momentum * state["b"] + g if "b" in state else g
         direction: Tensor = g + self.momentum * state["b"] if self.nesterov else state["b"]
-        return w - rate * direction
+        moved: Tensor = w - rate * direction
+        return moved
 
 
 class Lion(Rule):
@@ -139,7 +140,8 @@ class Lion(Rule):
         w, g, m = self.precise(weight), self.precise(gradient), state.get("m", 0.0)
         step: Tensor = (self.beta1 * m + (1 - self.beta1) * g).sign()
         state["m"] = self.beta2 * m + (1 - self.beta2) * g
-        return w - rate * (step + self.decay(weight) * w)
+        moved: Tensor = w - rate * (step + self.decay(weight) * w)
+        return moved
 
 
 _EPS32 = 2.0**-23
@@ -161,7 +163,9 @@ class Adafactor(Rule):
             square = state["v"] = (1 - fresh) * state.get("v", 0.0) + fresh * g * g
         step: Tensor = g / square.clamp(min=_EPS32**2).sqrt()
         size = max(self.epsilon, float((w * w).mean()) ** 0.5) * min(rate, t**-0.5)
-        return w * (1 - rate * self.decay(weight)) - size * step / max(1.0, float((step * step).mean()) ** 0.5)
+        limit = max(1.0, float((step * step).mean()) ** 0.5)
+        moved: Tensor = w * (1 - rate * self.decay(weight)) - size * step / limit
+        return moved
 
 
 class Muon(Rule):
@@ -179,7 +183,8 @@ class Muon(Rule):
         w, g = self.precise(weight), self.precise(gradient)
         state["b"] = self.momentum * state.get("b", 0.0) + (1 - self.momentum) * g
         direction = self._orthogonal((1 - self.momentum) * g + self.momentum * state["b"])
-        return w * (1 - rate * self.weight_decay) - rate * 0.2 * max(w.shape) ** 0.5 * direction
+        moved: Tensor = w * (1 - rate * self.weight_decay) - rate * 0.2 * max(w.shape) ** 0.5 * direction
+        return moved
 
     def _orthogonal(self, matrix: "Tensor") -> "Tensor":
         tall = matrix.shape[0] > matrix.shape[1]
@@ -189,4 +194,5 @@ class Muon(Rule):
             gram = x @ x.T
             polynomial = (-4.7750 * gram.float() + 2.0315 * gram.float() @ gram.float()).bfloat16()
             x = (3.4445 * x.float() + polynomial.float() @ x.float()).bfloat16()
-        return (x.T if tall else x).double()
+        found: Tensor = (x.T if tall else x).double()
+        return found

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field
 
 from assay.config.base import Frozen
 from assay.config.run import Run
-from assay.step.evidence import Evidence
+from assay.step.evidence import Evidence, ValueProof
 
 
 class Status(StrEnum):
@@ -283,6 +283,8 @@ class RunResult(_Record):
     """One for each, where there are several; `memory` has the highest of them."""
     predicted: Predicted | None = None
     evidence: tuple[Evidence, ...] = ()
+    values: ValueProof | None = None
+    """What the value check found; None in records that are older than it, and where a run ended before it."""
     environment: Environment | None = None
     blocks: tuple[Block, ...] = ()
     first_step_seconds: float | None = None

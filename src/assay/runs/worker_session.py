@@ -8,8 +8,8 @@ its own, so its caller does it late.
 import json
 import statistics
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -31,9 +31,19 @@ from assay.runs.worker_phases import Phases
 from assay.runs.worker_plan import BLOCKS, plan, steps_left
 from assay.runs.worker_ranks import every_rank
 from assay.runs.worker_result import Findings
-from assay.step.evidence import Evidence
+from assay.runs.worker_values import ValueCheck
+from assay.step.evidence import Evidence, ValueProof
 from assay.step.program import Step
-from assay.training.endings import BudgetReached, Ending, Interrupted, NoEffect, TargetReached, Unproven, Unread
+from assay.training.endings import (
+    BudgetReached,
+    Ending,
+    Interrupted,
+    NoEffect,
+    TargetReached,
+    Unproven,
+    Unread,
+    WrongValues,
+)
 from assay.training.evaluation import Evaluation
 from assay.training.loop import Loop, StepRecord, read, take_step
 from assay.training.probes import ActivationNorms, RouterStatistics
@@ -124,21 +134,40 @@ class Session:
             loop.between_steps()
         left = steps_left(self.run, position.step, position.tokens)
         pieces = plan(left, self.blocks)
-        if pieces.first:
-            self.phases.enter("first_step")
-            loop.advance(pieces.first)
-        if pieces.trace:
-            self.phases.enter("trace")
-            pieces = plan(left, self.blocks, self._trace(loop, left - pieces.first))
-            self._prove()
-        keep_freed_memory()  # timed steps need not map what they free and take again
-        if pieces.warmup:
-            self.phases.enter("warmup")
-            loop.advance(pieces.warmup)
+        with self._values_checked(loop):
+            if pieces.first:
+                self.phases.enter("first_step")
+                loop.advance(pieces.first, self.values.recording(take_step))
+            if pieces.trace:
+                self.phases.enter("trace")
+                pieces = plan(left, self.blocks, self._trace(loop, left - pieces.first))
+                self._prove()
+            keep_freed_memory()  # timed steps need not map what they free and take again
+            if pieces.warmup:
+                self.phases.enter("warmup")
+                loop.advance(pieces.warmup, self.values.recording(take_step))
         for steps in pieces.blocks:
             self._wait("block")
             self._block(loop, steps)
         loop.stop_if_spent()
+
+    @contextmanager
+    def _values_checked(self, loop: Loop) -> Iterator[None]:
+        """Record the steps inside, and hold them against a reference. Raises `WrongValues`."""
+        self.values = ValueCheck(self.folder, self.run, loop.step, loop.position.step, self.ranks)
+        try:
+            yield
+            if self.values.due:
+                self.phases.enter("reference")
+                self._hold_values(self.values.conclude(self.channel))
+        finally:
+            self.values.abandon()
+
+    def _hold_values(self, proof: ValueProof) -> None:
+        self.findings.values = proof
+        self.channel.event("values", proof=proof.model_dump(mode="json"))
+        if not proof.verdict:
+            raise WrongValues(proof.failures[0])
 
     def _trace(self, loop: Loop, left: int) -> int:
         """Trace steps until one makes its update, for none shows itself in one that is skipped → how many it took.
@@ -147,7 +176,7 @@ class Session:
         """
         for traced in range(1, left + 1):
             skipped = loop.position.skipped_steps
-            loop.advance(1, self._traced_step)
+            loop.advance(1, self.values.recording(self._traced_step))
             if loop.position.skipped_steps == skipped:
                 return traced
         raise Unproven(
@@ -230,6 +259,7 @@ class Session:
 
     def stepped(self, record: StepRecord) -> None:
         with self.phases.aside():
+            self.values.stepped(record)
             phase = self.phases.current
             if phase == "steady":
                 self.steady.append(record)

@@ -37,6 +37,8 @@ class ValueProof(Frozen):
     """Largest error over its bound; above 1 it is a failure."""
     seconds: float | None = None
     """Time that the check took, its process's start left out."""
+    process_seconds: float | None = None
+    """Time that the run waited for its reference process."""
     baseline_steps: float | None = None
     """The same time in steps of the float32 baseline."""
 

@@ -2,16 +2,16 @@
 
 Errors are Euclidean norms over one tensor. A float64 baseline is the truth.
 
-Reassociated values: |x − x₆₄| ≤ K·max(|x₃₂ − x₆₄|, u·|x₆₄|), with x₃₂ the float32 baseline and u its unit roundoff, 2⁻²⁴.
+Reassociated values: |x − x₆₄| ≤ K·max(|x₃₂ − x₆₄|, u·|x₆₄|), with x₃₂ the float32 baseline and u = 2⁻²⁴, its roundoff.
 The float32 baseline's own error says how hard the tensor is to compute: the gradient of a key bias is zero in truth and
 rounding in practice, and its bound is rounding, too. K is twice the largest ratio that honest configurations show
 (docs/measured/values.md).
 
-Lossy values: |x − x₆₄| ≤ ρ·|x₆₄| with the bound ρ that the technique states. For tensors far smaller than the others the
+Lossy values: |x − x₆₄| ≤ ρ·|x₆₄| with the bound ρ that the technique states. For tensors far smaller than others the
 bound is ρ·0.01 of the size that all gradients have on average: rounding of large values reaches them, too.
 
-Updates: |w′ − w″| ≤ 2·u·|w″| + (ρ or K·u)·|w″ − w|, for a weight w, the program's w′ and the replay's w″. The first term is
-the rounding of the weight, the second that of the step. Where the replay rounds the weight itself, few elements can be
+Updates: |w′ − w″| ≤ 2·u·|w″| + (ρ or K·u)·|w″ − w|, with a weight w, the program's w′ and the replay's w″. The first
+term is the rounding of the weight, the second that of the step. Where the replay rounds the weight itself, few elements can be
 rounded to another neighbour, and the first term is a tenth.
 """
 
