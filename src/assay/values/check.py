@@ -43,6 +43,10 @@ class Check:
     data: Prepared
     device: torch.device
 
+    def judged(self) -> list[Judged]:
+        """Every loss, gradient and update against its bound."""
+        return self._computed()[0] + self._updates()
+
     def proof(self) -> ValueProof:
         """Everything that was found. Random state and torch's global settings change."""
         failures = batch_failures(self.recorded, self.expected, self.run, self.data) + list(self._replicas())

@@ -10,9 +10,9 @@ rounding in practice, and its bound is rounding, too. K is twice the largest rat
 Lossy values: |x − x₆₄| ≤ ρ·|x₆₄| with the bound ρ that the technique states. For tensors far smaller than others the
 bound is ρ·0.01 of the size that all gradients have on average: rounding of large values reaches them, too.
 
-Updates: |w′ − w″| ≤ 2·u·|w″| + (ρ or K·u)·|w″ − w|, with a weight w, the program's w′ and the replay's w″. The first
-term is the rounding of the weight, the second that of the step. Where the replay rounds the weight itself, few elements can be
-rounded to another neighbour, and the first term is a tenth.
+Updates: |w′ − w″| ≤ 2·u·|w″| + (ρ or K·u)·|w″ − w|, for a weight w, the program's w′ and the replay's w″.
+The first term is the rounding of the weight, the second that of the step. Where the replay rounds the weight itself,
+few elements can be rounded to another neighbour, and the first term is a tenth.
 """
 
 from dataclasses import dataclass
