@@ -20,7 +20,7 @@ import torch
 from assay.config import ModelConfig, Run, Spec, TrainingConfig
 from assay.data.tokenizers import ByteTokenizer
 from assay.measure.trace import StepTracer
-from assay.optimizations import catalogue, normalize, optimizations_of, resolve
+from assay.optimizations import normalize, optimizations_of, resolve
 from assay.parallel.ranks import ALONE, Ranks
 from assay.parallel.shards import local
 from assay.step import Trace
@@ -165,8 +165,3 @@ def run_of(technique: str, mutant: Mutant | None = None) -> Run:
             optimizations=specs,
         )
     )
-
-
-def needs_ranks(technique: str) -> bool:
-    """Whether a technique divides a step over ranks."""
-    return bool(catalogue()[technique]().axes())

@@ -58,7 +58,7 @@ MUTANTS = (
         rewritten(_APPLY, (_LAYERS, "for module in [one for one in part.modules() if isinstance(one, Attention)][:-1]:")),
     ),
     Mutant(
-        "without keys' norms",
+        "keys rounded",
         "Keys are rounded to 16 bits.",
         rewritten(_FORWARD, ("attention(q, k, v,", "attention(q, k.bfloat16().to(k.dtype), v,")),
     ),

@@ -39,7 +39,7 @@ MUTANTS = (
         replaced("assay.optimizations.vocab_padding:VocabPadding._rows", lambda self, run: 65),
     ),
     Mutant(
-        "first token scaled",
+        "one token favoured",
         "The logit of token 0 carries a bias.",
         rewritten(
             _BARRED,
