@@ -23,11 +23,6 @@ MUTANTS = (
         "The loss is computed in bfloat16, too.",
         rewritten("assay.model.narrow:narrow", ("lift_logits(part)", "pass")),
     ),
-    Mutant(
-        "float16",
-        "Everything is in float16, without a loss scale.",
-        rewritten("assay.optimizations.bf16_full:Bf16Full.apply", ("torch.bfloat16", "torch.float16")),
-    ),
     Mutant("nothing narrow", "Everything stays in float32.", replaced("assay.model.narrow:narrow", lambda *_: None)),
     Mutant("two bits", "Weights are rounded to two bits of mantissa after every update.", around(_NAME, after=_coarse)),
     Mutant("no decay", "Nothing decays.", scaled(_NAME, "weight_decay", 0.0)),

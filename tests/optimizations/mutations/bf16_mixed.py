@@ -1,10 +1,13 @@
 """Mixed precision in bfloat16, wrong."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 
 import torch
 
+from assay.config import Run
+from assay.step.program import Program
 from optimizations.mutations.mutant import Clock, Mutant, applied, rewritten
 from optimizations.mutations.precision import (
     NORM_IN_16_BITS,
@@ -19,9 +22,7 @@ from optimizations.mutations.rules import around
 _NAME = "bf16_mixed"
 
 
-def _until_late(program, run, clock: Clock):  # type: ignore[no-untyped-def]
-    from dataclasses import replace
-
+def _until_late(program: Program, run: Run, clock: Clock) -> Program:
     honest = partial(torch.autocast, program.device.type, dtype=torch.bfloat16)
     return replace(program, forward_contexts=(lambda: nullcontext() if clock.late else honest(),))
 

@@ -36,12 +36,6 @@ MUTANTS = (
         "The step is not corrected for moments that start at zero.",
         rewritten(_UPDATE, ("root.div_((1 - beta2**done) ** 0.5)", "root"), ("-rate / (1 - beta1**done)", "-rate")),
     ),
-    Mutant(
-        "step in 16 bits",
-        "The update is added to the weight in float16.",
-        rewritten(_UPDATE, ("moved.addcdiv_(mean, root, value=-rate / (1 - beta1**done))",
-                            "moved.half() + (mean / root * (-rate / (1 - beta1**done))).half()")),
-    ),
     Mutant("biases decay", "Biases and gains decay.", decays_vectors(_NAME)),
     Mutant("every second weight", "Every second weight is never updated.", only(_NAME, lambda n, name: n % 2 == 0)),
 )

@@ -20,7 +20,7 @@ import torch
 from assay.config import ModelConfig, Run, Spec, TrainingConfig
 from assay.data.tokenizers import ByteTokenizer
 from assay.measure.trace import StepTracer
-from assay.optimizations import normalize, optimizations_of, resolve
+from assay.optimizations import catalogue, normalize, optimizations_of, resolve
 from assay.parallel.ranks import ALONE, Ranks
 from assay.parallel.shards import local
 from assay.step import Trace
@@ -131,9 +131,7 @@ def _digest(tensor: torch.Tensor) -> str:
 
 def techniques() -> list[str]:
     """Those for which there are mutants."""
-    frame = {"__init__", "mutant", "harness", "rules", "on_two"}
-    names = (path.stem for path in Path(__file__).parent.glob("*.py"))
-    return sorted(name for name in names if name not in frame and not name.startswith("test_"))
+    return [name for name in catalogue() if (Path(__file__).parent / f"{name}.py").exists()]
 
 
 @cache

@@ -15,6 +15,7 @@ from optimizations.mutations.mutant import Break, applied, rewritten
 
 NORM_IN_16_BITS = rewritten(
     "assay.training.build:gradient_norm",
+    ("gradients = _gradients(step)", "gradients = [one.bfloat16() for one in _gradients(step)]"),
     ("widest = torch.promote_types(gradients[0].dtype, torch.float32)", "widest = torch.bfloat16"),
 )
 """The global norm of gradients is computed in bfloat16."""
