@@ -7,7 +7,10 @@ the proof stands everything that can be seen of the run. A mutant that leaves al
 
 import hashlib
 import json
-from collections.abc import Sequence
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -20,7 +23,7 @@ import torch
 from assay.config import ModelConfig, Run, Spec, TrainingConfig
 from assay.data.tokenizers import ByteTokenizer
 from assay.measure.trace import StepTracer
-from assay.optimizations import catalogue, normalize, optimizations_of, resolve
+from assay.optimizations import catalogue, expected_of, normalize, optimizations_of, resolve
 from assay.parallel.ranks import ALONE, Ranks
 from assay.parallel.shards import local
 from assay.step import Trace
@@ -30,6 +33,9 @@ from assay.training.evaluation import evaluate
 from assay.training.loop import StepRecord, read, take_step
 from assay.training.state import optimizer_tensors
 from assay.training.taken import Taken
+from assay.values.check import check_values
+from assay.values.recorded import Recorded
+from assay.values.recorder import StepRecorder
 from estimate.built import RandomData
 from optimizations.laboratory import SHAPE
 from optimizations.mutations.mutant import LATE, Break, Mutant
@@ -64,8 +70,7 @@ def account(run: Run, mutate: Break, *, late: bool = False, ranks: Ranks = ALONE
         mutate(patch)
         torch.manual_seed(run.seed + ranks.noise())
         step = built(run, ranks)
-        with values_watched(step, run, ranks, found.failures) as watched:
-            taken = [take_step(watched, index) for index in range(3)]
+        taken = _recorded(step, run, ranks, found)
         _traced(step, run, taken, VERIFY, found)
         if late:
             _saved_and_evaluated(step, found)
@@ -75,17 +80,35 @@ def account(run: Run, mutate: Break, *, late: bool = False, ranks: Ranks = ALONE
     return found
 
 
-class values_watched:  # noqa: N801
-    """The context of the first steps: their batches, losses, gradients and updates are held against a reference."""
+def _recorded(step: Step, run: Run, ranks: Ranks, found: Account) -> list[StepRecord | Taken]:
+    """Do the first steps, and hold their batches, losses, gradients and updates against the references."""
+    place = Path(ranks.gather(tempfile.mkdtemp())[0])
+    recorder = StepRecorder(step, place, ranks)
+    if run.model.dropout > 0 and not expected_of(run).same_noise:
+        recorder.probe()
+    taken = []
+    for index in range(3):
+        watched = recorder.watch(step, index)
+        with recorder.hooked():
+            taken.append(take_step(watched, index))
+    for record in read(step, taken):
+        recorder.stepped(record.step, record.loss, record.log_gradient_norm, record.learning_rate)
+    recorder.close()
+    ranks.meet()
+    if ranks.rank == 0:
+        with noise_kept():
+            proof = check_values(Recorded(place, ranks.world), run, Corpus(run), step.program.device)  # type: ignore[arg-type]
+        found.failures.extend(f"{VALUES}: {one}" for one in proof.failures)
+        shutil.rmtree(place)
+    return taken
 
-    def __init__(self, step: Step, run: Run, ranks: Ranks, failures: list[str]) -> None:
-        self._step = step
 
-    def __enter__(self) -> Step:
-        return self._step
-
-    def __exit__(self, *_: object) -> None:
-        """No values are checked yet."""
+@contextmanager
+def noise_kept() -> Iterator[None]:
+    """The random state inside is put back after."""
+    before = torch.get_rng_state()
+    yield
+    torch.set_rng_state(before)
 
 
 class Corpus(RandomData):
