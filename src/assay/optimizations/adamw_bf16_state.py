@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _LAST_BIT = 2**-8
 """The least relative change that rounding to bfloat16 lets through everywhere."""
-_UPDATE_ERROR = 0.01
+_UPDATE_ERROR = 3e-4
 """Largest relative error of an update against a replay that rounds its moments, too."""
 
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _GRADIENT_ERROR = 0.1
 """Largest relative error of one gradient."""
+_LOSS_ERROR = 2e-4
+"""Largest relative error of the loss."""
 _ROUNDED = 2**-12
 """Relative error that bfloat16 must cause in some gradient."""
 
@@ -62,7 +64,7 @@ class Bf16Mixed(Optimization):
         return replace(program, forward_contexts=(*program.forward_contexts, context))
 
     def expect(self, expected: Expected, run: Run) -> Expected:
-        return expected.loosened(gradients=lossy(_GRADIENT_ERROR, at_least=_ROUNDED))
+        return expected.loosened(gradients=lossy(_GRADIENT_ERROR, at_least=_ROUNDED, loss=_LOSS_ERROR))
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         from assay.step.precision import products_in

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _GRADIENT_ERROR, _UPDATE_ERROR = 0.05, 0.2
 """Largest relative errors of one tensor."""
+_LOSS_ERROR = 1e-4
+"""Largest relative error of the loss."""
 _ROUNDED = 2**-15
 """Relative error that float16 must cause in some gradient."""
 
@@ -78,7 +80,7 @@ class Fp16Full(Optimization):
             **expected.rule.model_dump(exclude={"coupled"}), dtype="half", keeps_root=True, narrow_weight=True
         )
         return expected.changed(rule=rule).loosened(
-            gradients=lossy(_GRADIENT_ERROR, at_least=_ROUNDED), updates=lossy(_UPDATE_ERROR)
+            gradients=lossy(_GRADIENT_ERROR, at_least=_ROUNDED, loss=_LOSS_ERROR), updates=lossy(_UPDATE_ERROR)
         )
 
     def verify(self, trace: Trace, run: Run) -> Evidence:

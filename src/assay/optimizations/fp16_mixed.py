@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _GRADIENT_ERROR = 0.03
 """Largest relative error of one gradient."""
+_LOSS_ERROR = 4e-5
+"""Largest relative error of the loss."""
 _ROUNDED = 2**-15
 """Relative error that float16 must cause in some gradient."""
 
@@ -65,7 +67,7 @@ class Fp16Mixed(Optimization):
         )
 
     def expect(self, expected: Expected, run: Run) -> Expected:
-        return expected.loosened(gradients=lossy(_GRADIENT_ERROR, at_least=_ROUNDED))
+        return expected.loosened(gradients=lossy(_GRADIENT_ERROR, at_least=_ROUNDED, loss=_LOSS_ERROR))
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         from assay.step.precision import products_in, unscaled

@@ -32,6 +32,8 @@ _MULTIPLE = 16
 
 _GRADIENT_ERROR = 0.5
 """Largest relative error of one gradient."""
+_LOSS_ERROR = 1e-3
+"""Largest relative error of the loss."""
 _ROUNDED = 2**-7
 """Relative error that float8 must cause in some gradient."""
 
@@ -100,7 +102,7 @@ class Fp8(Optimization):
         return replace(program, forward_contexts=(*program.forward_contexts, context))
 
     def expect(self, expected: Expected, run: Run) -> Expected:
-        return expected.loosened(gradients=lossy(_GRADIENT_ERROR, at_least=_ROUNDED))
+        return expected.loosened(gradients=lossy(_GRADIENT_ERROR, at_least=_ROUNDED, loss=_LOSS_ERROR))
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         of_a_block = 5 if run.model.activation == "swiglu" else 4

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _GRADIENT_ERROR = 0.1
 """Largest relative error of one gradient with mixed precision."""
+_LOSS_ERROR = 4e-4
+"""Largest relative error of the loss."""
 _ROUNDED = 2**-12
 """Relative error that bfloat16 must cause in some gradient."""
 
@@ -97,7 +99,7 @@ class FullySharded(Optimization):
         return shards(program, program.axis("dp"), **self.model_dump())
 
     def expect(self, expected: Expected, run: Run) -> Expected:
-        near = lossy(_GRADIENT_ERROR, at_least=_ROUNDED) if self.mixed_precision else REASSOCIATED
+        near = lossy(_GRADIENT_ERROR, at_least=_ROUNDED, loss=_LOSS_ERROR) if self.mixed_precision else REASSOCIATED
         return expected.loosened(gradients=near, updates=REASSOCIATED)
 
     def verify(self, trace: Trace, run: Run) -> Evidence:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _GRADIENT_ERROR = 0.02
 """Largest relative error of one gradient."""
+_LOSS_ERROR = 1e-4
+"""Largest relative error of the loss."""
 _ROUNDED = 2**-15
 """Relative error that TF32 must cause in some gradient."""
 
@@ -56,7 +58,7 @@ class Tf32(Optimization):
         return replace(program, step_contexts=(*program.step_contexts, _allowed))
 
     def expect(self, expected: Expected, run: Run) -> Expected:
-        return expected.loosened(gradients=lossy(_GRADIENT_ERROR, at_least=_ROUNDED))
+        return expected.loosened(gradients=lossy(_GRADIENT_ERROR, at_least=_ROUNDED, loss=_LOSS_ERROR))
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         allowed, total = trace.contractions(dtype="tf32"), trace.contractions()

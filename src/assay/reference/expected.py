@@ -31,13 +31,18 @@ class Closeness(Frozen):
     """Largest relative error of one tensor (Euclidean norm), for lossy values."""
     at_least: float = 0.0
     """Relative error that some tensor must reach, for lossy values: a smaller one means that nothing was rounded."""
+    loss: float = 0.0
+    """Largest relative error of the loss, for lossy gradients: a loss is a mean over many tokens, and much nearer."""
 
     def loosened(self, other: "Closeness") -> "Closeness":
         """The looser of two kinds; the bounds of two lossy techniques add up."""
         if self.kind != other.kind:
             return max(self, other, key=lambda one: _LOOSENESS.index(one.kind))
         return Closeness(
-            kind=self.kind, relative=self.relative + other.relative, at_least=max(self.at_least, other.at_least)
+            kind=self.kind,
+            relative=self.relative + other.relative,
+            at_least=max(self.at_least, other.at_least),
+            loss=self.loss + other.loss,
         )
 
 
@@ -45,9 +50,9 @@ EXACT = Closeness()
 REASSOCIATED = Closeness(kind="reassociated")
 
 
-def lossy(relative: float, at_least: float = 0.0) -> Closeness:
+def lossy(relative: float, *, at_least: float = 0.0, loss: float = 0.0) -> Closeness:
     """Values within `relative` of their reference, and at least `at_least` away from it somewhere."""
-    return Closeness(kind="lossy", relative=relative, at_least=at_least)
+    return Closeness(kind="lossy", relative=relative, at_least=at_least, loss=loss)
 
 
 class Stream(Frozen):

@@ -10,6 +10,7 @@ This file imports no torch: a rule uses methods of the tensors that it is given.
 """
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from assay.config.base import Frozen
@@ -40,6 +41,10 @@ class Rule(Frozen):
         return tensor.double()
 
     @abstractmethod
+    def adopt(self, entries: Mapping[str, "Tensor"]) -> State:
+        """The replay's state of one tensor out of the optimizer's, by torch's names of its entries."""
+
+    @abstractmethod
     def update(self, name: str, weight: "Tensor", gradient: "Tensor", state: State, rate: float) -> "Tensor":
         """The weight after one update.
 
@@ -61,6 +66,10 @@ class AdamW(Rule):
     epsilon: float
     coupled: bool = False
     """Whether decay is added to the gradient, as Adam had it before AdamW."""
+
+    def adopt(self, entries: Mapping[str, "Tensor"]) -> State:
+        square = entries["exp_avg_sq"]
+        return {"m": self.precise(entries["exp_avg"]), "v": self.precise(square), "steps": int(entries["step"])}
 
     def update(self, name: str, weight: "Tensor", gradient: "Tensor", state: State, rate: float) -> "Tensor":
         w, g, t, decay = self.precise(weight), self.precise(gradient), _count(state), self.decay(weight)
@@ -87,6 +96,11 @@ class NarrowStateAdamW(AdamW):
     def rounds_weight(self) -> bool:
         return self.narrow_weight
 
+    def adopt(self, entries: Mapping[str, "Tensor"]) -> State:
+        if not self.keeps_root:
+            return super().adopt(entries)
+        return super().adopt({**entries, "exp_avg_sq": self.precise(entries["exp_avg_root"]) ** 2})
+
     def update(self, name: str, weight: "Tensor", gradient: "Tensor", state: State, rate: float) -> "Tensor":
         moved = super().update(name, weight, gradient, state, rate)
         state["m"] = self._rounded(state["m"])
@@ -105,6 +119,9 @@ class NarrowAdamW(AdamW):
     def rounds_weight(self) -> bool:
         return True
 
+    def precise(self, tensor: "Tensor") -> "Tensor":
+        return tensor.clone()
+
     def update(self, name: str, weight: "Tensor", gradient: "Tensor", state: State, rate: float) -> "Tensor":
         w, g, t = weight.clone(), gradient, _count(state)
         mean, square = state.setdefault("m", g.new_zeros(g.shape)), state.setdefault("v", g.new_zeros(g.shape))
@@ -121,6 +138,9 @@ class SGD(Rule):
     momentum: float
     nesterov: bool
 
+    def adopt(self, entries: Mapping[str, "Tensor"]) -> State:
+        return {"b": self.precise(entries["momentum_buffer"])} if self.momentum else {}
+
     def update(self, name: str, weight: "Tensor", gradient: "Tensor", state: State, rate: float) -> "Tensor":
         w = self.precise(weight)
         g = self.precise(gradient) + self.decay(weight) * w
@@ -135,6 +155,9 @@ class Lion(Rule):
 
     beta1: float
     beta2: float
+
+    def adopt(self, entries: Mapping[str, "Tensor"]) -> State:
+        return {"m": self.precise(entries["exp_avg"])}
 
     def update(self, name: str, weight: "Tensor", gradient: "Tensor", state: State, rate: float) -> "Tensor":
         w, g, m = self.precise(weight), self.precise(gradient), state.get("m", 0.0)
@@ -151,6 +174,11 @@ class Adafactor(Rule):
     """U = G/√V̂ with a factored V̂; step = max(ε₂, RMS(θ))·min(η, 1/√t)·U/max(1, RMS(U))."""
 
     epsilon: float = 1e-3
+
+    def adopt(self, entries: Mapping[str, "Tensor"]) -> State:
+        names = {"row_var": "r", "col_var": "c", "variance": "v"}
+        state = {short: self.precise(entries[name]) for name, short in names.items() if name in entries}
+        return {**state, "steps": int(entries["step"])}
 
     def update(self, name: str, weight: "Tensor", gradient: "Tensor", state: State, rate: float) -> "Tensor":
         w, g, t = self.precise(weight), self.precise(gradient), _count(state)
@@ -176,6 +204,11 @@ class Muon(Rule):
 
     momentum: float
     others: AdamW
+
+    def adopt(self, entries: Mapping[str, "Tensor"]) -> State:
+        if "momentum_buffer" in entries:
+            return {"b": self.precise(entries["momentum_buffer"])}
+        return self.others.adopt(entries)
 
     def update(self, name: str, weight: "Tensor", gradient: "Tensor", state: State, rate: float) -> "Tensor":
         if not (name.startswith("blocks.") and weight.ndim == 2):

@@ -6,6 +6,7 @@ Are the updates those of the optimizer's rule, replayed slowly with the program'
 where it had to be?
 """
 
+import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ from assay.values.recorded import Recorded, RecordedStep
 _BASELINE_ERROR = 1e-3
 """Largest relative error of the float32 baseline against float64: beyond it the baseline itself is wrong."""
 _RATE_ERROR = 1e-6
+_NORM_ERROR, _NARROW_NORM_ERROR = 1e-5, 1e-3
+"""Largest relative errors of a norm over float32 gradients, and over gradients of 16 bits."""
 _SHOWN = 3
 """Failures that are told one by one."""
 
@@ -53,12 +56,14 @@ class Check:
         began = time.perf_counter()
         judged, failed, step_seconds = self._computed()
         judged += self._updates()
-        failures += failed + list(self._rates()) + _sentences(judged) + self._too_equal(judged)
+        failures += failed + list(self._rates()) + list(self._norms()) + _sentences(judged) + self._too_equal(judged)
+        if not any(step.updated for step in self.recorded.steps):
+            failures.append(f"none of the {len(self.recorded.steps)} recorded steps made an update")
         return ValueProof(
             verdict=not failures,
             failures=tuple(failures),
             steps=len(self.recorded.steps),
-            updates=sum(step.updated for step in self.recorded.steps) if self.recorded.first == 0 else 0,
+            updates=sum(step.updated for step in self.recorded.steps),
             gradients=len({one.name for one in judged if one.what == "gradient"}),
             loss_error=_worst(judged, "loss"),
             gradient_error=_worst(judged, "gradient"),
@@ -153,11 +158,32 @@ class Check:
                 if abs(one - wanted) > _RATE_ERROR * wanted:
                     yield f"the learning rate of step {step.index} is {one:.6g}, and the schedule's is {wanted:.6g}"
 
+    def _norms(self) -> Iterator[str]:
+        """The gradients that the optimizer got have the norm that the step reports, or that clipping leaves."""
+        clip = self.run.training.gradient_clip
+        for step in self.recorded.steps:
+            gradients = self.recorded.tensors("gradient", step.index).values()
+            if not step.updated:
+                if math.isfinite(step.log_norm):
+                    yield f"step {step.index} made no update, although its gradients were finite"
+                continue
+            found = sum(float(one.double().square().sum()) for one in gradients) ** 0.5
+            norm = math.exp(step.log_norm)
+            wanted = clip * norm / (norm + 1e-6) if 0 < clip < norm else norm
+            wide = all(one.dtype == torch.float32 for one in gradients)
+            if abs(found - wanted) > (_NORM_ERROR if wide else _NARROW_NORM_ERROR) * wanted:
+                yield (
+                    f"the gradients of step {step.index} have norm {found:.6g} when the optimizer gets them, and "
+                    f"{wanted:.6g} follows from the reported norm"
+                )
+
     def _updates(self) -> list[Judged]:
-        """Every weight after every update, from the weight before it; a resumed optimizer's state is not known."""
-        if self.recorded.first > 0:
-            return []
-        states: dict[str, State] = {}
+        """Every weight after every update, from the weight before it."""
+        entries: dict[str, dict[str, Tensor]] = {}
+        for name, one in self.recorded.tensors("state", self.recorded.first).items():
+            parameter, _, key = name.partition("|")
+            entries.setdefault(parameter, {})[key] = one
+        states = {name: self.expected.rule.adopt(own) for name, own in entries.items()}
         return [one for step in self.recorded.steps if step.updated for one in self._updated(step, states)]
 
     def _updated(self, step: RecordedStep, states: dict[str, State]) -> Iterator[Judged]:

@@ -29,8 +29,6 @@ UPDATE_RATIO = 64.0
 """K of updates."""
 SMALL_TENSOR = 0.01
 """Share of the mean size of gradients below which a lossy gradient is held to that share."""
-LOSS_SHARE = 0.2
-"""A lossy loss may be this share of its gradients' bound away: it is a mean over many tokens."""
 _UNIT = {torch.float64: 2.0**-53, torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
 """Unit roundoff: half of the distance between neighbours around 1."""
 
@@ -61,7 +59,7 @@ def loss(step: int, found: float, base: float, truth: float, close: Closeness) -
     if close.kind == "exact":
         return Judged("loss", "loss", step, abs(found - base) / abs(base), 0.0 if found == base else float("inf"))
     if close.kind == "lossy":
-        bound = LOSS_SHARE * close.relative * abs(truth)
+        bound = close.loss * abs(truth)
     else:
         bound = GRADIENT_RATIO * max(abs(base - truth), _UNIT[torch.float32] * abs(truth))
     return Judged("loss", "loss", step, error / abs(truth), _over(error, bound))

@@ -37,10 +37,10 @@ STEPS = 3
 
 
 class StepRecorder:
-    """Records steps of one rank into `folder`, until `STEPS` updates were made."""
+    """Records steps of one rank into `folder`, from the step `first` on, until so many updates were made."""
 
-    def __init__(self, step: Step, folder: Path, ranks: Ranks = ALONE, first: int = 0) -> None:
-        self.updates = 0
+    def __init__(self, step: Step, folder: Path, ranks: Ranks = ALONE, first: int = 0, updates: int = STEPS) -> None:
+        self.wanted, self.updates = updates, 0
         self.seconds = 0.0
         """Time that recording took since the last call of `stepped`."""
         self._writer = TensorWriter(folder / f"rank{ranks.rank}.bin")
@@ -51,11 +51,12 @@ class StepRecorder:
         self._names = {id(one): owners.get(name, name) for name, one in step.optimized}
         self._about = {"rank": ranks.rank, "share": list(step.program.share), "first": first}
         self._weights(first)
+        self._state(first)
 
     @property
     def done(self) -> bool:
         """Whether enough updates were recorded."""
-        return self.updates >= STEPS
+        return self.updates >= self.wanted
 
     def watch(self, step: Step, index: int) -> Step:
         """The step to run as step `index`: its gradients are recorded."""
@@ -70,9 +71,8 @@ class StepRecorder:
             stack.callback(register_optimizer_step_pre_hook(self._before_optimizer).remove)
             yield
         with self._aside():
-            if self._steps[self._now]["groups"]:
-                self.updates += 1
-                self._weights(self._now + 1)
+            self.updates += bool(self._steps[self._now]["groups"])
+            self._weights(self._now + 1)
 
     def stepped(self, index: int, loss: float, log_norm: float, rate: float) -> None:
         """Note the figures of a recorded step, once they were read."""
@@ -148,9 +148,17 @@ class StepRecorder:
             for name, parameter in self._parameters.items():
                 self._add("weight", step, name, parameter)
 
+    def _state(self, step: int) -> None:
+        """The optimizer's state, which is empty before the first update."""
+        with torch.no_grad():
+            for one, entries in self._step.optimizer.state.items():
+                for key, value in entries.items():
+                    if isinstance(value, Tensor | int | float):
+                        self._add("state", step, f"{self._names[id(one)]}|{key}", _wide(value))
+
     def _add(self, kind: str, step: int, name: str, tensor: Tensor) -> None:
-        rows = self._step.program.rows_at_rest.get(name)
         whole, stored = _whole(tensor)
+        rows = self._step.program.rows_at_rest.get(name)
         self._writer.add(Key(kind, step, name), whole if rows is None else whole[:rows], stored=stored)
         if rows is not None:
             self._writer.add(Key(f"{kind} padding", step, name), whole[rows:].abs().max())
@@ -162,6 +170,13 @@ def _whole(tensor: Tensor) -> tuple[Tensor, bool]:
         return tensor.detach(), True
     whole: Tensor = tensor.detach().full_tensor()  # type: ignore[attr-defined]
     return whole, not any(tensor.device_mesh.get_coordinate() or ())
+
+
+def _wide(value: Tensor | float) -> Tensor:
+    """A state's entry as a plain tensor: one of 8 bits says what its numbers stand for."""
+    if not isinstance(value, Tensor):
+        return torch.tensor(value)
+    return value.dequantize() if hasattr(value, "codes") else value
 
 
 def _plain(value: Any) -> Any:
