@@ -7,6 +7,7 @@ bytes of state a parameter.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import Run
@@ -62,7 +63,14 @@ class AdamwBf16State(Optimization):
         return expected.changed(rule=rule).loosened(updates=lossy(_UPDATE_ERROR))
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
-        updates, parameters = trace.count("addcdiv_", phase="update"), len(trace.parameters)
+        from assay.step.updates import adamw_faults, updated_by
+
+        updates, parameters = updated_by(trace, "aten.addcdiv_"), len(trace.parameters)
         state = trace.whole_optimizer_state_bytes - 4 * parameters  # a count of each
         observed = f"{state} bytes of two moments for {trace.whole_parameter_bytes} bytes of weights"
-        return self.evidence(observed, updates == parameters and 0 < state <= trace.whole_parameter_bytes)
+        if updates != parameters:
+            observed += f"; {updates} of {parameters} parameters updated"
+        moments = sum(2 * 2 * prod(one.whole_shape) for one in trace.parameters)
+        narrow = trace.whole_state_bytes.get("bfloat16", 0) == state == moments
+        wrong = adamw_faults(trace, run.training)
+        return self.evidence(observed + wrong, 0 < updates == parameters and narrow and not wrong)

@@ -59,10 +59,14 @@ class Lion(Optimization):
         return expected.changed(rule=rule, rate_factor=factor)
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
+        from assay.step.updates import decay_at, faults, updated_by
+
         signs, parameters = trace.count("aten.sign_", phase="update"), len(trace.parameters)
+        moved = min(signs, updated_by(trace, "aten.add_.Tensor"))
         state, weights = trace.whole_optimizer_state_bytes, trace.whole_parameter_bytes
+        wrong = faults(trace, decay_at(run.training, self.learning_rate), betas=(self.beta1, self.beta2))
         observed = (
-            f"{signs} of {parameters} parameters stepped along signs, "
+            f"{moved} of {parameters} parameters stepped along signs, "
             f"{state} bytes of state for {weights} bytes of weights"
         )
-        return self.evidence(observed, signs == parameters and state == weights)
+        return self.evidence(observed + wrong, moved == signs == parameters and state == weights and not wrong)

@@ -72,10 +72,17 @@ class Muon(Optimization):
     def verify(self, trace: Trace, run: Run) -> Evidence:
         from assay.cost import parameters
         from assay.cost.matrix_updates import is_hidden_matrix
+        from assay.step.updates import faults, updated_by
 
         matrices = {name for name, one in parameters(run.model).items() if is_hidden_matrix(name, len(one.shape))}
         hidden = len(matrices.intersection(one.name for one in trace.parameters))
         products, rest = trace.contractions(phase="update", dtype="bfloat16"), trace.count("addcdiv_", phase="update")
         observed = f"{products} products made the steps of {hidden} hidden matrices; AdamW made those of {rest} others"
-        whole = products == _PRODUCTS * hidden > 0 and rest == len(trace.parameters) - hidden
-        return self.evidence(observed, whole)
+        # Muon adds its step; AdamW divides by the root of its second moment.
+        moved, divided = (updated_by(trace, f"aten.{one}") for one in ("add_.Tensor", "addcdiv_"))
+        if (moved, divided) != (hidden, rest):
+            observed += f"; {moved} and {divided} of them were updated whole"
+        whole = products == _PRODUCTS * moved > 0 and moved == hidden and divided == rest
+        betas = (run.training.beta1, run.training.beta2)
+        wrong = faults(trace, run.training.weight_decay, momentum=self.momentum, betas=betas)
+        return self.evidence(observed + wrong, whole and rest == len(trace.parameters) - hidden and not wrong)

@@ -6,7 +6,7 @@ Every figure is in a base unit that its name states. `None` means that the figur
 import statistics
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import ConfigDict, Field
 
@@ -285,6 +285,8 @@ class RunResult(_Record):
     evidence: tuple[Evidence, ...] = ()
     values: ValueProof | None = None
     """What the value check found; None in records that are older than it, and where a run ended before it."""
+    proven_until: Literal["beginning", "end"] | None = None
+    """`end`: a step traced after the last checkpoint showed the same; None without evidence, and in older records."""
     environment: Environment | None = None
     blocks: tuple[Block, ...] = ()
     first_step_seconds: float | None = None

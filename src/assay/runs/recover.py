@@ -55,6 +55,7 @@ def compose(folder: RunFolder, status: Status, reason: str | None) -> RunResult:
         "values": next(
             (ValueProof.model_validate(event["proof"]) for event in history.of_last_process(events, "values")), None
         ),
+        "proven_until": "beginning" if history.of_last_process(events, "evidence") else None,
         "blocks": tuple(
             Block.model_validate({name: event.get(name) for name in Block.model_fields})
             for event in history.of_last_process(events, "block")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from assay.runs.folder import RunSpec
 from assay.runs.record import Block, Environment, Memory, Quartiles, RankResult, RunResult, Status
@@ -40,6 +40,8 @@ class Findings:
     blocks: list[Block] = field(default_factory=list)
     evidence: list[Evidence] = field(default_factory=list)
     values: ValueProof | None = None
+    proven_until: Literal["beginning", "end"] = "beginning"
+    """Which traced step the evidence holds for last."""
     memory: Memory = field(default_factory=Memory)
     """What the memory pass measured."""
     routers: list[dict[str, Any]] = field(default_factory=list)
@@ -69,6 +71,7 @@ class Findings:
             predicted=self.spec.predicted,
             evidence=tuple(self.evidence),
             values=self.values,
+            proven_until=self.proven_until if self.evidence else None,
             environment=self.environment,
             blocks=tuple(self.blocks),
             first_step_seconds=self.first_step_seconds,

@@ -1,8 +1,8 @@
 """What the measured child does, in order, from the data to the memory pass.
 
 Build; first step; traced step, and the proof of every optimization; warm-up; timed blocks; last evaluation; last
-checkpoint; memory pass. All steps but the memory pass's train. Importing this file imports torch: that is a phase of
-its own, so its caller does it late.
+checkpoint; memory pass; last traced step, and the proof again. Steps of the last two do not train. Importing this file
+imports torch: that is a phase of its own, so its caller does it late.
 """
 
 import json
@@ -17,7 +17,6 @@ import psutil
 
 from assay.cost import parameter_count
 from assay.measure.process import keep_freed_memory, return_freed_memory, trim
-from assay.measure.trace import StepTracer
 from assay.optimizations import mesh_of, optimizations_of
 from assay.parallel.ranks import ALONE, joined, local_rank
 from assay.runs import history
@@ -29,6 +28,7 @@ from assay.runs.worker_environment import same_versions, versions
 from assay.runs.worker_memory import count_tensors, measure_memory
 from assay.runs.worker_phases import Phases
 from assay.runs.worker_plan import BLOCKS, plan, steps_left
+from assay.runs.worker_proof import has_trained, prove_at_end, traced_step
 from assay.runs.worker_ranks import every_rank
 from assay.runs.worker_result import Findings
 from assay.runs.worker_values import ValueCheck
@@ -45,7 +45,7 @@ from assay.training.endings import (
     WrongValues,
 )
 from assay.training.evaluation import Evaluation
-from assay.training.loop import Loop, StepRecord, read, take_step
+from assay.training.loop import Loop, StepRecord
 from assay.training.probes import ActivationNorms, RouterStatistics
 from assay.units import format_steps
 
@@ -80,11 +80,15 @@ class Session:
             loop.checkpoint()
             raise
         loop.checkpoint()
+        has_trained(loop, self.initial, self.ranks)
         if self.run.training.measure_memory:
             self.phases.enter("memory_pass")
             self.findings.memory = measure_memory(loop, self.findings.notes)
             if self.ranks.world > 1:
                 self.findings.ranks = every_rank(loop, self.findings, self.ranks)
+        if not isinstance(ended, Unproven):
+            self.phases.enter("last_trace")
+            prove_at_end(loop, self.findings, self.optimizations, self.ranks)
         self.phases.enter("recording")
         if ended is not None:
             raise ended
@@ -94,7 +98,7 @@ class Session:
         return_freed_memory()  # until the timed steps, so that these begin with a heap that is not fragmented
         findings, earlier = self.findings, self.folder.events()
         built = build_loop(self.folder, findings.spec, self.optimizations, self, self.ranks)
-        loop, step = built.loop, built.loop.position.step
+        loop, step, self.initial = built.loop, built.loop.position.step, built.initial
         self.routers = RouterStatistics(loop.step)
         count_tensors(self.phases, loop.step.program.device)
         findings.position, findings.environment, findings.notes = loop.position, built.environment, list(built.notes)
@@ -185,11 +189,7 @@ class Session:
         )
 
     def _traced_step(self, step: Step, index: int, probes: ActivationNorms | None) -> StepRecord:
-        tracer = StepTracer(step)
-        with tracer:
-            taken = take_step(tracer.watch(), index, probes)
-        (record,) = read(step, [taken])
-        self.findings.trace = tracer.trace(record.loss, record.tokens)
+        record, self.findings.trace = traced_step(step, index, probes)
         return record
 
     def _prove(self) -> None:
