@@ -21,7 +21,7 @@ from assay.config.mesh import ONE_DEVICE, Mesh, fill
 from assay.config.model import ModelConfig
 from assay.config.run import Run, Spec
 from assay.errors import UsageError, meant
-from assay.optimizations.base import Conflict, Optimization
+from assay.optimizations.base import Conflict, Numerics, Optimization
 from assay.reference.expected import Expected
 from assay.reference.rules import AdamW
 
@@ -135,6 +135,12 @@ def expected_of(run: Run) -> Expected:
     for one in optimizations_of(run):
         found = one.expect(found, run)
     return found
+
+
+def numerics_of(run: Run) -> Numerics:
+    """What a run's optimizations together promise about its loss: the loosest of their promises."""
+    promised = [one.promised for one in optimizations_of(run)]
+    return max(promised, key=list(Numerics).index, default=Numerics.EXACT)
 
 
 def mesh_of(run: Run) -> Mesh:

@@ -113,7 +113,7 @@ def status(row: Row) -> str:
     if row.status is Status.DONE:
         return ""
     words = row.status.value.replace("_", " ")
-    if row.finished:
+    if 0 < row.finished < row.planned:
         words += f", {row.finished} of {row.planned} seeds finished"
     if row.reason and row.reason.startswith(words):
         return row.reason

@@ -38,6 +38,11 @@ class Status(StrEnum):
         return self in stopped | {Status.FAILED, Status.UNAVAILABLE}
 
     @property
+    def failure(self) -> bool:
+        """Whether it fails a comparison; running out of memory and diverging are results there."""
+        return self in {Status.NO_EFFECT, Status.WRONG_VALUES, Status.KILLED, Status.FAILED, Status.TIMED_OUT}
+
+    @property
     def exit_code(self) -> int:
         """The command line's exit code for a single run that ended so."""
         return {

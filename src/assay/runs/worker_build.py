@@ -50,7 +50,7 @@ def build_loop(
     fresh = not checkpoint.complete(folder.checkpoints)
     step = build_step(run, data, device, optimizations, ranks, fresh=fresh)
     initial = digests(step)
-    torch.manual_seed(run.seed + ranks.noise(step.program.sequence_parts))
+    torch.manual_seed(run.seed + ranks.noise(step.program.sequence_parts) + (run.nudge << 32))
     position, notes = checkpoint.resume(folder.checkpoints, step, ranks, run.seed)
     loop = Loop(
         run=run,
