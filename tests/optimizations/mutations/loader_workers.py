@@ -1,6 +1,6 @@
 """Batches of other processes, wrong."""
 
-from optimizations.mutations.mutant import Mutant, replaced, rewritten
+from optimizations.mutations.mutant import Mutant, rewritten
 
 _ITEM, _CALL = "assay.step.workers:_Steps.__getitem__", "assay.step.workers:Workers.__call__"
 _BEGIN, _READ = "assay.step.workers:Workers._begin", "self._batches(step, self._share)"
@@ -70,8 +70,8 @@ MUTANTS = (
     ),
     Mutant(
         "stands still late",
-        "Late in the run every step trains on the first batch.",
-        replaced(_CALL, lambda self, step, share: self._inner(0, share), late=True),
+        "Late in the run every step trains on one and the same batch.",
+        rewritten(_CALL, ("    return rows", "    self.kept = getattr(self, 'kept', rows)\n    return self.kept"), late=True),
         late=True,
     ),
 )

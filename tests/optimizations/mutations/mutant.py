@@ -121,7 +121,8 @@ def _owner(place: str) -> tuple[Any, str]:
 
 
 def _with_changes(honest: Any, changes: tuple[tuple[str, str], ...], place: str, names: Mapping[str, Any]) -> Any:
-    function: FunctionType = inspect.unwrap(getattr(honest, "__func__", honest))
+    plain = honest.fget if isinstance(honest, property) else getattr(honest, "__func__", honest)
+    function: FunctionType = inspect.unwrap(plain)
     source = textwrap.dedent(inspect.getsource(function))
     for old, new in changes:
         assert source.count(old) == 1, f"{place} has {old!r} {source.count(old)} times; write the mutant anew"

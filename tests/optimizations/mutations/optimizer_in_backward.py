@@ -4,6 +4,7 @@ from optimizations.mutations.mutant import Mutant, rewritten
 
 _CLASS = "assay.step.in_backward:OptimizerPerParameter"
 _UPDATE, _STEP = f"{_CLASS}._update", "self._optimizers[parameter].step()"
+_PLACE = "[*map(id, self._optimizers)].index(id(parameter))"
 
 MUTANTS = (
     Mutant(
@@ -24,7 +25,7 @@ MUTANTS = (
     Mutant(
         "rate never set",
         "The schedule's learning rate is written into copies, so the largest holds always.",
-        rewritten(f"{_CLASS}.param_groups.fget", ("return [group for", "return [dict(group) for")),
+        rewritten(f"{_CLASS}.param_groups", ("return [group for", "return [dict(group) for")),
     ),
     Mutant(
         "matrices twice",
@@ -70,7 +71,7 @@ MUTANTS = (
     Mutant(
         "waits late",
         "Late in the run every second weight is no longer updated.",
-        rewritten(_UPDATE, (_STEP, f"_ = {_STEP} if list(self._optimizers).index(parameter) % 2 else None"), late=True),
+        rewritten(_UPDATE, (_STEP, f"{_PLACE} % 2 and {_STEP}"), late=True),
         late=True,
     ),
 )
