@@ -12,9 +12,7 @@ from pathlib import Path
 from assay.data import open_prepared
 from assay.runs.folder import RunFolder
 from assay.runs.worker_build import device_of, settle_torch
-from assay.step.evidence import ValueProof
-from assay.training.endings import is_out_of_memory
-from assay.values.check import check_values
+from assay.runs.worker_values import checked_in_memory
 from assay.values.recorded import Recorded
 
 _ALONE = 3
@@ -29,12 +27,7 @@ def main(place: str) -> int:
     run = spec.config
     device = device_of(run)
     settle_torch(run, device)
-    try:
-        found = check_values(Recorded(values, run.ranks), run, open_prepared(Path(spec.data_folder)), device)
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
-        found = ValueProof(unchecked="the reference process ran out of memory: the baseline does not fit this machine")
+    found = checked_in_memory(Recorded(values, run.ranks), run, open_prepared(Path(spec.data_folder)), device)
     (values / "proof.json").write_text(found.model_dump_json())
     return 0
 

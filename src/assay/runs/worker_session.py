@@ -45,7 +45,7 @@ from assay.training.endings import (
     WrongValues,
 )
 from assay.training.evaluation import Evaluation
-from assay.training.loop import Loop, StepRecord
+from assay.training.loop import Loop, StepRecord, take_step
 from assay.training.probes import ActivationNorms, RouterStatistics
 from assay.units import format_steps
 
@@ -88,7 +88,7 @@ class Session:
                 self.findings.ranks = every_rank(loop, self.findings, self.ranks)
         if not isinstance(ended, Unproven):
             self.phases.enter("last_trace")
-            prove_at_end(loop, self.findings, self.optimizations, self.ranks)
+            prove_at_end(loop, self.findings, self.optimizations, self.ranks, self.folder)
         self.phases.enter("recording")
         if ended is not None:
             raise ended

@@ -14,13 +14,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
+
+from assay.data import Prepared, open_prepared
 from assay.optimizations import expected_of
 from assay.parallel.ranks import Ranks
 from assay.runs.channel import Voice
 from assay.runs.folder import RunFolder
 from assay.step.evidence import ValueProof
 from assay.step.program import Step
+from assay.training.endings import is_out_of_memory
 from assay.training.loop import StepRecord, TakeStep
+from assay.values.check import check_values
+from assay.values.recorded import Recorded
 from assay.values.recorder import STEPS, StepRecorder
 
 if TYPE_CHECKING:
@@ -36,16 +42,18 @@ _COPIES = 2 * STEPS + 2
 class ValueCheck:
     """Records steps of this rank until enough updates were made; `conclude` then has them checked."""
 
-    def __init__(self, folder: RunFolder, run: "Run", step: Step, first: int, ranks: Ranks) -> None:
+    def __init__(
+        self, folder: RunFolder, run: "Run", step: Step, first: int, ranks: Ranks, updates: int = STEPS
+    ) -> None:
         self._place = folder.path / "values"
-        self._folder, self._ranks = folder, ranks
+        self._folder, self._run, self._device, self._ranks = folder, run, step.program.device, ranks
         self._recorder: StepRecorder | None = None
-        # A run without optimizations is the baseline itself, and one without steps computes nothing.
-        self.due = bool(run.optimizations) and first < run.training.steps
+        # A run without optimizations is the baseline itself.
+        self.due = bool(run.optimizations)
         self.unchecked = self._obstacle(run, step) if self.due else "nothing was computed"
         if self.unchecked:
             return
-        self._recorder = StepRecorder(step, self._place, ranks, first)
+        self._recorder = StepRecorder(step, self._place, ranks, first, updates)
         if run.model.dropout > 0 and not expected_of(run).same_noise:
             self._recorder.probe()
 
@@ -91,6 +99,21 @@ class ValueCheck:
                 shutil.rmtree(self._place, ignore_errors=True)
         return ValueProof.model_validate_json(self._ranks.gather(said)[0])
 
+    def conclude_here(self) -> ValueProof:
+        """Have the record checked by rank 0 itself, once nothing of the run is measured any more."""
+        if self._recorder is None:
+            return ValueProof(unchecked=self.unchecked)
+        self._recorder.close()
+        self._recorder = None
+        self._ranks.meet()
+        said = ""
+        if self._ranks.rank == 0:
+            data = open_prepared(Path(self._folder.spec().data_folder))
+            recorded = Recorded(self._place, self._ranks.world)
+            said = checked_in_memory(recorded, self._run, data, self._device).model_dump_json()
+            shutil.rmtree(self._place, ignore_errors=True)
+        return ValueProof.model_validate_json(self._ranks.gather(said)[0])
+
     def abandon(self) -> None:
         """Delete the record of a run that ended before it was checked."""
         self._recorder = None
@@ -118,6 +141,16 @@ class ValueCheck:
         with (self._place / "log").open("wb") as log:
             # Standard input is a lifeline: it closes when this process ends, whatever ends it.
             return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT)
+
+
+def checked_in_memory(recorded: Recorded, run: "Run", data: Prepared, device: torch.device) -> ValueProof:
+    """Check a record; where the baseline does not fit this machine, nothing is checked."""
+    try:
+        return check_values(recorded, run, data, device)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        return ValueProof(unchecked="the baseline ran out of memory, so there is nothing to compare with")
 
 
 def _said(process: "subprocess.Popen[bytes]", answer: Path, seconds: float) -> str:

@@ -71,7 +71,9 @@ MUTANTS = (
     Mutant(
         "stands still late",
         "Late in the run every step trains on one and the same batch.",
-        rewritten(_CALL, ("    return rows", "    self.kept = getattr(self, 'kept', rows)\n    return self.kept"), late=True),
+        rewritten(
+            _CALL, ("    return rows", "    self.kept = getattr(self, 'kept', rows)\n    return self.kept"), late=True
+        ),
         late=True,
     ),
 )

@@ -56,7 +56,10 @@ MUTANTS = (
     Mutant(
         "not divided",
         "The residual stream is whole on every rank.",
-        rewritten("assay.optimizations.sequence_parallel:SequenceParallel.apply", ("sequence_parts=self.degree", "sequence_parts=1")),
+        rewritten(
+            "assay.optimizations.sequence_parallel:SequenceParallel.apply",
+            ("sequence_parts=self.degree", "sequence_parts=1"),
+        ),
     ),
     Mutant(
         "MLP not gathered",
@@ -70,6 +73,9 @@ MUTANTS = (
         "Between attention and its norm the stream is whole.",
         rewritten(_STYLES, ('"attention_norm": norm,', "")),
     ),
-    Mutant("second half detached", "The second half's positions give no gradient to the embedding.",
-           applied("tensor_parallel", _one_dropped)),
+    Mutant(
+        "second half detached",
+        "The second half's positions give no gradient to the embedding.",
+        applied("tensor_parallel", _one_dropped),
+    ),
 )

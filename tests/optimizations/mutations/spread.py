@@ -22,11 +22,16 @@ SAME_ROWS = rewritten(
 """All ranks train on the rows of the first."""
 LOSS_NOT_SUMMED = rewritten(
     "assay.parallel.batches:sum_losses",
-    ("    total = reduce_here(sums).clone()\n        dist.all_reduce(total, group=group)", "    total = reduce_here(sums).clone()"),
+    (
+        "    total = reduce_here(sums).clone()\n        dist.all_reduce(total, group=group)",
+        "    total = reduce_here(sums).clone()",
+    ),
 )
 """A rank reports the loss of its own rows."""
-TOKENS_OF_ONE = rewritten("assay.training.loop:take", ("for _, targets in micro_batches) * program.share[1]",
-                                                      "for _, targets in micro_batches)"))
+TOKENS_OF_ONE = rewritten(
+    "assay.training.loop:take",
+    ("for _, targets in micro_batches) * program.share[1]", "for _, targets in micro_batches)"),
+)
 """The loss is divided by the tokens of one rank."""
 NORM_OF_PIECES = replaced("assay.parallel.norms:_split_over", lambda gradient: ())
 """Each rank clips by the norm of its own pieces."""
