@@ -154,7 +154,13 @@ class StepRecorder:
             for one, entries in self._step.optimizer.state.items():
                 for key, value in entries.items():
                     if isinstance(value, Tensor | int | float):
-                        self._add("state", step, f"{self._names[id(one)]}|{key}", _wide(value))
+                        self._add_state(step, self._names[id(one)], key, _wide(value))
+
+    def _add_state(self, step: int, name: str, key: str, value: Tensor) -> None:
+        whole, stored = _whole(value)
+        rows = self._step.program.rows_at_rest.get(name)
+        padded = rows is not None and whole.shape == self._parameters[name].shape
+        self._writer.add(Key("state", step, f"{name}|{key}"), whole[:rows] if padded else whole, stored=stored)
 
     def _add(self, kind: str, step: int, name: str, tensor: Tensor) -> None:
         whole, stored = _whole(tensor)

@@ -87,4 +87,5 @@ class TensorReader:
 
 def _bits(tensor: Tensor) -> bytes:
     whole = tensor.detach().cpu().contiguous()
-    return whole.view(_RAW[whole.element_size()]).numpy().tobytes() if whole.ndim else whole[None].numpy().tobytes()
+    vector = whole if whole.ndim else whole[None]
+    return vector.view(_RAW[whole.element_size()]).numpy().tobytes()

@@ -22,6 +22,7 @@ import torch
 
 from assay.config import ModelConfig, Run, Spec, TrainingConfig
 from assay.data.tokenizers import ByteTokenizer
+from assay.measure.moved import state_fault
 from assay.measure.trace import StepTracer
 from assay.optimizations import catalogue, expected_of, normalize, optimizations_of, resolve
 from assay.parallel.ranks import ALONE, Ranks
@@ -41,6 +42,8 @@ from optimizations.laboratory import SHAPE
 from optimizations.mutations.mutant import LATE, Break, Mutant
 
 VERIFY, VALUES, SECOND = "verify", "values", "second trace"
+FIRST = 3
+"""Steps whose values are checked at the beginning."""
 """The parts of the proof; each failure begins with the part that found it."""
 
 TRAINING = TrainingConfig(batch_size=8, steps=20, warmup_steps=2, gradient_clip=0.0)
@@ -70,24 +73,28 @@ def account(run: Run, mutate: Break, *, late: bool = False, ranks: Ranks = ALONE
         mutate(patch)
         torch.manual_seed(run.seed + ranks.noise())
         step = built(run, ranks)
-        taken = _recorded(step, run, ranks, found)
-        _traced(step, run, taken, VERIFY, found)
+        taken = _recorded(step, run, ranks, found, range(FIRST), VALUES)
+        records = _traced(step, run, taken, VERIFY, found)
         if late:
             _saved_and_evaluated(step, found)
             taken = [take_step(step, index) for index in range(LATE, LATE + 2)]
+            updates = sum(not one.skipped for one in (*records, *read(step, taken)))
+            if fault := state_fault(step, updates):
+                found.failures.append(f"{SECOND}: {fault}")
+            taken = _recorded(step, run, ranks, found, range(LATE + 2, LATE + 3), SECOND)
             _traced(step, run, taken, SECOND, found)
     found.seen["weights"] = {name: _digest(local(one)) for name, one in step.named_parameters()}
     return found
 
 
-def _recorded(step: Step, run: Run, ranks: Ranks, found: Account) -> list[StepRecord | Taken]:
-    """Do the first steps, and hold their batches, losses, gradients and updates against the references."""
+def _recorded(step: Step, run: Run, ranks: Ranks, found: Account, steps: range, part: str) -> list[StepRecord | Taken]:
+    """Do some steps, and hold their batches, losses, gradients and updates against the references."""
     place = Path(ranks.gather(tempfile.mkdtemp())[0])
-    recorder = StepRecorder(step, place, ranks)
+    recorder = StepRecorder(step, place, ranks, steps.start)
     if run.model.dropout > 0 and not expected_of(run).same_noise:
         recorder.probe()
     taken = []
-    for index in range(3):
+    for index in steps:
         watched = recorder.watch(step, index)
         with recorder.hooked():
             taken.append(take_step(watched, index))
@@ -98,7 +105,7 @@ def _recorded(step: Step, run: Run, ranks: Ranks, found: Account) -> list[StepRe
     if ranks.rank == 0:
         with noise_kept():
             proof = check_values(Recorded(place, ranks.world), run, Corpus(run), step.program.device)  # type: ignore[arg-type]
-        found.failures.extend(f"{VALUES}: {one}" for one in proof.failures)
+        found.failures.extend(f"{part}: {one}" for one in proof.failures)
         shutil.rmtree(place)
     return taken
 
@@ -126,7 +133,7 @@ def built(run: Run, ranks: Ranks = ALONE) -> Step:
     return build(program)
 
 
-def _traced(step: Step, run: Run, taken: Sequence[StepRecord | Taken], part: str, found: Account) -> None:
+def _traced(step: Step, run: Run, taken: Sequence[StepRecord | Taken], part: str, found: Account) -> list[StepRecord]:
     """Do one more step under the tracer; `taken` are the steps before it, which are read together with it."""
     with StepTracer(step) as tracer:
         last = take_step(tracer.watch(), taken[-1].step + 1)
@@ -136,6 +143,7 @@ def _traced(step: Step, run: Run, taken: Sequence[StepRecord | Taken], part: str
     found.failures.extend(f"{part}: {one.observed}" for one in evidence if not one.verdict)
     found.seen[part] = [(one.loss, one.log_gradient_norm, one.learning_rate, one.loss_scale) for one in records]
     found.seen[f"{part}, operations"] = _plain(trace)
+    return records
 
 
 def _saved_and_evaluated(step: Step, found: Account) -> None:
