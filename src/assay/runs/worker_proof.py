@@ -82,7 +82,7 @@ def _last_step(loop: Loop, notes: list[str], folder: RunFolder, run: Run, ranks:
         loop.discard_until_updated()
         index = loop.position.step + 1
         while True:
-            values = ValueCheck(folder, run, loop.step, index, ranks, updates=1)
+            values = ValueCheck(folder, run, loop.step, index, ranks, updates=_UPDATES)
             try:
                 kept: list[tuple[StepRecord, Trace]] = []
                 values.recording(partial(_keeping, kept))(loop.step, index, loop.probes)
