@@ -33,8 +33,9 @@ def dimensions(tensor: Tensor) -> dict[str, int]:
     if not isinstance(tensor, DTensor):
         return {}
     names = tensor.device_mesh.mesh_dim_names or ()
-    placed = zip(names, tensor.placements, strict=True)
-    return {name: place.dim for name, place in placed if isinstance(getattr(place, "dim", None), int)}
+    # A strided shard is no `Shard`, but has a dimension, too.
+    places = {name: getattr(place, "dim", None) for name, place in zip(names, tensor.placements, strict=True)}
+    return {name: dimension for name, dimension in places.items() if dimension is not None}
 
 
 def placed_gradient(parameter: Tensor) -> Tensor | None:

@@ -70,8 +70,12 @@ class Findings:
             ranks=self.ranks,
             predicted=self.spec.predicted,
             evidence=tuple(self.evidence),
+<<<<<<< HEAD
             values=self.values,
             proven_until=self.proven_until if self.evidence else None,
+=======
+            proven_until=self.proven_until if self._proven else None,
+>>>>>>> fractions
             environment=self.environment,
             blocks=tuple(self.blocks),
             first_step_seconds=self.first_step_seconds,
@@ -92,6 +96,11 @@ class Findings:
             "val_perplexity": seen.perplexity if seen else None,
             "val_bits_per_byte": seen.bits_per_byte if seen else None,
         }
+
+    @property
+    def _proven(self) -> bool:
+        """Whether there is evidence, and all of it holds."""
+        return bool(self.evidence) and all(one.verdict for one in self.evidence)
 
     @property
     def process_peak_bytes(self) -> int | None:
