@@ -25,6 +25,9 @@ from assay.training.initial import initial_weights
 from assay.training.loop import Loop, Observer
 from assay.training.probes import ActivationNorms
 
+NUDGED_NOISE = 1_000_003
+"""Distance between the seeds of dropout's masks of two nudges: a CPU's generator reads the low 32 bits of a seed."""
+
 
 @dataclass(frozen=True)
 class Built:
@@ -49,8 +52,12 @@ def build_loop(
     data = open_prepared(spec.data_folder)
     fresh = not checkpoint.complete(folder.checkpoints)
     step = build_step(run, data, device, optimizations, ranks, fresh=fresh)
+<<<<<<< HEAD
     initial = digests(step)
     torch.manual_seed(run.seed + ranks.noise(step.program.sequence_parts) + (run.nudge << 32))
+=======
+    torch.manual_seed(run.seed + ranks.noise(step.program.sequence_parts) + NUDGED_NOISE * run.nudge)
+>>>>>>> losses
     position, notes = checkpoint.resume(folder.checkpoints, step, ranks, run.seed)
     loop = Loop(
         run=run,

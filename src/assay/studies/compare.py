@@ -47,9 +47,9 @@ def compare(
     needs = Needs((prepared[cell.name] for cell in cells if cell.seed == base.seed), machine)
     created = datetime.now(UTC).isoformat(timespec="seconds")
     planned = waves(cells, needs.resident())
-    if last := nudged(cells, accelerated=machine.device(base.device) == "cuda"):
-        prepared[last.name] = replace(prepared[cells[0].name], run=last.run, predicted=None)
-        planned.append((last,))
+    for cell in nudged(cells, accelerated=machine.device(base.device) == "cuda"):
+        prepared[cell.name] = replace(prepared[cells[0].name], run=cell.run, predicted=None)
+        planned.append((cell,))
 
     def begin(cell: Cell) -> AbstractContextManager[Child]:
         known = prepared.get(cell.name) or prepared[cell.repeated(0).name]
@@ -66,7 +66,7 @@ def compare(
         ending=done.ending,
         protocol=_protocol(blocks, needs),
         cells=tuple(one for one in done.cells if one.cell.treatment != NUDGED),
-        nudged=next((one for one in done.cells if one.cell.treatment == NUDGED), None),
+        nudged=tuple(one for one in done.cells if one.cell.treatment == NUDGED),
         rounds=tuple(one for one in done.rounds if one.order),
     )
     save(record, home)
