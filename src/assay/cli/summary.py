@@ -11,7 +11,7 @@ from assay.units import format_bytes, format_count, format_flops, format_seconds
 if TYPE_CHECKING:
     from assay.config import Home, Run
     from assay.runs.record import RunResult
-    from assay.step import Evidence
+    from assay.step.evidence import Evidence, ValueProof
 
 UNKNOWN = "–"
 """A figure that could not be had."""
@@ -105,6 +105,8 @@ def lines(result: "RunResult") -> Iterator[tuple[str, str]]:
         yield "routers", f"balance by layer {balance}; at most {busiest:.2f} times an even share, {dropped:.1%} dropped"
     for evidence in result.evidence:
         yield "evidence", proof(evidence)
+    if result.values is not None:
+        yield "values", values(result.values)
     for note in result.extra.get("notes", ()):
         yield "note", str(note)
 
@@ -112,6 +114,13 @@ def lines(result: "RunResult") -> Iterator[tuple[str, str]]:
 def proof(evidence: "Evidence") -> str:
     """Whether an optimization took effect, and what shows it."""
     return f"{evidence.optimization}: {'proven' if evidence.verdict else 'NO EFFECT'}, {evidence.observed}"
+
+
+def values(proof: "ValueProof") -> str:
+    """Whether the first steps computed the right values, and how near they are."""
+    from assay.report.wording import value_check
+
+    return value_check(proof)
 
 
 def _speed(result: "RunResult") -> Iterator[tuple[str, str]]:

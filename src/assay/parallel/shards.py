@@ -28,6 +28,15 @@ def divided_over(tensor: Tensor) -> tuple[str, ...]:
     return tuple(name for name, place in zip(names, tensor.placements, strict=True) if not place.is_replicate())
 
 
+def dimensions(tensor: Tensor) -> dict[str, int]:
+    """The dimension along which each mesh axis divides a tensor."""
+    if not isinstance(tensor, DTensor):
+        return {}
+    names = tensor.device_mesh.mesh_dim_names or ()
+    placed = zip(names, tensor.placements, strict=True)
+    return {name: place.dim for name, place in placed if isinstance(getattr(place, "dim", None), int)}
+
+
 def placed_gradient(parameter: Tensor) -> Tensor | None:
     """The gradient, first placed as its weight is: backward may leave it whole, or as summands, on every rank."""
     gradient = parameter.grad

@@ -13,6 +13,7 @@ from assay.analysis.effects import LEAST_SEEDS, Effect
 from assay.analysis.noise import Verdict
 from assay.analysis.row import EXACT, LOSSES, Figure, Row
 from assay.runs.record import Status
+from assay.step.evidence import ValueProof
 from assay.units import format_bytes, format_count, format_percent, format_seconds
 
 Tone = Literal["better", "worse", "neutral"]
@@ -112,11 +113,27 @@ def status(row: Row) -> str:
     if row.status is Status.DONE:
         return ""
     words = row.status.value.replace("_", " ")
-    if row.finished:
+    if 0 < row.finished < row.planned:
         words += f", {row.finished} of {row.planned} seeds finished"
     if row.reason and row.reason.startswith(words):
         return row.reason
     return f"{words}: {row.reason}" if row.reason else words
+
+
+def value_check(proof: ValueProof) -> str:
+    """One line on the value check: what was compared, the largest errors, and what the check cost."""
+    if not proof.checked:
+        return f"not checked: {proof.unchecked}"
+    if not proof.verdict:
+        return "WRONG: " + "; ".join(proof.failures)
+    errors = ", ".join(
+        f"{what} {error:.1g}" if error else f"{what} equal"
+        for what, error in (("loss", proof.loss_error), ("gradients", proof.gradient_error))
+        if error is not None
+    )
+    cost = "" if proof.baseline_steps is None else f"; the check cost {proof.baseline_steps:.0f} baseline steps"
+    updates = f", {proof.updates} updates match the optimizer's rule" if proof.updates else ""
+    return f"right in {proof.steps} steps (relative errors: {errors}){updates}{cost}"
 
 
 def prediction_error(row: Row) -> float | None:

@@ -6,13 +6,13 @@ Every figure is in a base unit that its name states. `None` means that the figur
 import statistics
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import ConfigDict, Field
 
 from assay.config.base import Frozen
 from assay.config.run import Run
-from assay.step.evidence import Evidence
+from assay.step.evidence import Evidence, ValueProof
 
 
 class Status(StrEnum):
@@ -25,6 +25,7 @@ class Status(StrEnum):
     KILLED = "killed"
     TIMED_OUT = "timed_out"
     NO_EFFECT = "no_effect"
+    WRONG_VALUES = "wrong_values"
     INTERRUPTED = "interrupted"
     BUDGET_REACHED = "budget_reached"
     FAILED = "failed"
@@ -35,6 +36,11 @@ class Status(StrEnum):
         """Whether going on from the last checkpoint makes sense."""
         stopped = {Status.INTERRUPTED, Status.BUDGET_REACHED, Status.TIMED_OUT, Status.KILLED}
         return self in stopped | {Status.FAILED, Status.UNAVAILABLE}
+
+    @property
+    def failure(self) -> bool:
+        """Whether it fails a comparison; running out of memory and diverging are results there."""
+        return self in {Status.NO_EFFECT, Status.WRONG_VALUES, Status.KILLED, Status.FAILED, Status.TIMED_OUT}
 
     @property
     def exit_code(self) -> int:
@@ -282,6 +288,10 @@ class RunResult(_Record):
     """One for each, where there are several; `memory` has the highest of them."""
     predicted: Predicted | None = None
     evidence: tuple[Evidence, ...] = ()
+    values: ValueProof | None = None
+    """What the value check found; None in records that are older than it, and where a run ended before it."""
+    proven_until: Literal["beginning", "end"] | None = None
+    """`end`: a step traced after the last checkpoint showed the same; None without evidence, and in older records."""
     environment: Environment | None = None
     blocks: tuple[Block, ...] = ()
     first_step_seconds: float | None = None

@@ -12,7 +12,7 @@ from assay.runs.folder import RunFolder, RunSpec
 from assay.runs.lookup import run_folders
 from assay.runs.record import Block, Quartiles, RunResult, Status
 from assay.runs.store import Store
-from assay.step.evidence import Evidence
+from assay.step.evidence import Evidence, ValueProof
 
 
 def begun(spec: RunSpec) -> RunResult:
@@ -52,6 +52,10 @@ def compose(folder: RunFolder, status: Status, reason: str | None) -> RunResult:
             Evidence(optimization=event["optimization"], observed=event["observed"], verdict=event["verdict"])
             for event in history.of_last_process(events, "evidence")
         ),
+        "values": next(
+            (ValueProof.model_validate(event["proof"]) for event in history.of_last_process(events, "values")), None
+        ),
+        "proven_until": "beginning" if history.of_last_process(events, "evidence") else None,
         "blocks": tuple(
             Block.model_validate({name: event.get(name) for name in Block.model_fields})
             for event in history.of_last_process(events, "block")

@@ -1,7 +1,7 @@
 """From `run.json` to a loop that stands where the run was left: data, program, optimizations, newest checkpoint."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import torch
 from assay.config.run import Run
 from assay.data import Prepared, open_prepared
 from assay.hardware import detect
+from assay.measure.moved import digests
 from assay.optimizations import Optimization, check
 from assay.parallel.meeting import local_world
 from assay.parallel.ranks import ALONE, Ranks
@@ -33,6 +34,8 @@ class Built:
     environment: Environment
     notes: tuple[str, ...]
     """What a person should know, for instance that a damaged checkpoint was passed over."""
+    initial: Mapping[str, int]
+    """Digest of every parameter's initial value."""
 
 
 def build_loop(
@@ -46,7 +49,8 @@ def build_loop(
     data = open_prepared(spec.data_folder)
     fresh = not checkpoint.complete(folder.checkpoints)
     step = build_step(run, data, device, optimizations, ranks, fresh=fresh)
-    torch.manual_seed(run.seed + ranks.noise(step.program.sequence_parts))
+    initial = digests(step)
+    torch.manual_seed(run.seed + ranks.noise(step.program.sequence_parts) + (run.nudge << 32))
     position, notes = checkpoint.resume(folder.checkpoints, step, ranks, run.seed)
     loop = Loop(
         run=run,
@@ -62,7 +66,7 @@ def build_loop(
     )
     if ranks.world > 1:
         notes.append(f"{ranks.layout}: memory is the highest of all ranks, and time the slowest's")
-    return Built(loop, environment(run, machine, device, data.digest), tuple(notes))
+    return Built(loop, environment(run, machine, device, data.digest), tuple(notes), initial)
 
 
 def build_step(

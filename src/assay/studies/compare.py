@@ -15,6 +15,7 @@ from assay.runs.launcher import start
 from assay.runs.machine import measured_machine
 from assay.runs.prepare import ReadyRun, ready, threads_of
 from assay.studies.design import Cell, design
+from assay.studies.drift import NUDGED, nudged
 from assay.studies.plan import Needs, waves
 from assay.studies.protocol import Child, Listener, conduct
 from assay.studies.record import ComparisonRecord, Protocol, new_id, save
@@ -45,12 +46,16 @@ def compare(
     cells, prepared = _ready(design(base, treatments, seeds), machine, home, prepare)
     needs = Needs((prepared[cell.name] for cell in cells if cell.seed == base.seed), machine)
     created = datetime.now(UTC).isoformat(timespec="seconds")
+    planned = waves(cells, needs.resident())
+    if last := nudged(cells, accelerated=machine.device(base.device) == "cuda"):
+        prepared[last.name] = replace(prepared[cells[0].name], run=last.run, predicted=None)
+        planned.append((last,))
 
     def begin(cell: Cell) -> AbstractContextManager[Child]:
         known = prepared.get(cell.name) or prepared[cell.repeated(0).name]
-        return start(known, home, turns=blocks, timeout=timeout)
+        return start(known, home, turns=None if cell.treatment == NUDGED else blocks, timeout=timeout)
 
-    done = conduct(waves(cells, needs.resident()), begin, blocks, tell)
+    done = conduct(planned, begin, blocks, tell)
     record = ComparisonRecord(
         id=new_id(),
         created=created,
@@ -60,8 +65,9 @@ def compare(
         treatments=tuple(dict.fromkeys(cell.treatment for cell in cells))[2:],
         ending=done.ending,
         protocol=_protocol(blocks, needs),
-        cells=tuple(done.cells),
-        rounds=tuple(done.rounds),
+        cells=tuple(one for one in done.cells if one.cell.treatment != NUDGED),
+        nudged=next((one for one in done.cells if one.cell.treatment == NUDGED), None),
+        rounds=tuple(one for one in done.rounds if one.order),
     )
     save(record, home)
     return record

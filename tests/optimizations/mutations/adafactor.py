@@ -15,7 +15,9 @@ MUTANTS = (
         rewritten("assay.optimizers.rates:at_rate", ("training.weight_decay / factor", "training.weight_decay")),
     ),
     Mutant("no clipping", "Large updates are not scaled down to an RMS of 1.", tuned("adafactor", d=1e9)),
-    Mutant("slower mean", "The second moment decays by t^-0.5 in place of t^-0.8.", tuned("adafactor", beta2_decay=-0.5)),
+    Mutant(
+        "slower mean", "The second moment decays by t^-0.5 in place of t^-0.8.", tuned("adafactor", beta2_decay=-0.5)
+    ),
     Mutant(
         "absolute step",
         "The step has a fixed size where a weight is small.",

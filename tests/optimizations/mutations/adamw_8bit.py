@@ -30,7 +30,10 @@ MUTANTS = (
         rewritten(
             "assay.optimizers.eight_bit:EightBit.step",
             ('torch.as_tensor(group["lr"], dtype', 'torch.as_tensor(group["initial"], dtype'),
-            ('    for group in self.param_groups:\n', '    for group in self.param_groups:\n        group.setdefault("initial", 1e-3)\n'),
+            (
+                "    for group in self.param_groups:\n",
+                '    for group in self.param_groups:\n        group.setdefault("initial", 1e-3)\n',
+            ),
         ),
     ),
     Mutant(

@@ -23,14 +23,24 @@ MUTANTS = (
     Mutant(
         "epsilon inside the root",
         "Epsilon is added to the second moment, and not to its root.",
-        rewritten(_UPDATE, ('square.sqrt_().div_((1 - beta2**done) ** 0.5).add_(group["eps"])',
-                            'square.div_(1 - beta2**done).add_(group["eps"]).sqrt_()')),
+        rewritten(
+            _UPDATE,
+            (
+                'square.sqrt_().div_((1 - beta2**done) ** 0.5).add_(group["eps"])',
+                'square.div_(1 - beta2**done).add_(group["eps"]).sqrt_()',
+            ),
+        ),
     ),
     Mutant(
         "one beta",
         "The second moment decays as fast as the first.",
-        rewritten(_UPDATE, ("mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)",
-                            "mul_(beta1).addcmul_(gradient, gradient, value=1 - beta1)")),
+        rewritten(
+            _UPDATE,
+            (
+                "mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)",
+                "mul_(beta1).addcmul_(gradient, gradient, value=1 - beta1)",
+            ),
+        ),
     ),
     Mutant(
         "steps along rounded moments",
@@ -42,10 +52,14 @@ MUTANTS = (
         "Moments lose their lower 16 bits in place of being rounded.",
         rewritten(
             _UPDATE,
-            ('state["exp_avg"].copy_(mean)',
-             'state["exp_avg"].copy_((mean.view(torch.int32) & -65536).view(torch.float32))'),
-            ('state["exp_avg_sq"].copy_(square)',
-             'state["exp_avg_sq"].copy_((square.view(torch.int32) & -65536).view(torch.float32))'),
+            (
+                'state["exp_avg"].copy_(mean)',
+                'state["exp_avg"].copy_((mean.view(torch.int32) & -65536).view(torch.float32))',
+            ),
+            (
+                'state["exp_avg_sq"].copy_(square)',
+                'state["exp_avg_sq"].copy_((square.view(torch.int32) & -65536).view(torch.float32))',
+            ),
         ),
     ),
     Mutant(
@@ -53,7 +67,10 @@ MUTANTS = (
         "The weight itself is rounded to bfloat16 after every update.",
         rewritten(
             _UPDATE,
-            ("    parameter.addcdiv_(mean, root,", "    parameter.copy_(parameter.bfloat16())\n    parameter.addcdiv_(mean, root,"),
+            (
+                "    parameter.addcdiv_(mean, root,",
+                "    parameter.copy_(parameter.bfloat16())\n    parameter.addcdiv_(mean, root,",
+            ),
         ),
     ),
     Mutant(

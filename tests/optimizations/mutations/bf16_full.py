@@ -28,7 +28,9 @@ MUTANTS = (
     Mutant("no decay", "Nothing decays.", scaled(_NAME, "weight_decay", 0.0)),
     Mutant("slow moments", "The first moment decays by 0.99 in place of 0.9.", tuned(_NAME, betas=(0.99, 0.99))),
     Mutant("no warm-up", "The learning rate is the largest from the first step on.", at_peak(_NAME)),
-    Mutant("vectors stand still", "Biases and gains are never updated.", only(_NAME, lambda n, name: "bias" not in name)),
+    Mutant(
+        "vectors stand still", "Biases and gains are never updated.", only(_NAME, lambda n, name: "bias" not in name)
+    ),
     Mutant(
         "norm in 16 bits",
         "The norm that gradients are clipped by is computed in bfloat16.",

@@ -4,10 +4,11 @@ from assay.model.loss import cross_entropy
 from optimizations.mutations.mutant import Mutant, replaced, rewritten, together
 
 _FORWARD, _BACKWARD = "assay.model.loss:_InPieces.forward", "assay.model.loss:_InPieces.backward"
-_ADDED = "loss += F.cross_entropy(logits, wanted, ignore_index=NOT_COUNTED, reduction=\"sum\")"
+_ADDED = 'loss += F.cross_entropy(logits, wanted, ignore_index=NOT_COUNTED, reduction="sum")'
 _MEAN = "F.cross_entropy(logits, wanted, ignore_index=NOT_COUNTED)"
-_PIECES, _BACK = "zip(x.tensor_split(chunks), targets.tensor_split(chunks), strict=True)", (
-    "zip(*(one.tensor_split(ctx.chunks) for one in (x, targets, by_x)), strict=True)"
+_PIECES, _BACK = (
+    "zip(x.tensor_split(chunks), targets.tensor_split(chunks), strict=True)",
+    ("zip(*(one.tensor_split(ctx.chunks) for one in (x, targets, by_x)), strict=True)"),
 )
 
 MUTANTS = (
@@ -49,14 +50,18 @@ MUTANTS = (
     Mutant(
         "one piece",
         "All logits are there at once.",
-        rewritten("assay.optimizations.chunked_cross_entropy:ChunkedCrossEntropy.apply",
-                  ("InPieces(self.chunks)", "InPieces(1)")),
+        rewritten(
+            "assay.optimizations.chunked_cross_entropy:ChunkedCrossEntropy.apply",
+            ("InPieces(self.chunks)", "InPieces(1)"),
+        ),
     ),
     Mutant(
         "half as many pieces",
         "There are half as many pieces as were asked for.",
-        rewritten("assay.optimizations.chunked_cross_entropy:ChunkedCrossEntropy.apply",
-                  ("InPieces(self.chunks)", "InPieces(self.chunks // 2)")),
+        rewritten(
+            "assay.optimizations.chunked_cross_entropy:ChunkedCrossEntropy.apply",
+            ("InPieces(self.chunks)", "InPieces(self.chunks // 2)"),
+        ),
     ),
     Mutant(
         "whole late",

@@ -49,12 +49,24 @@ MUTANTS = (
     Mutant(
         "first layer only",
         "Only the first layer's experts are divided.",
-        rewritten(_DIVIDE, ("for module in part.modules():", "for module in [m for m in part.modules() if isinstance(m, Experts)][:1]:")),
+        rewritten(
+            _DIVIDE,
+            (
+                "for module in part.modules():",
+                "for module in [m for m in part.modules() if isinstance(m, Experts)][:1]:",
+            ),
+        ),
     ),
     Mutant(
         "last layer forgotten",
         "The last layer's experts are on every rank.",
-        rewritten(_DIVIDE, ("for module in part.modules():", "for module in [m for m in part.modules() if isinstance(m, Experts)][:-1]:")),
+        rewritten(
+            _DIVIDE,
+            (
+                "for module in part.modules():",
+                "for module in [m for m in part.modules() if isinstance(m, Experts)][:-1]:",
+            ),
+        ),
     ),
     Mutant("norm of pieces", "Each rank clips by the norm of its own experts.", NORM_OF_PIECES, CLIPPED),
     Mutant(

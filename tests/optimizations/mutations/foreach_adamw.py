@@ -33,7 +33,9 @@ MUTANTS = (
         "Weight decay joins the gradient, as in Adam.",
         rewritten(_RECIPE, ("torch.optim.AdamW(", "torch.optim.Adam(")),
     ),
-    Mutant("no bias correction", "The moments are not corrected for their start at zero.", uncorrected("foreach_adamw")),
+    Mutant(
+        "no bias correction", "The moments are not corrected for their start at zero.", uncorrected("foreach_adamw")
+    ),
     Mutant("momentum not kept", "The first moment is zero before every update.", forgets("foreach_adamw", "exp_avg")),
     Mutant("late rate", "Every update uses the learning rate of the step before.", one_step_late("foreach_adamw")),
     Mutant("leaking momentum", "The first moment loses a thousandth in every step.", around("foreach_adamw", _leaking)),

@@ -18,7 +18,9 @@ _NAME, _CLIPPED = "fp16_mixed", {"training": {"gradient_clip": 0.1}}
 MUTANTS = (
     Mutant("scale of 1", "The loss scale is 1, so small gradients are lost.", scale_of(_NAME, 1.0)),
     Mutant("not unscaled", "Gradients keep the loss scale, which Adam hides.", NOT_UNSCALED),
-    Mutant("unscaled late", "Gradients are clipped before they are divided by the loss scale.", UNSCALED_LATE, _CLIPPED),
+    Mutant(
+        "unscaled late", "Gradients are clipped before they are divided by the loss scale.", UNSCALED_LATE, _CLIPPED
+    ),
     Mutant(
         "half unscaled",
         "Gradients are divided by half of the loss scale.",

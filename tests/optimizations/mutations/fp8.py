@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from optimizations.mutations.mutant import Mutant, rewritten
-from optimizations.mutations.precision import rounded, stale_weights, wide_head
+from optimizations.mutations.precision import rounded, wide_head
 from optimizations.mutations.rules import around
 
 _APPLY, _SCALE = "assay.optimizations.fp8:Fp8.apply", "torchao.float8.float8_utils:amax_to_scale"
@@ -20,7 +20,9 @@ def _other_formats() -> Any:
 
 
 MUTANTS = (
-    Mutant("first block only", "Only the first block is in float8.", rewritten(_APPLY, (_LAYERS, '"blocks.0." in name'))),
+    Mutant(
+        "first block only", "Only the first block is in float8.", rewritten(_APPLY, (_LAYERS, '"blocks.0." in name'))
+    ),
     Mutant("MLP only", "Attention's layers stay as they were.", rewritten(_APPLY, (_LAYERS, '"mlp" in name'))),
     Mutant(
         "one layer forgotten",
@@ -49,9 +51,7 @@ MUTANTS = (
     Mutant(
         "biases forgotten",
         "Layers in float8 have no bias.",
-        rewritten(
-            "torchao.float8.float8_linear:Float8Linear.forward", ("if self.bias is not None:", "if False:")
-        ),
+        rewritten("torchao.float8.float8_linear:Float8Linear.forward", ("if self.bias is not None:", "if False:")),
     ),
     Mutant("head in float32", "The head is left out of autocast.", wide_head("fp8")),
     Mutant("weights rounded", "Weights are rounded to 16 bits after every update.", around("fp8", after=rounded)),

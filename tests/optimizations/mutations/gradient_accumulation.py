@@ -11,7 +11,10 @@ _SCALED = "scale(loss / tokens)"
 def _then(line: str) -> tuple[str, str]:
     """Between two micro-batches, do something with each gradient `p.grad`."""
     between = "if micro_batch is not micro_batches[-1]:"
-    return _TOTAL, f"{_TOTAL}\n        {between}\n            for _, p in step.named_parameters():\n                {line}"
+    return (
+        _TOTAL,
+        f"{_TOTAL}\n        {between}\n            for _, p in step.named_parameters():\n                {line}",
+    )
 
 
 MUTANTS = (

@@ -26,7 +26,7 @@ MUTANTS = (
         rewritten(
             _UPDATE,
             (
-                "parameter.mul_(1 - group[\"lr\"] * group[\"weight_decay\"])",
+                'parameter.mul_(1 - group["lr"] * group["weight_decay"])',
                 "gradient = gradient + group['weight_decay'] * parameter",
             ),
         ),

@@ -36,17 +36,27 @@ MUTANTS = (
     Mutant(
         "one row repeated",
         "The last row of a batch is its first one again.",
-        rewritten(_ITEM, (_PAIR, "(ids[[*range(len(ids) - 1), 0]].numpy(), targets[[*range(len(ids) - 1), 0]].numpy())")),
+        rewritten(
+            _ITEM, (_PAIR, "(ids[[*range(len(ids) - 1), 0]].numpy(), targets[[*range(len(ids) - 1), 0]].numpy())")
+        ),
     ),
     Mutant(
         "one begins late",
         "The first batch of the workers is left out.",
         rewritten(_BEGIN, ("self._steps.next = step\n", "self._steps.next = step + 1\n")),
     ),
-    Mutant("no workers", "The run's own process makes the batches.", rewritten(_BEGIN, (
-        "num_workers=self._workers,\n            prefetch_factor=self._ahead,\n            persistent_workers=True,\n",
-        "num_workers=0,\n",
-    ), ('            multiprocessing_context="fork",\n', ""))),
+    Mutant(
+        "no workers",
+        "The run's own process makes the batches.",
+        rewritten(
+            _BEGIN,
+            (
+                "num_workers=self._workers,\n            prefetch_factor=self._ahead,\n            persistent_workers=True,\n",
+                "num_workers=0,\n",
+            ),
+            ('            multiprocessing_context="fork",\n', ""),
+        ),
+    ),
     Mutant(
         "one worker",
         "One process makes the batches where two were asked for.",
@@ -61,7 +71,9 @@ MUTANTS = (
     Mutant(
         "stands still late",
         "Late in the run every step trains on one and the same batch.",
-        rewritten(_CALL, ("    return rows", "    self.kept = getattr(self, 'kept', rows)\n    return self.kept"), late=True),
+        rewritten(
+            _CALL, ("    return rows", "    self.kept = getattr(self, 'kept', rows)\n    return self.kept"), late=True
+        ),
         late=True,
     ),
 )

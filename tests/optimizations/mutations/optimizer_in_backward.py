@@ -35,7 +35,9 @@ MUTANTS = (
     Mutant(
         "norm of matrices",
         "The reported norm leaves biases and gains out.",
-        rewritten(f"{_CLASS}.norm", ("if parameter in self.norms]", "if parameter in self.norms and parameter.ndim > 1]")),
+        rewritten(
+            f"{_CLASS}.norm", ("if parameter in self.norms]", "if parameter in self.norms and parameter.ndim > 1]")
+        ),
     ),
     Mutant(
         "one by one",
@@ -48,7 +50,10 @@ MUTANTS = (
         rewritten(
             "assay.step.in_backward:update_in_backward",
             ("recipe([(name, one)])", "halved(recipe([(name, one)]))"),
-            halved=lambda one: (one.param_groups[0].update(weight_decay=0.5 * one.param_groups[0]["weight_decay"]), one)[1],
+            halved=lambda one: (
+                one.param_groups[0].update(weight_decay=0.5 * one.param_groups[0]["weight_decay"]),
+                one,
+            )[1],
         ),
     ),
     Mutant(
@@ -56,7 +61,10 @@ MUTANTS = (
         "Writing a checkpoint drops all moments.",
         rewritten(
             f"{_CLASS}.state_dict",
-            ('    return {\n        "state"', '    [one.state.clear() for one in self._optimizers.values()]\n    return {\n        "state"'),
+            (
+                '    return {\n        "state"',
+                '    [one.state.clear() for one in self._optimizers.values()]\n    return {\n        "state"',
+            ),
         ),
         late=True,
     ),

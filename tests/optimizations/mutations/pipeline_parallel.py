@@ -44,12 +44,21 @@ MUTANTS = (
         replaced("assay.parallel.pipeline:SCHEDULES", {**SCHEDULES, "gpipe": "1F1B"}),
         {"stack": "pipeline_parallel:schedule=gpipe"},
     ),
-    Mutant("ties cut", "The two copies of a tied weight keep gradients of their own.", replaced(_TIED, lambda self, step: None)),
+    Mutant(
+        "ties cut",
+        "The two copies of a tied weight keep gradients of their own.",
+        replaced(_TIED, lambda self, step: None),
+    ),
     Mutant(
         "tied once",
         "Both copies of a tied weight get the sum, and it is halved.",
-        rewritten(_TIED, ("dist.all_reduce(gradient, group=self._group)",
-                          "dist.all_reduce(gradient, group=self._group); gradient.div_(2)")),
+        rewritten(
+            _TIED,
+            (
+                "dist.all_reduce(gradient, group=self._group)",
+                "dist.all_reduce(gradient, group=self._group); gradient.div_(2)",
+            ),
+        ),
     ),
     Mutant(
         "norm of a stage",
@@ -60,7 +69,9 @@ MUTANTS = (
     Mutant(
         "tied weight twice",
         "The norm counts a tied weight on both of its stages.",
-        replaced("assay.parallel.norms:_own", lambda step: (p.grad for _, p in step.named_parameters() if p.grad is not None)),
+        replaced(
+            "assay.parallel.norms:_own", lambda step: (p.grad for _, p in step.named_parameters() if p.grad is not None)
+        ),
         CLIPPED,
     ),
     Mutant(

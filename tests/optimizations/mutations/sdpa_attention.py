@@ -43,19 +43,24 @@ MUTANTS = (
         "groups mixed up",
         "Grouped keys and values go to the wrong query heads.",
         rewritten(
-            _FORWARD, ("x.repeat_interleave(q.size(1) // k.size(1), dim=1)", "x.repeat(1, q.size(1) // k.size(1), 1, 1)")
+            _FORWARD,
+            ("x.repeat_interleave(q.size(1) // k.size(1), dim=1)", "x.repeat(1, q.size(1) // k.size(1), 1, 1)"),
         ),
         {"model": {"n_head": 4, "n_kv_head": 2}},
     ),
     Mutant(
         "first layer only",
         "Only the first layer is fused.",
-        rewritten(_APPLY, (_LAYERS, "for module in [one for one in part.modules() if isinstance(one, Attention)][:1]:")),
+        rewritten(
+            _APPLY, (_LAYERS, "for module in [one for one in part.modules() if isinstance(one, Attention)][:1]:")
+        ),
     ),
     Mutant(
         "last layer forgotten",
         "The last layer writes its scores out.",
-        rewritten(_APPLY, (_LAYERS, "for module in [one for one in part.modules() if isinstance(one, Attention)][:-1]:")),
+        rewritten(
+            _APPLY, (_LAYERS, "for module in [one for one in part.modules() if isinstance(one, Attention)][:-1]:")
+        ),
     ),
     Mutant(
         "keys rounded",

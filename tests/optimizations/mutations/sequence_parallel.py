@@ -55,14 +55,15 @@ MUTANTS = (
     Mutant(
         "not divided",
         "The residual stream is whole on every rank.",
-        rewritten("assay.optimizations.sequence_parallel:SequenceParallel.apply", ("sequence_parts=self.degree", "sequence_parts=1")),
+        rewritten(
+            "assay.optimizations.sequence_parallel:SequenceParallel.apply",
+            ("sequence_parts=self.degree", "sequence_parts=1"),
+        ),
     ),
     Mutant(
         "MLP not gathered",
         "Each MLP takes its rank's positions for the whole sequence.",
-        rewritten(
-            _STYLES, ('"mlp": gathered,', ""), ('"mlp.down": summands,', ""), ('"mlp.dropout": scattered,', "")
-        ),
+        rewritten(_STYLES, ('"mlp": gathered,', ""), ('"mlp.down": summands,', ""), ('"mlp.dropout": scattered,', "")),
     ),
     Mutant("norm of pieces", "Each rank clips by the norm of its own pieces.", NORM_OF_PIECES, CLIPPED),
     Mutant("halved", "Gradients are divided by the number of ranks.", applied(_NAME, _half)),
@@ -71,6 +72,9 @@ MUTANTS = (
         "The gradient of the norm before attention is that of one rank's positions.",
         rewritten(_STYLES, ('"attention_norm": norm,', "")),
     ),
-    Mutant("second half detached", "The second half's positions give no gradient to the embedding.",
-           applied("tensor_parallel", _no_gradient_of_the_second)),
+    Mutant(
+        "second half detached",
+        "The second half's positions give no gradient to the embedding.",
+        applied("tensor_parallel", _no_gradient_of_the_second),
+    ),
 )

@@ -22,7 +22,10 @@ SAME_ROWS = rewritten(
 """All ranks train on the rows of the first."""
 LOSS_NOT_SUMMED = rewritten(
     "assay.parallel.batches:sum_losses",
-    ("    total = reduce_here(sums).clone()\n        dist.all_reduce(total, group=group)", "    total = reduce_here(sums).clone()"),
+    (
+        "    total = reduce_here(sums).clone()\n        dist.all_reduce(total, group=group)",
+        "    total = reduce_here(sums).clone()",
+    ),
 )
 """A rank reports the loss of its own rows."""
 TOKENS_OF_ONE = rewritten(

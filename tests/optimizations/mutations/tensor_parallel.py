@@ -36,20 +36,35 @@ MUTANTS = (
     Mutant(
         "first block only",
         "Only the first block's matrices are split.",
-        rewritten(_SPLIT, ("if isinstance(module, Block):", "if isinstance(module, Block) and module is next("
-                           "one for one in part.modules() if isinstance(one, Block)):")),
+        rewritten(
+            _SPLIT,
+            (
+                "if isinstance(module, Block):",
+                "if isinstance(module, Block) and module is next("
+                "one for one in part.modules() if isinstance(one, Block)):",
+            ),
+        ),
     ),
     Mutant(
         "last block forgotten",
         "The last block's matrices stay whole.",
-        rewritten(_SPLIT, ("if isinstance(module, Block):", "if isinstance(module, Block) and module is not "
-                           "[one for one in part.modules() if isinstance(one, Block)][-1]:")),
+        rewritten(
+            _SPLIT,
+            (
+                "if isinstance(module, Block):",
+                "if isinstance(module, Block) and module is not "
+                "[one for one in part.modules() if isinstance(one, Block)][-1]:",
+            ),
+        ),
     ),
     Mutant(
         "attention only",
         "The MLPs' matrices stay whole.",
-        rewritten(_PLAN, ('("attention.qkv", "mlp.up", "mlp.gate")', '("attention.qkv",)'),
-                  ('("attention.projection", "mlp.down")', '("attention.projection",)')),
+        rewritten(
+            _PLAN,
+            ('("attention.qkv", "mlp.up", "mlp.gate")', '("attention.qkv",)'),
+            ('("attention.projection", "mlp.down")', '("attention.projection",)'),
+        ),
     ),
     Mutant(
         "heads' norms apart",
@@ -71,7 +86,9 @@ MUTANTS = (
     Mutant(
         "embedding whole",
         "Every rank holds the whole embedding.",
-        rewritten(_SPLIT, ("parallelize_module(module.token, mesh, RowwiseParallel(input_layouts=Replicate()))", "pass")),
+        rewritten(
+            _SPLIT, ("parallelize_module(module.token, mesh, RowwiseParallel(input_layouts=Replicate()))", "pass")
+        ),
         {"model": {"tie_embeddings": False}},
     ),
 )

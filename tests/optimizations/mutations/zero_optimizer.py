@@ -44,8 +44,11 @@ MUTANTS = (
     Mutant(
         "one half gathered",
         "Only the first rank's pieces reach the weights.",
-        rewritten(_STEP, (_GATHERED, "local(whole).copy_(own(whole, local(piece.redistribute(placements=whole.placements))))"),
-                  own=_own),
+        rewritten(
+            _STEP,
+            (_GATHERED, "local(whole).copy_(own(whole, local(piece.redistribute(placements=whole.placements))))"),
+            own=_own,
+        ),
     ),
     Mutant(
         "the other's gradients",
