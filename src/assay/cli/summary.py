@@ -106,13 +106,10 @@ def lines(result: "RunResult") -> Iterator[tuple[str, str]]:
         yield "routers", f"balance by layer {balance}; at most {busiest:.2f} times an even share, {dropped:.1%} dropped"
     for evidence in result.evidence:
         yield "evidence", proof(evidence)
-<<<<<<< HEAD
     if result.values is not None:
         yield "values", values(result.values)
-=======
     if result.proven_until == "beginning":
         yield "evidence", BEGINNING_ONLY
->>>>>>> fractions
     for note in result.extra.get("notes", ()):
         yield "note", str(note)
 

@@ -53,14 +53,10 @@ def compose(folder: RunFolder, status: Status, reason: str | None) -> RunResult:
             Evidence(optimization=event["optimization"], observed=event["observed"], verdict=event["verdict"])
             for event in history.of_last_process(events, "evidence")
         ),
-<<<<<<< HEAD
         "values": next(
             (ValueProof.model_validate(event["proof"]) for event in history.of_last_process(events, "values")), None
         ),
-        "proven_until": "beginning" if history.of_last_process(events, "evidence") else None,
-=======
         "proven_until": "beginning" if proven and status is not Status.RUNNING else None,
->>>>>>> fractions
         "blocks": tuple(
             Block.model_validate({name: event.get(name) for name in Block.model_fields})
             for event in history.of_last_process(events, "block")

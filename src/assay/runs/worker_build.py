@@ -52,12 +52,8 @@ def build_loop(
     data = open_prepared(spec.data_folder)
     fresh = not checkpoint.complete(folder.checkpoints)
     step = build_step(run, data, device, optimizations, ranks, fresh=fresh)
-<<<<<<< HEAD
     initial = digests(step)
-    torch.manual_seed(run.seed + ranks.noise(step.program.sequence_parts) + (run.nudge << 32))
-=======
     torch.manual_seed(run.seed + ranks.noise(step.program.sequence_parts) + NUDGED_NOISE * run.nudge)
->>>>>>> losses
     position, notes = checkpoint.resume(folder.checkpoints, step, ranks, run.seed)
     loop = Loop(
         run=run,

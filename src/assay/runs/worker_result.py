@@ -70,12 +70,8 @@ class Findings:
             ranks=self.ranks,
             predicted=self.spec.predicted,
             evidence=tuple(self.evidence),
-<<<<<<< HEAD
             values=self.values,
-            proven_until=self.proven_until if self.evidence else None,
-=======
             proven_until=self.proven_until if self._proven else None,
->>>>>>> fractions
             environment=self.environment,
             blocks=tuple(self.blocks),
             first_step_seconds=self.first_step_seconds,

@@ -19,7 +19,6 @@ from assay.data import Prepared
 from assay.reference.expected import Expected, Stream
 from assay.values.recorded import Recorded
 
-
 _MOST_TOKENS = 2_000_000
 """Tokens of a stream that are read once more to find a step's place; later steps are only held to be one text."""
 

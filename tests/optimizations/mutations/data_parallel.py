@@ -17,9 +17,9 @@ MUTANTS = (
     Mutant("averaged", "Gradients are averaged, though each rank has divided by the tokens of all.", AVERAGED),
     Mutant("same rows", "Both ranks train on the first one's rows.", SAME_ROWS),
     Mutant("loss not summed", "The reported loss is that of one rank's rows.", LOSS_NOT_SUMMED),
-    Mutant("tokens of one", "The loss is divided by the tokens of one rank.", TOKENS_OF_ONE),
-    Mutant("norm left out", "The last norm's gradient is not summed.", not_summed(_NAME, "head.norm")),
-    Mutant("positions left out", "The positions' gradient is not summed.", not_summed(_NAME, "position")),
+    Mutant("tokens of one", "The loss of gradients is divided by one rank's tokens.", TOKENS_OF_ONE),
+    Mutant("norm left out", "The last norm's gradient is not summed.", not_summed("head.norm")),
+    Mutant("positions left out", "The positions' gradient is not summed.", not_summed("position")),
     Mutant("one stands still", "The second rank never updates its matrices.", one_rank_stands_still(_NAME)),
     Mutant(
         "last micro-batch alone",

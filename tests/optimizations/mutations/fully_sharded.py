@@ -19,9 +19,9 @@ MUTANTS = (
     Mutant("averaged", "Gradients are averaged, though each rank has divided by the tokens of all.", AVERAGED),
     Mutant("same rows", "Both ranks train on the first one's rows.", SAME_ROWS),
     Mutant("loss not summed", "The reported loss is that of one rank's rows.", LOSS_NOT_SUMMED),
-    Mutant("tokens of one", "The loss is divided by the tokens of one rank.", TOKENS_OF_ONE),
+    Mutant("tokens of one", "The loss of gradients is divided by one rank's tokens.", TOKENS_OF_ONE),
     Mutant("norm of pieces", "Each rank clips by the norm of its own shards.", NORM_OF_PIECES, CLIPPED),
-    Mutant("norm left out", "The last norm is neither sharded nor summed.", not_summed(_NAME, "head.norm")),
+    Mutant("norm left out", "The last norm is neither sharded nor summed.", not_summed("head.norm")),
     Mutant(
         "weights stay",
         "Gathered weights stay until backward is done.",

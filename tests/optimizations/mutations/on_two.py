@@ -7,7 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from optimizations.mutations.harness import Account, account, mutants_of, run_of
+from optimizations.mutations.harness import Account, account
+from optimizations.mutations.named import mutants_of, run_of
 from parallel.on_ranks import compute
 
 Asked = tuple[str, str, bool, bool]

@@ -23,7 +23,9 @@ MUTANTS = (
         "divided by too few",
         "Each loss is divided by the tokens of its micro-batch.",
         rewritten(
-            _GRADIENTS, ("self.tokens, self.rows = tokens,", "self.tokens, self.rows = tokens // len(micro_batches),")
+            _GRADIENTS,
+            ("self.tokens, self.rows = tokens,", "self.tokens, self.rows = tokens // len(micro_batches),"),
+            ("for one in losses) * tokens", "for one in losses) * self.tokens"),
         ),
     ),
     Mutant(
@@ -73,7 +75,7 @@ MUTANTS = (
         CLIPPED,
     ),
     Mutant(
-        "first micro-batch's loss",
+        "loss of three",
         "The reported loss leaves the last micro-batch out.",
         rewritten(_GRADIENTS, ("for one in losses)", "for one in losses[:-1])")),
     ),

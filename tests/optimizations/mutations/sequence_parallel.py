@@ -33,8 +33,7 @@ def _half(program: Program, run: Run) -> Program:
     return replace(program, gradients=lambda step, rows, tokens: honest(step, rows, 2 * tokens))
 
 
-def _one_dropped(program: Program, run: Run) -> Program:
-    """The positions' embedding sees no gradient of the second half."""
+def _no_gradient_of_the_second(program: Program, run: Run) -> Program:
     for part in program.parts:
         for name, module in part.named_modules():
             if name == "embedding.dropout":
@@ -44,7 +43,7 @@ def _one_dropped(program: Program, run: Run) -> Program:
 
 def _second_detached(module: Any, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     (x,) = given
-    return (x.detach(),) if torch.distributed.get_rank() == 1 else given
+    return (x.detach() + 0 * x,) if torch.distributed.get_rank() == 1 else given
 
 
 MUTANTS = (
@@ -64,18 +63,18 @@ MUTANTS = (
     Mutant(
         "MLP not gathered",
         "Each MLP takes its rank's positions for the whole sequence.",
-        rewritten(_STYLES, ('"mlp": gathered,', "")),
+        rewritten(_STYLES, ('"mlp": gathered,', ""), ('"mlp.down": summands,', ""), ('"mlp.dropout": scattered,', "")),
     ),
     Mutant("norm of pieces", "Each rank clips by the norm of its own pieces.", NORM_OF_PIECES, CLIPPED),
     Mutant("halved", "Gradients are divided by the number of ranks.", applied(_NAME, _half)),
     Mutant(
-        "attention whole",
-        "Between attention and its norm the stream is whole.",
+        "first norms apart",
+        "The gradient of the norm before attention is that of one rank's positions.",
         rewritten(_STYLES, ('"attention_norm": norm,', "")),
     ),
     Mutant(
         "second half detached",
         "The second half's positions give no gradient to the embedding.",
-        applied("tensor_parallel", _one_dropped),
+        applied("tensor_parallel", _no_gradient_of_the_second),
     ),
 )

@@ -29,10 +29,9 @@ LOSS_NOT_SUMMED = rewritten(
 )
 """A rank reports the loss of its own rows."""
 TOKENS_OF_ONE = rewritten(
-    "assay.training.loop:take",
-    ("for _, targets in micro_batches) * program.share[1]", "for _, targets in micro_batches)"),
+    "assay.training.loop:take", ("(step, micro_batches, tokens)", "(step, micro_batches, tokens // program.share[1])")
 )
-"""The loss is divided by the tokens of one rank."""
+"""Gradients are of a loss that is divided by the tokens of one rank."""
 NORM_OF_PIECES = replaced("assay.parallel.norms:_split_over", lambda gradient: ())
 """Each rank clips by the norm of its own pieces."""
 NOT_SYNCHRONIZED = rewritten(
@@ -60,7 +59,7 @@ def one_rank_stands_still(technique: str) -> Break:
     return applied(technique, change)
 
 
-def not_summed(technique: str, fragment: str) -> Break:
+def not_summed(fragment: str) -> Break:
     """Leave weights whose name has a fragment out of the sums over ranks."""
     left_out = f"owned | {{one for name, one in part.named_parameters() if {fragment!r} in name}}"
     return rewritten("assay.parallel.sharded:replicas", ("    wrap(part, owned)", f"    wrap(part, {left_out})"))

@@ -6,9 +6,9 @@ from typing import Any
 from torch import nn
 
 from assay.config import Run
-from assay.model import MLP
+from assay.model.mlp import MLP
 from assay.step.program import Program
-from optimizations.mutations.mutant import Mutant, applied, replaced, rewritten
+from optimizations.mutations.mutant import Mutant, applied, replaced, rewritten, together
 from optimizations.mutations.spread import CLIPPED, NORM_OF_PIECES
 
 _NAME, _SPLIT = "tensor_parallel", "assay.parallel.tensor:split_matrices"
@@ -75,8 +75,11 @@ MUTANTS = (
     Mutant("norm of pieces", "Each rank clips by the norm of its own pieces.", NORM_OF_PIECES, CLIPPED),
     Mutant(
         "ties cut",
-        "Splitting leaves the two ends of a tied weight apart.",
-        replaced("assay.parallel.tensor:_tie_again", lambda part, tied: None),
+        "Splitting leaves two weights where there was a tied one.",
+        together(
+            replaced("assay.parallel.tensor:_tie_again", lambda part, tied: None),
+            applied(_NAME, lambda program, run: replace(program, tied=())),
+        ),
     ),
     Mutant("bias twice", "The bias of a row-split layer is added by each rank.", applied(_NAME, _bias_added_twice)),
     Mutant("averaged", "Gradients are divided by the number of ranks.", applied(_NAME, _averaged)),
