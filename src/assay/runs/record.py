@@ -104,6 +104,10 @@ class Memory(_Record):
 
     tensors_peak_bytes: int | None = None
     """Most bytes requested from torch's allocator in one optimizer step after the first, live tensors included."""
+    library_scratch_bytes: int | None = None
+    """Most that libraries requested from that allocator for themselves at once; in no figure of tensors."""
+    allocator_peak_bytes: int | None = None
+    """Most of tensors and library scratch together."""
     reserved_peak_bytes: int | None = None
     """Most bytes that torch's caching allocator held; a CPU has none."""
     process_peak_bytes: int | None = None
