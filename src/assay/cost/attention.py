@@ -119,7 +119,7 @@ def contiguous(tape: Writer, x: Tensor, label: str, shape: tuple[int, ...]) -> T
 def lies_merged(x: Tensor) -> bool:
     """Whether the positions of each head lie side by side."""
     _, heads, length, _ = x.shape
-    return x.view_of is None and (x.name.endswith(":repeated") or heads == 1 or length == 1)
+    return x.view_of is None and (x.name.rstrip("'").endswith(":repeated") or heads == 1 or length == 1)
 
 
 def bmm(tape: Writer, label: str, left: Tensor, right: Tensor, holds: Sequence[Tensor] = ()) -> Tensor:

@@ -72,8 +72,8 @@ class Pass:
         return {name for names in (*self.kept.values(), *self.cached.values()) for name in names}
 
     def backward(self) -> None:
-        """Run the tape's nodes in reverse; a recomputed module first runs its forward again."""
-        segments = {segment.last: segment for segment in self.plan.segments}
+        """Run the tape's nodes in reverse; a module runs again when the first of its nodes wants what it kept."""
+        segments = {segment.stop: segment for segment in self.plan.segments}
         self._receive()
         for index in reversed(self.stage.indices):
             for group in self.stage.ends.get(index, ()):
