@@ -93,9 +93,10 @@ def unfused(tape: Writer, q: Tensor, k: Tensor, v: Tensor, p: float, noise: str 
         backward="SafeSoftmaxBackward",
     )
     mixed = bmm(tape, "mixed", layers.dropout(tape, weights, p, noise), v)
-    # A view is cast by whoever reads it.
+    # A view is cast by whoever reads it, but for the values, which are cast with the queries and keys.
     tape.operations[:] = [
-        one if one.name == "aten.view" else replace(one, autocast="float32") for one in tape.operations
+        one if one.name == "aten.view" and one.outputs[0] is not v else replace(one, autocast="float32")
+        for one in tape.operations
     ]
     merge = layers.copy if heads > 1 and length > 1 else layers.view
     return merge(tape, mixed, "merged", (rows, length, heads * depth))

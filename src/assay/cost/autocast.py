@@ -64,9 +64,10 @@ class _Caster:
             self._finish(operation, dtype)
 
     def _with_inputs(self, operation: Operation, dtype: str) -> Operation:
+        """Casts come last argument first, as a compiled call evaluates them, so in backward first argument first."""
         renamed: dict[str, str] = {}
         gradients = list(operation.gradients)
-        for position, name in enumerate(operation.inputs):
+        for position, name in reversed(list(enumerate(operation.inputs))):
             value = self.values[name]
             if not value.dtype.startswith(("float", "bfloat")) or value.dtype == dtype:
                 continue
