@@ -64,10 +64,15 @@ class _Caster:
             self._finish(operation, dtype)
 
     def _with_inputs(self, operation: Operation, dtype: str) -> Operation:
-        """Casts come last argument first, as a compiled call evaluates them, so in backward first argument first."""
+        """Torch's own operators cast the last argument first, as their compiled calls evaluate them.
+
+        A module that casts in Python casts the first argument first.
+        """
         renamed: dict[str, str] = {}
         gradients = list(operation.gradients)
-        for position, name in reversed(list(enumerate(operation.inputs))):
+        in_python = operation.opaque or operation.autocast == "low"
+        places = list(enumerate(operation.inputs))
+        for position, name in places if in_python else reversed(places):
             value = self.values[name]
             if not value.dtype.startswith(("float", "bfloat")) or value.dtype == dtype:
                 continue

@@ -216,6 +216,8 @@ class Predicted(_Record):
 
     tensors_peak_bytes: int | None = None
     tensors_peak_instant: str | None = None
+    library_scratch_bytes: int | None = None
+    """At most: a library may take less, or none while the tensors are at their peak."""
     reserved_peak_bytes: int | None = None
     process_peak_bytes: int | None = None
     heap_peak_bytes: int | None = None
@@ -247,6 +249,8 @@ class Environment(_Record):
     driver: str | None = None
     corpus_digest: str | None = None
     packages: Mapping[str, str] = Field(default_factory=dict)
+    instruction_set: str | None = None
+    """The newest that the CPU's kernels use; None in records from before it was noted."""
 
     def differs(self, other: "Environment") -> list[str]:
         """Names of the fields in which two environments are unlike."""
