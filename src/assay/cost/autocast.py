@@ -157,10 +157,11 @@ class _Caster:
             tuple(self.values[name] for name in self._handed(operation, how) if self._is_narrow(name, dtype))
             for how in (Gradient.FRESH, Gradient.ALIAS)
         )
-        copied = narrow if self.cost.kernels.softmax_autocast else (*narrow, *summands)
+        lifted = narrow if self.cost.kernels.softmax_autocast else (*narrow, *summands)
+        wide = (replace(one.cast(dtype), name=f"{operation.site}:{dtype} of {one.name}") for one in lifted)
         return replace(
             operation,
-            forward_scratch=(*operation.forward_scratch, *(one.cast(dtype) for one in copied)),
+            forward_scratch=(*operation.forward_scratch, *wide),
             # A wide tensor is a narrow one and as much again.
             backward_scratch=(*operation.backward_scratch, *narrow),
         )

@@ -29,9 +29,9 @@ _SLACK = 4096
 
 
 class _Product(NamedTuple):
-    """`count` products `[rows, inner] × [inner, columns]`, one after the other or on several threads."""
+    """So many matrices `[rows, inner] × [inner, columns]`, one after the other or on several threads."""
 
-    count: int
+    matrices: int
     rows: int
     inner: int
     columns: int
@@ -66,8 +66,8 @@ def _of_operation(operation: Operation, cost: Cost) -> Iterator[_Product]:
     inner = left.shape[-1]
     # The groups of a grouped product have matrices of their own and share the rows.
     count = right.shape[0] if operation.name == "aten.bmm" else 1
-    matrices = right.shape[0] if len(right.shape) == 3 else 1
-    rows, columns = left.elements // (count * inner), right.elements // (matrices * inner)
+    parts = right.shape[0] if len(right.shape) == 3 else 1
+    rows, columns = left.elements // (count * inner), right.elements // (parts * inner)
     yield _Product(count, rows, inner, columns)
     yield _Product(count, rows, columns, inner)
     yield _Product(count, inner, rows, columns)
@@ -75,7 +75,7 @@ def _of_operation(operation: Operation, cost: Cost) -> Iterator[_Product]:
 
 
 def _accumulated(product: _Product, threads: int) -> int:
-    return min(threads, product.count) * 4 * product.rows * product.columns + threads * _SLACK
+    return min(threads, product.matrices) * 4 * product.rows * product.columns + threads * _SLACK
 
 
 def _blocks(product: _Product, threads: int) -> int:
