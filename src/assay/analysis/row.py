@@ -74,6 +74,7 @@ def metrics(cells: Sequence[CellResult]) -> dict[str, Figure]:
     return {
         "tensors_peak_bytes": _most(result.memory.tensors_peak_bytes for result in results),
         "reserved_peak_bytes": _most(result.memory.reserved_peak_bytes for result in results),
+        "library_scratch_bytes": _most(result.memory.library_scratch_bytes for result in results),
         "process_peak_bytes": _most(result.memory.process_peak_bytes for result in results),
         "step_seconds": step,
         "tokens_per_second": None if step is None else tokens / step,

@@ -144,10 +144,13 @@ def _speed(result: "RunResult") -> Iterator[tuple[str, str]]:
 
 
 def _memory_rows(result: "RunResult") -> Iterator[tuple[str, str, str]]:
+    scratch = result.memory.library_scratch_bytes, getattr(result.predicted, "library_scratch_bytes", None)
     for name, meaning in _MEMORY.items():
         measured, predicted = getattr(result.memory, name), getattr(result.predicted, name, None)
         if measured is not None or predicted is not None:
             yield meaning, amount(measured), amount(predicted)
+    if any(scratch):
+        yield "library scratch beside the tensors", amount(scratch[0]), f"0 to {amount(scratch[1])}"
     instants = result.memory.tensors_peak_instant, getattr(result.predicted, "tensors_peak_instant", None)
     if any(instants):
         yield "instant of the tensors' peak", instants[0] or UNKNOWN, instants[1] or UNKNOWN

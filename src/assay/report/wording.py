@@ -147,8 +147,8 @@ def prediction_error(row: Row) -> float | None:
 
 def footnotes(comparison: Comparison) -> list[str]:
     """Sentences below the table: how intervals came about, the noise floor, the predictions' errors, caveats."""
-    found = [_method(comparison), _noise_floor(comparison), _prediction_errors(comparison), *comparison.caveats]
-    return [sentence for sentence in found if sentence]
+    found = [_method(comparison), _noise_floor(comparison), _prediction_errors(comparison), _scratch(comparison)]
+    return [sentence for sentence in (*found, *comparison.caveats) if sentence]
 
 
 def _method(comparison: Comparison) -> str:
@@ -171,6 +171,15 @@ def _prediction_errors(comparison: Comparison) -> str:
     errors = {row.treatment: prediction_error(row) for row in (comparison.baseline, *comparison.rows)}
     parts = [f"{name} {fine_percent(error)}" for name, error in errors.items() if error is not None]
     return f"Predicted peak of tensors against the measured one: {'; '.join(parts)}." if parts else ""
+
+
+def _scratch(comparison: Comparison) -> str:
+    """Which rows had a library that took memory of its own."""
+    taken = {row.treatment: row.metrics.get("library_scratch_bytes") for row in (comparison.baseline, *comparison.rows)}
+    parts = [f"{name} {format_bytes(most)}" for name, most in taken.items() if isinstance(most, int) and most]
+    if not parts:
+        return ""
+    return f"Library scratch from torch's allocator, at its highest and not in the tensors: {'; '.join(parts)}."
 
 
 def fine_percent(fraction: float) -> str:

@@ -110,6 +110,10 @@ class Memory(_Record):
 
     tensors_peak_bytes: int | None = None
     """Most bytes requested from torch's allocator in one optimizer step after the first, live tensors included."""
+    library_scratch_bytes: int | None = None
+    """Most that libraries requested from that allocator for themselves at once; in no figure of tensors."""
+    allocator_peak_bytes: int | None = None
+    """Most of tensors and library scratch together."""
     reserved_peak_bytes: int | None = None
     """Most bytes that torch's caching allocator held; a CPU has none."""
     process_peak_bytes: int | None = None
@@ -218,6 +222,8 @@ class Predicted(_Record):
 
     tensors_peak_bytes: int | None = None
     tensors_peak_instant: str | None = None
+    library_scratch_bytes: int | None = None
+    """At most: a library may take less, or none while the tensors are at their peak."""
     reserved_peak_bytes: int | None = None
     process_peak_bytes: int | None = None
     heap_peak_bytes: int | None = None
@@ -249,6 +255,8 @@ class Environment(_Record):
     driver: str | None = None
     corpus_digest: str | None = None
     packages: Mapping[str, str] = Field(default_factory=dict)
+    instruction_set: str | None = None
+    """The newest that the CPU's kernels use; None in records from before it was noted."""
 
     def differs(self, other: "Environment") -> list[str]:
         """Names of the fields in which two environments are unlike."""
