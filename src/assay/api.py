@@ -7,6 +7,7 @@ print(result.val_loss, result.memory.tensors_peak_bytes, result.evidence)
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -192,15 +193,22 @@ def anatomy(
 
 
 def _follow(child: "Child", tell: Listener) -> "RunResult":
+    """Hear a run to its end. It saves and stops first when a Ctrl-C comes, or when the listener fails."""
     try:
         try:
             for event in child.events():
                 tell(event)
         except KeyboardInterrupt:
-            tell(_event("interrupting"))
             child.interrupt()
-            for event in child.events():
-                tell(event)
+            with suppress(OSError):  # a terminal that has closed can show nothing more
+                tell(_event("interrupting"))
+                for event in child.events():
+                    tell(event)
+            child.result()
+        except Exception:
+            child.interrupt()
+            child.result()
+            raise
     except KeyboardInterrupt:
         child.kill()
     return child.result()

@@ -168,7 +168,7 @@ def ctrl_c(
     return process.returncode, out + err, folder
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_ctrl_c_leaves_a_run_to_resume(tmp_path: Path, corpus: str, number: signal.Signals) -> None:
     code, said, folder = ctrl_c(tmp_path, corpus, "slow", 1, number)
     assert code == 130

@@ -34,7 +34,7 @@ def events(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def handlers() -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -118,11 +118,12 @@ def test_without_turns_nothing_waits(events: Path) -> None:
 
 
 @pytest.mark.usefixtures("handlers")
-def test_a_signal_ends_the_waiting(events: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_waiting(events: Path, number: signal.Signals) -> None:
     line = Line(events, in_turns=True)
     line.channel.stop_on_signals()
     assert not line.channel.interrupted
-    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    threading.Timer(0.1, os.kill, (os.getpid(), number)).start()
     line.channel.wait("block")
     assert line.channel.interrupted
     line.channel.wait("finish")

@@ -63,6 +63,25 @@ def test_the_same_number_started_at_another_time_is_another_process(home: Home, 
     assert settle(folder).status is Status.KILLED
 
 
+@pytest.mark.parametrize(
+    ("changes", "running"),
+    [
+        ({"started": 0.0}, True),
+        ({"start_ticks": 1}, False),
+        ({"boot": "an earlier boot"}, False),
+    ],
+)
+def test_a_clock_that_is_set_changes_nothing(
+    home: Home, ready_run: ReadyRun, changes: dict[str, object], running: bool
+) -> None:
+    """The start is counted in ticks since the boot; the wall clock may say anything."""
+    folder = made(home, ready_run)
+    me = alive.this_process(os.getpid())
+    assert me is not None
+    folder.write_process(me.model_copy(update=changes))
+    assert alive.is_running(folder) is running
+
+
 def test_a_process_of_another_host_is_believed(home: Home, ready_run: ReadyRun) -> None:
     folder = made(home, ready_run)
     folder.write_process(process_of(os.getpid(), host="elsewhere", pid=2**30))

@@ -3,8 +3,8 @@
 Events go to the parent first, a JSON object a line, and then to the end of `events.jsonl`; if the disk is full the
 parent still hears of it. The channel is what standard output was when the process began: file descriptor 1 then becomes
 standard error, so that a library that prints cannot spoil the channel. A thread reads standard input; when it closes,
-the parent is gone, and the process ends at once, whatever it does. SIGTERM and SIGINT are requests to stop, answered
-between steps. Where no parent of ours listens, the process itself hears its events, and there are no turns.
+the parent is gone, and the process ends at once, whatever it does. SIGTERM, SIGINT and SIGHUP are requests to stop,
+answered between steps. Where no parent of ours listens, the process itself hears its events, and there are no turns.
 """
 
 import json
@@ -54,9 +54,10 @@ class _Stoppable:
         self.interrupted = False
 
     def stop_on_signals(self) -> None:
-        """Take SIGTERM and SIGINT as requests to stop."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._ask_to_stop)
+        """Take SIGTERM, SIGINT and SIGHUP as requests to stop; SIGHUP stays ignored under `nohup`."""
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self._ask_to_stop)
 
     def _ask_to_stop(self, number: int, frame: FrameType | None) -> None:
         self.interrupted = True

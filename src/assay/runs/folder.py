@@ -63,7 +63,11 @@ class Process(Frozen):
     host: str
     pid: int
     started: float
-    """Seconds since the epoch, as psutil's `create_time`."""
+    """Seconds since the epoch, as psutil's `create_time`; it moves when the host's clock is set."""
+    start_ticks: int | None = None
+    """Clock ticks from the host's boot to the start, which no clock moves; None where the system has no /proc."""
+    boot: str | None = None
+    """The kernel's name for the host's boot."""
 
 
 def new_id(identity: str) -> str:
