@@ -84,6 +84,9 @@ threading.Thread(target=listen, daemon=True).start()
 signal.signal(signal.SIGTERM, lambda *_: stopping.set())
 if "clinging" in moods:  # leaves a process of its own that holds the channel open
     subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"], stderr=subprocess.DEVNULL)
+if "stillborn" in moods:
+    os.kill(os.getpid(), signal.SIGKILL)
+(folder / "result.json").unlink(missing_ok=True)
 checkpoints = sorted((folder / "checkpoints").glob("step-*"))
 first = int(checkpoints[-1].name[5:]) if checkpoints else 0
 wait("start")

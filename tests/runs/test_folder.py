@@ -57,10 +57,12 @@ def test_the_newest_complete_checkpoint(folder: RunFolder) -> None:
     assert folder.newest_checkpoint() == folder.checkpoints / "step-100000000"
 
 
-def test_a_resume_takes_back_the_old_result(folder: RunFolder) -> None:
+def test_the_old_result_stays_until_the_new_process_begins(folder: RunFolder) -> None:
     folder.write_result(begun(folder.spec()))
     assert folder.stamp() > 0
     folder.prepare(folder.spec())
+    assert folder.result() is not None
+    folder.begin()
     assert folder.result() is None
 
 

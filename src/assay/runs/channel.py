@@ -11,6 +11,7 @@ import json
 import math
 import os
 import queue
+import select
 import signal
 import sys
 import threading
@@ -64,17 +65,39 @@ class _Stoppable:
 
 
 class Bystander(_Stoppable):
-    """Of a rank for which another speaks: it says nothing, waits for nobody, and ends when whoever started it has."""
+    """A rank for which another speaks: it says nothing, waits for nobody, and ends when its starter has ended.
 
-    def __init__(self) -> None:
+    `lifeline` is a pipe that a parent of ours holds open; the rank also ends when that closes.
+    """
+
+    def __init__(self, lifeline: int | None = None) -> None:
         super().__init__()
         threading.Thread(target=_outlive_nobody, args=(os.getppid(),), daemon=True).start()
+        if lifeline is not None:
+            when_closed(lifeline, lambda: os._exit(PARENT_GONE))
 
     def event(self, kind: str, **values: Any) -> None:
         """Nothing: the first rank's event tells it."""
 
     def wait(self, upcoming: str) -> None:
         """Not at all: the ranks meet when the first one has its turn."""
+
+
+def closed(lifeline: int, wait_seconds: float | None = 0.0) -> bool:
+    """Wait until nobody holds the other end of a pipe any more; nothing is read from it."""
+    watched = select.poll()
+    watched.register(lifeline, 0)  # only what poll reports unasked: that the other end has been closed
+    return any(happened & select.POLLHUP for _, happened in watched.poll(wait_seconds and wait_seconds * 1000))
+
+
+def when_closed(lifeline: int, act: Callable[[], None]) -> None:
+    """Call `act` in a thread once the other end of a pipe is closed."""
+
+    def watch() -> None:
+        if closed(lifeline, None):
+            act()
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _outlive_nobody(parent: int) -> None:

@@ -1,9 +1,10 @@
 """The folder of one run: what was asked for, what happened, what came of it.
 
-    run.json        written once by the parent, before the child starts: the whole configuration
+    run.json        written by the parent, before the child starts: the whole configuration
     process.json    which process measures it: what decides whether it is still running
     events.jsonl    appended by the child, a line an event, flushed at every line
-    result.json     written whole at the end; a folder without one is running, or was killed
+    result.json     written whole at the end; a folder without one is running, or was killed; a resumed run keeps the
+                    earlier one until its new process has begun
     checkpoints/    step-00000100/…, renamed into place when complete
     worker.log      the child's standard error
     lock            locked by the child for as long as it lives
@@ -94,10 +95,12 @@ class RunFolder:
         return self.path.name
 
     def prepare(self, spec: RunSpec) -> None:
-        """Write `run.json`, and take away what an earlier process said of itself. Raises `StorageError`."""
+        """Write `run.json`. The earlier result of a resumed run stays until `begin`. Raises `StorageError`."""
         self._write(self.spec_file, spec)
-        with refused(self.path):
-            self.process_file.unlink(missing_ok=True)
+
+    def begin(self) -> None:
+        """Take away the result of an earlier process: the process that calls this now does the run."""
+        with refused(self.result_file):
             self.result_file.unlink(missing_ok=True)
 
     def spec(self) -> RunSpec:
