@@ -11,8 +11,9 @@ from assay.config import Home
 from assay.errors import StorageError, UsageError
 from assay.runs import claim, launcher
 from assay.runs.folder import RunFolder
+from assay.runs.reconcile import reconcile
 from assay.runs.record import RunResult, Status
-from assay.runs.recover import reconcile, settle
+from assay.runs.recover import settle
 from assay.runs.store import Store
 from runs.conftest import Fake, make_ready
 
@@ -71,9 +72,8 @@ def test_a_refused_resume_changes_nothing(
             launcher.start(make_ready(home, steps=12), home, resume=done)
     assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files} == files
     assert settle(done).status is Status.DONE
-    store = Store(home)
-    assert reconcile(home, store) == []
-    assert [row.status for row in store.results()] == [Status.DONE]
+    listing = reconcile(home, Store(home))
+    assert ([entry.status for entry in listing.entries], listing.notes) == ([Status.DONE], [])
 
 
 def test_a_run_that_another_process_does_is_refused(home: Home, done: RunFolder) -> None:

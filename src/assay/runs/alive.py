@@ -6,6 +6,7 @@ of a process on another host, or in a container that is gone: such a run is beli
 life.
 """
 
+import fcntl
 import socket
 from contextlib import suppress
 from pathlib import Path
@@ -42,13 +43,23 @@ def is_running(folder: RunFolder) -> bool:
     try:
         known = folder.process()
     except UsageError:
-        return False
+        return _locked(folder)
     if known is None:
         return folder.stamp() == 0 and folder.age_seconds() < _STARTING_SECONDS
     if known.host != socket.gethostname():
         return folder.stamp() == 0 and folder.quiet_seconds() < _SILENT_SECONDS
     now = this_process(known.pid)
     return now is not None and _same(known, now)
+
+
+def _locked(folder: RunFolder) -> bool:
+    """Whether a process of this host holds the run's lock: what is left to see where `process.json` is damaged."""
+    with suppress(OSError), folder.lock_file.open("rb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def _same(known: Process, now: Process) -> bool:

@@ -23,6 +23,7 @@ from types import FrameType
 from typing import Any, Protocol
 
 from assay.data.atomic import refused
+from assay.runs.sealed import seal_line
 
 PARENT_GONE = 3
 """Exit code of a child without a parent: that of a killed run."""
@@ -136,6 +137,7 @@ class _EventsFile:
 
     def append(self, line: bytes) -> None:
         """Write one line. Raises `StorageError`."""
+        line = seal_line(line)
         with refused(self._path):
             try:
                 _write(self._file, line)

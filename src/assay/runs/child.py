@@ -19,7 +19,8 @@ from typing import Self
 
 from assay.errors import StorageError
 from assay.runs.ending import Stop, ending
-from assay.runs.folder import Event, RunFolder, parse_event
+from assay.runs.folder import RunFolder
+from assay.runs.log import Event, parse_event
 from assay.runs.record import RunResult, Status
 from assay.runs.store import Store
 

@@ -42,13 +42,15 @@ def claimed(ready: ReadyRun, home: Home, resume: RunFolder | None = None) -> Ite
     Raises `UsageError` where another process does the run, and `StorageError` when the disk refuses. Where either is
     raised here, or inside before anything has happened, a new folder is removed, and an old one is as it was.
     """
-    folder = resume or _new_folder(home, ready.identity)
+    earlier = resume.spec() if resume else None
+    folder = resume or _new_folder(home, ready)
     spec = RunSpec(
         id=folder.id,
-        created=resume.spec().created if resume else datetime.now(UTC).isoformat(timespec="milliseconds"),
+        created=earlier.created if earlier else datetime.now(UTC).isoformat(timespec="milliseconds"),
         identity=ready.identity,
+        preset=earlier.preset if earlier else ready.preset,
         config=ready.run,
-        data_folder=str(ready.data_folder),
+        data_folder=_within(home, ready.data_folder),
         corpus_digest=ready.corpus_digest,
         predicted=ready.predicted,
     )
@@ -86,10 +88,15 @@ def _length(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _new_folder(home: Home, identity: str) -> RunFolder:
+def _within(home: Home, folder: Path) -> str:
+    """A folder relative to the home, which may be copied or moved; one elsewhere stays as it is."""
+    return str(folder.relative_to(home.root) if folder.is_relative_to(home.root) else folder)
+
+
+def _new_folder(home: Home, ready: ReadyRun) -> RunFolder:
     """An empty folder that no other run has: two runs of one configuration may begin in the same second."""
     while True:
-        folder = RunFolder(home.runs / new_id(identity))
+        folder = RunFolder(home.runs / new_id(ready.identity, ready.name))
         with refused(folder.path), suppress(FileExistsError):
             folder.path.mkdir(parents=True)
             return folder

@@ -43,7 +43,7 @@ def build_loop(
     check(run, machine)
     device = device_of(run, ranks.local_rank)
     settle_torch(run, device, ranks)
-    data = open_prepared(spec.data_folder)
+    data = open_prepared(folder.data_folder(spec))
     fresh = not checkpoint.complete(folder.checkpoints)
     step = build_step(run, data, device, optimizations, ranks, fresh=fresh)
     torch.manual_seed(run.seed + ranks.noise(step.program.sequence_parts))

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 from assay.config.home import Home
 from assay.config.run import Run
@@ -48,7 +49,7 @@ def compare(
 
     def begin(cell: Cell) -> AbstractContextManager[Child]:
         known = prepared.get(cell.name) or prepared[cell.repeated(0).name]
-        return start(known, home, turns=blocks, timeout=timeout)
+        return start(replace(known, preset=Path(title).name), home, turns=blocks, timeout=timeout)
 
     done = conduct(waves(cells, needs.resident()), begin, blocks, tell)
     record = ComparisonRecord(

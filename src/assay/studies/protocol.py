@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from assay.runs import history
-from assay.runs.folder import Event
+from assay.runs.log import Event
 from assay.runs.record import RunResult
 from assay.studies.design import Cell
 from assay.studies.plan import Wave
