@@ -48,7 +48,7 @@ def wait(upcoming: str) -> None:
 
 
 def finish(status: str, reason: str | None, done: int) -> None:
-    result = {name: spec[name] for name in ("created", "identity", "config", "predicted")}
+    result = {name: spec[name] for name in ("created", "identity", "preset", "config", "predicted")}
     result |= {"run": spec["id"], "status": status, "reason": reason, "steps": done, "tokens": done * tokens}
     result |= {"train_loss": 2.5, "val_loss": 2.6, "memory": {"tensors_peak_bytes": 1000}}
     result |= {"phase_seconds": {"build": 0.1, "steady": 0.4}, "environment": environment()}
