@@ -15,7 +15,7 @@ from assay.errors import StorageError
 from cli.conftest import TINY, Assay
 from runs.conftest import FAKE_WORKER, gone
 
-HEAVY = {"torch", "numpy", "pandas", "scipy", "matplotlib", "sqlalchemy", "omegaconf", "rich", "transformers"}
+HEAVY = {"torch", "numpy", "pandas", "scipy", "matplotlib", "omegaconf", "rich", "transformers"}
 PYDANTIC = {"pydantic"}
 """typer's own, once a verb has parameters to read."""
 

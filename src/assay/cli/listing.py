@@ -1,6 +1,7 @@
 """The list of runs: which columns it has, and how a run is told in them."""
 
 import json
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from assay.cli.summary import UNKNOWN, amount, figure
@@ -23,7 +24,6 @@ _KEPT_FIGURES = ("val_loss", "tokens_per_second", "tensors_peak_bytes", "process
 def row(entry: "Entry") -> tuple[str, ...]:
     """A run as a line of the table."""
     shape = (entry.n_layer, entry.n_head, entry.n_embd, entry.context_length)
-    optimizations = "+".join(json.loads(entry.optimizations)) or "none"
     return (
         entry.run,
         entry.status,
@@ -31,7 +31,7 @@ def row(entry: "Entry") -> tuple[str, ...]:
         entry.preset or UNKNOWN,
         _shortened(entry.corpus),
         UNKNOWN if None in shape else "{}L {}H {}E {}T".format(*shape),
-        UNKNOWN if entry.identity is None else optimizations,
+        UNKNOWN if entry.identity is None else _stack(entry.optimizations),
         UNKNOWN if entry.steps is None else str(entry.steps),
         figure(entry.val_loss),
         UNKNOWN if entry.tokens_per_second is None else format_count(entry.tokens_per_second),
@@ -61,6 +61,11 @@ def known_status(text: str, entries: "Sequence[Entry]") -> str:
     if text not in known:
         raise UsageError(f"there is no status {text!r}{meant(text, known) or others}")
     return text
+
+
+@cache
+def _stack(optimizations: str) -> str:
+    return "+".join(json.loads(optimizations)) or "none"
 
 
 def _shortened(corpus: str | None) -> str:

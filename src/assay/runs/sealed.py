@@ -27,7 +27,7 @@ def open_file(content: bytes) -> bytes:
         return content
     body = content[: found.start()]
     if _digest(body) != found[1].decode():
-        raise ValueError("its digest is that of another content")
+        raise ValueError("it was changed since it was written; delete its line `digest` if you did so")
     return body + b"\n}"
 
 
@@ -44,7 +44,7 @@ def open_line(line: bytes) -> bytes:
         return line
     body = line[: found.start()]
     if zlib.crc32(body) != int(found[1], 16):
-        raise ValueError("its checksum is that of another content")
+        raise ValueError("it was changed since it was written")
     return body + b"}"
 
 
