@@ -36,7 +36,6 @@ def train(
     assay train my.yaml training.steps=500 seed=1          a file, with changes
     assay train demo --with sdpa_attention+bf16_mixed      with two optimizations
     assay train demo --with activation_checkpointing:every=2
-    assay train demo --name small                          called so in every list
     assay train demo --nproc 2 --with data_parallel        on two processes of this machine
     assay train --resume last training.steps=200           go on with the last run
     assay train --resume last --nproc 1                    the same, on one process
