@@ -8,13 +8,13 @@ than everything else together; so a verb's file imports typer and typing at its 
 import errno
 import importlib
 import os
-import signal
 import sys
 import traceback
 from typing import Annotated, Any
 
 import typer
 
+from assay.cli.signals import stop_on_signals
 from assay.errors import StorageError, UsageError
 
 VERBS = (
@@ -125,10 +125,7 @@ app = _application()
 
 def main() -> None:
     """The `assay` command."""
-    # A scheduler ends a job with SIGTERM, and a shell hides SIGINT from what it starts in the background: both mean
-    # what a Ctrl-C means, save and stop.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
+    stop_on_signals()
     try:
         app()
     except BrokenPipeError:

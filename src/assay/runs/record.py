@@ -30,12 +30,14 @@ class Status(StrEnum):
     BUDGET_REACHED = "budget_reached"
     FAILED = "failed"
     UNAVAILABLE = "unavailable"
+    DAMAGED = "damaged"
+    """What is on the disk of a run that is over cannot be read, or not all of it."""
 
     @property
     def resumable(self) -> bool:
         """Whether going on from the last checkpoint makes sense."""
         stopped = {Status.INTERRUPTED, Status.BUDGET_REACHED, Status.TIMED_OUT, Status.KILLED}
-        return self in stopped | {Status.FAILED, Status.UNAVAILABLE}
+        return self in stopped | {Status.FAILED, Status.UNAVAILABLE, Status.DAMAGED}
 
     @property
     def failure(self) -> bool:
@@ -275,6 +277,8 @@ class RunResult(_Record):
     """UTC, ISO 8601."""
     identity: str
     """Hash of the canonical configuration."""
+    preset: str | None = None
+    """The preset or file that the configuration began with."""
     config: Run
     steps: int = 0
     tokens: int = 0

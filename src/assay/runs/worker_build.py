@@ -49,7 +49,7 @@ def build_loop(
     check(run, machine)
     device = device_of(run, ranks.local_rank)
     settle_torch(run, device, ranks)
-    data = open_prepared(spec.data_folder)
+    data = open_prepared(folder.data_folder(spec))
     fresh = not checkpoint.complete(folder.checkpoints)
     step = build_step(run, data, device, optimizations, ranks, fresh=fresh)
     initial = digests(step)

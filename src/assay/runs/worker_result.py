@@ -60,6 +60,7 @@ class Findings:
             reason=reason,
             created=self.spec.created,
             identity=self.spec.identity,
+            preset=self.spec.preset,
             config=self.spec.config,
             parameters=self.parameters,
             tokens_per_second=self.spec.config.tokens_per_step / quartiles.median if quartiles else None,

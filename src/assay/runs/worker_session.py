@@ -21,7 +21,8 @@ from assay.optimizations import mesh_of, optimizations_of
 from assay.parallel.ranks import ALONE, joined, local_rank
 from assay.runs import history
 from assay.runs.channel import Voice
-from assay.runs.folder import Event, RunFolder
+from assay.runs.folder import RunFolder
+from assay.runs.log import Event
 from assay.runs.record import Block, Quartiles
 from assay.runs.worker_build import build_loop, device_of
 from assay.runs.worker_environment import same_versions, versions

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 from assay.config.home import Home
 from assay.config.run import Run
@@ -53,7 +54,8 @@ def compare(
 
     def begin(cell: Cell) -> AbstractContextManager[Child]:
         known = prepared.get(cell.name) or prepared[cell.repeated(0).name]
-        return start(known, home, turns=None if cell.treatment == NUDGED else blocks, timeout=timeout)
+        named = replace(known, preset=Path(title).name)
+        return start(named, home, turns=None if cell.treatment == NUDGED else blocks, timeout=timeout)
 
     done = conduct(planned, begin, blocks, tell)
     record = ComparisonRecord(
