@@ -6,6 +6,7 @@ result = assay.train("shakespeare-char-cpu", "training.steps=200", optimizations
 print(result.val_loss, result.memory.tensors_peak_bytes, result.evidence)
 """
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,7 +45,7 @@ def configure(source: Source = None, overrides: Sequence[str] = (), optimization
 
     A source that is an override itself stands on the preset `demo`. Raises `UsageError` with one sentence.
     """
-    if isinstance(source, str) and "=" in source and not Path(source).is_file():
+    if isinstance(source, str) and "=" in source and not os.path.isfile(source):
         return configure(None, [source, *overrides], optimizations)
     return load(DEFAULT if source is None else source, overrides, _specs(optimizations))
 

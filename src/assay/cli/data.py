@@ -19,11 +19,10 @@ def list_prepared(as_json: Json = False) -> None:
     from assay.data.manifest import read_manifest
     from assay.errors import UsageError
 
-    home = Home()
-    if not home.data.is_dir():
-        home.ready()
+    home = Home().checked()
     rows: list[dict[str, Any]] = []
-    for folder in sorted(path for path in home.data.iterdir() if path.is_dir() and not path.name.startswith(".")):
+    places = sorted(home.data.iterdir()) if home.data.is_dir() else []
+    for folder in (path for path in places if path.is_dir() and not path.name.startswith(".")):
         try:
             rows.append({"name": folder.name, "folder": str(folder), **_facts(read_manifest(folder))})
         except UsageError as error:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from assay.config.base import Setting
+from assay.config.paths import PathText
 
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
 
@@ -45,7 +46,7 @@ class ModelConfig(Setting):
     tie_embeddings: bool = True
     """The output projection shares the token embedding's weight (arXiv:1608.05859)."""
     init_std: PositiveFloat = 0.02
-    init_from: str | None = None
+    init_from: PathText | None = None
     """A folder with a Hugging Face GPT-2 checkpoint, or the id of a run, whose weights to start from."""
 
     @model_validator(mode="after")

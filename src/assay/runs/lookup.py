@@ -9,7 +9,7 @@ from assay.runs.folder import RunFolder
 
 def run_folders(home: Home) -> Iterator[RunFolder]:
     """Every run's folder, oldest first; hidden ones are being removed, and one without files is just being made."""
-    if home.runs.is_dir():
+    if home.checked().runs.is_dir():
         for path in sorted(home.runs.iterdir()):
             folder = RunFolder(path)
             if not path.name.startswith(".") and (folder.spec_file.exists() or folder.result_file.exists()):

@@ -5,6 +5,7 @@ weights from, whether the place can be written, and then the corpus, which says 
 that has passed gets a folder.
 """
 
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from assay.config.data import KNOWN_VOCABULARIES
 from assay.config.home import Home
+from assay.config.paths import absolute
 from assay.config.run import Run, identity
 from assay.data.progress import Progress, silent
 from assay.errors import UsageError
@@ -48,6 +50,7 @@ def ready(run: Run, home: Home, progress: Progress = silent, ranks_here: int | N
     `StorageError` when the disk refuses.
     """
     run = normalize(run)
+    home.checked()
     machine = known_machine(home, threads_of(run, ranks_here))
     _device_exists(run, machine)
     _ranks_have_room(run, machine, ranks_here or run.ranks)
@@ -121,11 +124,11 @@ def _with_initial_weights(run: Run, home: Home) -> Run:
     source = run.model.init_from
     if source is None:
         return run
-    place = Path(source).expanduser()
-    if place.is_dir():
+    place = absolute(source)
+    if os.path.isdir(place):
         if not any(place.glob("*.safetensors")):
             raise UsageError(f"model.init_from={source} is a folder without .safetensors files; name a checkpoint's")
-        folder = place.absolute()
+        folder = place
     else:
         folder = _checkpoint_of(source, home)
     return run.model_copy(update={"model": run.model.model_copy(update={"init_from": str(folder)})})

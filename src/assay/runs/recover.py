@@ -4,6 +4,8 @@ A run that says RUNNING is believed only while its process lives. What a dead on
 tokens, losses, blocks, evidence. What only its memory held is gone, and stays None.
 """
 
+from contextlib import suppress
+
 from assay.config.home import Home
 from assay.errors import StorageError, UsageError
 from assay.runs import history
@@ -63,7 +65,7 @@ def compose(folder: RunFolder, status: Status, reason: str | None) -> RunResult:
 def settle(folder: RunFolder) -> RunResult:
     """What is true of a run now; a dead one that left no result is recorded as killed.
 
-    Raises `UsageError` when `run.json` cannot be read, `StorageError` when the disk refuses.
+    Raises `UsageError` when `run.json` cannot be read.
     """
     # Looked at before the result: a process that is gone has written its result, or never will.
     running = is_running(folder)
@@ -76,7 +78,8 @@ def settle(folder: RunFolder) -> RunResult:
     if running:
         return compose(folder, Status.RUNNING, None)
     result = compose(folder, Status.KILLED, "its process ended without a result, and without the one that watched it")
-    folder.write_result(result)
+    with suppress(StorageError):  # a home that cannot be written can still be read
+        folder.write_result(result)
     return result
 
 

@@ -3,6 +3,7 @@
 Only the parent of a run writes here; measured children write files. The file is in write-ahead-log mode, so that any
 number of processes read while one writes, and a row that was committed survives a kill. It can be deleted at any time:
 `recover.reconcile` fills it again from the run folders, which is also how rows of an older layout are brought over.
+A home that cannot be written has its index in memory, so that its runs can still be listed.
 SQLite on a network file system is unsafe; keep `ASSAY_HOME` on a local disk.
 """
 
@@ -51,7 +52,10 @@ class Store:
 
     def __init__(self, home: Home) -> None:
         self.path = home.store
-        self._engine = sql.create_engine(f"sqlite:///{self.path}", poolclass=sql.NullPool)
+        if home.writable():
+            self._engine = sql.create_engine(f"sqlite:///{self.path}", poolclass=sql.NullPool)
+        else:
+            self._engine = sql.create_engine("sqlite://", poolclass=sql.StaticPool)
         sql.event.listen(self._engine, "connect", _set_up)
         with self._speaking() as connection:
             self._lay_out(connection)
