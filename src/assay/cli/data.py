@@ -45,7 +45,9 @@ def prepare_corpus(
     named = list(words or [])
     source = named.pop(0) if named and "=" not in named[0] else None
     config = load(source, named).data
-    prepared = prepare(config, Home(), _show, thorough=True)
+    home = Home()
+    with home.provisional():
+        prepared = prepare(config, home, _show, thorough=True)
     row = {
         "name": prepared.folder.name,
         "folder": str(prepared.folder),

@@ -2,6 +2,8 @@
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from assay.errors import UsageError
@@ -71,6 +73,19 @@ class Home:
                 f"{self.root} cannot be written ({_reason(error)}); set ASSAY_HOME to a folder that can"
             ) from error
         return self
+
+    @contextmanager
+    def provisional(self) -> Iterator[None]:
+        """Take away a home that was made inside for something that then failed, unless files came to lie in it."""
+        was_there = os.path.exists(self.root)
+        try:
+            yield
+        except BaseException:
+            if not was_there:
+                for folder in (self.runs, self.data, self.cache, self.reports, self.root):
+                    with suppress(OSError):
+                        folder.rmdir()
+            raise
 
     def writable(self) -> bool:
         """True if files of the home can be made or changed; a home that does not exist yet counts as writable."""

@@ -7,8 +7,6 @@ that has passed gets a folder.
 
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,7 +55,7 @@ def ready(run: Run, home: Home, progress: Progress = silent, ranks_here: int | N
     run = _with_initial_weights(run, home)
     check(run, machine)
     _vocabulary_fits(run, KNOWN_VOCABULARIES.get(run.data.tokenizer, 0))
-    with _nothing_left_behind(home):
+    with home.provisional():
         return _with_data(run, home.ready(), machine, progress)
 
 
@@ -76,12 +74,13 @@ def _with_data(run: Run, home: Home, machine: Machine, progress: Progress) -> Re
     try:
         check_lengths(prepared, run.model.context_length)
         _vocabulary_fits(run, prepared.vocab_size)
+        run = run.with_vocabulary(prepared.vocab_size)
+        predicted = predict(run, machine)
     except UsageError:
         if not was_there:
             shutil.rmtree(prepared.folder, ignore_errors=True)
         raise
-    run = run.with_vocabulary(prepared.vocab_size)
-    return ReadyRun(run, prepared.folder, prepared.digest, predict(run, machine))
+    return ReadyRun(run, prepared.folder, prepared.digest, predicted)
 
 
 def predict(run: Run, machine: Machine) -> Predicted | None:
@@ -143,17 +142,3 @@ def _checkpoint_of(source: str, home: Home) -> Path:
     if checkpoint is None:
         raise UsageError(f"model.init_from={source}: the run {found.id} has no checkpoint; name one that ended")
     return checkpoint
-
-
-@contextmanager
-def _nothing_left_behind(home: Home) -> Iterator[None]:
-    """Take a home that was made for a run that cannot start away again, unless something came to lie in it."""
-    was_there = home.root.exists()
-    try:
-        yield
-    except BaseException:
-        if not was_there:
-            for folder in (home.runs, home.data, home.cache, home.reports, home.root):
-                with suppress(OSError):
-                    folder.rmdir()
-        raise
