@@ -68,6 +68,7 @@ def train(
     Raises `UsageError` for what is wrong before anything is written, `StorageError` when the disk refuses.
     """
     from assay.optimizations import divided
+    from assay.runs.initial import with_initial_weights
     from assay.runs.launcher import start
     from assay.runs.prepare import ready
     from assay.runs.resume import continued, same_corpus
@@ -78,7 +79,7 @@ def train(
         raise UsageError(f"a timeout of {timeout:g} s is not possible; give a positive number of seconds")
     folder = None
     if resume is None:
-        run = divided(configure(source, overrides, optimizations))
+        run = divided(with_initial_weights(configure(source, overrides, optimizations), place))
     else:
         folder, run = continued(place, resume, _only_overrides(source, overrides), _specs(optimizations))
     prepared = ready(run, place, lambda message, fraction: tell(_event("prepare", message=message, fraction=fraction)))
@@ -86,7 +87,15 @@ def train(
         same_corpus(folder, prepared)
     with start(prepared, place, resume=folder, timeout=timeout) as child:
         where = {"run": child.folder.id, "folder": str(child.folder.path)}
-        tell(_event("run", **where, steps=run.training.steps, tokens_per_step=run.tokens_per_step))
+        tell(
+            _event(
+                "run",
+                **where,
+                steps=run.training.steps,
+                tokens_per_step=run.tokens_per_step,
+                eval_interval=run.training.eval_interval,
+            )
+        )
         return _follow(child, tell)
 
 
@@ -109,12 +118,14 @@ def compare(
     """
     from assay.analysis.comparison import analyse
     from assay.data.progress import silent
+    from assay.runs.initial import with_initial_weights
     from assay.studies.compare import compare as measure
 
+    place = home if isinstance(home, Home) else Home(home)
     record = measure(
-        configure(source, overrides),
+        with_initial_weights(configure(source, overrides), place),
         treatments,
-        home=home if isinstance(home, Home) else Home(home),
+        home=place,
         seeds=seeds,
         blocks=blocks,
         timeout=timeout,
@@ -146,9 +157,10 @@ def estimate_every_rank(
     from assay.estimate.every_rank import estimate_every_rank as predict
     from assay.hardware.rates import known_machine
     from assay.optimizations import divided
+    from assay.runs.initial import with_initial_weights
     from assay.runs.prepare import threads_of
 
-    run = divided(configure(source, overrides, optimizations))
+    run = divided(with_initial_weights(configure(source, overrides, optimizations), Home()))
     return predict(run, machine or known_machine(Home(), threads_of(run)))
 
 
@@ -166,8 +178,10 @@ def project(
     """
     from assay.estimate.projection import project as plan
     from assay.hardware.cluster import cluster
+    from assay.runs.initial import with_initial_weights
 
-    return plan(configure(source, overrides, optimizations), cluster(gpu, nodes, gpus_per_node))
+    run = with_initial_weights(configure(source, overrides, optimizations), Home())
+    return plan(run, cluster(gpu, nodes, gpus_per_node))
 
 
 def anatomy(

@@ -57,7 +57,7 @@ def load(
     run = validate(values)
     if not optimizations:
         return run
-    return validate({**run.model_dump(), "optimizations": (*run.optimizations, *optimizations)})
+    return validate({**run.model_dump(exclude_unset=True), "optimizations": (*run.optimizations, *optimizations)})
 
 
 def stack(listed: Sequence[str | Spec]) -> tuple[Spec, ...]:

@@ -5,14 +5,12 @@ weights from, whether the place can be written, and then the corpus, which says 
 that has passed gets a folder.
 """
 
-import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from assay.config.data import KNOWN_VOCABULARIES
 from assay.config.home import Home
-from assay.config.paths import absolute
 from assay.config.run import Run, identity
 from assay.data.progress import Progress, silent
 from assay.errors import UsageError
@@ -20,7 +18,7 @@ from assay.hardware import Machine
 from assay.hardware.detect import detect
 from assay.hardware.rates import known_machine
 from assay.optimizations import Unavailable, Unpredicted, check, normalize
-from assay.runs.lookup import find
+from assay.runs.initial import with_initial_weights
 from assay.runs.record import Predicted
 
 
@@ -52,7 +50,7 @@ def ready(run: Run, home: Home, progress: Progress = silent, ranks_here: int | N
     machine = known_machine(home, threads_of(run, ranks_here))
     _device_exists(run, machine)
     _ranks_have_room(run, machine, ranks_here or run.ranks)
-    run = _with_initial_weights(run, home)
+    run = with_initial_weights(run, home)
     check(run, machine)
     _vocabulary_fits(run, KNOWN_VOCABULARIES.get(run.data.tokenizer, 0))
     with home.provisional():
@@ -116,29 +114,3 @@ def _ranks_have_room(run: Run, machine: Machine, ranks: int) -> None:
             f"{ranks} ranks want as many cores, and this machine has {machine.cores}; "
             "take fewer, or say --oversubscribe"
         )
-
-
-def _with_initial_weights(run: Run, home: Home) -> Run:
-    """`model.init_from` as an absolute folder: a Hugging Face checkpoint's, or a run's newest checkpoint."""
-    source = run.model.init_from
-    if source is None:
-        return run
-    place = absolute(source)
-    if os.path.isdir(place):
-        if not any(place.glob("*.safetensors")):
-            raise UsageError(f"model.init_from={source} is a folder without .safetensors files; name a checkpoint's")
-        folder = place
-    else:
-        folder = _checkpoint_of(source, home)
-    return run.model_copy(update={"model": run.model.model_copy(update={"init_from": str(folder)})})
-
-
-def _checkpoint_of(source: str, home: Home) -> Path:
-    try:
-        found = find(home, source)
-    except UsageError as error:
-        raise UsageError(f"model.init_from={source} is neither a folder nor a run: {error}") from error
-    checkpoint = found.newest_checkpoint()
-    if checkpoint is None:
-        raise UsageError(f"model.init_from={source}: the run {found.id} has no checkpoint; name one that ended")
-    return checkpoint
