@@ -81,7 +81,7 @@ class Position:
 
 
 class Observer(Protocol):
-    """Hears what happens, and says whether to go on. Evaluations and checkpoints happen `during` a phase of their own."""
+    """Hears what happens, and says whether to go on; evaluations and checkpoints happen `during` their own phases."""
 
     def stepped(self, record: StepRecord) -> None: ...
     def evaluated(self, evaluation: Evaluation) -> None: ...
