@@ -95,7 +95,7 @@ def lines(result: "RunResult") -> Iterator[tuple[str, str]]:
     yield "trained", f"{result.steps} steps, {format_count(result.tokens)} tokens, loss {figure(result.train_loss)}"
     if result.val_loss is not None:
         more = f"perplexity {figure(result.val_perplexity, 2)}, {figure(result.val_bits_per_byte)} bits per byte"
-        yield "validation", f"loss {figure(result.val_loss)} ({more})"
+        yield "validation", f"loss {figure(result.val_loss)}{sampled(result)} ({more})"
     yield from _speed(result)
     if scale := result.extra.get("loss_scale"):
         yield "loss scale", f"{scale:g} at the end, {result.skipped_steps} updates skipped"
@@ -112,6 +112,16 @@ def lines(result: "RunResult") -> Iterator[tuple[str, str]]:
         yield "evidence", BEGINNING_ONLY
     for note in result.extra.get("notes", ()):
         yield "note", str(note)
+
+
+def sampled(result: "RunResult") -> str:
+    """Standard error of a validation loss and the sample that it comes from; empty in records that lack them."""
+    seen, of, error = result.val_targets, result.val_split_targets, result.val_standard_error
+    if not seen or not of:
+        return ""
+    if seen == of:
+        return f" on all {format_count(of)} held-out tokens"
+    return f"{'' if error is None else f' ± {error:.4f}'} on {format_count(seen)} of {format_count(of)} held-out tokens"
 
 
 def proof(evidence: "Evidence") -> str:

@@ -76,15 +76,20 @@ def texts(row: Row, column: Column) -> Texts:
     """How the table says one metric of a row."""
     effect = row.effects.get(column.metric)
     verdict = row.verdicts.get(column.metric)
-    predicted = row.predicted_change.get(column.metric)
     return Texts(
         value=figure(column.metric, row.metrics.get(column.metric)),
         change=format_percent(effect.change) if effect else "",
         interval=interval(effect) if effect else "",
         remark=_remark(column.metric, effect, verdict),
-        predicted="" if predicted is None else format_percent(predicted),
+        predicted=_predicted(row, column.metric),
         tone=_tone(column, effect, verdict),
     )
+
+
+def _predicted(row: Row, metric: str) -> str:
+    """A predicted figure and its change against the baseline's, as far as the estimator has them."""
+    value, change = getattr(row.predicted, metric, None), row.predicted_change.get(metric)
+    return " ".join(filter(None, (figure(metric, value), "" if change is None else format_percent(change))))
 
 
 def figure(metric: str, value: Figure) -> str:

@@ -288,6 +288,12 @@ class RunResult(_Record):
     val_loss: float | None = None
     val_perplexity: float | None = None
     val_bits_per_byte: float | None = None
+    val_targets: int | None = None
+    """Tokens of the held-out text that were predicted for `val_loss`."""
+    val_split_targets: int | None = None
+    """Tokens of the held-out text that could be predicted."""
+    val_standard_error: float | None = None
+    """Standard error of `val_loss` as an estimate for the whole held-out text; 0 where all of it was evaluated."""
     tokens_per_second: float | None = None
     """Tokens per step over the median steady step."""
     step_seconds: Quartiles | None = None

@@ -55,12 +55,14 @@ def build_loop(
     initial = digests(step)
     torch.manual_seed(run.seed + ranks.noise(step.program.sequence_parts) + NUDGED_NOISE * run.nudge)
     position, notes = checkpoint.resume(folder.checkpoints, step, ranks, run.seed)
+    windows, sample = validation_batches(run, data, device)
     loop = Loop(
         run=run,
         step=step,
         position=position,
         probes=ActivationNorms(step),
-        windows=validation_batches(run, data, device),
+        windows=windows,
+        sample=sample,
         bytes_per_token=data.bytes_per_token,
         save=lambda now: checkpoint.save(folder.checkpoints, step, now, spec.identity, ranks),
         observer=observer,

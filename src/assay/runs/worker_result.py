@@ -92,6 +92,9 @@ class Findings:
             "val_loss": seen.loss if seen else None,
             "val_perplexity": seen.perplexity if seen else None,
             "val_bits_per_byte": seen.bits_per_byte if seen else None,
+            "val_targets": seen.targets if seen else None,
+            "val_split_targets": seen.split_targets if seen else None,
+            "val_standard_error": seen.standard_error if seen else None,
         }
 
     @property
