@@ -1,9 +1,9 @@
 """Compares two traces of one program: the step at a run's end must be the step that was proven at its beginning.
 
 Compared are counts that do not depend on the batch: operators outside the update, elements written into each parameter,
-compiled calls and graphs, collectives, batches and bytes held. Left out are values, times, the operators of
-clipping, which run only where the norm is above the limit, and data movement: caches save some of it in later steps. A mixture's batch decides how many bytes its experts keep
-and exchange, so these are compared without a mixture only.
+compiled calls and graphs, collectives, batches and bytes held. Left out are values, times, the operators of clipping,
+which run only where the norm is above the limit, and data movement, of which caches save some in later steps. A
+mixture's batch decides how many bytes its experts keep and exchange, so these are compared without a mixture only.
 """
 
 from collections import Counter
