@@ -51,8 +51,8 @@ MUTANTS = (
         rewritten(
             _BEGIN,
             (
-                "num_workers=self._workers,\n            prefetch_factor=self._ahead,\n            persistent_workers=True,\n",
-                "num_workers=0,\n",
+                "num_workers=self._workers,\n            prefetch_factor=self._ahead,\n            persistent_workers=True,",
+                "num_workers=0,",
             ),
             ('            multiprocessing_context="fork",\n', ""),
         ),
