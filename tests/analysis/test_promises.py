@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from assay.analysis.comparison import Comparison, analyse
-from assay.analysis.losses import DRIFT_FACTOR, LOSSY, ROUNDING
+from assay.analysis.losses import DRIFT_FACTOR, LOSSY, ONSET, ROUNDING
 from assay.analysis.row import Row
+from assay.config import load
 from assay.runs.record import Status
 from assay.studies.design import AGAIN, BASELINE
 from assay.studies.drift import FIRST_STEPS
@@ -33,25 +34,29 @@ def with_losses(
     **result: Any,
 ) -> ComparisonRecord:
     """The record with other losses in the cells of one treatment: the baseline's, changed by step."""
-    baselines = {one.cell.seed: one.curve for one in made.of(BASELINE)}
 
     def changed(one: CellResult) -> CellResult:
         if one.cell.treatment != treatment or one.cell.seed not in seeds:
             return one
-        losses = [loss for loss in baselines[one.cell.seed].train_loss if loss is not None]
-        curve = Curve(train_loss=tuple(change(step, loss) for step, loss in enumerate(losses))[:keep])
+        new = with_curve(one, made, change)
+        curve = Curve(train_loss=new.curve.train_loss[:keep])
         return one.model_copy(update={"curve": curve, "result": one.result.model_copy(update=result)})
 
     return made.model_copy(update={"cells": tuple(map(changed, made.cells))})
 
 
+def with_curve(one: CellResult, made: ComparisonRecord, change: Callable[[int, float], Loss]) -> CellResult:
+    """A cell with the losses of its baseline, changed."""
+    baseline = next(cell for cell in made.of(BASELINE) if cell.cell.seed == one.cell.seed)
+    losses = [loss for loss in baseline.curve.train_loss if loss is not None]
+    return one.model_copy(update={"curve": Curve(train_loss=tuple(change(*each) for each in enumerate(losses)))})
+
+
 def nudged_by(made: ComparisonRecord, change: Callable[[int, float], Loss] | None) -> ComparisonRecord:
     """The record with another drift, or without one."""
-    if change is None or made.nudged is None:
-        return made.model_copy(update={"nudged": None})
-    losses = [loss for loss in made.of(BASELINE)[0].curve.train_loss if loss is not None]
-    curve = Curve(train_loss=tuple(change(step, loss) for step, loss in enumerate(losses)))
-    return made.model_copy(update={"nudged": made.nudged.model_copy(update={"curve": curve})})
+    if change is None:
+        return made.model_copy(update={"nudged": ()})
+    return made.model_copy(update={"nudged": tuple(with_curve(one, made, change) for one in made.nudged)})
 
 
 def row_of(comparison: Comparison, treatment: str) -> Row:
@@ -102,10 +107,27 @@ def test_later_steps_are_held_to_three_times_the_drift(scale: float, status: Sta
     assert ("step 40 at seed 0" in reason) is (status is Status.WRONG_VALUES)
 
 
-def test_a_drift_that_crosses_zero_leaves_its_bound() -> None:
-    made = nudged_by(record(), lambda step, loss: loss * (1.01 if step == 30 else 1.0))
-    assert read(with_losses(made, SDPA, factor(1.02, since=40)), SDPA)[0] is Status.DONE
-    assert read(with_losses(made, SDPA, factor(1.02, since=25)), SDPA)[0] is Status.WRONG_VALUES
+def test_a_drift_that_crosses_zero_leaves_its_bound_and_sets_in_some_steps_earlier_or_later() -> None:
+    made = nudged_by(record(), lambda step, loss: loss * (1.01 if step == 50 else 1.0))
+    for since in (50 - ONSET, 58):
+        assert read(with_losses(made, SDPA, factor(1.02, since=since)), SDPA)[0] is Status.DONE
+    assert read(with_losses(made, SDPA, factor(1.02, since=50 - ONSET - 1)), SDPA)[0] is Status.WRONG_VALUES
+
+
+def test_every_seed_has_its_own_drift() -> None:
+    made = record()
+    calm, wild = nudged_by(made, factor(1.0)).nudged[0], nudged_by(made, factor(1.01)).nudged[1]
+    parted = with_losses(made.model_copy(update={"nudged": (calm, wild)}), SDPA, factor(1.02), seeds=[1])
+    assert read(parted, SDPA)[0] is Status.DONE
+    status, reason = read(with_losses(parted, SDPA, factor(1.02)), SDPA)
+    assert status is Status.WRONG_VALUES
+    assert "seed 1" not in reason
+
+
+def test_without_a_drift_the_first_steps_are_held_until_the_baseline_spikes() -> None:
+    made = with_losses(nudged_by(record(), None), BASELINE, lambda step, loss: loss * (2.0 if step == 9 else 1.0))
+    assert read(with_losses(made, SDPA, factor(1.1, since=9)), SDPA)[0] is Status.DONE
+    assert read(with_losses(made, SDPA, factor(1.1, since=8)), SDPA)[0] is Status.WRONG_VALUES
 
 
 def test_without_a_measured_drift_later_steps_are_not_held_and_a_caveat_says_so() -> None:
@@ -151,6 +173,27 @@ def test_a_lossy_row_has_a_bound_in_the_first_steps_only(scale: float, status: S
     assert read(with_losses(record(), BF16, factor(1 + scale * LOSSY)), BF16)[0] is status
     late = with_losses(record(), BF16, lambda step, loss: loss * (1.2 if step >= FIRST_STEPS else 1.001))
     assert read(late, BF16)[0] is Status.DONE
+
+
+def test_a_lossy_row_is_held_until_its_baseline_spikes() -> None:
+    """A rate that is too high takes 16 bits and 32 apart by any amount."""
+    calm = with_losses(record(), BF16, factor(1.1, since=10))
+    assert read(calm, BF16)[0] is Status.WRONG_VALUES
+    spiked = with_losses(calm, BASELINE, lambda step, loss: loss * (2.0 if step == 9 else 1.0))
+    spiked = nudged_by(spiked, factor(1.0))
+    assert read(with_losses(spiked, BF16, factor(1.1, since=10)), BF16)[0] is Status.DONE
+    assert read(with_losses(spiked, BF16, factor(1.1, since=8)), BF16)[0] is Status.WRONG_VALUES
+
+
+def test_a_mixture_whose_batch_is_cut_is_near_its_baseline() -> None:
+    """Each micro-batch has a balance loss of its own."""
+    base = load("demo")
+    model = base.model.model_copy(update={"n_expert": 4})
+    made = record(base=base.model_copy(update={"model": model}))
+    assert read(with_losses(made, ACCUMULATION, factor(1.001)), ACCUMULATION)[0] is Status.DONE
+    assert read(with_losses(made, ACCUMULATION, factor(1.03)), ACCUMULATION)[0] is Status.WRONG_VALUES
+    assert read(with_losses(made, ACCUMULATION, factor(1.0)), ACCUMULATION)[0] is Status.DONE
+    assert read(with_losses(made, SDPA, factor(1.001)), SDPA)[0] is Status.WRONG_VALUES
 
 
 def test_a_lossy_row_in_which_rounding_does_not_show_has_wrong_values() -> None:

@@ -131,7 +131,7 @@ def record(
         for seed in range(base.seed, base.seed + seeds)
         for number in range(5)
     )
-    first = cells[0].model_copy(update={"treatment": NUDGED})
+    nudged = [cell.model_copy(update={"treatment": NUDGED}) for cell in cells if cell.treatment == BASELINE]
     values: dict[str, Any] = {
         "id": "20261121-080000-beef",
         "created": "2026-11-21T08:00:00+00:00",
@@ -143,6 +143,9 @@ def record(
         "protocol": Protocol(blocks=5, resident=7, needed_bytes=3 * 10**9, available_bytes=20 * 10**9),
         "cells": held,
         "rounds": rounds,
-        "nudged": CellResult(cell=first, wave=1, result=result(first, FACTORS[BASELINE]), curve=curve(first, 1e-6)),
+        "nudged": tuple(
+            CellResult(cell=cell, wave=1, result=result(cell, FACTORS[BASELINE]), curve=curve(cell, 1e-6))
+            for cell in nudged
+        ),
     }
     return ComparisonRecord(**{**values, **fields})

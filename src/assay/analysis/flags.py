@@ -8,7 +8,8 @@ Losses that break a promise are no flag: they change the status of their row (`p
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
-from assay.analysis.losses import Yardstick, by_seed, equal_seeds, seeds_text
+from assay.analysis.loss_pairs import by_seed, equal_seeds, seeds_text
+from assay.analysis.losses import Yardstick
 from assay.config.run import Run
 from assay.optimizations import Numerics, numerics_of
 from assay.optimizations.registry import resolve

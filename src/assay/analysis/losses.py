@@ -5,55 +5,39 @@ A row trains on the weights and batches of its baseline, so its losses follow fr
 - EXACT: each loss is the baseline's to the last bit. Where two equal baselines part, as on a GPU, a row is held as if
   it were REASSOCIATED.
 - REASSOCIATED: the relative difference is at most `ROUNDING` in the first `FIRST_STEPS` steps. In every step it may be
-  `DRIFT_FACTOR` times the drift, which is the largest difference so far that nudged weights made (`studies.drift`).
-  Without a measured drift, later steps are not held.
-- LOSSY: at most `LOSSY`, or `DRIFT_FACTOR` times the drift, in the first steps; and not equal, for rounding shows.
+  `DRIFT_FACTOR` times the drift, which is the largest difference so far that nudged weights made at the same seed
+  (`studies.drift`). Chaos sets in some steps earlier in one run than in another, so the drift is read `ONSET` steps
+  later. Where no drift was measured, only the first steps are held, until the baseline's loss spikes.
+- LOSSY: at most `LOSSY`, or `DRIFT_FACTOR` times the drift, in the first steps, until the baseline's loss spikes; and
+  not equal, since rounding must show.
 - DIFFERENT_TRAINING: no bound; equal losses are suspect.
 
 A validation loss is held like the training loss of the step before it. The bounds come from measurements of honest
 techniques, in `docs/measured/losses.md`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import accumulate
 from math import inf
 from typing import NamedTuple, Self
 
-from assay.optimizations import Numerics
+from assay.analysis.loss_pairs import Pair, by_seed, equal_seeds, largest_so_far, pairs
+from assay.config.run import Run
+from assay.optimizations import Numerics, numerics_of, optimizations_of
 from assay.runs.record import Status
 from assay.studies.design import AGAIN
-from assay.studies.drift import FIRST_STEPS, draws
+from assay.studies.drift import FIRST_STEPS
 from assay.studies.record import CellResult, ComparisonRecord
-from assay.units import format_steps
 
 ROUNDING = 1e-4
-"""Relative."""
+"""Relative. The worst honest technique reached 0.000006 while the baseline's loss did not spike."""
 LOSSY = 0.02
-"""Relative."""
+"""Relative. The worst honest technique reached 0.012 while the baseline's loss did not spike."""
 DRIFT_FACTOR = 3.0
-
-_Loss = float | None
-"""None where it is not finite."""
-
-
-class Pair(NamedTuple):
-    """One loss of a run and the baseline's at the same seed and step."""
-
-    what: str
-    """For instance ``"the training loss of step 7"``; steps count from 0, as in a run's events."""
-    step: int
-    loss: _Loss
-    baseline: _Loss
-
-    @property
-    def difference(self) -> float:
-        """Relative; infinite where one of the two is not finite."""
-        if self.loss == self.baseline:
-            return 0.0
-        if self.loss is None or self.baseline is None:
-            return inf
-        return abs(self.loss - self.baseline) / (abs(self.baseline) or 1.0)
+ONSET = 20
+"""Steps."""
+SPIKE = 1.05
+"""A loss that rises to so many times its lowest is of a rate that is too high; it tears roundings apart at once."""
 
 
 class Parting(NamedTuple):
@@ -85,54 +69,48 @@ class Yardstick:
     """By seed."""
     repeats: bool | None
     """Whether two equal baselines had equal losses; None where there are not two."""
-    drift: tuple[float, ...]
-    """By step: the largest relative difference so far that nudged weights made. Empty where it was not measured."""
-    draws: bool
-    """Whether masks or routes are drawn; then rounding is not all that parts two runs."""
+    drifts: Mapping[int, tuple[float, ...]]
+    """By seed and step: the largest relative difference so far that nudged weights made."""
+    masks: bool
+    """Whether dropout draws masks. A technique may draw others, which part two runs by more than rounding."""
 
     @classmethod
     def of(cls, record: ComparisonRecord) -> Self:
         """The yardstick of one comparison."""
         baselines = by_seed(record.references)
-        again = [
-            pair
-            for one in record.of(AGAIN)
-            if one.cell.seed in baselines
-            for pair in pairs(one, baselines[one.cell.seed])
-        ]
+        nudged = {seed: one for seed, one in by_seed(record.nudged).items() if seed in baselines}
+        again = [one for one in record.of(AGAIN) if one.cell.seed in baselines]
+        repeated = [pair for one in again for pair in pairs(one, baselines[one.cell.seed])]
         return cls(
             baselines=baselines,
-            repeats=not any(pair.difference for pair in again) if again else None,
-            drift=_drift(record.nudged, baselines),
-            draws=draws(record.base),
+            repeats=not any(pair.difference for pair in repeated) if repeated else None,
+            drifts={seed: largest_so_far(one, baselines[seed]) for seed, one in nudged.items()},
+            masks=record.base.model.dropout > 0,
         )
 
-    def bound(self, promise: Numerics, step: int) -> float:
+    def bound(self, promise: Numerics, seed: int, step: int) -> float:
         """The largest relative difference that a promise allows at a step; infinite where there is no bound."""
         if promise is Numerics.EXACT and self.repeats:
             return 0.0
-        first = step < FIRST_STEPS
+        first, drift = step < FIRST_STEPS, self.drifts.get(seed)
         if promise is Numerics.DIFFERENT_TRAINING or (promise is Numerics.LOSSY and not first):
             return inf
-        if (self.draws or not first) and not self.drift:
-            return inf
-        return max(LOSSY if promise is Numerics.LOSSY else ROUNDING, DRIFT_FACTOR * self._drift_at(step))
+        if drift is None:
+            return LOSSY if promise is Numerics.LOSSY else ROUNDING if first and not self.masks else inf
+        # A drift that stopped early bounds nothing; the first steps share one, which a crossing cannot make zero.
+        at = max(step, FIRST_STEPS - 1) + ONSET
+        known = drift[min(at, len(drift) - 1)] if step < len(drift) else inf
+        return max(LOSSY if promise is Numerics.LOSSY else ROUNDING, DRIFT_FACTOR * known)
 
-    def _drift_at(self, step: int) -> float:
-        """The first steps share their largest drift: one that crosses zero must not make a bound of nothing."""
-        if step < FIRST_STEPS:
-            return max(self.drift[:FIRST_STEPS], default=0.0)
-        return self.drift[step] if step < len(self.drift) else inf
-
-    def partings(self, promise: Numerics, cells: Iterable[CellResult]) -> list[Parting]:
+    def partings(self, cells: Iterable[CellResult]) -> list[Parting]:
         """First loss beyond its bound, for each cell that has one. A cell that was stopped is held as far as it got."""
         found = []
         for one in cells:
-            for pair in self._held(promise, one):
-                bound = self.bound(promise, pair.step)
-                if pair.difference > bound:
-                    found.append(Parting(one.cell.seed, pair, bound))
-                    break
+            promise, seed = bounded_as(one.cell.run), one.cell.seed
+            bounds = ((pair, self.bound(promise, seed, pair.step)) for pair in self._held(promise, one))
+            first = next(((pair, bound) for pair, bound in bounds if pair.difference > bound), None)
+            if first is not None:
+                found.append(Parting(seed, *first))
         return found
 
     def _held(self, promise: Numerics, one: CellResult) -> Iterator[Pair]:
@@ -143,10 +121,13 @@ class Yardstick:
         baseline = self.baselines.get(one.cell.seed)
         if baseline is None:
             return
-        may_diverge = promise is Numerics.LOSSY or baseline.result.status is Status.DIVERGED
+        exact = promise is Numerics.EXACT and bool(self.repeats)
+        lossy = promise is Numerics.LOSSY
+        may_diverge = lossy or baseline.result.status is Status.DIVERGED
+        calm = _calm_steps(baseline) if lossy or one.cell.seed not in self.drifts else inf
         for pair in pairs(one, baseline):
-            finite = pair.loss is not None and pair.baseline is not None
-            if finite or promise is Numerics.EXACT or not may_diverge:
+            finite = pair.loss is not None and pair.other is not None
+            if exact or (pair.step < calm and (finite or not may_diverge)):
                 yield pair
 
     def equal_seeds(self, cells: Iterable[CellResult]) -> list[int]:
@@ -154,53 +135,22 @@ class Yardstick:
         return equal_seeds(cells, self.baselines)
 
 
-def by_seed(cells: Iterable[CellResult]) -> dict[int, CellResult]:
-    """The first cell of each seed that has a loss."""
-    found: dict[int, CellResult] = {}
-    for one in cells:
-        if one.curve.train_loss:
-            found.setdefault(one.cell.seed, one)
-    return found
+def bounded_as(run: Run) -> Numerics:
+    """The promise whose bound a run's losses have.
+
+    A mixture's micro-batches have a balance loss and places of their own, so a batch that is cut trains it a little
+    differently: near the baseline, as LOSSY, though rounding need not show.
+    """
+    promise = numerics_of(run)
+    cut = run.ranks > 1 or any(one.cuts() > 1 for one in optimizations_of(run))
+    return Numerics.LOSSY if promise is Numerics.REASSOCIATED and run.model.n_expert and cut else promise
 
 
-def pairs(one: CellResult, other: CellResult) -> list[Pair]:
-    """The losses that two runs both have, by step. Of a step, training stands before validation."""
-    trained = zip(_train_losses(one), _train_losses(other), strict=False)
-    found = [Pair(f"the training loss of step {step}", step, *both) for step, both in enumerate(trained)]
-    known = dict(other.curve.evaluations)
-    found += [
-        Pair(f"the validation loss after {format_steps(done)}", max(done - 1, 0), loss, known[done])
-        for done, loss in one.curve.evaluations
-        if done in known
-    ]
-    return sorted(found, key=lambda pair: pair.step)
-
-
-def equal_seeds(cells: Iterable[CellResult], others: Mapping[int, CellResult]) -> list[int]:
-    """Seeds at which the losses of the first steps are those of `others` to the last bit."""
-    return sorted({one.cell.seed for one in cells if one.cell.seed in others and _equal(one, others[one.cell.seed])})
-
-
-def _equal(one: CellResult, other: CellResult) -> bool:
-    differences = [pair.difference for pair in pairs(one, other) if pair.step < FIRST_STEPS]
-    return bool(differences) and not any(differences)
-
-
-def _train_losses(one: CellResult) -> tuple[_Loss, ...]:
-    """By step. A run that diverges in its gradients ends with a loss that is finite; the next step has none."""
-    losses = one.curve.train_loss
-    ended = one.result.status is Status.DIVERGED and losses and losses[-1] is not None
-    return (*losses, None) if ended else losses
-
-
-def _drift(nudged: CellResult | None, baselines: Mapping[int, CellResult]) -> tuple[float, ...]:
-    baseline = baselines.get(nudged.cell.seed) if nudged else None
-    if nudged is None or baseline is None:
-        return ()
-    trained = zip(_train_losses(nudged), _train_losses(baseline), strict=False)
-    return tuple(accumulate((Pair("", 0, *both).difference for both in trained), max))
-
-
-def seeds_text(seeds: Sequence[int]) -> str:
-    """``"seed 0"``, ``"seeds 0, 1"``."""
-    return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
+def _calm_steps(one: CellResult) -> int:
+    """Steps before the training loss spikes."""
+    lowest = inf
+    for step, loss in enumerate(one.curve.train_loss):
+        if loss is None or loss > SPIKE * lowest:
+            return step
+        lowest = min(lowest, loss)
+    return len(one.curve.train_loss)

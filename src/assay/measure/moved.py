@@ -55,7 +55,7 @@ def state_fault(step: Step, updates: int) -> str:
 
 def _digest(parameter: Tensor) -> int:
     piece = local(parameter).detach().contiguous().cpu()
-    return crc32(memoryview(piece.view(-1).view(torch.uint8).numpy())) if piece.numel() else 0
+    return crc32(piece.view(-1).view(torch.uint8).numpy().data) if piece.numel() else 0
 
 
 def _shows(piece: Tensor, rate: float) -> bool:

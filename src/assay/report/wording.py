@@ -76,15 +76,20 @@ def texts(row: Row, column: Column) -> Texts:
     """How the table says one metric of a row."""
     effect = row.effects.get(column.metric)
     verdict = row.verdicts.get(column.metric)
-    predicted = row.predicted_change.get(column.metric)
     return Texts(
         value=figure(column.metric, row.metrics.get(column.metric)),
         change=format_percent(effect.change) if effect else "",
         interval=interval(effect) if effect else "",
         remark=_remark(column.metric, effect, verdict),
-        predicted="" if predicted is None else format_percent(predicted),
+        predicted=_predicted(row, column.metric),
         tone=_tone(column, effect, verdict),
     )
+
+
+def _predicted(row: Row, metric: str) -> str:
+    """A predicted figure and its change against the baseline's, as far as the estimator has them."""
+    value, change = getattr(row.predicted, metric, None), row.predicted_change.get(metric)
+    return " ".join(filter(None, (figure(metric, value), "" if change is None else format_percent(change))))
 
 
 def figure(metric: str, value: Figure) -> str:
@@ -132,6 +137,8 @@ def value_check(proof: ValueProof) -> str:
         if error is not None
     )
     cost = "" if proof.baseline_steps is None else f"; the check cost {proof.baseline_steps:.0f} baseline steps"
+    if cost and proof.process_seconds is not None:
+        cost += f", {format_seconds(proof.process_seconds)} with its process"
     updates = f", {proof.updates} updates match the optimizer's rule" if proof.updates else ""
     return f"right in {proof.steps} steps (relative errors: {errors}){updates}{cost}"
 
@@ -147,8 +154,8 @@ def prediction_error(row: Row) -> float | None:
 
 def footnotes(comparison: Comparison) -> list[str]:
     """Sentences below the table: how intervals came about, the noise floor, the predictions' errors, caveats."""
-    found = [_method(comparison), _noise_floor(comparison), _prediction_errors(comparison), *comparison.caveats]
-    return [sentence for sentence in found if sentence]
+    found = [_method(comparison), _noise_floor(comparison), _prediction_errors(comparison), _scratch(comparison)]
+    return [sentence for sentence in (*found, *comparison.caveats) if sentence]
 
 
 def _method(comparison: Comparison) -> str:
@@ -171,6 +178,15 @@ def _prediction_errors(comparison: Comparison) -> str:
     errors = {row.treatment: prediction_error(row) for row in (comparison.baseline, *comparison.rows)}
     parts = [f"{name} {fine_percent(error)}" for name, error in errors.items() if error is not None]
     return f"Predicted peak of tensors against the measured one: {'; '.join(parts)}." if parts else ""
+
+
+def _scratch(comparison: Comparison) -> str:
+    """Which rows had a library that took memory of its own."""
+    taken = {row.treatment: row.metrics.get("library_scratch_bytes") for row in (comparison.baseline, *comparison.rows)}
+    parts = [f"{name} {format_bytes(most)}" for name, most in taken.items() if isinstance(most, int) and most]
+    if not parts:
+        return ""
+    return f"Library scratch from torch's allocator, at its highest and not in the tensors: {'; '.join(parts)}."
 
 
 def fine_percent(fraction: float) -> str:

@@ -30,12 +30,14 @@ class Status(StrEnum):
     BUDGET_REACHED = "budget_reached"
     FAILED = "failed"
     UNAVAILABLE = "unavailable"
+    DAMAGED = "damaged"
+    """What is on the disk of a run that is over cannot be read, or not all of it."""
 
     @property
     def resumable(self) -> bool:
         """Whether going on from the last checkpoint makes sense."""
         stopped = {Status.INTERRUPTED, Status.BUDGET_REACHED, Status.TIMED_OUT, Status.KILLED}
-        return self in stopped | {Status.FAILED, Status.UNAVAILABLE}
+        return self in stopped | {Status.FAILED, Status.UNAVAILABLE, Status.DAMAGED}
 
     @property
     def failure(self) -> bool:
@@ -110,6 +112,10 @@ class Memory(_Record):
 
     tensors_peak_bytes: int | None = None
     """Most bytes requested from torch's allocator in one optimizer step after the first, live tensors included."""
+    library_scratch_bytes: int | None = None
+    """Most that libraries requested from that allocator for themselves at once; in no figure of tensors."""
+    allocator_peak_bytes: int | None = None
+    """Most of tensors and library scratch together."""
     reserved_peak_bytes: int | None = None
     """Most bytes that torch's caching allocator held; a CPU has none."""
     process_peak_bytes: int | None = None
@@ -218,6 +224,8 @@ class Predicted(_Record):
 
     tensors_peak_bytes: int | None = None
     tensors_peak_instant: str | None = None
+    library_scratch_bytes: int | None = None
+    """At most: a library may take less, or none while the tensors are at their peak."""
     reserved_peak_bytes: int | None = None
     process_peak_bytes: int | None = None
     heap_peak_bytes: int | None = None
@@ -249,6 +257,8 @@ class Environment(_Record):
     driver: str | None = None
     corpus_digest: str | None = None
     packages: Mapping[str, str] = Field(default_factory=dict)
+    instruction_set: str | None = None
+    """The newest that the CPU's kernels use; None in records from before it was noted."""
 
     def differs(self, other: "Environment") -> list[str]:
         """Names of the fields in which two environments are unlike."""
@@ -267,6 +277,8 @@ class RunResult(_Record):
     """UTC, ISO 8601."""
     identity: str
     """Hash of the canonical configuration."""
+    preset: str | None = None
+    """The preset or file that the configuration began with."""
     config: Run
     steps: int = 0
     tokens: int = 0
@@ -276,6 +288,12 @@ class RunResult(_Record):
     val_loss: float | None = None
     val_perplexity: float | None = None
     val_bits_per_byte: float | None = None
+    val_targets: int | None = None
+    """Tokens of the held-out text that were predicted for `val_loss`."""
+    val_split_targets: int | None = None
+    """Tokens of the held-out text that could be predicted."""
+    val_standard_error: float | None = None
+    """Standard error of `val_loss` as an estimate for the whole held-out text; 0 where all of it was evaluated."""
     tokens_per_second: float | None = None
     """Tokens per step over the median steady step."""
     step_seconds: Quartiles | None = None

@@ -53,9 +53,9 @@ def prove_at_end(
 ) -> None:
     """Trace a step that is thrown away, and check its values.
 
-    Raises `NoEffect` where it is not the step that was proven, and `WrongValues` where it computes something else. A
-    step goes before it, which frees what an evaluation gathered and settles a loss scale. Out of memory or data there
-    is a note.
+    Raises `NoEffect` where it is not the step that was proven, and `WrongValues` where it computes something else.
+    Steps before it free what an evaluation gathered, settle a loss scale, and make an update that is checked as well.
+    Out of memory or data there is a note.
     """
     run = findings.spec.config
     last = _last_step(loop, findings.notes, folder, run, ranks)
@@ -75,6 +75,8 @@ def prove_at_end(
 
 
 _Last = tuple[Trace, ValueProof]
+_UPDATES = 2
+"""Updates whose values are checked at the end: a moment that is not written back shows itself in the second."""
 
 
 def _last_step(loop: Loop, notes: list[str], folder: RunFolder, run: Run, ranks: Ranks) -> _Last | None:
@@ -82,14 +84,16 @@ def _last_step(loop: Loop, notes: list[str], folder: RunFolder, run: Run, ranks:
         loop.discard_until_updated()
         index = loop.position.step + 1
         while True:
-            values = ValueCheck(folder, run, loop.step, index, ranks, updates=1)
+            values = ValueCheck(folder, run, loop.step, index, ranks, updates=_UPDATES)
             try:
                 kept: list[tuple[StepRecord, Trace]] = []
-                values.recording(partial(_keeping, kept))(loop.step, index, loop.probes)
+                plain = values.recording(take_step)(loop.step, index, loop.probes)
+                values.recording(partial(_keeping, kept))(loop.step, index + 1, loop.probes)
                 record, trace = kept[0]
+                for one in (*read(loop.step, [plain]), record):
+                    values.stepped(one)
                 if record.skipped:
                     continue
-                values.stepped(record)
                 return (trace, values.conclude_here()) if record.finite else None
             finally:
                 values.abandon()

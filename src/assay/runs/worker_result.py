@@ -60,6 +60,7 @@ class Findings:
             reason=reason,
             created=self.spec.created,
             identity=self.spec.identity,
+            preset=self.spec.preset,
             config=self.spec.config,
             parameters=self.parameters,
             tokens_per_second=self.spec.config.tokens_per_step / quartiles.median if quartiles else None,
@@ -71,7 +72,7 @@ class Findings:
             predicted=self.spec.predicted,
             evidence=tuple(self.evidence),
             values=self.values,
-            proven_until=self.proven_until if self.evidence else None,
+            proven_until=self.proven_until if self._proven else None,
             environment=self.environment,
             blocks=tuple(self.blocks),
             first_step_seconds=self.first_step_seconds,
@@ -91,7 +92,15 @@ class Findings:
             "val_loss": seen.loss if seen else None,
             "val_perplexity": seen.perplexity if seen else None,
             "val_bits_per_byte": seen.bits_per_byte if seen else None,
+            "val_targets": seen.targets if seen else None,
+            "val_split_targets": seen.split_targets if seen else None,
+            "val_standard_error": seen.standard_error if seen else None,
         }
+
+    @property
+    def _proven(self) -> bool:
+        """Whether there is evidence, and all of it holds."""
+        return bool(self.evidence) and all(one.verdict for one in self.evidence)
 
     @property
     def process_peak_bytes(self) -> int | None:

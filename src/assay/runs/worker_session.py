@@ -21,7 +21,8 @@ from assay.optimizations import mesh_of, optimizations_of
 from assay.parallel.ranks import ALONE, joined, local_rank
 from assay.runs import history
 from assay.runs.channel import Voice
-from assay.runs.folder import Event, RunFolder
+from assay.runs.folder import RunFolder
+from assay.runs.log import Event
 from assay.runs.record import Block, Quartiles
 from assay.runs.worker_build import build_loop, device_of
 from assay.runs.worker_environment import same_versions, versions
@@ -83,7 +84,7 @@ class Session:
         has_trained(loop, self.initial, self.ranks)
         if self.run.training.measure_memory:
             self.phases.enter("memory_pass")
-            self.findings.memory = measure_memory(loop, self.findings.notes)
+            self.findings.memory = measure_memory(loop, self.findings.notes, self.phases.progressed)
             if self.ranks.world > 1:
                 self.findings.ranks = every_rank(loop, self.findings, self.ranks)
         if not isinstance(ended, Unproven):
@@ -288,16 +289,13 @@ class Session:
 
     def evaluated(self, evaluation: Evaluation) -> None:
         with self.phases.aside():
-            self.channel.event(
-                "evaluation",
-                step=evaluation.step,
-                loss=evaluation.loss,
-                perplexity=evaluation.perplexity,
-                bits_per_byte=evaluation.bits_per_byte,
-            )
+            self.channel.event("evaluation", **evaluation.facts())
             if layers := [asdict(layer) for layer in self.routers.take()]:
                 self.findings.routers = layers
                 self.channel.event("router", step=evaluation.step, layers=layers)
+
+    def progressed(self, done: int, total: int) -> None:
+        self.phases.progressed(done, total)
 
     def saved(self, folder: Path, step: int) -> None:
         with self.phases.aside():

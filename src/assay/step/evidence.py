@@ -2,6 +2,9 @@
 
 from assay.config.base import Frozen
 
+BEGINNING_ONLY = "proven at its beginning only: no step was traced at the end"
+"""Printed where a run stopped before the second trace."""
+
 
 class Evidence(Frozen):
     """What `verify` found."""

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 from assay.config.home import Home
 from assay.config.run import Run
@@ -47,13 +48,14 @@ def compare(
     needs = Needs((prepared[cell.name] for cell in cells if cell.seed == base.seed), machine)
     created = datetime.now(UTC).isoformat(timespec="seconds")
     planned = waves(cells, needs.resident())
-    if last := nudged(cells, accelerated=machine.device(base.device) == "cuda"):
-        prepared[last.name] = replace(prepared[cells[0].name], run=last.run, predicted=None)
-        planned.append((last,))
+    for cell in nudged(cells, accelerated=machine.device(base.device) == "cuda"):
+        prepared[cell.name] = replace(prepared[cells[0].name], run=cell.run, predicted=None)
+        planned.append((cell,))
 
     def begin(cell: Cell) -> AbstractContextManager[Child]:
         known = prepared.get(cell.name) or prepared[cell.repeated(0).name]
-        return start(known, home, turns=None if cell.treatment == NUDGED else blocks, timeout=timeout)
+        named = replace(known, preset=Path(title).name)
+        return start(named, home, turns=None if cell.treatment == NUDGED else blocks, timeout=timeout)
 
     done = conduct(planned, begin, blocks, tell)
     record = ComparisonRecord(
@@ -66,7 +68,7 @@ def compare(
         ending=done.ending,
         protocol=_protocol(blocks, needs),
         cells=tuple(one for one in done.cells if one.cell.treatment != NUDGED),
-        nudged=next((one for one in done.cells if one.cell.treatment == NUDGED), None),
+        nudged=tuple(one for one in done.cells if one.cell.treatment == NUDGED),
         rounds=tuple(one for one in done.rounds if one.order),
     )
     save(record, home)

@@ -5,44 +5,36 @@ so a fixed bound either fails honest techniques late or passes wrong ones early.
 one unit in the last place (`Run.nudge`), and dropout draws other masks. What parts this run from the baseline is
 rounding and noise, and nothing else.
 
-The run is made once, at the comparison's first seed, after all timed cells. It takes no turns, is not measured in
-memory, and evaluates as little as possible: only its training losses are read.
+One such run a seed is made after all timed cells: some seeds are a hundred times more chaotic than others. It takes no
+turns, is not measured in memory, and evaluates as little as possible: only its training losses are read.
 """
 
 from collections.abc import Sequence
 
 from assay.config.run import Run
 from assay.optimizations import Numerics, numerics_of
-from assay.studies.design import Cell
+from assay.studies.design import BASELINE, Cell
 
 NUDGED = "baseline (nudged)"
 FIRST_STEPS = 20
-"""Steps in which a fixed bound on rounding holds, where neither masks nor routes are drawn."""
+"""Steps in which a fixed bound on rounding holds, unless dropout draws masks."""
 
 
-def nudged(cells: Sequence[Cell], accelerated: bool) -> Cell | None:
-    """The nudged copy of a design's first cell, a baseline; None where no bound depends on it.
+def nudged(cells: Sequence[Cell], accelerated: bool) -> list[Cell]:
+    """The nudged copy of each seed's baseline in a design; none where no bound depends on it.
 
     `accelerated` says whether cells run on an accelerator, where two equal runs may part.
     """
     promises = {numerics_of(cell.run) for cell in cells}
     base = cells[0].run
-    late = base.training.steps > FIRST_STEPS or draws(base)
-    if not late or not (accelerated or Numerics.REASSOCIATED in promises):
-        return None
-    run = base.model_copy(update={"nudge": base.nudge + 1, "training": base.training.model_copy(update=_QUIET)})
-    return Cell(treatment=NUDGED, seed=cells[0].seed, run=run)
+    matters = base.training.steps > FIRST_STEPS or base.model.dropout > 0
+    if not matters or not (accelerated or Numerics.REASSOCIATED in promises):
+        return []
+    baselines = {cell.seed: cell.run for cell in cells if cell.treatment == BASELINE}
+    return [Cell(treatment=NUDGED, seed=seed, run=_nudged(run)) for seed, run in baselines.items()]
 
 
-_QUIET = {
-    "eval_interval": 0,
-    "eval_batches": 1,
-    "target_loss": None,
-    "checkpoint_interval": 0,
-    "measure_memory": False,
-}
-
-
-def draws(run: Run) -> bool:
-    """Whether masks or routes may part two runs by more than rounding from the first step on."""
-    return run.model.dropout > 0 or run.model.n_expert is not None
+def _nudged(run: Run) -> Run:
+    quiet = {"eval_interval": 0, "eval_batches": 1, "target_loss": None, "checkpoint_interval": 0}
+    training = run.training.model_copy(update={**quiet, "measure_memory": False})
+    return run.model_copy(update={"nudge": run.nudge + 1, "training": training})

@@ -7,12 +7,12 @@ round; then each finishes. A cell that dies on the way is recorded, and the othe
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from assay.runs import history
-from assay.runs.folder import Event
+from assay.runs.log import Event
 from assay.runs.record import RunResult
 from assay.studies.design import Cell
 from assay.studies.plan import Wave
@@ -148,6 +148,7 @@ class _Session:
 
     def interrupt(self) -> None:
         """Let every living cell save and end; kill them all when asked a second time."""
+        self._tell = _without_a_terminal(self._tell)
         self._tell(Interrupting())
         try:
             for _, child in self._living.values():
@@ -186,6 +187,16 @@ class _Session:
         curve = _curve(child.folder.events())
         self._done.cells.append(CellResult(cell=cell, wave=self._wave, result=result, curve=curve))
         self._tell(Ended(cell, result))
+
+
+def _without_a_terminal(tell: Listener) -> Listener:
+    """The listener, whose terminal may have closed: what it cannot print costs no result."""
+
+    def told(news: News) -> None:
+        with suppress(OSError):
+            tell(news)
+
+    return told
 
 
 def _curve(events: Sequence[Event]) -> Curve:

@@ -26,7 +26,7 @@ from assay.step.program import MicroBatch, Step
 from assay.training.batches import micro_batches_of
 from assay.training.divergence import first_not_finite, first_not_finite_in
 from assay.training.endings import BudgetReached, Diverged, Interrupted, TargetReached, Unread
-from assay.training.evaluation import Evaluation, Windows, evaluate
+from assay.training.evaluation import UNKNOWN, Evaluation, Sample, Windows, evaluate
 from assay.training.probes import ActivationNorms
 from assay.training.taken import Taken, take
 from assay.units import format_steps
@@ -81,15 +81,14 @@ class Position:
 
 
 class Observer(Protocol):
-    """Who is told what happens, and asked whether to go on."""
+    """Hears what happens, and says whether to go on; evaluations and checkpoints happen `during` their own phases."""
 
     def stepped(self, record: StepRecord) -> None: ...
     def evaluated(self, evaluation: Evaluation) -> None: ...
     def saved(self, folder: Path, step: int) -> None: ...
+    def progressed(self, done: int, total: int) -> None: ...
     def interrupted(self) -> bool: ...
-    def during(self, phase: str) -> AbstractContextManager[None]:
-        """The context of an evaluation or a checkpoint."""
-        ...
+    def during(self, phase: str) -> AbstractContextManager[None]: ...
 
 
 def train_step(step: Step, index: int, probes: ActivationNorms | None = None) -> StepRecord:
@@ -157,6 +156,7 @@ class Loop:
     bytes_per_token: float
     save: Callable[[Position], Path]
     observer: Observer
+    sample: Sample = UNKNOWN
     saved_at: int = 0
     """The step of the newest checkpoint."""
     ranks: Ranks = ALONE
@@ -266,11 +266,12 @@ class Loop:
             raise TargetReached(f"target loss reached: {known.loss:.4f} ≤ {target:g} after {format_steps(known.step)}")
 
     def _evaluation(self) -> Evaluation:
-        return evaluate(self.step, self._patient_windows, self.bytes_per_token, self.position.step)
+        return evaluate(self.step, self._patient_windows, self.bytes_per_token, self.position.step, self.sample)
 
     def _patient_windows(self) -> Iterable[MicroBatch]:
-        for batch in self.windows():
+        for number, batch in enumerate(self.windows()):
             self._stop_if_asked()
+            self.observer.progressed(number, self.sample.batches)
             yield batch
 
     def checkpoint(self) -> None:

@@ -19,6 +19,9 @@ from assay.data import Prepared
 from assay.reference.expected import Expected, Stream
 from assay.values.recorded import Recorded
 
+_MOST_TOKENS = 2_000_000
+"""Tokens of a stream that are read once more to find a step's place; later steps are only held to be one text."""
+
 
 def batch_failures(recorded: Recorded, expected: Expected, run: Run, data: Prepared) -> list[str]:
     """Sentences on batches that are not the ones that the run's seed, or its documents, name."""
@@ -58,10 +61,11 @@ def _of_stream(
     targets = torch.cat([rows.flatten() for _, rows in batches.values()])
     if not torch.equal(targets[:-1], ids[1:]):
         return ["the rows of a stream do not continue each other, or targets are not the tokens that follow"]
-    if first == 0:
-        text = list(islice(_tokens(stream, run, data), len(ids)))
-        if text != ids.tolist():
-            return ["the stream does not begin with the first tokens of its documents"]
+    before = first * run.training.batch_size * run.model.context_length
+    if before > _MOST_TOKENS:
+        return []
+    if list(islice(_tokens(stream, run, data), before, before + len(ids))) != ids.tolist():
+        return [f"step {first} of the stream does not hold the documents' tokens from number {before} on"]
     return []
 
 

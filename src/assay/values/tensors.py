@@ -81,10 +81,13 @@ class TensorReader:
         entry = self._entries[key]
         dtype = getattr(torch, entry["dtype"])
         count = int(np.prod(entry["shape"], dtype=np.int64))
+        if not count:
+            return torch.empty(entry["shape"], dtype=dtype)
         raw = np.fromfile(self._path, np.uint8, count * dtype.itemsize, offset=entry["offset"])
         return torch.from_numpy(raw).view(dtype).reshape(entry["shape"])
 
 
 def _bits(tensor: Tensor) -> bytes:
     whole = tensor.detach().cpu().contiguous()
-    return whole.view(_RAW[whole.element_size()]).numpy().tobytes() if whole.ndim else whole[None].numpy().tobytes()
+    vector = whole if whole.ndim else whole[None]
+    return vector.view(_RAW[whole.element_size()]).numpy().tobytes()
