@@ -6,6 +6,7 @@ result = assay.train("shakespeare-char-cpu", "training.steps=200", optimizations
 print(result.val_loss, result.memory.tensors_peak_bytes, result.evidence)
 """
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -46,7 +47,7 @@ def configure(source: Source = None, overrides: Sequence[str] = (), optimization
 
     A source that is an override itself stands on the preset `demo`. Raises `UsageError` with one sentence.
     """
-    if isinstance(source, str) and "=" in source and not Path(source).is_file():
+    if isinstance(source, str) and "=" in source and not os.path.isfile(source):
         return configure(None, [source, *overrides], optimizations)
     return load(DEFAULT if source is None else source, overrides, _specs(optimizations))
 
@@ -71,6 +72,7 @@ def train(
     Raises `UsageError` for what is wrong before anything is written, `StorageError` when the disk refuses.
     """
     from assay.optimizations import divided
+    from assay.runs.initial import with_initial_weights
     from assay.runs.launcher import start
     from assay.runs.prepare import ready
     from assay.runs.resume import continued, same_corpus
@@ -83,7 +85,7 @@ def train(
     if name is not None:
         _can_be_called(name, resume, place)
     if resume is None:
-        run = divided(configure(source, overrides, optimizations))
+        run = divided(with_initial_weights(configure(source, overrides, optimizations), place))
     else:
         folder, run = continued(place, resume, _only_overrides(source, overrides), _specs(optimizations))
     prepared = ready(run, place, lambda message, fraction: tell(_event("prepare", message=message, fraction=fraction)))
@@ -92,7 +94,8 @@ def train(
     prepared = replace(prepared, preset=_preset(source), name=name)
     with start(prepared, place, resume=folder, timeout=timeout) as child:
         where, done = {"run": child.folder.id, "folder": str(child.folder.path)}, prepared.run
-        tell(_event("run", **where, steps=done.training.steps, tokens_per_step=done.tokens_per_step))
+        told = {"steps": done.training.steps, "tokens_per_step": done.tokens_per_step}
+        tell(_event("run", **where, **told, eval_interval=done.training.eval_interval))
         return _follow(child, tell)
 
 
@@ -115,12 +118,14 @@ def compare(
     """
     from assay.analysis.comparison import analyse
     from assay.data.progress import silent
+    from assay.runs.initial import with_initial_weights
     from assay.studies.compare import compare as measure
 
+    place = home if isinstance(home, Home) else Home(home)
     record = measure(
-        configure(source, overrides),
+        with_initial_weights(configure(source, overrides), place),
         treatments,
-        home=home if isinstance(home, Home) else Home(home),
+        home=place,
         seeds=seeds,
         blocks=blocks,
         timeout=timeout,
@@ -152,9 +157,10 @@ def estimate_every_rank(
     from assay.estimate.every_rank import estimate_every_rank as predict
     from assay.hardware.rates import known_machine
     from assay.optimizations import divided
+    from assay.runs.initial import with_initial_weights
     from assay.runs.prepare import threads_of
 
-    run = divided(configure(source, overrides, optimizations))
+    run = divided(with_initial_weights(configure(source, overrides, optimizations), Home()))
     return predict(run, machine or known_machine(Home(), threads_of(run)))
 
 
@@ -172,8 +178,10 @@ def project(
     """
     from assay.estimate.projection import project as plan
     from assay.hardware.cluster import cluster
+    from assay.runs.initial import with_initial_weights
 
-    return plan(configure(source, overrides, optimizations), cluster(gpu, nodes, gpus_per_node))
+    run = with_initial_weights(configure(source, overrides, optimizations), Home())
+    return plan(run, cluster(gpu, nodes, gpus_per_node))
 
 
 def anatomy(

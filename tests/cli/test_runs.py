@@ -213,7 +213,7 @@ def test_a_person_is_asked(assay: Assay, two: tuple[str, str], home: Home, answe
     process = subprocess.Popen(command, stdin=child, stdout=child, stderr=child)
     os.close(child)
     os.write(parent, f"{answer}\n".encode())
-    assert process.wait(timeout=30) == (0 if answer == "y" else 1)
+    assert process.wait(timeout=30) == (0 if answer == "y" else 2)
     assert b"Delete 1 of the runs" in os.read(parent, 65536)
     os.close(parent)
     assert len(list(home.runs.iterdir())) == left

@@ -18,6 +18,7 @@ moods = os.environ.get("FAKE", "").split()
 spec = json.loads((folder / "run.json").read_bytes())
 steps = spec["config"]["training"]["steps"]
 tokens = spec["config"]["training"]["batch_size"] * spec["config"]["model"]["context_length"]
+rounded = 0.001 * any(one["name"].startswith("bf16") for one in spec["config"]["optimizations"])
 stopping = threading.Event()
 granted = threading.Semaphore(0)
 
@@ -97,7 +98,7 @@ for index in range(first, steps):
         wait("block")
     misbehave(index)
     say("phase", name="steady")
-    say("step", step=index, loss=3.0 - index * 0.01, seconds=0.01, tokens=tokens, phase="steady")
+    say("step", step=index, loss=3.0 - index * 0.01 + rounded, seconds=0.01, tokens=tokens, phase="steady")
     if "slow" in moods:
         time.sleep(0.05)
     if stopping.is_set():

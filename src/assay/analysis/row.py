@@ -6,6 +6,7 @@ bytes are the most that any seed held; losses are listed seed by seed.
 
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import geometric_mean
+from typing import Literal
 
 from pydantic import Field
 
@@ -51,6 +52,8 @@ class Row(Frozen):
     predicted_change: Mapping[str, float] = Field(default_factory=dict)
     evidence: tuple[Evidence, ...]
     """Of the first seed; that the others say the same is checked by `flags`."""
+    proven_until: Literal["beginning", "end"] | None = None
+    """Which traced step the evidence holds for last; `beginning`: a run stopped before its end."""
     ranks: tuple[RankResult, ...] = ()
     """Of the first seed, where there are several."""
     flags: tuple[str, ...] = ()
@@ -71,6 +74,7 @@ def metrics(cells: Sequence[CellResult]) -> dict[str, Figure]:
     return {
         "tensors_peak_bytes": _most(result.memory.tensors_peak_bytes for result in results),
         "reserved_peak_bytes": _most(result.memory.reserved_peak_bytes for result in results),
+        "library_scratch_bytes": _most(result.memory.library_scratch_bytes for result in results),
         "process_peak_bytes": _most(result.memory.process_peak_bytes for result in results),
         "step_seconds": step,
         "tokens_per_second": None if step is None else tokens / step,

@@ -53,8 +53,8 @@ def compare(
 
     Ctrl-C saves what has finished.
 
-    Exit codes: 0 done (running out of memory and diverging are results), 2 wrong input, 3 a run failed, was killed,
-    timed out or had an optimization without effect, 130 interrupted.
+    Exit codes: 0 done (running out of memory and diverging are results), 2 wrong input, 3 a run failed, was killed or
+    timed out, or an optimization took no effect or computed wrong values, 130 interrupted.
     """
     from functools import partial
 

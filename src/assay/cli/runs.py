@@ -106,6 +106,7 @@ def remove_runs(
     home = Home().checked()
     folders = list({folder.id: folder for folder in (find(home, name) for name in runs)}.values())
     for folder in folders:
+        folder.check_removable()
         if is_running(folder):
             raise UsageError(f"the run {folder.id} is still running; stop it before you remove it")
     if not yes:

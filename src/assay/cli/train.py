@@ -45,8 +45,8 @@ def train(
     Ctrl-C stops after the current step and saves; --resume goes on from there.
 
     Exit codes: 0 done; 1 failed; 2 wrong input; 3 out of memory, diverged, timed out, killed, or an optimization
-    took no effect; 4 budget reached; 130 interrupted. Workers under a torchrun of yours end so, too, and say why;
-    where it is not 0, torchrun itself adds a traceback, and ends with 1 whichever it was.
+    took no effect or computed wrong values; 4 budget reached; 130 interrupted. Workers under a torchrun of yours end
+    so, too, and say why; where it is not 0, torchrun itself adds a traceback, and ends with 1 whichever it was.
     """
     from assay import api
     from assay.cli.console import plain, print_json

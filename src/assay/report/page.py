@@ -26,6 +26,7 @@ from assay.report.wording import (
     status,
     texts,
 )
+from assay.step.evidence import BEGINNING_ONLY
 from assay.studies.record import CellResult, folder
 from assay.units import format_bytes, format_count, format_seconds
 
@@ -101,6 +102,7 @@ def _row(row: Row, number: int) -> dict[str, Any]:
         "status": status(row),
         "figures": [texts(row, column) for column in COLUMNS],
         "evidence": row.evidence,
+        "beginning_only": BEGINNING_ONLY if row.proven_until == "beginning" else "",
         "remarks": [*(f"first step {sentence}" for sentence in first_step(row)), *by_rank(row)],
     }
 

@@ -174,8 +174,18 @@ class RunFolder:
             return ""
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
+    def check_removable(self) -> None:
+        """Raise `UsageError` where the folder is a symbolic link."""
+        if self.path.is_symlink():
+            target = os.readlink(self.path)
+            raise UsageError(f"the run {self.id} is a symbolic link to {target}; delete the link {self.path} yourself")
+
     def remove(self) -> None:
-        """Delete the folder; its name is free at once, even if the deletion is cut short. Raises `StorageError`."""
+        """Delete the folder; its name is free at once, even if the deletion is cut short.
+
+        Raises `UsageError` for a symbolic link, since what it points to may not be ours, and `StorageError`.
+        """
+        self.check_removable()
         doomed = self.path.with_name(f".removed-{self.id}-{os.getpid()}")
         with refused(self.path):
             self.path.rename(doomed)

@@ -56,7 +56,8 @@ def check_name(home: Home, name: str) -> None:
 
 
 def _ids(home: Home) -> list[str]:
-    return sorted(name for name in os.listdir(home.runs) if not name.startswith(".")) if home.runs.is_dir() else []
+    runs = home.checked().runs
+    return sorted(name for name in os.listdir(runs) if not name.startswith(".")) if runs.is_dir() else []
 
 
 def _starts(run: str, text: str) -> bool:

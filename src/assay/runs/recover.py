@@ -11,7 +11,7 @@ from assay.runs import history
 from assay.runs.alive import is_running
 from assay.runs.folder import RunFolder, RunSpec
 from assay.runs.record import Block, Quartiles, RunResult, Status
-from assay.step.evidence import Evidence
+from assay.step.evidence import Evidence, ValueProof
 
 
 def begun(spec: RunSpec) -> RunResult:
@@ -36,6 +36,7 @@ def compose(folder: RunFolder, status: Status, reason: str | None) -> RunResult:
     steady = [step for step in timed if step.get("phase") == "steady"]
     quartiles = Quartiles.of([step["seconds"] for step in steady])
     last = evaluations[-1] if evaluations else {}
+    proven = any(event["verdict"] for event in history.of_last_process(events, "evidence"))
     facts = {
         **_with_damage(status, reason, log.damaged),
         "steps": steps[-1]["step"] + 1 if steps else 0,
@@ -44,6 +45,9 @@ def compose(folder: RunFolder, status: Status, reason: str | None) -> RunResult:
         "val_loss": last.get("loss"),
         "val_perplexity": last.get("perplexity"),
         "val_bits_per_byte": last.get("bits_per_byte"),
+        "val_targets": last.get("targets"),
+        "val_split_targets": last.get("split_targets"),
+        "val_standard_error": last.get("standard_error"),
         "step_seconds": quartiles,
         "data_wait_share": history.data_wait_share(steady),
         "tokens_per_second": spec.config.tokens_per_step / quartiles.median if quartiles else None,
@@ -52,6 +56,10 @@ def compose(folder: RunFolder, status: Status, reason: str | None) -> RunResult:
             Evidence(optimization=event["optimization"], observed=event["observed"], verdict=event["verdict"])
             for event in history.of_last_process(events, "evidence")
         ),
+        "values": next(
+            (ValueProof.model_validate(event["proof"]) for event in history.of_last_process(events, "values")), None
+        ),
+        "proven_until": "beginning" if proven and status is not Status.RUNNING else None,
         "blocks": tuple(
             Block.model_validate({name: event.get(name) for name in Block.model_fields})
             for event in history.of_last_process(events, "block")

@@ -9,7 +9,6 @@ A home that cannot be written has its index in memory, so that its runs can stil
 system is unsafe; keep `ASSAY_HOME` on a local disk.
 """
 
-import os
 import sqlite3
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
@@ -49,7 +48,7 @@ class Store:
 
     def __init__(self, home: Home) -> None:
         self.path = home.store
-        self._memory = None if _writable(self.path) else _connect(":memory:")
+        self._memory = None if home.writable() else _connect(":memory:")
         self._ask(lambda connection: None)
 
     def ingest(self, result: "RunResult", stamp: int) -> None:
@@ -107,10 +106,6 @@ class Store:
 
 class _Damaged(Exception):
     """The file is no store that can be read."""
-
-
-def _writable(path: Path) -> bool:
-    return all(os.access(place, os.W_OK) for place in (path.parent, path) if os.path.exists(place))
 
 
 def _connect(path: str) -> sqlite3.Connection:

@@ -41,19 +41,27 @@ class Trained:
 
         return load_tokenizer(self.data_folder)
 
-    def export(self, folder: Path | str, form: str) -> None:
-        """Write the weights into a new or empty folder: `hf` as transformers reads them, `safetensors` as we do.
+    def export(self, folder: Path | str, form: str) -> str | None:
+        """Write weights and tokenizer into a new or empty folder: `hf` for transformers, `safetensors` by our names.
 
+        Returns a sentence where there is no tokenizer to write, because the prepared text is gone.
         Raises `UsageError` for another form or where GPT-2 cannot express the model, `StorageError` when the disk
         refuses.
         """
+        from assay.data.exchange import exchange_files
         from assay.model.hf import save_hf
         from assay.model.weights import read_weights, save_weights
 
         save = {"hf": save_hf, "safetensors": save_weights}.get(form)
         if save is None:
             raise UsageError(f"there is no format {form!r}; choose hf or safetensors")
-        save(read_weights(self.checkpoint, self.config), self.config, folder)
+        weights, complaint = read_weights(self.checkpoint, self.config), None
+        try:
+            tokenizer = exchange_files(self.tokenizer(), self.config.context_length)
+        except UsageError as error:
+            tokenizer, complaint = {}, f"without a tokenizer: {error}"
+        save(weights, self.config, folder, tokenizer)
+        return complaint
 
 
 def trained(home: Home, name: str) -> Trained:

@@ -37,6 +37,7 @@ from assay.training.endings import (
     TargetReached,
     Unproven,
     Unread,
+    WrongValues,
     is_out_of_memory,
     what_was_refused,
 )
@@ -47,6 +48,7 @@ _STATUS: dict[type[Ending], Status] = {
     Interrupted: Status.INTERRUPTED,
     Diverged: Status.DIVERGED,
     NoEffect: Status.NO_EFFECT,
+    WrongValues: Status.WRONG_VALUES,
     Unproven: Status.FAILED,
     Unread: Status.FAILED,
 }

@@ -200,7 +200,9 @@ def _without_a_terminal(tell: Listener) -> Listener:
 
 
 def _curve(events: Sequence[Event]) -> Curve:
+    """The losses up to the first step whose event is missing: a position in the curve is a step."""
+    steps = history.steps(events)
     return Curve(
-        train_loss=tuple(step["loss"] for step in history.steps(events)),
+        train_loss=tuple(step["loss"] for at, step in enumerate(steps) if step["step"] == at),
         evaluations=tuple((seen["step"], seen["loss"]) for seen in history.evaluations(events)),
     )
