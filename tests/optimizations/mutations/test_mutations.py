@@ -13,7 +13,6 @@ import torch
 
 from assay.optimizations import Stage, catalogue
 from optimizations.mutations.judgement import Judgement, Named, judged
-
 from optimizations.mutations.named import mutants_of, run_of
 
 _FEWEST = 4
