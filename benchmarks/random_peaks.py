@@ -1,6 +1,7 @@
 """draft"""
 
 import random
+
 from assay.config import ModelConfig, Run, TrainingConfig
 from assay.config.run import Spec
 

@@ -122,8 +122,8 @@ def judged(run: Run, place: Path) -> tuple[list[Judged], list[str]]:
         program = one.apply(program, run)
     step = build(program)
     torch.manual_seed(run.seed)
-    recorder = StepRecorder(step, place)
     expected = expected_of(run)
+    recorder = StepRecorder(step, place, rounds_state=expected.rule.rounds_state)
     if run.model.dropout > 0 and not expected.same_noise:
         recorder.probe()
     for index in range(3):
@@ -140,15 +140,13 @@ def judged(run: Run, place: Path) -> tuple[list[Judged], list[str]]:
 def report(found: dict[tuple[str, str], list[float]], count: int, failures: list[str]) -> Iterator[str]:
     """The page."""
     yield "# How near honest values are to their references\n"
-    yield f"`python benchmarks/value_bounds.py --count {count}`, torch {torch.__version__}. {count} random configurations"
-    yield f"on one device, three steps each; {len(failures)} of them failed. Error over bound, 1 being a failure:\n"
+    yield f"`python benchmarks/value_bounds.py --count {count}`, torch {torch.__version__}. {count} random"
+    yield f"configurations on one device, three steps each; {len(failures)} failures. Error over bound, 1 being one:\n"
     yield "| value | kind | values | median | 99th percentile | largest |\n| --- | --- | --- | --- | --- | --- |"
     for (what, kind), used in sorted(found.items()):
         used.sort()
-        yield (
-            f"| {what} | {kind} | {len(used)} | {statistics.median(used):.3g} | {used[int(0.99 * (len(used) - 1))]:.3g} "
-            f"| {used[-1]:.3g} |"
-        )
+        figures = statistics.median(used), used[int(0.99 * (len(used) - 1))], used[-1]
+        yield f"| {what} | {kind} | {len(used)} | " + " | ".join(f"{one:.3g}" for one in figures) + " |"
     yield f"\nA gradient's bound is {GRADIENT_RATIO:g} times the float32 baseline's own error, and an update's"
     yield f"{UPDATE_RATIO:g} roundoffs of the step and 2 of the weight (`assay.values.nearness`)."
     for one in failures:

@@ -19,7 +19,7 @@ from estimate.built import CPU, RandomData, build_step
 def record_steps(step: Step, run: Run, folder: Path, steps: int = 3) -> None:
     """Do the first steps of a built program and record them."""
     torch.manual_seed(run.seed)
-    recorder = StepRecorder(step, folder)
+    recorder = StepRecorder(step, folder, rounds_state=expected_of(run).rule.rounds_state)
     if run.model.dropout > 0 and not expected_of(run).same_noise:
         recorder.probe()
     for index in range(steps):

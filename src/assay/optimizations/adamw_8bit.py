@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import Run
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
-from assay.reference.expected import Expected, lossy
+from assay.reference.expected import Expected
+from assay.reference.rules import EightBitAdamW
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -24,11 +25,6 @@ if TYPE_CHECKING:
 
 _SLACK = 0.01
 """Of the state: tables of codes may be of another size."""
-
-_UPDATE_ERROR = 0.2
-"""Largest relative error of an update against AdamW with wide moments."""
-_ROUNDED = 1e-4
-"""Relative error that rounding the moments to 8 bits must cause in some weight."""
 
 
 class Adamw8Bit(Optimization):
@@ -72,7 +68,7 @@ class Adamw8Bit(Optimization):
         return replace(program, optimizer=adamw_8bit(run.training))
 
     def expect(self, expected: Expected, run: Run) -> Expected:
-        return expected.loosened(updates=lossy(_UPDATE_ERROR, at_least=_ROUNDED))
+        return expected.changed(rule=EightBitAdamW(**expected.rule.model_dump()))
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         from assay.cost import DTYPE_BYTES, Tensor

@@ -39,7 +39,7 @@ def divided_over(tensor: Tensor) -> tuple[str, ...]:
 
 def dimensions(tensor: Tensor) -> dict[str, int]:
     """The dimension along which each mesh axis divides a tensor."""
-    if not isinstance(tensor, DTensor):
+    if not is_spread(tensor):
         return {}
     names = tensor.device_mesh.mesh_dim_names or ()
     # A strided shard is no `Shard`, but has a dimension, too.

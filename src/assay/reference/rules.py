@@ -32,6 +32,11 @@ class Rule(Frozen):
         """Whether the replay rounds the weight itself to the dtype in which it is kept."""
         return False
 
+    @property
+    def rounds_state(self) -> bool:
+        """Whether the optimizer rounds its state so coarsely that each update is replayed from the rounded state."""
+        return False
+
     def decay(self, weight: "Tensor") -> float:
         """Weight decay of this tensor."""
         return self.weight_decay if weight.ndim >= 2 else 0.0
@@ -80,6 +85,14 @@ class AdamW(Rule):
         w = w if self.coupled else w * (1 - rate * decay)
         moved: Tensor = w - rate * mean / (square.sqrt() + self.epsilon)
         return moved
+
+
+class EightBitAdamW(AdamW):
+    """AdamW whose moments are kept in 8 bits: a replay starts each update from the moments that the codes stand for."""
+
+    @property
+    def rounds_state(self) -> bool:
+        return True
 
 
 class NarrowStateAdamW(AdamW):
@@ -167,7 +180,8 @@ class Lion(Rule):
         return moved
 
 
-_EPS32 = 2.0**-23
+_EPSILONS = {"torch.float64": 2.0**-52, "torch.float32": 2.0**-23, "torch.float16": 2.0**-10, "torch.bfloat16": 2.0**-7}
+"""The distance from 1 to the next number of each dtype, torch's least factor of a second moment."""
 
 
 class Adafactor(Rule):
@@ -182,14 +196,15 @@ class Adafactor(Rule):
 
     def update(self, name: str, weight: "Tensor", gradient: "Tensor", state: State, rate: float) -> "Tensor":
         w, g, t = self.precise(weight), self.precise(gradient), _count(state)
+        least = _EPSILONS[str(weight.dtype)]
         fresh = t**-0.8
         if g.ndim > 1:
             state["r"] = (1 - fresh) * state.get("r", 0.0) + fresh * (g * g).mean(-1, keepdim=True)
             state["c"] = (1 - fresh) * state.get("c", 0.0) + fresh * (g * g).mean(-2, keepdim=True)
-            square = state["r"] * state["c"] / state["r"].mean(-2, keepdim=True).clamp(min=_EPS32)
+            square = state["r"] * state["c"] / state["r"].mean(-2, keepdim=True).clamp(min=least)
         else:
             square = state["v"] = (1 - fresh) * state.get("v", 0.0) + fresh * g * g
-        step: Tensor = g / square.clamp(min=_EPS32**2).sqrt()
+        step: Tensor = g / square.clamp(min=least**2).sqrt()
         size = max(self.epsilon, float((w * w).mean()) ** 0.5) * min(rate, t**-0.5)
         limit = max(1.0, float((step * step).mean()) ** 0.5)
         moved: Tensor = w * (1 - rate * self.decay(weight)) - size * step / limit

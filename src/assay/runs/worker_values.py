@@ -53,7 +53,8 @@ class ValueCheck:
         self.unchecked = self._obstacle(run, step) if self.due else "nothing was computed"
         if self.unchecked:
             return
-        self._recorder = StepRecorder(step, self._place, ranks, first, updates)
+        rounded = expected_of(run).rule.rounds_state
+        self._recorder = StepRecorder(step, self._place, ranks, first, updates, rounds_state=rounded)
         if run.model.dropout > 0 and not expected_of(run).same_noise:
             self._recorder.probe()
 

@@ -4,7 +4,7 @@ In float32 it is the baseline of every comparison, with its own clipping: what a
 bit. In float64 it is the truth, and it is clipped here by two plain lines.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -73,12 +73,15 @@ class Reference:
     def at(
         self,
         weights: Mapping[str, Tensor],
-        batch: tuple[Tensor, Tensor],
+        batches: Sequence[tuple[Tensor, Tensor]],
         noise: Mapping[str, Tensor],
         *,
         dropout: bool = True,
     ) -> Computed:
-        """Loss and gradients of one batch, `[rows, T]` twice, at `weights`, with masks drawn from the state `noise`."""
+        """Loss and gradients of a step at `weights`, with masks drawn from the state `noise`.
+
+        `batches` are its forwards: token ids and targets, each `[rows, T]`.
+        """
         with torch.no_grad():
             for name, parameter in self._step.named_parameters():
                 parameter.copy_(weights[name])
@@ -87,7 +90,7 @@ class Reference:
             torch.cuda.set_rng_state(noise["cuda"], self._device)
         for part in self._step.parts:
             part.train(dropout)
-        program = replace(self._step.program, batches=lambda step, share: [batch])
+        program = replace(self._step.program, batches=lambda step, share: batches)
         record = train_step(replace(self._step, program=program), 0)
         caught = self._optimizer.caught if self._optimizer is not None else {}
         return Computed(record.loss, _clipped(caught, self._clip) if self._truth else caught)

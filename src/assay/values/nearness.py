@@ -29,6 +29,8 @@ UPDATE_RATIO = 64.0
 """K of updates."""
 SMALL_TENSOR = 0.01
 """Share of the mean size of gradients below which a lossy gradient is held to that share."""
+STATE_ERROR = 0.05
+"""Largest relative error of a moment that is kept in 8 bits."""
 _UNIT = {torch.float64: 2.0**-53, torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
 """Unit roundoff: half of the distance between neighbours around 1."""
 
@@ -37,7 +39,7 @@ _UNIT = {torch.float64: 2.0**-53, torch.float32: 2.0**-24, torch.float16: 2.0**-
 class Judged:
     """One value against its bound."""
 
-    what: Literal["loss", "gradient", "update"]
+    what: Literal["loss", "gradient", "update", "state"]
     name: str
     step: int
     error: float
@@ -94,6 +96,19 @@ def update(
     return Judged(
         "update", name, step, error / size, _over(error, own + relative * moved), max(0.0, error - own) / size
     )
+
+
+def state(step: int, name: str, found: Tensor, replayed: Tensor) -> Judged:
+    """Judge one tensor of an optimizer's state that is rounded on purpose."""
+    error, size = _norm(found.double() - replayed.double()), _norm(replayed)
+    return Judged("state", name, step, error / size if size else error, _over(error, STATE_ERROR * size))
+
+
+def padded(tensor: Tensor, rows: int) -> Tensor:
+    """The tensor with rows of zeros behind it, as the program keeps it."""
+    if len(tensor) == rows:
+        return tensor
+    return torch.cat([tensor, tensor.new_zeros(rows - len(tensor), *tensor.shape[1:])])
 
 
 def _relative(found: Tensor, reference: Tensor) -> float:

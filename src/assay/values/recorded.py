@@ -37,6 +37,8 @@ class Recorded:
     def __init__(self, folder: Path, ranks: int = 1) -> None:
         self.ranks = [TensorReader(folder / f"rank{rank}.bin") for rank in range(ranks)]
         self.first = int(self.ranks[0].about["first"])
+        self.padded_rows: dict[str, int] = dict(self.ranks[0].about.get("padded_rows", {}))
+        """Rows of weights that have some that stand for no token, by name."""
         self.probe_loss: float | None = self.ranks[0].about.get("probe_loss")
         self.steps = [self._step(int(index)) for index in self.ranks[0].about["steps"]]
 
@@ -58,6 +60,15 @@ class Recorded:
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
         """Token ids and targets of the whole batch, `[rows, T]` each: share i of n has rows i, i + n, …"""
         return self._rows("ids", step), self._rows("targets", step)
+
+    def micro_batches(self, step: int) -> list[tuple[Tensor, Tensor]]:
+        """Token ids and targets of every forward of the step, rank after rank; ranks of one share count once."""
+        first_of_share = {int(one.about["share"][0]): one for one in reversed(self.ranks)}
+        return [
+            (one.get(Key("ids", step, name)), one.get(Key("targets", step, name)))
+            for _, one in sorted(first_of_share.items())
+            for name in one.keys("ids", step)
+        ]
 
     def noise(self, step: int) -> dict[str, Tensor]:
         """The random state of rank 0 before the step, by device."""

@@ -22,12 +22,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import _disable_current_modes
 
 from assay.parallel.ranks import ALONE, Ranks
-from assay.parallel.shards import placed_gradient
+from assay.parallel.shards import is_spread, placed_gradient
 from assay.step.program import MicroBatch, Step
 from assay.training.batches import micro_batches_of
 from assay.values.tensors import Key, TensorWriter
@@ -37,9 +36,21 @@ STEPS = 3
 
 
 class StepRecorder:
-    """Records steps of one rank into `folder`, from the step `first` on, until so many updates were made."""
+    """Records steps of one rank into `folder`, from the step `first` on, until so many updates were made.
 
-    def __init__(self, step: Step, folder: Path, ranks: Ranks = ALONE, first: int = 0, updates: int = STEPS) -> None:
+    With `rounds_state` the optimizer's state is recorded after every update, and otherwise before the first one.
+    """
+
+    def __init__(
+        self,
+        step: Step,
+        folder: Path,
+        ranks: Ranks = ALONE,
+        first: int = 0,
+        updates: int = STEPS,
+        *,
+        rounds_state: bool = False,
+    ) -> None:
         self.wanted, self.updates = updates, 0
         self.seconds = 0.0
         """Time that recording took since the last call of `stepped`."""
@@ -49,7 +60,14 @@ class StepRecorder:
         owners = dict(step.program.tied)
         self._parameters = {owners.get(name, name): one for name, one in step.named_parameters()}
         self._names = {id(one): owners.get(name, name) for name, one in step.optimized}
-        self._about = {"rank": ranks.rank, "share": list(step.program.share), "first": first}
+        padded = {name: len(self._parameters[name]) for name in step.program.rows_at_rest if name in self._parameters}
+        self._about = {
+            "rank": ranks.rank,
+            "share": list(step.program.share),
+            "first": first,
+            "padded_rows": padded,
+        }
+        self._rounds_state = rounds_state
         self._weights(first)
         self._state(first)
 
@@ -73,6 +91,8 @@ class StepRecorder:
         with self._aside():
             self.updates += bool(self._steps[self._now]["groups"])
             self._weights(self._now + 1)
+            if self._rounds_state:
+                self._state(self._now + 1)
 
     def stepped(self, index: int, loss: float, log_norm: float, rate: float) -> None:
         """Note the figures of a recorded step, once they were read."""
@@ -172,7 +192,7 @@ class StepRecorder:
 
 def _whole(tensor: Tensor) -> tuple[Tensor, bool]:
     """The whole of a spread tensor, and whether this rank is the one that stores it."""
-    if not isinstance(tensor, DTensor):
+    if not is_spread(tensor):
         return tensor.detach(), True
     whole: Tensor = tensor.detach().full_tensor()  # type: ignore[attr-defined]
     return whole, not any(tensor.device_mesh.get_coordinate() or ())

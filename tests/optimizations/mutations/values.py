@@ -27,7 +27,9 @@ class ValueRecord:
     def __init__(self, step: Step, run: Run, ranks: Ranks, data: Any, first: int = 0) -> None:
         self._place = Path(ranks.gather(tempfile.mkdtemp())[0])
         self._step, self._run, self._ranks, self._data = step, run, ranks, data
-        self._recorder = StepRecorder(step, self._place, ranks, first, 1 if first else STEPS)
+        self._recorder = StepRecorder(
+            step, self._place, ranks, first, 1 if first else STEPS, rounds_state=expected_of(run).rule.rounds_state
+        )
         if run.model.dropout > 0 and not expected_of(run).same_noise:
             self._recorder.probe()
 
