@@ -35,8 +35,10 @@ CONFIDENCE = 0.95
 """Probability that all intervals of a comparison hold."""
 POWER = 0.8
 """Probability with which a change of the size `likely` is told from zero."""
-WIDER = 0.01
-APART = 0.001
+WIDER = 0.05
+"""Level of the F test from which a row that deviates more is judged by itself."""
+APART = 1e-4
+"""Level from which such a row is left out of the pooled deviation."""
 LEAST_DEGREES = 2
 """Fewest degrees of freedom of an interval: one alone would rest on a single difference."""
 
@@ -109,11 +111,19 @@ class Design:
         for one in np.unique(pooled):
             critical[pooled == one] = critical_value(self.count, whole.correlation, int(one))
         apart = self._widen(flat, chance, error, degrees, critical)
-        shaped = [
-            one.reshape(*values.shape[:-1], *one.shape[1:])
-            for one in (whole.change, error, degrees, critical, np.sqrt(variance), pooled, apart)
-        ]
-        return Differences(*shaped)
+
+        def shaped(one: NDArray[Any]) -> NDArray[Any]:
+            return one.reshape((*values.shape[:-1], *one.shape[1:]))
+
+        return Differences(
+            change=shaped(whole.change),
+            error=shaped(error),
+            degrees=shaped(degrees),
+            critical=shaped(critical),
+            deviation=shaped(np.sqrt(variance)),
+            pooled_degrees=shaped(pooled),
+            apart=shaped(apart),
+        )
 
     def _deviation(self, values: Floats, apart: NDArray[np.bool_]) -> tuple[Floats, Floats]:
         """(σ², its degrees of freedom) of each comparison, pooled over the rows that are not apart in it."""
@@ -220,4 +230,3 @@ def _inside(bound: float, count: int, correlation: float, degrees: int) -> float
     shared, own = np.sqrt(correlation) * nodes, np.sqrt(1 - correlation)
     each = ndtr((reach + shared) / own) - ndtr((shared - reach) / own)
     return float((each**count).mean(axis=0) @ (weights / weights.sum()))
-

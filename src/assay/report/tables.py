@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.text import Text
 
-WIDE = 112
+WIDE = 116
 """Columns of text from which the metrics stand side by side."""
 _STYLE = {"better": "green", "worse": "red", "neutral": "default"}
 _WIDE_LABEL, _WIDE_COLUMN, _WIDE_LOSSES = 10, 24, 22

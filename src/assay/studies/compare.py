@@ -14,7 +14,7 @@ from assay.optimizations import check, normalize
 from assay.runs.launcher import start
 from assay.runs.machine import measured_machine
 from assay.runs.prepare import ReadyRun, ready, threads_of
-from assay.studies.design import Cell, design
+from assay.studies.design import Cell, design, enough
 from assay.studies.plan import Needs, waves
 from assay.studies.protocol import Child, Listener, conduct
 from assay.studies.record import ComparisonRecord, Protocol, new_id, save
@@ -26,24 +26,28 @@ def compare(
     *,
     home: Home,
     seeds: int,
+    processes: int | None,
     blocks: int,
     timeout: float | None,
     title: str,
     prepare: Progress,
     tell: Listener,
 ) -> ComparisonRecord:
-    """Measure the baseline twice and every treatment once at each seed, and keep the record.
+    """Measure the baseline twice and every treatment once in each process of each seed, and keep the record.
 
-    `timeout` is in seconds that one cell may work. Raises `UsageError` before anything runs for whatever is wrong with
-    the design or with any cell of it, and `StorageError` when the disk refuses.
+    `processes` are those of each row at each seed; None takes as many as an interval needs. `timeout` is in seconds
+    that one cell may work. Raises `UsageError` before anything runs for whatever is wrong with the design or with any
+    cell of it, and `StorageError` when the disk refuses.
     """
     if blocks < 1:
         raise UsageError(f"--blocks {blocks} is not possible; a cell needs at least one timed block")
     if timeout is not None and not timeout > 0:
         raise UsageError(f"--timeout {timeout:g} is not possible; give a positive number of seconds")
     machine = detect()
-    cells, prepared = _ready(design(base, treatments, seeds), machine, home, prepare)
-    needs = Needs((prepared[cell.name] for cell in cells if cell.seed == base.seed), machine)
+    count = enough(seeds) if processes is None else processes
+    cells, prepared = _ready(design(base, treatments, seeds, count), machine, home, prepare)
+    together = (cell for cell in cells if (cell.seed, cell.process) == (base.seed, 0))
+    needs = Needs((prepared[cell.name] for cell in together), machine)
     created = datetime.now(UTC).isoformat(timespec="seconds")
 
     def begin(cell: Cell) -> AbstractContextManager[Child]:
@@ -59,7 +63,7 @@ def compare(
         seeds=tuple(dict.fromkeys(cell.seed for cell in cells)),
         treatments=tuple(dict.fromkeys(cell.treatment for cell in cells))[2:],
         ending=done.ending,
-        protocol=_protocol(blocks, needs),
+        protocol=_protocol(blocks, count, needs),
         cells=tuple(done.cells),
         rounds=tuple(done.rounds),
     )
@@ -67,11 +71,12 @@ def compare(
     return record
 
 
-def _protocol(blocks: int, needs: Needs) -> Protocol:
+def _protocol(blocks: int, processes: int, needs: Needs) -> Protocol:
     resident = needs.resident()
     note = needs.note(resident)
     return Protocol(
         blocks=blocks,
+        processes=processes,
         resident=resident,
         needed_bytes=sum(needs.host) if needs.known else None,
         available_bytes=needs.available_bytes,

@@ -53,6 +53,8 @@ class Protocol(Frozen):
 
     blocks: int
     """Timed blocks of each cell."""
+    processes: int = 1
+    """Of each row at each seed."""
     resident: int
     """How many cells were alive at a time at most."""
     needed_bytes: int | None = None
@@ -92,6 +94,11 @@ class ComparisonRecord(Frozen):
     def of(self, treatment: str) -> tuple[CellResult, ...]:
         """The cells of one treatment; further runs of the baseline, made only to be paired with, are left out."""
         return tuple(one for one in self.cells if one.cell.treatment == treatment and one.cell.replicate <= 1)
+
+    @property
+    def planned(self) -> int:
+        """Processes of each row."""
+        return len(self.seeds) * self.protocol.processes
 
     @property
     def references(self) -> tuple[CellResult, ...]:
