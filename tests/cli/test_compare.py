@@ -10,19 +10,8 @@ from runs.conftest import Fake
 
 from .conftest import TINY, Assay
 
-DESIGN = (
-    *TINY,
-    "--with",
-    "sdpa_attention",
-    "--with",
-    "bf16_mixed",
-    "--seeds",
-    "1",
-    "--processes",
-    "1",
-    "--blocks",
-    "2",
-)
+ONCE = ("--seeds", "1", "--processes", "1")
+DESIGN = (*TINY, "--with", "sdpa_attention", "--with", "bf16_mixed", *ONCE, "--blocks", "2")
 
 
 def test_it_prints_a_table_and_last_the_page(assay: Assay, fake: Fake, corpus: str) -> None:

@@ -9,7 +9,7 @@ from assay.analysis.flags import Losses, evidence_flags, loss_flags, losses, num
 from assay.analysis.noise import judge_exact, judge_sampled
 from assay.analysis.plain import row_columns, row_json
 from assay.analysis.row import EXACT, PREDICTED, TIMED, Row, effects, metrics, repaid, usable
-from assay.analysis.timed import CONTROLS, Resolution, Timed, rounds, timed
+from assay.analysis.timed import CONTROLS, Resolution, Timed, disturbances, rounds, timed
 from assay.config.base import Frozen
 from assay.runs.record import Environment, Predicted, RunResult, Status
 from assay.studies.design import AGAIN, BASELINE
@@ -237,6 +237,7 @@ def _caveats(record: ComparisonRecord, again: Row, repeated: Mapping[int, Losses
             f"Two equal baselines differed in step time by {format_percent(step.change)}, more than their interval "
             "explains. That happens by chance in one comparison of twenty; compare again if it matters."
         )
+    found += disturbances(record)
     if len(record.seeds) < 3:
         found.append("Fewer than three seeds: losses are printed as their values, without an interval.")
     return found

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from assay.analysis.effects import Effect
 from assay.config.base import Frozen
-from assay.runs.record import Block, RunResult
+from assay.runs.record import DISTURBED, Block, RunResult
 from assay.studies.design import AGAIN, BASELINE
-from assay.studies.record import CellResult
+from assay.studies.record import CellResult, ComparisonRecord
 
 LEAST_ROUNDS = 3
 CONTROLS = (BASELINE, AGAIN)
@@ -95,6 +95,19 @@ def timed(metric: str, cells: Sequence[CellResult], kept: Mapping[int, Sequence[
     if not names or not any(one.treatment in CONTROLS for one in seen):
         return Timed(_again(seen, None, 0), None)
     return _judged(seen, names)
+
+
+def disturbances(record: ComparisonRecord) -> list[str]:
+    """How many rounds others disturbed, and what was done about it."""
+    disturbed = sum(bool(one.disturbed) for one in record.rounds)
+    if not disturbed:
+        return []
+    repeated = sum(one.number > record.protocol.blocks for one in record.rounds)
+    return [
+        f"In {disturbed} of {len(record.rounds)} rounds other programs or a hypervisor had more than "
+        f"{DISTURBED:.0%} of the processor time; {repeated} rounds were repeated for it. Disturbed rounds are left out "
+        f"where at least {LEAST_ROUNDS} others stand."
+    ]
 
 
 def _judged(seen: Sequence[_Seen], names: Sequence[str]) -> Timed:

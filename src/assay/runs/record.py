@@ -101,6 +101,13 @@ class Block(_Record):
     """Mean clock frequency of the cores at the end of the block."""
     cores: int | None = None
     """Cores over which these were counted."""
+    repeated: bool = False
+    """True if its steps came after the run's last and were discarded, in place of a block that was disturbed."""
+
+    @classmethod
+    def of(cls, event: Mapping[str, Any]) -> Self:
+        """A block from its event, which may be of an earlier version and lack some fields."""
+        return cls.model_validate({name: event[name] for name in cls.model_fields if name in event})
 
     @property
     def disturbed(self) -> bool:

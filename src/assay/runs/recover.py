@@ -52,10 +52,7 @@ def compose(folder: RunFolder, status: Status, reason: str | None) -> RunResult:
             Evidence(optimization=event["optimization"], observed=event["observed"], verdict=event["verdict"])
             for event in history.of_last_process(events, "evidence")
         ),
-        "blocks": tuple(
-            Block.model_validate({name: event.get(name) for name in Block.model_fields})
-            for event in history.of_last_process(events, "block")
-        ),
+        "blocks": tuple(Block.of(event) for event in history.of_last_process(events, "block")),
     }
     return begun(spec).model_copy(update=facts)
 

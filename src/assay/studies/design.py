@@ -40,8 +40,12 @@ class Cell(Frozen):
     def name(self) -> str:
         """Unique within a comparison."""
         again = f", time {self.replicate + 1}" if self.replicate and self.treatment == BASELINE else ""
-        process = f", process {self.process + 1}" if self.process else ""
-        return f"{self.treatment}, seed {self.seed}{process}{again}"
+        return f"{self.treatment}, {self.group}{again}"
+
+    @property
+    def group(self) -> str:
+        """Seed, and which process of it: cells that share both take turns, as far as memory allows."""
+        return f"seed {self.seed}" + (f", process {self.process + 1}" if self.process else "")
 
     def repeated(self, replicate: int) -> Self:
         """The same configuration and seed once more."""

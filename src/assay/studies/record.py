@@ -46,6 +46,8 @@ class Round(Frozen):
     wave: int
     number: int
     order: tuple[str, ...]
+    disturbed: tuple[str, ...] = ()
+    """Cells whose block others disturbed; the round then does not count, where enough others do."""
 
 
 class Protocol(Frozen):
