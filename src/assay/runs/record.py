@@ -89,7 +89,7 @@ class Block(_Record):
     """Of the steps alone, summed."""
     median_step_seconds: float
     tokens: int
-    process_peak_bytes: int | None
+    process_peak_bytes: int | None = None
     """High-water mark of the process's resident anonymous memory in this block's settling step."""
     steal_seconds: float | None = None
     """Processor time that a hypervisor gave to others during the timed steps, over all cores."""
