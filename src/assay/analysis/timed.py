@@ -105,8 +105,8 @@ def disturbances(record: ComparisonRecord) -> list[str]:
     repeated = sum(one.number > record.protocol.blocks for one in record.rounds)
     return [
         f"In {disturbed} of {len(record.rounds)} rounds other programs or a hypervisor had more than "
-        f"{DISTURBED:.0%} of the processor time; {repeated} rounds were repeated for it. Disturbed rounds are left out "
-        f"where at least {LEAST_ROUNDS} others stand."
+        f"{100 * DISTURBED:.0f} % of the processor time; {repeated} rounds were repeated for it. Disturbed rounds are "
+        f"left out where at least {LEAST_ROUNDS} others stand."
     ]
 
 
