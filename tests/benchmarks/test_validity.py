@@ -66,6 +66,7 @@ def test_rows_are_kept_as_they_come_and_the_page_says_what_is_there(tmp_path: Pa
         "rounds": 5,
         "disturbed": 1,
     }
+    when |= {"rounds": 5, "disturbed": 1}
     pairs = iter([0.01, -0.02, 0.015])
     rows = validity.read(out)
     measure = lambda home: {**when, "log_ratio": next(pairs), "blocks": [[0.0, 0.01, 0.02], [0.0, 0.02, 0.01]]}  # noqa: E731
