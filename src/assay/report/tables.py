@@ -22,7 +22,7 @@ _NARROW_LABEL = 16
 
 
 def print_comparison(comparison: Comparison, console: "Console") -> None:
-    """Print the whole comparison: baselines, treatments, noise floor, caveats. A pipe gets plain, unwrapped lines."""
+    """Print the whole comparison: baselines, treatments, what it can tell. A pipe gets plain, unwrapped lines."""
     rows = (comparison.baseline, comparison.again, *comparison.rows)
     if console.is_terminal and console.width >= WIDE:
         _print_wide(rows, console)
