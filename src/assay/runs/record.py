@@ -74,6 +74,12 @@ class Quartiles(Record):
         return cls(median=median, lower=lower, upper=upper, count=len(values))
 
 
+DISTURBED = 0.1
+"""Share of all processor time from which a block counts as disturbed by others."""
+LEAST_DISTURBANCE_SECONDS = 0.04
+"""The kernel counts in hundredths of a second; a few of them are no disturbance."""
+
+
 class Block(Record):
     """One timed block: consecutive steady steps, between which other cells of a comparison had their turn.
 
@@ -85,8 +91,33 @@ class Block(Record):
     """Of the steps alone, summed."""
     median_step_seconds: float
     tokens: int
-    process_peak_bytes: int | None
+    process_peak_bytes: int | None = None
     """High-water mark of the process's resident anonymous memory in this block's settling step."""
+    steal_seconds: float | None = None
+    """Processor time that a hypervisor gave to others during the timed steps, over all cores."""
+    others_seconds: float | None = None
+    """Processor time of processes that are not of this run, over all cores."""
+    load: float | None = None
+    """Tasks that ran or wanted to, averaged over a minute by the kernel, at the end of the block."""
+    clock_hertz: float | None = None
+    """Mean clock frequency of the cores at the end of the block."""
+    cores: int | None = None
+    """Cores over which these were counted."""
+    repeated: bool = False
+    """True if its steps came after the run's last and were discarded, in place of a block that was disturbed."""
+
+    @classmethod
+    def of(cls, event: Mapping[str, Any]) -> Self:
+        """A block from its event, which may be of an earlier version and lack some fields."""
+        return cls.model_validate({name: event[name] for name in cls.model_fields if name in event})
+
+    @property
+    def disturbed(self) -> bool:
+        """True if others had more than `DISTURBED` of the processor time of the timed steps."""
+        if self.others_seconds is None or self.cores is None:
+            return False
+        taken = self.others_seconds + (self.steal_seconds or 0.0)
+        return taken > max(DISTURBED * self.cores * self.seconds, LEAST_DISTURBANCE_SECONDS)
 
 
 class PhaseMemory(Record):

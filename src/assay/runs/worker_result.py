@@ -106,7 +106,7 @@ class Findings:
     @property
     def process_peak_bytes(self) -> int | None:
         """The highest of the timed blocks, of this process."""
-        return _most(block.process_peak_bytes for block in self.blocks)
+        return _most(block.process_peak_bytes for block in self.blocks if not block.repeated)
 
     @property
     def _data_wait_share(self) -> float | None:
