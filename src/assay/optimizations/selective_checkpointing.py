@@ -89,7 +89,9 @@ class SelectiveCheckpointing(Optimization):
         return replace(program, kept=(*program.kept, *kept))
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
-        blocks = len(trace.blocks) * trace.forwards
+        from assay.step.dropout import unequal_again
+
+        wrong, blocks = unequal_again(trace), len(trace.blocks) * trace.forwards
         products = trace.contractions(phase="recompute")
         norms = trace.of_class("normalization", "recompute")
         others = norms + trace.of_class("elementwise", "recompute")
@@ -97,10 +99,10 @@ class SelectiveCheckpointing(Optimization):
         if self.policy == "attention":
             # The core's first product; nobody waits for the second, which keeps its inputs before it runs.
             within = trace.count("bmm", "attention", phase="recompute")
-            return self.evidence(observed, within == products == blocks)
+            return self.evidence(observed + wrong, within == products == blocks and not wrong)
         whole = sum(one.normalizations for one in trace.block_forwards)
         observed += f", {norms} of {whole} normalizations among them"
-        return self.evidence(observed, products == 0 < norms == whole)
+        return self.evidence(observed + wrong, products == 0 < norms == whole and not wrong)
 
 
 def _repeat_in_core(operations: "Tape") -> Iterable[Any]:
