@@ -14,7 +14,8 @@ from assay.analysis.break_even import BreakEven, break_even
 from assay.analysis.effects import Effect, Pair, exact, loss, timed
 from assay.analysis.noise import Verdict
 from assay.config.base import Frozen
-from assay.runs.record import Block, Predicted, RankResult, RunResult, Status
+from assay.runs.rank_record import RankResult
+from assay.runs.record import Block, Predicted, RunResult, Status
 from assay.step.evidence import Evidence, ValueProof
 from assay.studies.record import CellResult
 

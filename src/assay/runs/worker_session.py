@@ -129,8 +129,8 @@ class Session:
                 self._say_evidence(Evidence.model_validate({name: event[name] for name in Evidence.model_fields}))
             for event in history.of_last_process(earlier, "router"):
                 self.findings.routers = event["layers"]
-            for event in history.of_last_process(earlier, "block"):
-                self._say_block(Block.model_validate({name: event[name] for name in Block.model_fields}))
+            for block in history.blocks(earlier):
+                self._say_block(block)
 
     def _train(self, loop: Loop) -> None:
         """The steps of this process. Raises an `Ending` where they stop before the last."""
