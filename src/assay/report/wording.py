@@ -11,9 +11,10 @@ from typing import Literal, NamedTuple
 from assay.analysis.comparison import Comparison
 from assay.analysis.effects import LEAST_SEEDS, Effect
 from assay.analysis.noise import Verdict
-from assay.analysis.row import EXACT, LOSSES, Figure, Row
+from assay.analysis.row import EXACT, LOSSES, Figure, Row, usable
 from assay.runs.record import Status
 from assay.step.evidence import ValueProof
+from assay.studies.design import BASELINE
 from assay.units import format_bytes, format_count, format_percent, format_seconds
 
 Tone = Literal["better", "worse", "neutral"]
@@ -157,11 +158,18 @@ def footnotes(comparison: Comparison) -> list[str]:
 
 
 def _method(comparison: Comparison) -> str:
-    seeds, blocks = len(comparison.record.seeds), comparison.record.protocol.blocks
+    blocks = comparison.record.protocol.blocks
     return (
         "Changes are against the baseline at the same seed; brackets are 95 % intervals in percent over paired blocks "
-        f"({blocks} interleaved blocks a cell, {seeds} seed{'s' if seeds > 1 else ''})."
+        f"({blocks} interleaved blocks a cell, {seeds(comparison)})."
     )
+
+
+def seeds(comparison: Comparison) -> str:
+    """``"3 seeds"``, or ``"2 of 3 seeds"`` where the baseline, which every change is against, finished at two."""
+    planned = len(comparison.record.seeds)
+    finished = len({one.cell.seed for one in usable(comparison.record.of(BASELINE))})
+    return f"{'' if finished == planned else f'{finished} of '}{planned} seed{'s' if planned > 1 else ''}"
 
 
 def _noise_floor(comparison: Comparison) -> str:
