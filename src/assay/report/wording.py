@@ -11,9 +11,10 @@ from typing import Literal, NamedTuple
 from assay.analysis.comparison import Comparison
 from assay.analysis.effects import LEAST_SEEDS, Effect
 from assay.analysis.noise import Verdict
-from assay.analysis.row import EXACT, LOSSES, Figure, Row
+from assay.analysis.row import EXACT, LOSSES, Figure, Row, usable
 from assay.runs.record import Status
 from assay.step.evidence import ValueProof
+from assay.studies.design import BASELINE
 from assay.units import format_bytes, format_count, format_percent, format_seconds
 
 Tone = Literal["better", "worse", "neutral"]
@@ -160,13 +161,20 @@ def footnotes(comparison: Comparison) -> list[str]:
 
 def _method(comparison: Comparison) -> str:
     record = comparison.record
-    seeds, processes, blocks = len(record.seeds), record.protocol.processes, record.protocol.blocks
-    rows = f"{seeds * processes} process{'es' if seeds * processes > 1 else ''} a row"
+    count, blocks = len(record.seeds) * record.protocol.processes, record.protocol.blocks
+    rows = f"{count} process{'es' if count > 1 else ''} a row"
     return (
-        f"Changes are against both runs of the baseline ({rows} over {seeds} seed{'s' if seeds > 1 else ''}, {blocks} "
+        f"Changes are against both runs of the baseline ({rows} over {seeds(comparison)}, {blocks} "
         "interleaved blocks in each). Brackets are intervals in percent over processes; those of one column hold "
         "together in 95 % of comparisons."
     )
+
+
+def seeds(comparison: Comparison) -> str:
+    """``"3 seeds"``, or ``"2 of 3 seeds"`` where the baseline, which every change is against, finished at two."""
+    planned = len(comparison.record.seeds)
+    finished = len({one.cell.seed for one in usable(comparison.record.of(BASELINE))})
+    return f"{'' if finished == planned else f'{finished} of '}{planned} seed{'s' if planned > 1 else ''}"
 
 
 def _smallest_change(comparison: Comparison) -> str:
