@@ -101,7 +101,7 @@ def test_a_full_disk_at_the_start_leaves_no_run(home: Home, fake: Fake, monkeypa
         start(make_ready(home), home)
     assert [path.name for path in home.runs.iterdir()] == [earlier.run]
     assert find(home, "last").result() == earlier
-    assert Store(home).get(earlier.run) == earlier
+    assert list(Store(home).entries()) == [earlier.run]
 
 
 def test_a_corpus_that_is_too_short_leaves_nothing(place: Home, text: Path) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from types import TracebackType
 
-from assay.runs.folder import Event
+from assay.runs.log import Event
 from assay.runs.record import RunResult, Status
 from assay.studies.design import Cell
 

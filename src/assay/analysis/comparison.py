@@ -1,11 +1,13 @@
 """A comparison, read: one row per treatment, the noise floor, and everything that should make a reader careful."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from assay.analysis.flags import Losses, evidence_flags, loss_flags, losses, numerics, peak_flags, twin_flags
+from assay.analysis.flags import equal_flags, evidence_flags, peak_flags, twin_flags
+from assay.analysis.losses import Yardstick
 from assay.analysis.noise import Noise
 from assay.analysis.plain import row_columns, row_json
+from assay.analysis.promises import held, unheld
 from assay.analysis.row import EXACT, METRICS, PREDICTED, Row, effects, metrics, repaid, usable
 from assay.config.base import Frozen
 from assay.runs.record import Environment, Predicted, RunResult, Status
@@ -15,8 +17,6 @@ from assay.units import format_percent
 
 if TYPE_CHECKING:
     import pandas
-
-FAILURES = frozenset({Status.NO_EFFECT, Status.KILLED, Status.FAILED, Status.TIMED_OUT})
 
 
 class Comparison(Frozen):
@@ -36,8 +36,9 @@ class Comparison(Frozen):
 
     @property
     def failed(self) -> bool:
-        """Whether a cell failed; running out of memory and diverging are results."""
-        return any(one.result.status in FAILURES for one in self.record.cells)
+        """Whether a cell failed or a row has wrong values; running out of memory and diverging are results."""
+        cells, rows = self.record.cells, (self.again, *self.rows)
+        return any(status.failure for status in (*(one.result.status for one in cells), *(row.status for row in rows)))
 
     @property
     def interrupted(self) -> bool:
@@ -75,27 +76,28 @@ def analyse(record: ComparisonRecord) -> Comparison:
     environment = next((one.result.environment for one in usable(first) if one.result.environment), None)
     again = _row(record, AGAIN, environment)
     noise = Noise(effects=again.effects)
-    baselines = losses(usable(first))
-    repeated = losses(usable(record.of(AGAIN)))
+    yardstick = Yardstick.of(record)
+
+    def row(name: str) -> Row:
+        cells = record.of(name)
+        kept = held(_judged(_row(record, name, environment), noise), _alike(cells, environment), yardstick)
+        return _flagged(kept, cells, (*equal_flags(usable(cells), yardstick), *twins[name]))
+
     twins = twin_flags({name: usable(record.of(name)) for name in record.treatments})
-    repeats = bool(repeated) and all(baselines.get(seed) == value for seed, value in repeated.items())
     return Comparison(
         record=record,
         baseline=_row(record, BASELINE, environment),
-        again=_judged(again, noise),
+        again=held(_judged(again, noise), _alike(record.of(AGAIN), environment), yardstick),
         noise=noise,
-        rows=tuple(
-            _flagged(_judged(_row(record, name, environment), noise), record.of(name), baselines, repeats, twins[name])
-            for name in record.treatments
-        ),
+        rows=tuple(row(name) for name in record.treatments),
         environment=environment,
-        caveats=tuple(_caveats(record, again, repeated, repeats)),
+        caveats=tuple(_caveats(record, again, yardstick)),
     )
 
 
 def _row(record: ComparisonRecord, treatment: str, environment: Environment | None) -> Row:
     cells = record.of(treatment)
-    alike = [one for one in cells if not _unlike(one.result, environment)]
+    alike = _alike(cells, environment)
     results = [one.result for one in cells]
     status, reason = _ending(results, len(record.seeds))
     good = [one.result for one in usable(cells)]
@@ -114,6 +116,8 @@ def _row(record: ComparisonRecord, treatment: str, environment: Environment | No
         predicted=predicted,
         predicted_change=_predicted_change(reference, predicted) if treatment in record.treatments else {},
         evidence=(good or results)[0].evidence if results else (),
+        values=next((result.values for result in results if result.values), None),
+        proven_until=(good or results)[0].proven_until if results else None,
         ranks=(good or results)[0].ranks if results else (),
         flags=tuple(
             dict.fromkeys(
@@ -141,17 +145,13 @@ def _judged(row: Row, noise: Noise) -> Row:
     return row.model_copy(update={"verdicts": verdicts})
 
 
-def _flagged(
-    row: Row, cells: Sequence[CellResult], baselines: Mapping[int, Losses], repeats: bool, twins: Sequence[str]
-) -> Row:
-    good = usable(cells)
-    if not good:
-        return row
-    results = [one.result for one in good]
-    found = loss_flags(numerics(good[0].cell.run), baselines, losses(good), repeats)
-    return row.model_copy(
-        update={"flags": (*row.flags, *found, *twins, *evidence_flags(results), *peak_flags(results))}
-    )
+def _flagged(row: Row, cells: Sequence[CellResult], suspect: Sequence[str]) -> Row:
+    results = [one.result for one in usable(cells)]
+    return row.model_copy(update={"flags": (*row.flags, *suspect, *evidence_flags(results), *peak_flags(results))})
+
+
+def _alike(cells: Sequence[CellResult], environment: Environment | None) -> list[CellResult]:
+    return [one for one in cells if not _unlike(one.result, environment)]
 
 
 def _unlike(result: RunResult, environment: Environment | None) -> list[str]:
@@ -190,14 +190,12 @@ def _predicted_change(before: Predicted | None, after: Predicted | None) -> dict
     return found
 
 
-def _caveats(record: ComparisonRecord, again: Row, repeated: Mapping[int, Losses], repeats: bool) -> list[str]:
+def _caveats(record: ComparisonRecord, again: Row, yardstick: Yardstick) -> list[str]:
     found = list(record.protocol.notes)
     if record.ending is Ending.INTERRUPTED:
         found.append("The comparison was interrupted; what had finished by then is shown.")
     if not again.effects:
         found.append("The A/A pair is missing, so a difference between two identical runs is not known.")
-    elif repeated and not repeats:
-        found.append("Two identical baselines ended at different losses, so bit-equality is not checked.")
     step = again.effects.get("step_seconds")
     if step and step.interval and not step.interval[0] <= 0 <= step.interval[1]:
         found.append(
@@ -206,4 +204,4 @@ def _caveats(record: ComparisonRecord, again: Row, repeated: Mapping[int, Losses
         )
     if len(record.seeds) < 3:
         found.append("Fewer than three seeds: losses are printed as their values, without an interval.")
-    return found
+    return [*found, *unheld(record, yardstick)]

@@ -6,6 +6,7 @@ bytes are the most that any seed held; losses are listed seed by seed.
 
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import geometric_mean
+from typing import Literal
 
 from pydantic import Field
 
@@ -14,7 +15,7 @@ from assay.analysis.effects import Effect, Pair, exact, loss, timed
 from assay.analysis.noise import Verdict
 from assay.config.base import Frozen
 from assay.runs.record import Block, Predicted, RankResult, RunResult, Status
-from assay.step.evidence import Evidence
+from assay.step.evidence import Evidence, ValueProof
 from assay.studies.record import CellResult
 
 TIMED = ("process_peak_bytes", "step_seconds", "tokens_per_second")
@@ -50,7 +51,11 @@ class Row(Frozen):
     predicted: Predicted | None
     predicted_change: Mapping[str, float] = Field(default_factory=dict)
     evidence: tuple[Evidence, ...]
+    values: ValueProof | None = None
+    """What the value check found in the first run that has one."""
     """Of the first seed; that the others say the same is checked by `flags`."""
+    proven_until: Literal["beginning", "end"] | None = None
+    """Which traced step the evidence holds for last; `beginning`: a run stopped before its end."""
     ranks: tuple[RankResult, ...] = ()
     """Of the first seed, where there are several."""
     flags: tuple[str, ...] = ()
@@ -71,6 +76,7 @@ def metrics(cells: Sequence[CellResult]) -> dict[str, Figure]:
     return {
         "tensors_peak_bytes": _most(result.memory.tensors_peak_bytes for result in results),
         "reserved_peak_bytes": _most(result.memory.reserved_peak_bytes for result in results),
+        "library_scratch_bytes": _most(result.memory.library_scratch_bytes for result in results),
         "process_peak_bytes": _most(result.memory.process_peak_bytes for result in results),
         "step_seconds": step,
         "tokens_per_second": None if step is None else tokens / step,

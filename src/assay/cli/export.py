@@ -31,11 +31,14 @@ def export(
     from assay.runs.trained import trained
 
     found = trained(Home(), run)
+    for said in found.notes:
+        note(f"assay: {said}")
     complaint = found.export(folder, form)
     place = Path(folder).absolute()
     if as_json:
         files = {path.name: path.stat().st_size for path in sorted(place.iterdir())}
-        print_json({"run": found.run, "steps": found.steps, "folder": str(place), "format": form, "files_bytes": files})
+        facts = {"run": found.run, "steps": found.steps, "notes": list(found.notes), "folder": str(place)}
+        print_json({**facts, "format": form, "files_bytes": files})
     else:
         note(f"wrote the weights of {found.run} after {found.steps} steps{f', {complaint}' if complaint else ''}")
         typer.echo(place)

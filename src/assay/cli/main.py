@@ -10,13 +10,13 @@ imports typer and typing at its top, and the rest when it runs.
 import errno
 import importlib
 import os
-import signal
 import sys
 import traceback
 from typing import Annotated, Any, NoReturn
 
 import typer
 
+from assay.cli.signals import stop_on_signals
 from assay.cli.streams import settle, silence
 from assay.errors import LONGEST_VALUE, StorageError, UsageError, one_line
 
@@ -195,10 +195,7 @@ app = _application()
 
 def main() -> None:
     """The `assay` command."""
-    # A scheduler ends a job with SIGTERM, and a shell hides SIGINT from what it starts in the background: both mean
-    # what a Ctrl-C means, save and stop.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
+    stop_on_signals()
     if not settle():
         sys.exit(_say(_USAGE, "standard output is closed; send it to a file, or to /dev/null"))
     app()

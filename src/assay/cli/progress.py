@@ -7,7 +7,7 @@ import sys
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from assay.runs.folder import Event
+from assay.runs.log import Event
 from assay.runs.progress import Lines, Meter, remark
 
 if TYPE_CHECKING:

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 import typer
 
 from assay.cli.console import print_table
+from assay.step.evidence import BEGINNING_ONLY
 from assay.units import format_bytes, format_count, format_flops, format_seconds
 
 if TYPE_CHECKING:
     from assay.config import Home, Run
     from assay.runs.record import RunResult
-    from assay.step import Evidence
+    from assay.step.evidence import Evidence, ValueProof
 
 UNKNOWN = "–"
 """A figure that could not be had."""
@@ -105,6 +106,10 @@ def lines(result: "RunResult") -> Iterator[tuple[str, str]]:
         yield "routers", f"balance by layer {balance}; at most {busiest:.2f} times an even share, {dropped:.1%} dropped"
     for evidence in result.evidence:
         yield "evidence", proof(evidence)
+    if result.values is not None:
+        yield "values", values(result.values)
+    if result.proven_until == "beginning":
+        yield "evidence", BEGINNING_ONLY
     for note in result.extra.get("notes", ()):
         yield "note", str(note)
 
@@ -122,6 +127,13 @@ def sampled(result: "RunResult") -> str:
 def proof(evidence: "Evidence") -> str:
     """Whether an optimization took effect, and what shows it."""
     return f"{evidence.optimization}: {'proven' if evidence.verdict else 'NO EFFECT'}, {evidence.observed}"
+
+
+def values(proof: "ValueProof") -> str:
+    """Whether the first steps computed the right values, and how near they are."""
+    from assay.report.wording import value_check
+
+    return value_check(proof)
 
 
 def _speed(result: "RunResult") -> Iterator[tuple[str, str]]:
@@ -142,10 +154,13 @@ def _speed(result: "RunResult") -> Iterator[tuple[str, str]]:
 
 
 def _memory_rows(result: "RunResult") -> Iterator[tuple[str, str, str]]:
+    scratch = result.memory.library_scratch_bytes, getattr(result.predicted, "library_scratch_bytes", None)
     for name, meaning in _MEMORY.items():
         measured, predicted = getattr(result.memory, name), getattr(result.predicted, name, None)
         if measured is not None or predicted is not None:
             yield meaning, amount(measured), amount(predicted)
+    if any(scratch):
+        yield "library scratch beside the tensors", amount(scratch[0]), f"0 to {amount(scratch[1])}"
     instants = result.memory.tensors_peak_instant, getattr(result.predicted, "tensors_peak_instant", None)
     if any(instants):
         yield "instant of the tensors' peak", instants[0] or UNKNOWN, instants[1] or UNKNOWN

@@ -41,6 +41,8 @@ class TrainingConfig(Setting):
     """Validation batches per evaluation, always the same ones, spread over the split. None: the whole split."""
     checkpoint_interval: NonNegativeInt = 0
     """Steps between checkpoints; 0 saves only at the end and on an interrupt."""
+    check_values: bool = True
+    """Hold losses, gradients and updates of the first three steps against a baseline program, in another process."""
     measure_memory: bool = True
     """Spend one untimed, discarded step on the memory pass at the end."""
 

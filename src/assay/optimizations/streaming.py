@@ -17,6 +17,7 @@ from pydantic import field_validator
 from assay.config import Run
 from assay.config.paths import absolute
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
+from assay.reference.expected import Expected, Stream
 from assay.step import Evidence, Trace
 from assay.step.trace import DOCUMENTS
 from assay.units import format_seconds
@@ -88,6 +89,9 @@ class Streaming(Optimization):
         from assay.step.streaming import streamed
 
         return streamed(program, run, path=self.path, dataset=self.dataset, split=self.split)
+
+    def expect(self, expected: Expected, run: Run) -> Expected:
+        return expected.changed(stream=Stream(path=self.path, dataset=self.dataset, split=self.split))
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         packed = trace.prepared.get(DOCUMENTS, 0)

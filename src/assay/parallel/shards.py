@@ -37,6 +37,16 @@ def divided_over(tensor: Tensor) -> tuple[str, ...]:
     return tuple(name for name, place in zip(names, tensor.placements, strict=True) if not place.is_replicate())
 
 
+def dimensions(tensor: Tensor) -> dict[str, int]:
+    """The dimension along which each mesh axis divides a tensor."""
+    if not is_spread(tensor):
+        return {}
+    names = tensor.device_mesh.mesh_dim_names or ()
+    # A strided shard is no `Shard`, but has a dimension, too.
+    places = {name: getattr(place, "dim", None) for name, place in zip(names, tensor.placements, strict=True)}
+    return {name: dimension for name, dimension in places.items() if dimension is not None}
+
+
 def placed_gradient(parameter: Tensor) -> Tensor | None:
     """The gradient, first placed as its weight is: backward may leave it whole, or as summands, on every rank."""
     gradient = parameter.grad

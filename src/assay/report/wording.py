@@ -13,6 +13,7 @@ from assay.analysis.effects import LEAST_SEEDS, Effect
 from assay.analysis.noise import Verdict
 from assay.analysis.row import EXACT, LOSSES, Figure, Row
 from assay.runs.record import Status
+from assay.step.evidence import ValueProof
 from assay.units import format_bytes, format_count, format_percent, format_seconds
 
 Tone = Literal["better", "worse", "neutral"]
@@ -117,11 +118,29 @@ def status(row: Row) -> str:
     if row.status is Status.DONE:
         return ""
     words = row.status.value.replace("_", " ")
-    if row.finished:
+    if 0 < row.finished < row.planned:
         words += f", {row.finished} of {row.planned} seeds finished"
     if row.reason and row.reason.startswith(words):
         return row.reason
     return f"{words}: {row.reason}" if row.reason else words
+
+
+def value_check(proof: ValueProof) -> str:
+    """One line on the value check: what was compared, the largest errors, and what the check cost."""
+    if not proof.checked:
+        return f"not checked: {proof.unchecked}"
+    if not proof.verdict:
+        return "WRONG: " + "; ".join(proof.failures)
+    errors = ", ".join(
+        f"{what} {error:.1g}" if error else f"{what} equal"
+        for what, error in (("loss", proof.loss_error), ("gradients", proof.gradient_error))
+        if error is not None
+    )
+    cost = "" if proof.baseline_steps is None else f"; the check cost {proof.baseline_steps:.0f} baseline steps"
+    if cost and proof.process_seconds is not None:
+        cost += f", {format_seconds(proof.process_seconds)} with its process"
+    updates = f", {proof.updates} updates match the optimizer's rule" if proof.updates else ""
+    return f"right in {proof.steps} steps (relative errors: {errors}){updates}{cost}"
 
 
 def prediction_error(row: Row) -> float | None:
@@ -135,8 +154,8 @@ def prediction_error(row: Row) -> float | None:
 
 def footnotes(comparison: Comparison) -> list[str]:
     """Sentences below the table: how intervals came about, the noise floor, the predictions' errors, caveats."""
-    found = [_method(comparison), _noise_floor(comparison), _prediction_errors(comparison), *comparison.caveats]
-    return [sentence for sentence in found if sentence]
+    found = [_method(comparison), _noise_floor(comparison), _prediction_errors(comparison), _scratch(comparison)]
+    return [sentence for sentence in (*found, *comparison.caveats) if sentence]
 
 
 def _method(comparison: Comparison) -> str:
@@ -159,6 +178,15 @@ def _prediction_errors(comparison: Comparison) -> str:
     errors = {row.treatment: prediction_error(row) for row in (comparison.baseline, *comparison.rows)}
     parts = [f"{name} {fine_percent(error)}" for name, error in errors.items() if error is not None]
     return f"Predicted peak of tensors against the measured one: {'; '.join(parts)}." if parts else ""
+
+
+def _scratch(comparison: Comparison) -> str:
+    """Which rows had a library that took memory of its own."""
+    taken = {row.treatment: row.metrics.get("library_scratch_bytes") for row in (comparison.baseline, *comparison.rows)}
+    parts = [f"{name} {format_bytes(most)}" for name, most in taken.items() if isinstance(most, int) and most]
+    if not parts:
+        return ""
+    return f"Library scratch from torch's allocator, at its highest and not in the tensors: {'; '.join(parts)}."
 
 
 def fine_percent(fraction: float) -> str:

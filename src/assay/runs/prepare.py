@@ -31,6 +31,10 @@ class ReadyRun:
     data_folder: Path
     corpus_digest: str
     predicted: Predicted | None
+    preset: str | None = None
+    """The preset or file that the configuration began with."""
+    name: str | None = None
+    """What a person calls the run."""
 
     @property
     def identity(self) -> str:

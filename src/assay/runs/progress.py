@@ -10,7 +10,7 @@ from collections import deque
 from types import TracebackType
 from typing import Self
 
-from assay.runs.folder import Event
+from assay.runs.log import Event
 from assay.units import format_count, format_seconds
 
 _RECENT_STEPS = 20

@@ -1,5 +1,6 @@
-"""Weights to start from that are there already: a Hugging Face GPT-2 checkpoint, or a checkpoint or export of ours."""
+"""Weights to start from: a Hugging Face GPT-2 checkpoint, a checkpoint or export of ours, or any of them nudged."""
 
+import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -28,3 +29,20 @@ def given(weights: Mapping[str, Tensor]) -> Initialize:
         return weights[name]
 
     return initialize
+
+
+def nudged(initialize: Initialize, draw: int) -> Initialize:
+    """An initialization that moves each value of `initialize` by one unit in the last place, up or down.
+
+    The directions are a pure function of (draw, parameter name). A value of zero stays: its neighbours are subnormal.
+    """
+
+    def moved(name: str, shape: torch.Size) -> Tensor:
+        value = initialize(name, shape)
+        digest = hashlib.sha256(f"nudge {draw}/{name}".encode()).digest()
+        generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
+        infinite = torch.full_like(value, torch.inf)
+        towards = torch.where(torch.rand(shape, generator=generator) < 0.5, infinite, -infinite)
+        return torch.where(value == 0, value, torch.nextafter(value, towards))
+
+    return moved

@@ -140,6 +140,10 @@ def _record(taken: Taken, figures: Sequence[float], waited: float) -> StepRecord
     )
 
 
+TakeStep = Callable[[Step, int, ActivationNorms | None], StepRecord | Taken]
+"""Does one step of a program: the step to do, its index, and the probes that watch it."""
+
+
 @dataclass
 class Loop:
     """Trains one run from a position on. `save` writes a checkpoint of a position and says where."""
@@ -162,7 +166,7 @@ class Loop:
     def advance(
         self,
         steps: int,
-        take: Callable[[Step, int, ActivationNorms | None], StepRecord | Taken] = take_step,
+        take: TakeStep = take_step,
     ) -> None:
         """Do `steps` steps with what is due between them. Raises an `Ending`; `take` does one step.
 
@@ -190,9 +194,7 @@ class Loop:
             due.append(math.ceil((training.tokens - position.tokens) / self.run.tokens_per_step))
         return min([self.step.program.read_every, *due])
 
-    def _take_together(
-        self, steps: int, take: Callable[[Step, int, ActivationNorms | None], StepRecord | Taken]
-    ) -> list[StepRecord | Taken]:
+    def _take_together(self, steps: int, take: TakeStep) -> list[StepRecord | Taken]:
         """Steps with nothing between them, fewer when asked to stop, or when the next cannot be read."""
         taken: list[StepRecord | Taken] = []
         while len(taken) < steps and not (taken and self.observer.interrupted()):
