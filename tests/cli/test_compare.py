@@ -1,3 +1,4 @@
+import html
 import signal
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ from runs.conftest import Fake
 
 from .conftest import TINY, Assay
 
-DESIGN = (*TINY, "--with", "sdpa_attention", "--with", "bf16_mixed", "--seeds", "1", "--blocks", "2")
+ONCE = ("--seeds", "1", "--processes", "1")
+DESIGN = (*TINY, "--with", "sdpa_attention", "--with", "bf16_mixed", *ONCE, "--blocks", "2")
 
 
 def test_it_prints_a_table_and_last_the_page(assay: Assay, fake: Fake, corpus: str) -> None:
@@ -62,13 +64,46 @@ def test_who_is_told_to_end_while_it_writes_shows_what_was_measured(
 
 @pytest.mark.parametrize(
     ("status", "code"),
-    [("no_effect", 3), ("failed", 3), ("killed", 3), ("timed_out", 3), ("out_of_memory", 0), ("diverged", 0)],
+    [
+        ("no_effect", 3),
+        ("wrong_values", 3),
+        ("failed", 3),
+        ("killed", 3),
+        ("timed_out", 3),
+        ("out_of_memory", 0),
+        ("diverged", 0),
+    ],
 )
 def test_failed_cells_exit_3_and_results_0(assay: Assay, fake: Fake, corpus: str, status: str, code: int) -> None:
     fake.behaves(status=status)
-    said = assay("compare", "demo", corpus, *TINY, "--with", "sdpa_attention", "--seeds", "1", "--blocks", "1")
+    said = assay(
+        "compare",
+        "demo",
+        corpus,
+        *TINY,
+        "--with",
+        "sdpa_attention",
+        "--seeds",
+        "1",
+        "--processes",
+        "1",
+        "--blocks",
+        "1",
+    )
     assert said.code == code
     assert status.replace("_", " ") in said.out
+
+
+def test_a_row_with_wrong_losses_says_so_in_the_table_and_exits_3(assay: Assay, fake: Fake, corpus: str) -> None:
+    fake.behaves("wrong")
+    ask = ("compare", "demo", corpus, *TINY, "--with", "sdpa_attention", "--seeds", "1", "--blocks", "1")
+    said = assay(*ask)
+    assert said.code == 3
+    sentence = "the training loss of step 0 at seed 0 is 3.5, and the baseline's is 3; they differ by 17 %"
+    assert f"sdpa_attention  wrong values: {sentence}, and the bound is 0.003 %" in said.out
+    assert sentence in html.unescape(Path(said.out.splitlines()[-1]).read_text())
+    (row,) = assay(*ask, "--json").value["rows"]
+    assert (row["status"], row["reason"].startswith(sentence)) == ("wrong_values", True)
 
 
 @pytest.mark.parametrize(
@@ -80,6 +115,7 @@ def test_failed_cells_exit_3_and_results_0(assay: Assay, fake: Fake, corpus: str
         (("--with", "gradient_accumulation:micro_batches=5"), "micro"),
         (("--with", "sdpa_attention", "--seeds", "0"), "at least one seed"),
         (("--with", "sdpa_attention", "--blocks", "0"), "at least one timed block"),
+        (("--with", "sdpa_attention", "--processes", "0"), "at least one process"),
         (("--with", "sdpa_attention", "--timeout", "-1"), "positive number of seconds"),
         (("--with", "sdpa_attention", "model.n_embd=10", "model.n_head=4"), "not divisible"),
         (("--with", "sdpa_attention", "--page", "no/such/folder/page.html"), "a folder that exists"),

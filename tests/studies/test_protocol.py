@@ -3,10 +3,11 @@ from collections import Counter
 import pytest
 
 from assay.config import load
+from assay.runs.folder import Event
 from assay.runs.record import Status
 from assay.studies.design import design
 from assay.studies.plan import waves
-from assay.studies.protocol import Conducted, Ended, News, Planned, Turn, Working, conduct
+from assay.studies.protocol import Conducted, Ended, News, Planned, Turn, Working, _curve, conduct
 from assay.studies.record import Ending
 
 from .fake_child import Stage
@@ -88,6 +89,11 @@ def test_the_loss_of_a_cell_is_kept() -> None:
     assert curve.evaluations == ((3, 1.5),)
 
 
+def test_a_curve_ends_before_a_step_whose_event_is_missing() -> None:
+    steps: list[Event] = [{"event": "step", "step": n, "loss": 3.0 - n} for n in (0, 1, 3)]
+    assert _curve(steps).train_loss == (3.0, 2.0)
+
+
 def test_an_interrupt_ends_every_living_cell_in_an_orderly_way() -> None:
     stage = Stage()
     stage.interrupts_at = (FIRST[1], "block 3")
@@ -108,6 +114,46 @@ def test_an_error_leaves_no_child_alive() -> None:
     with pytest.raises(RuntimeError, match="listener"):
         conduct(waves(CELLS, 9), stage.start, stage.blocks, fail)
     assert stage.alive == set()
+
+
+def test_a_disturbed_round_is_repeated_by_every_cell_after_it_finished() -> None:
+    stage = Stage()
+    stage.disturbed = {
+        (FIRST[1], "block 2"),
+        (FIRST[3], "block 2"),
+        (FIRST[0], "block 5"),
+        (FIRST[2], "repeated block 1"),
+    }
+    done = run(stage)
+    rounds = [one for one in done.rounds if one.seed == 0]
+    assert [one.number for one in rounds] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert {one.number: set(one.disturbed) for one in rounds if one.disturbed} == {
+        2: {FIRST[1], FIRST[3]},
+        5: {FIRST[0]},
+        6: {FIRST[2]},
+    }
+    assert all(sorted(one.order) == sorted(FIRST) for one in rounds)
+    pieces = [piece for name, piece in stage.log if name == FIRST[0]]
+    assert pieces[-4:] == ["finish", "repeated block 1", "repeated block 2", "repeated block 3"]
+    assert len([one for one in done.rounds if one.seed == 1]) == 5
+    assert {one.result.status for one in done.cells} == {Status.DONE}
+
+
+def test_there_are_at_most_as_many_repeated_rounds_as_planned_ones() -> None:
+    stage = Stage(blocks=2)
+    stage.disturbed = {(name, f"{kind}block {n}") for name in NAMES for kind in ("", "repeated ") for n in range(1, 9)}
+    done = run(stage)
+    assert [one.number for one in done.rounds] == [1, 2, 3, 4] * 2
+    assert {one.result.status for one in done.cells} == {Status.DONE}
+
+
+def test_a_death_in_a_repeated_round_ends_that_cell_alone() -> None:
+    stage = Stage()
+    stage.disturbed = {(FIRST[0], "block 1")}
+    stage.deaths[FIRST[1]] = ("repeated block 1", Status.KILLED)
+    done = run(stage)
+    endings = {one.cell.name: one.result.status for one in done.cells}
+    assert endings == {name: Status.KILLED if name == FIRST[1] else Status.DONE for name in NAMES}
 
 
 def test_news_tell_what_runs_and_what_is_left() -> None:

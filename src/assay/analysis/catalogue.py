@@ -57,6 +57,8 @@ class Entry(Frozen):
     """Kept for backward on one device, from the trace."""
     predicted_saved_bytes: int | None = None
     changes: Mapping[str, Change] = Field(default_factory=dict)
+    processes: int | None = None
+    """Processes of its row; None where only blocks of one were counted."""
     flags: tuple[str, ...] = ()
 
 
@@ -128,13 +130,14 @@ def measured(comparison: Comparison, optimization: str, treatment: str, configur
         date=comparison.record.created[:10],
         status=row.status,
         reason=row.reason,
-        proven=None if proof is None else proof.verdict,
+        proven=None if proof is None or row.status is Status.WRONG_VALUES else proof.verdict,
         evidence="" if proof is None else proof.observed,
         tensors_peak_bytes=peak if isinstance(peak, int) else None,
         predicted_peak_bytes=row.predicted.tensors_peak_bytes if row.predicted else None,
         saved_bytes=sum(saved.values()) if saved else None,
         predicted_saved_bytes=row.predicted.saved_bytes if row.predicted and saved else None,
         changes=_changes(row),
+        processes=row.finished,
         flags=row.flags,
     )
 

@@ -1,6 +1,5 @@
 """`assay compare`: a baseline against some treatments, with intervals, proofs and a page."""
 
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +8,7 @@ import typer
 from assay.cli.options import Nproc, Overrides, Oversubscribe, Source, changes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from assay.analysis.comparison import Comparison
 
@@ -22,7 +21,15 @@ _With = Annotated[
         help="A treatment: one row of the table. Give it once for each row.",
     ),
 ]
-_Seeds = Annotated[int, typer.Option(metavar="N", help="Runs of every row, each with a seed of its own.")]
+_Seeds = Annotated[int, typer.Option(metavar="N", help="Seeds of every row; all rows share them.")]
+_Processes = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="Processes of every row at each seed; left out: so many that a row has three in all.",
+        show_default=False,
+    ),
+]
 _Blocks = Annotated[int, typer.Option(metavar="N", help="Timed blocks of every run.")]
 _Timeout = Annotated[float | None, typer.Option(metavar="SECONDS", help="Stop a run that works longer than this.")]
 _Page = Annotated[
@@ -38,6 +45,7 @@ def compare(
     nproc: Nproc = None,
     oversubscribe: Oversubscribe = False,
     seeds: _Seeds = 3,
+    processes: _Processes = None,
     blocks: _Blocks = 5,
     timeout: _Timeout = None,
     page: _Page = None,
@@ -45,8 +53,9 @@ def compare(
 ) -> None:
     """Measure a baseline and what each treatment changes: memory, time and loss, beside what was predicted.
 
-    The baseline has every optimization off and runs twice, which shows how large the noise is. The runs of a seed are
-    alive together and take turns in short timed blocks, so that all of them see the same machine.
+    The baseline has every optimization off and runs twice. Intervals are over processes, not over the blocks of one,
+    and hold for all treatments together. The runs of a seed are alive together and take turns in short timed blocks,
+    so that all of them see the same machine.
 
     \b
     assay compare demo --with sdpa_attention --with bf16_mixed
@@ -54,21 +63,22 @@ def compare(
 
     Ctrl-C saves what has finished.
 
-    Exit codes: 0 done (running out of memory and diverging are results), 2 wrong input, 3 a run failed, was killed,
-    timed out or had an optimization without effect, 130 interrupted.
+    Exit codes: 0 done (running out of memory and diverging are results), 2 wrong input, 3 a run failed, was killed or
+    timed out, or an optimization took no effect or computed wrong values, 130 interrupted.
     """
     from functools import partial
 
     from assay import api
     from assay.cli.console import print_json
+    from assay.cli.signals import deaf
     from assay.config import Home
     from assay.report.page import write_page
 
     home = Home()
     _writable(page)
     ask = partial(api.compare, source, *changes(overrides, nproc, oversubscribe), treatments=with_ or ())
-    comparison = _watched(partial(ask, seeds=seeds, blocks=blocks, timeout=timeout, home=home))
-    with _deaf():
+    comparison = _watched(partial(ask, seeds=seeds, processes=processes, blocks=blocks, timeout=timeout, home=home))
+    with deaf():
         written = write_page(comparison, home, page)
         if as_json:
             print_json({**comparison.to_json(), "page": str(written)})
@@ -78,27 +88,10 @@ def compare(
 
 
 def _watched(measure: "Callable[..., Comparison]") -> "Comparison":
-    import signal
-
     from assay.report.progress import watcher
 
-    # Schedulers end a job with this signal: take it as a Ctrl-C.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with watcher() as watch:
         return measure(on_progress=watch.prepare, on_news=watch)
-
-
-@contextmanager
-def _deaf() -> "Iterator[None]":
-    """What was measured is shown, whoever asks for an end in the moment that it takes."""
-    import signal
-
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _print(comparison: "Comparison", page: Path) -> None:

@@ -27,9 +27,8 @@ def loss_in_chunks(cost: Cost, chunks: int) -> Cost:
 def _in_one(cost: Cost, head: Tape, chunks: int) -> Operation:
     product, last = head[0], head[-1]
     x, weight = (cost.values[name] for name in product.inputs)
-    rows = prod(x.shape[:-1])
-    shape = (-(-rows // chunks), weight.shape[0])
-    piece = tuple(Tensor(f"head:{label}", shape, wide=True) for label in ("logits", "logarithms"))
+    shape = (prod(x.shape[:-1]), weight.shape[0])
+    piece = tuple(Tensor(f"head:{label}", shape, wide=True, chunks=chunks) for label in ("logits", "logarithms"))
     return Operation(
         name="aten.cross_entropy_loss",
         site="head",
@@ -38,6 +37,7 @@ def _in_one(cost: Cost, head: Tape, chunks: int) -> Operation:
         outputs=last.outputs,
         gradients=(FRESH, INPLACE, NONE),
         saves=(x.name, weight.name, "targets"),
+        holds=(x.name,),
         flops=product.flops,
         backward_flops=product.flops + product.backward_flops,
         padding_flops=product.flops + product.padding_flops,

@@ -75,8 +75,8 @@ class Forward:
             return layers.rms_norm(site, x, weight)
         return layers.norm(site, x, weight, self.parameters.get(f"{site.site}.bias"))
 
-    def _dropout(self, site: Writer, x: Tensor) -> Tensor:
-        return layers.dropout(site.at("dropout"), x, self.config.dropout, self.kernels.dropout_noise)
+    def _dropout(self, site: Writer, x: Tensor, holds: Sequence[Tensor] = ()) -> Tensor:
+        return layers.dropout(site.at("dropout"), x, self.config.dropout, self.kernels.dropout_noise, holds)
 
     def _embedding(self, site: Writer) -> Tensor:
         config, ids = self.config, self.batch["ids"]
@@ -111,13 +111,16 @@ class Forward:
         return x
 
     def _attention(self, site: Writer, x: Tensor) -> Tensor:
-        q, k, v = self._heads(site, x)
+        q, k, v = given = self._heads(site, x)
+        if k.shape != q.shape:
+            k, v = (self._repeat(site, part, q.shape) for part in (k, v))
         mask, noise = self.tables["mask"], self.kernels.dropout_noise
         merged = attention.hand_coded(site.at("core"), q, k, v, mask, self.config.dropout, noise)
-        return self._dropout(site, self._linear(site.at("projection"), merged, holds=(x, q, k, v)))
+        held = (x, *given, merged)
+        return self._dropout(site, self._linear(site.at("projection"), merged, holds=held), held)
 
     def _heads(self, site: Writer, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values, one per query head: `[B, n_head, T, head_dim]`."""
+        """Queries `[B, n_head, T, head_dim]`, keys and values `[B, kv_heads, T, head_dim]`."""
         config = self.config
         group = config.n_head // config.kv_heads
         fused = self._linear(site.at("qkv"), x)
@@ -138,8 +141,6 @@ class Forward:
             )
         if config.position == "rotary":
             q, k = self._rotate(site, q), self._rotate(site, k)
-        if group > 1:
-            k, v = (self._repeat(site, part, q.shape) for part in (k, v))
         return q, k, v
 
     def _repeat(self, site: Writer, x: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -168,7 +169,7 @@ class Forward:
         else:
             up = self._linear(site.at("up"), x)
             inner = layers.elementwise(site.at("activation"), "aten.gelu", up, backward="GeluBackward")
-        return self._dropout(site, self._linear(site.at("down"), inner, holds=(x,)))
+        return self._dropout(site, self._linear(site.at("down"), inner, holds=(x,)), holds=(x,))
 
     def _head(self, site: Writer, x: Tensor) -> None:
         config, targets = self.config, self.batch["targets"]

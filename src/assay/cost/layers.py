@@ -5,6 +5,7 @@ keeps something else (dropout's mask is one byte an element there) the caller sa
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 from assay.cost.tape import Gradient, Writer
@@ -60,7 +61,10 @@ def norm(tape: Writer, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor
 
 
 def rms_norm(tape: Writer, x: Tensor, weight: Tensor) -> Tensor:
-    """RMSNorm, which torch's CPU composes: keeps its input, the reciprocal deviation and the normalized input."""
+    """RMSNorm, which torch's CPU composes: keeps its input, the reciprocal deviation and the normalized input.
+
+    Its backward holds most in the derivative of the square: five tensors like the input, and the deviation is gone.
+    """
     out = tape.made("out", x.shape, x.dtype)
     deviation = tape.made("rstd", (*x.shape[:-1], 1), "float32")
     normalized = tape.made("normalized", x.shape, "float32")
@@ -72,8 +76,8 @@ def rms_norm(tape: Writer, x: Tensor, weight: Tensor) -> Tensor:
         (FRESH, INPLACE),
         saves=(x, deviation, normalized),
         extras=(deviation, normalized),
-        backward="MulBackward",
-        backward_scratch=(x, x),
+        backward="PowBackward",
+        backward_scratch=(x, replace(x, shape=(*x.shape[:-1], x.shape[-1] - 1))),
     )
     return out
 
@@ -113,14 +117,24 @@ def add(tape: Writer, x: Tensor, y: Tensor) -> Tensor:
     return out
 
 
-def dropout(tape: Writer, x: Tensor, probability: float, noise_dtype: str | None) -> Tensor:
+def dropout(
+    tape: Writer, x: Tensor, probability: float, noise_dtype: str | None, holds: Sequence[Tensor] = ()
+) -> Tensor:
     """Keeps its noise: as wide as the input on a CPU, `noise_dtype` where a fused kernel keeps a mask instead."""
     if probability == 0.0:
         return x
     out = tape.made("dropped", x.shape, x.dtype)
     noise = tape.made("noise", x.shape, noise_dtype or x.dtype)
     tape.write(
-        "aten.mul", "elementwise", (x,), (out,), (FRESH,), saves=(noise,), extras=(noise,), backward="MulBackward"
+        "aten.mul",
+        "elementwise",
+        (x,),
+        (out,),
+        (FRESH,),
+        saves=(noise,),
+        extras=(noise,),
+        holds=holds,
+        backward="MulBackward",
     )
     return out
 

@@ -10,6 +10,7 @@ other.
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain
 
 from assay.cost.groups import Group
@@ -37,6 +38,9 @@ class Pass:
         """By position: the generator's state for the recomputation that begins there."""
         self.gradients: dict[str, Storage] = {}
         """On their way to a value."""
+        again = (range(segment.first, segment.stop + 1) for segment in self.plan.segments)
+        self.again = frozenset(chain.from_iterable(again))
+        """Positions whose nodes get what they kept from a second run."""
         self.reported: Counter[str] = Counter()
         self.complete: list[str] = []
         """Weights whose gradients are complete, and stay with their module until its backward is through."""
@@ -72,8 +76,8 @@ class Pass:
         return {name for names in (*self.kept.values(), *self.cached.values()) for name in names}
 
     def backward(self) -> None:
-        """Run the tape's nodes in reverse; a recomputed module first runs its forward again."""
-        segments = {segment.last: segment for segment in self.plan.segments}
+        """Run the tape's nodes in reverse; a module runs again when the first of its nodes wants what it kept."""
+        segments = {segment.stop: segment for segment in self.plan.segments}
         self._receive()
         for index in reversed(self.stage.indices):
             for group in self.stage.ends.get(index, ()):
@@ -177,13 +181,15 @@ class Pass:
                 self.storages[base].holders += 1  # the module's frame has them, beside what was kept
         for index in again:
             operation = self.cost.tape[index]
+            if index == segment.stop and segment.stops_within:
+                operation = replace(operation, outputs=())
             if index in segment.runs:
                 self._run(index, operation, "recompute")
             elif index < segment.end:
                 self.cached.pop(index)  # from here on it is held as if it had been made now
             self._keep(index, operation.saves)
             self._forget(index, operation)
-        for index in range(segment.first, segment.end):
+        for index in range(segment.first, segment.stop if segment.stops_within else segment.end):
             for tensor in self.cost.tape[index].outputs:
                 # What only operations beyond the stop would have read is let go when the recomputation ends.
                 if tensor.view_of is None and not tensor.held and self.plan.last_use[tensor.name] > segment.stop:
@@ -218,10 +224,20 @@ class Pass:
             self._deliver(name, storage, operation)
 
     def _gradients(self, index: int, operation: Operation, incoming: list[Storage]) -> list[tuple[str, Storage]]:
-        """What a node makes. Compiled, a product makes the weight's first and then lets go of the other factor."""
+        """What a node makes. Compiled, a product makes the weight's first and then lets go of the other factor.
+
+        A bias's gradient comes last, when a node that ran again has let go of what it kept.
+        """
         handed = [one for one in zip(operation.inputs, operation.gradients, strict=True) if one[1] is not Gradient.NONE]
         if not (operation.compiled and operation.flops):
-            return [(name, self._gradient(index, name, how, operation, incoming)) for name, how in handed]
+            given = []
+            for name, how in handed:
+                if operation.name == "aten.addmm" and how is Gradient.INPLACE and index in self.again:
+                    self.ledger.mark("backward", operation.backward, operation.site)
+                    for base in self.kept.pop(index, ()):
+                        self._release(base)
+                given.append((name, self._gradient(index, name, how, operation, incoming)))
+            return given
         (factor, how), *weights = handed
         given = [(name, self._gradient(index, name, one, operation, incoming)) for name, one in reversed(weights)]
         base = self.plan.base[factor]

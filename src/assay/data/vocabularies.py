@@ -2,25 +2,29 @@
 
 `bpe` is trained on the training text alone, and kept in the cache under a digest of that text and its size; the same
 text gives the same merges. `gpt2` is looked for in `data.tokenizer_path`, then in the cache, then on the Hugging Face
-hub, and what the hub gives is put into the cache.
+hub, and what the hub gives is put into the cache. The hub's library asks a hub that is not there again and again, half
+a minute long and aloud; so the hub is asked for the name first, once.
 """
 
 import hashlib
+import os
 from contextlib import suppress
 from pathlib import Path
 
 from assay.config import DataConfig, Home
 from assay.config.data import KNOWN_VOCABULARIES
+from assay.config.paths import absolute
 from assay.data.atomic import write_file
 from assay.data.corpora import Corpus
 from assay.data.progress import Progress, silent
 from assay.data.tokenizers import ByteTokenizer, CharTokenizer, LibraryTokenizer, Tokenizer, from_json, pieces
-from assay.errors import UsageError, meant
+from assay.errors import UsageError, first_line, meant
 
 NAMES = ("char", "byte", "bpe", "gpt2")
 
 _GPT2_FILES = ("vocab.json", "merges.txt")
 _GPT2_END = "<|endoftext|>"
+_PATIENCE_SECONDS = 10.0
 _TRAINER = "byte-level-1"
 """Part of the cache key of trained vocabularies: change it with the way they are trained."""
 
@@ -45,9 +49,9 @@ def tokenizer_files(config: DataConfig, home: Home, progress: Progress = silent)
         return _gpt2_files(config, home, progress)
     if config.tokenizer in NAMES:
         return ()
-    path = Path(config.tokenizer).expanduser().absolute()
-    path = path / "tokenizer.json" if path.is_dir() else path
-    if not path.is_file():
+    path = absolute(config.tokenizer)
+    path = path / "tokenizer.json" if os.path.isdir(path) else path
+    if not os.path.isfile(path):
         hint = meant(config.tokenizer, list(NAMES)) or f"; write {', '.join(NAMES)}, or the path of a tokenizer.json"
         raise UsageError(f"there is no tokenizer {config.tokenizer!r}{hint}")
     return (path,)
@@ -92,7 +96,7 @@ def _trained(text: str, size: int, home: Home, progress: Progress) -> Tokenizer:
 
 def _gpt2_files(config: DataConfig, home: Home, progress: Progress) -> tuple[Path, ...]:
     if config.tokenizer_path is not None:
-        files = _in_folder(Path(config.tokenizer_path).expanduser().absolute())
+        files = _in_folder(absolute(config.tokenizer_path))
         if not files:
             raise UsageError(
                 f"{config.tokenizer_path} holds no vocab.json with merges.txt;"
@@ -104,24 +108,33 @@ def _gpt2_files(config: DataConfig, home: Home, progress: Progress) -> tuple[Pat
 
 def _in_folder(folder: Path) -> tuple[Path, ...]:
     for names in (_GPT2_FILES, ("tokenizer.json",)):
-        if all((folder / name).is_file() for name in names):
+        if all(os.path.isfile(folder / name) for name in names):
             return tuple(folder / name for name in names)
     return ()
 
 
 def _from_hub(folder: Path, progress: Progress) -> tuple[Path, ...]:
-    from tokenizers import Tokenizer as Library
-
     progress("fetching GPT-2's tokenizer from the Hugging Face hub", None)
     try:
-        text = Library.from_pretrained("gpt2").to_str()
-    except Exception as error:  # the library raises bare Exceptions
+        content = _downloaded("gpt2", "tokenizer.json").read_bytes()
+    except Exception as error:  # of whichever client of HTTP the library has
         raise UsageError(
-            "GPT-2's tokenizer could not be fetched from the Hugging Face hub; set data.tokenizer_path to a folder"
-            f" with vocab.json and merges.txt, or put both into {folder}"
+            f"GPT-2's tokenizer could not be fetched from the Hugging Face hub ({first_line(error)}); set"
+            f" data.tokenizer_path to a folder with vocab.json and merges.txt, or put both into {folder}"
         ) from error
-    write_file(folder / "tokenizer.json", text.encode())
+    write_file(folder / "tokenizer.json", content)
     return (folder / "tokenizer.json",)
+
+
+def _downloaded(repository: str, name: str) -> Path:
+    """A file of the hub, out of the library's own cache where it lies there. Raises whatever its client raises."""
+    from huggingface_hub import HfApi, hf_hub_download, try_to_load_from_cache
+
+    cached = try_to_load_from_cache(repository, name)
+    if isinstance(cached, str):
+        return Path(cached)
+    HfApi().model_info(repository, timeout=_PATIENCE_SECONDS)
+    return Path(hf_hub_download(repository, name))
 
 
 def _gpt2(vocabulary: Path, merges: Path) -> Tokenizer:

@@ -1,7 +1,8 @@
 """Rates measured on this machine earlier, read without torch: one small JSON file in the cache, by what decides them.
 
 A rate belongs to a processor or accelerator, a version of torch and a number of threads: under any other of them it is
-not known. A file that cannot be read counts as empty: the rates are only measured once more.
+not known. A file that cannot be read counts as empty, and so do rates of an earlier version of assay that contradict
+each other: they are only measured once more.
 """
 
 import os
@@ -12,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from assay.config.home import Home
 from assay.hardware.detect import detect
+from assay.hardware.instruction_set import is_lowered
 from assay.hardware.machine import Machine, Rates
 
 _FILE = TypeAdapter(dict[str, Rates])
@@ -27,7 +29,8 @@ def known_rates(home: Home, machine: Machine, threads: int | None = None) -> dic
     """Rates by device, `cpu` or `cuda`; a device that was not measured is left out."""
     entries = _read(rates_file(home))
     keys = {device: _key(device, machine, threads) for device in devices(machine)}
-    return {device: entries[key] for device, key in keys.items() if key in entries}
+    found = {device: entries[key] for device, key in keys.items() if key in entries}
+    return {device: rates for device, rates in found.items() if rates.doubtful or not rates.contradictory}
 
 
 def with_rates(home: Home, machine: Machine, measured: dict[str, Rates], threads: int | None = None) -> bytes:
@@ -46,10 +49,17 @@ def devices(machine: Machine) -> tuple[str, ...]:
     return ("cpu", "cuda") if machine.accelerators else ("cpu",)
 
 
+def thread_count(machine: Machine, threads: int | None) -> int:
+    """How many threads kernels on the CPU have: as many as a run asks for, else the environment's, else one a core."""
+    named = os.environ.get("OMP_NUM_THREADS", "")
+    return threads or (int(named) if named.isdigit() and int(named) else machine.cores)
+
+
 def _key(device: str, machine: Machine, threads: int | None) -> str:
+    """The instruction set is named where the user lowered it; the processor's own follows from its name."""
     name = machine.accelerators[0].name if device == "cuda" else machine.processor
-    count = threads or os.environ.get("OMP_NUM_THREADS") or machine.cores
-    return f"{device}: {name}, torch {_torch_version()}, {count} threads"
+    lowered = f", {machine.instruction_set}" if device == "cpu" and is_lowered(os.environ) else ""
+    return f"{device}: {name}, torch {_torch_version()}, {thread_count(machine, threads)} threads{lowered}"
 
 
 def _torch_version() -> str:

@@ -274,15 +274,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         name, phase = operations.name_of(func), self._phase()
         view = operations.is_view(func, arguments, results)
         kind = operations.class_of(func, view=view)
-        dtype = operations.dtype_of(arguments, results)
-        dtype = operations.multiplied_in(dtype, arguments) if kind == "contraction" else dtype
-        tally = self._tallies.setdefault((name, "", phase, kind, dtype), _Tally())
-        tally.count += 1
-        tally.bytes += 0 if view else operations.bytes_of(func, [*arguments, *results])
-        tally.largest_bytes = max([tally.largest_bytes, *(one.numel() * one.element_size() for one in results)])
-        flops = operations.flops_of(func, args, kwargs, result) if kind == "contraction" else 0
-        tally.flops += flops
-        self._blocks.note(phase, kind, flops)
+        moved = 0 if view else operations.bytes_of(func, [*arguments, *results])
+        self._count(Call(func, args, kwargs, result, again=False), phase, kind, moved)
         if kind == "contraction" and self._replayed is not None and self._replayed.capturing:
             self.captured_contractions += 1
         if operations.waits_for_device(func, args, kwargs, result):
@@ -294,15 +287,26 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._remember(name, arguments, results)
 
     def _count_compiled(self, call: Call, phase: Phase) -> None:
+        """A fused kernel moves what no operator tells, so of compiled code only contractions have bytes."""
+        kind = class_of(call)
+        tensors = operations.tensors_in((call.args, call.kwargs, call.result))
+        self._count(call, phase, kind, operations.bytes_of(call.operator, tensors) if kind == "contraction" else 0)
+
+    def _count(self, call: Call, phase: Phase, kind: OperationClass, moved_bytes: int) -> None:
+        """Add one execution to its tally, whether it was dispatched or stands in a compiled graph."""
         arguments, results = (list(operations.tensors_in(of)) for of in ((call.args, call.kwargs), call.result))
-        name, kind = operations.name_of(call.operator), class_of(call)
         whole = "" if call.part_of is None else operations.name_of(call.part_of)
-        tally = self._tallies.setdefault((name, whole, phase, kind, operations.dtype_of(arguments, results)), _Tally())
+        dtype = operations.dtype_of(arguments, results)
+        flops = 0
+        if kind == "contraction":
+            dtype = operations.multiplied_in(dtype, arguments)
+            flops = operations.flops_of(call.operator, call.args, call.kwargs, call.result)
+        key = (operations.name_of(call.operator), whole, phase, kind, dtype)
+        tally = self._tallies.setdefault(key, _Tally())
         tally.count += 1
-        tally.largest_bytes = max([tally.largest_bytes, *(one.numel() * one.element_size() for one in results)])
-        flops = operations.flops_of(call.operator, call.args, call.kwargs, call.result) if kind == "contraction" else 0
-        tally.bytes += operations.bytes_of(call.operator, [*arguments, *results]) if kind == "contraction" else 0
         tally.flops += flops
+        tally.bytes += moved_bytes
+        tally.largest_bytes = max([tally.largest_bytes, *(one.numel() * one.element_size() for one in results)])
         self._blocks.note(phase, kind, flops)
 
     def _remember_compiled(self, given: Any, made: Any) -> None:

@@ -16,6 +16,8 @@ from pydantic import PositiveFloat
 
 from assay.config import Run
 from assay.optimizations.base import Numerics, Optimization, Stage
+from assay.reference.expected import Expected
+from assay.reference.rules import Adafactor as AdafactorRule
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -54,6 +56,10 @@ class Adafactor(Optimization):
 
         recipe = adafactor(at_rate(run.training, self.learning_rate))
         return rescheduled(replace(program, optimizer=recipe), self.learning_rate / run.training.learning_rate)
+
+    def expect(self, expected: Expected, run: Run) -> Expected:
+        factor = self.learning_rate / run.training.learning_rate
+        return expected.changed(rule=AdafactorRule(weight_decay=run.training.weight_decay / factor), rate_factor=factor)
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         from assay.step.updates import decay_at, faults, updated_by

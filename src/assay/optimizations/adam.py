@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import Run
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.reference.expected import Expected
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -47,6 +48,9 @@ class Adam(Optimization):
         from assay.optimizers.recipes import adam
 
         return replace(program, optimizer=adam(run.training))
+
+    def expect(self, expected: Expected, run: Run) -> Expected:
+        return expected.changed(rule=expected.rule.model_copy(update={"coupled": True}))
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         from assay.step.updates import adamw_faults, updated_by

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import Run
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
+from assay.reference.expected import Expected
+from assay.reference.rules import EightBitAdamW
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -64,6 +66,9 @@ class Adamw8Bit(Optimization):
         from assay.optimizers.eight_bit import adamw_8bit
 
         return replace(program, optimizer=adamw_8bit(run.training))
+
+    def expect(self, expected: Expected, run: Run) -> Expected:
+        return expected.changed(rule=EightBitAdamW(**expected.rule.model_dump()))
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         from assay.cost import DTYPE_BYTES, Tensor

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import Run
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.reference.expected import Expected, lossy
+from assay.reference.rules import NarrowStateAdamW
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 _LAST_BIT = 2**-8
 """The least relative change that rounding to bfloat16 lets through everywhere."""
+_UPDATE_ERROR = 3e-4
+"""Largest relative error of an update against a replay that rounds its moments, too."""
 
 
 class AdamwBf16State(Optimization):
@@ -53,6 +57,10 @@ class AdamwBf16State(Optimization):
         from assay.optimizers.narrow_state import narrow_adamw
 
         return replace(program, optimizer=narrow_adamw(run.training))
+
+    def expect(self, expected: Expected, run: Run) -> Expected:
+        rule = NarrowStateAdamW(**expected.rule.model_dump(exclude={"coupled"}), dtype="bfloat16")
+        return expected.changed(rule=rule).loosened(updates=lossy(_UPDATE_ERROR))
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         from assay.step.updates import adamw_faults, updated_by

@@ -16,6 +16,9 @@ from pydantic import Field
 
 from assay.config import Run
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.reference.expected import Expected, lossy
+from assay.reference.rules import AdamW
+from assay.reference.rules import Muon as MuonRule
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
 
 _PRODUCTS = 15
 """Three in each of the five steps."""
+
+_UPDATE_ERROR = 0.12
+"""Largest relative error of an update: the iteration is rounded to bfloat16 in either order of its products."""
 
 
 class Muon(Optimization):
@@ -57,6 +63,11 @@ class Muon(Optimization):
         from assay.optimizers.muon import muon
 
         return replace(program, optimizer=muon(run.training, self.momentum))
+
+    def expect(self, expected: Expected, run: Run) -> Expected:
+        others = AdamW.model_validate(expected.rule.model_dump())
+        rule = MuonRule(weight_decay=others.weight_decay, momentum=self.momentum, others=others)
+        return expected.changed(rule=rule).loosened(updates=lossy(_UPDATE_ERROR))
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         from assay.cost import parameters

@@ -64,7 +64,8 @@ class SelectiveCheckpointing(Optimization):
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         if self.policy == "matmuls":
             keeping = replace(cost, kept_results=frozenset({"contraction"}))
-            return keeping.recomputing(cost.block_sites, noise=run.model.dropout > 0)
+            apart = keeping.rewrite(lambda site: site.endswith(".attention.core"), _sum_apart)
+            return apart.recomputing(cost.block_sites, noise=run.model.dropout > 0)
         inside = cost.rewrite(lambda site: site.endswith(".attention"), _repeat_in_core)
         cores = (f"{site}.attention.core" for site in cost.block_sites)
         return inside.recomputing(cores, noise=run.model.dropout > 0)
@@ -109,3 +110,10 @@ def _repeat_in_core(operations: "Tape") -> Iterable[Any]:
     """Key and value heads are repeated for their groups inside the core, whose forward is what runs again."""
     for one in operations:
         yield replace(one, site=f"{one.site}.core") if one.name == "aten.repeat_interleave" else one
+
+
+def _sum_apart(operations: "Tape") -> Iterable[Any]:
+    """Torch's unfused attention adds its mask in place, but not where results are watched to be kept."""
+    for one in operations:
+        in_place = one.name == "aten.add" and one.outputs[0].view_of is not None
+        yield replace(one, outputs=(replace(one.outputs[0], view_of=None),)) if in_place else one

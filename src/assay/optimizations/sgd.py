@@ -16,6 +16,8 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat
 
 from assay.config import Run, TrainingConfig
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.reference.expected import Expected
+from assay.reference.rules import SGD
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -62,6 +64,10 @@ class Sgd(Optimization):
         recipe = sgd(self._training(run), self.momentum, nesterov=self.nesterov)
         factor = self.learning_rate / run.training.learning_rate
         return rescheduled(replace(program, optimizer=recipe), factor)
+
+    def expect(self, expected: Expected, run: Run) -> Expected:
+        rule = SGD(weight_decay=self.weight_decay, momentum=self.momentum, nesterov=self.nesterov)
+        return expected.changed(rule=rule, rate_factor=self.learning_rate / run.training.learning_rate)
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         from assay.step.updates import faults, updated_by

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from assay.analysis.comparison import Comparison
 from assay.analysis.row import Row
-from assay.report.wording import COLUMNS, Texts, by_rank, first_step, footnotes, status, texts
+from assay.report.wording import COLUMNS, Texts, by_rank, first_step, footnotes, status, texts, value_check
 from assay.step.evidence import BEGINNING_ONLY
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.text import Text
 
-WIDE = 112
+WIDE = 116
 """Columns of text from which the metrics stand side by side."""
 _STYLE = {"better": "green", "worse": "red", "neutral": "default"}
 _WIDE_LABEL, _WIDE_COLUMN, _WIDE_LOSSES = 10, 24, 22
@@ -23,7 +23,7 @@ _NARROW_LABEL = 16
 
 
 def print_comparison(comparison: Comparison, console: "Console") -> None:
-    """Print the whole comparison: baselines, treatments, noise floor, caveats. A pipe gets plain, unwrapped lines."""
+    """Print the whole comparison: baselines, treatments, what it can tell. A pipe gets plain, unwrapped lines."""
     rows = (comparison.baseline, comparison.again, *comparison.rows)
     if console.is_terminal and console.width >= WIDE:
         _print_wide(rows, console)
@@ -100,6 +100,10 @@ def _remarks(row: Row) -> list[tuple[str, "Text"]]:
     ]
     if row.proven_until == "beginning":
         found.append(("proof", _text(BEGINNING_ONLY, "yellow")))
+    if row.values is not None:
+        good = row.values.checked and row.values.verdict
+        mark, style = ("✓ ", "green") if good else ("", "yellow") if row.values.verdict else ("✗ ", "red")
+        found.append(("values", _text(mark + value_check(row.values), style)))
     found += [("first step", _text(sentence, "dim")) for sentence in first_step(row)]
     found += [("ranks", _text(sentence, "dim")) for sentence in by_rank(row)]
     return found + [("caution", _text(f"! {flag}", "yellow")) for flag in row.flags]

@@ -18,8 +18,10 @@ from types import TracebackType
 from typing import Self
 
 from assay.errors import StorageError
+from assay.runs.channel import GO
 from assay.runs.ending import Stop, ending
-from assay.runs.folder import Event, RunFolder, parse_event
+from assay.runs.folder import RunFolder
+from assay.runs.log import Event, parse_event
 from assay.runs.record import RunResult, Status
 from assay.runs.store import Store
 
@@ -42,10 +44,11 @@ class Child:
         *,
         in_turns: bool,
         timeout: float | None,
+        earlier: int = 0,
     ) -> None:
         self.folder = folder
         self.upcoming: str | None = None
-        """What it waits to be granted: `start`, `block` or `finish`; None while it works."""
+        """What it waits to be granted: `start`, `block`, `finish` or `repeat`; None while it works."""
         self.finished = False
         """Whether it has ended and everything that it said has been handed out."""
         self._process = process
@@ -56,6 +59,8 @@ class Child:
         self._stop: Stop | None = None
         self._silent = False
         self._result: RunResult | None = None
+        self._earlier = earlier
+        """Stamp of the result that stood in the folder before this child was started."""
         self._channel: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         threading.Thread(target=self._listen, daemon=True).start()
 
@@ -67,13 +72,13 @@ class Child:
             else:
                 yield from self._until_yield()
 
-    def turn(self) -> Iterator[Event]:
-        """Grant the next piece of work, and hand out what happens until it is done."""
+    def turn(self, word: str = GO) -> Iterator[Event]:
+        """Grant the next piece of work, or with `AGAIN` one more block, and hand out what happens until it is done."""
         if self.upcoming is None:
             yield from self._until_yield()
         if not self.finished:
             self.upcoming = None
-            self._say(b"go\n")
+            self._say(f"{word}\n".encode())
             yield from self._until_yield()
 
     def interrupt(self, grace_seconds: float = GRACE_SECONDS) -> None:
@@ -90,7 +95,7 @@ class Child:
         for _ in self.events():
             pass
         if self._result is None:
-            found = ending(self.folder, self._process.returncode, self._stop, self._limit)
+            found = ending(self.folder, self._process.returncode, self._stop, self._limit, self._earlier)
             self._result = self._keep(found)
         return self._result
 
@@ -175,9 +180,12 @@ class Child:
         self._channel.put(None)
 
     def _keep(self, result: RunResult) -> RunResult:
-        """Write what the child could not, and tell the store."""
+        """Write what the child could not, and tell the store. A child that never began leaves the earlier result."""
         try:
-            if self.folder.stamp() == 0 or result.status in (Status.TIMED_OUT, Status.KILLED):
+            stamp = self.folder.stamp()
+            if stamp != 0 and stamp == self._earlier:
+                return result
+            if stamp == 0 or result.status in (Status.TIMED_OUT, Status.KILLED):
                 self.folder.write_result(result)
             self._store.ingest(result, self.folder.stamp())
         except StorageError as error:

@@ -25,6 +25,9 @@ from assay.training.initial import initial_weights
 from assay.training.loop import Loop, Observer
 from assay.training.probes import ActivationNorms
 
+NUDGED_NOISE = 1_000_003
+"""Distance between the seeds of dropout's masks of two nudges: a CPU's generator reads the low 32 bits of a seed."""
+
 
 @dataclass(frozen=True)
 class Built:
@@ -46,18 +49,20 @@ def build_loop(
     check(run, machine)
     device = device_of(run, ranks.local_rank)
     settle_torch(run, device, ranks)
-    data = open_prepared(spec.data_folder)
+    data = open_prepared(folder.data_folder(spec))
     fresh = not checkpoint.complete(folder.checkpoints)
     step = build_step(run, data, device, optimizations, ranks, fresh=fresh)
     initial = digests(step)
-    torch.manual_seed(run.seed + ranks.noise(step.program.sequence_parts))
+    torch.manual_seed(run.seed + ranks.noise(step.program.sequence_parts) + NUDGED_NOISE * run.nudge)
     position, notes = checkpoint.resume(folder.checkpoints, step, ranks, run.seed)
+    windows, sample = validation_batches(run, data, device)
     loop = Loop(
         run=run,
         step=step,
         position=position,
         probes=ActivationNorms(step),
-        windows=validation_batches(run, data, device),
+        windows=windows,
+        sample=sample,
         bytes_per_token=data.bytes_per_token,
         save=lambda now: checkpoint.save(folder.checkpoints, step, now, spec.identity, ranks),
         observer=observer,

@@ -7,17 +7,22 @@ and the state counts the updates that were made.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
+from assay.config.run import Run
 from assay.measure.moved import state_fault, unmoved
 from assay.measure.trace import StepTracer
 from assay.optimizations import Optimization
 from assay.parallel.ranks import Ranks
+from assay.runs.folder import RunFolder
 from assay.runs.worker_result import Findings
+from assay.runs.worker_values import ValueCheck
 from assay.step import dropout
+from assay.step.evidence import ValueProof
 from assay.step.program import Step
 from assay.step.trace import Trace
 from assay.step.unchanged import differences
-from assay.training.endings import NoEffect, Unread, is_out_of_memory
+from assay.training.endings import NoEffect, Unread, WrongValues, is_out_of_memory
 from assay.training.loop import Loop, StepRecord, read, take_step
 from assay.training.probes import ActivationNorms
 
@@ -46,15 +51,22 @@ def has_trained(loop: Loop, initial: Mapping[str, int], ranks: Ranks) -> None:
     _raise_first(ranks, fault)
 
 
-def prove_at_end(loop: Loop, findings: Findings, optimizations: Sequence[Optimization], ranks: Ranks) -> None:
-    """Trace a step that is thrown away. Raises `NoEffect` where it is not the step that was proven.
+def prove_at_end(
+    loop: Loop, findings: Findings, optimizations: Sequence[Optimization], ranks: Ranks, folder: RunFolder
+) -> None:
+    """Trace a step that is thrown away, and check its values.
 
-    A step goes before it, which frees what an evaluation gathered and settles a loss scale. Out of memory or data there
-    is a note.
+    Raises `NoEffect` where it is not the step that was proven, and `WrongValues` where it computes something else.
+    Steps before it free what an evaluation gathered, settle a loss scale, and make an update that is checked as well.
+    Out of memory or data there is a note.
     """
-    run, found = findings.spec.config, _last_step(loop, findings.notes)
-    if found is None:
+    run = findings.spec.config
+    last = _last_step(loop, findings.notes, folder, run, ranks)
+    if last is None:
         return
+    found, values = last
+    if not values.verdict:
+        raise WrongValues(f"values were right at the beginning, and are wrong at the end: {values.failures[0]}")
     proofs = [one.verify(found, run) for one in optimizations]
     lost = [f"{one.optimization} was proven at the beginning and not at the end: {one.observed}" for one in proofs]
     faults = [text for text, one in zip(lost, proofs, strict=True) if not one.verdict]
@@ -66,21 +78,44 @@ def prove_at_end(loop: Loop, findings: Findings, optimizations: Sequence[Optimiz
     findings.proven_until = "end"
 
 
-def _last_step(loop: Loop, notes: list[str]) -> Trace | None:
-    def traced() -> Trace | None:
+_Last = tuple[Trace, ValueProof]
+_UPDATES = 2
+"""Updates whose values are checked at the end: a moment that is not written back shows itself in the second."""
+
+
+def _last_step(loop: Loop, notes: list[str], folder: RunFolder, run: Run, ranks: Ranks) -> _Last | None:
+    def traced() -> _Last | None:
         loop.discard_until_updated()
+        index = loop.position.step + 1
         while True:
-            record, trace = traced_step(loop.step, loop.position.step + 1, loop.probes)
-            if not record.skipped:
-                return trace if record.finite else None
+            values = ValueCheck(folder, run, loop.step, index, ranks, updates=_UPDATES)
+            try:
+                kept: list[tuple[StepRecord, Trace]] = []
+                plain = values.recording(take_step)(loop.step, index, loop.probes)
+                values.recording(partial(_keeping, kept))(loop.step, index + 1, loop.probes)
+                record, trace = kept[0]
+                for one in (*read(loop.step, [plain]), record):
+                    values.stepped(one)
+                if record.skipped:
+                    continue
+                return (trace, values.conclude_here()) if record.finite else None
+            finally:
+                values.abandon()
 
     return _unless_spent(traced, notes)
 
 
-def _unless_spent(traced: Callable[[], Trace | None], notes: list[str]) -> Trace | None:
+def _keeping(
+    kept: list[tuple[StepRecord, Trace]], step: Step, index: int, probes: ActivationNorms | None
+) -> StepRecord:
+    kept.append(traced_step(step, index, probes))
+    return kept[0][0]
+
+
+def _unless_spent(traced: Callable[[], _Last | None], notes: list[str]) -> _Last | None:
     what = "the step at the end could not be traced"
     try:
-        trace = traced()
+        last = traced()
     except Unread as stop:
         notes.append(f"{what}: {stop}")
         return None
@@ -89,9 +124,9 @@ def _unless_spent(traced: Callable[[], Trace | None], notes: list[str]) -> Trace
             raise
         notes.append(f"{what}: it ran out of memory")
         return None
-    if trace is None:
+    if last is None:
         notes.append(f"{what}: its loss or gradient is not finite")
-    return trace
+    return last
 
 
 def _raise_first(ranks: Ranks, fault: str) -> None:

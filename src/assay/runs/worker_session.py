@@ -6,23 +6,24 @@ imports torch: that is a phase of its own, so its caller does it late.
 """
 
 import json
-import statistics
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
 import psutil
 
 from assay.cost import parameter_count
-from assay.measure.process import keep_freed_memory, return_freed_memory, trim
+from assay.measure.process import keep_freed_memory, return_freed_memory
 from assay.optimizations import mesh_of, optimizations_of
 from assay.parallel.ranks import ALONE, joined, local_rank
 from assay.runs import history
-from assay.runs.channel import Voice
-from assay.runs.folder import Event, RunFolder
+from assay.runs.channel import AGAIN, Voice
+from assay.runs.folder import RunFolder
+from assay.runs.log import Event
 from assay.runs.record import Block, Quartiles
+from assay.runs.worker_blocks import TimedBlocks
 from assay.runs.worker_build import build_loop, device_of
 from assay.runs.worker_environment import same_versions, versions
 from assay.runs.worker_memory import count_tensors, measure_memory
@@ -31,12 +32,22 @@ from assay.runs.worker_plan import BLOCKS, plan, steps_left
 from assay.runs.worker_proof import has_trained, prove_at_end, traced_step
 from assay.runs.worker_ranks import every_rank
 from assay.runs.worker_result import Findings
+from assay.runs.worker_values import ValueCheck
 from assay.step import dropout
-from assay.step.evidence import Evidence
+from assay.step.evidence import Evidence, ValueProof
 from assay.step.program import Step
-from assay.training.endings import BudgetReached, Ending, Interrupted, NoEffect, TargetReached, Unproven, Unread
+from assay.training.endings import (
+    BudgetReached,
+    Ending,
+    Interrupted,
+    NoEffect,
+    TargetReached,
+    Unproven,
+    Unread,
+    WrongValues,
+)
 from assay.training.evaluation import Evaluation
-from assay.training.loop import Loop, StepRecord
+from assay.training.loop import Loop, StepRecord, take_step
 from assay.training.probes import ActivationNorms, RouterStatistics
 from assay.units import format_steps
 
@@ -52,12 +63,11 @@ class Session:
         self.optimizations = optimizations_of(self.run)
         self.blocks = turns or BLOCKS
         self.ranks = ALONE
-        self.steady: list[StepRecord] = []
-        """Steps of the timed block in progress."""
 
     def work(self) -> None:
         """Everything. Raises the `Ending` of a run that stops before its last step, once what is still due is done."""
         with joined(mesh_of(self.run), device_of(self.run, local_rank())) as self.ranks:
+            self.timed = TimedBlocks(self.phases, self.findings, self.ranks, self._say_block)
             same_versions([json.loads(said) for said in self.ranks.gather(json.dumps(versions()))])
             self._work()
 
@@ -72,14 +82,16 @@ class Session:
             raise
         loop.checkpoint()
         has_trained(loop, self.initial, self.ranks)
+        if ended is None:
+            self.timed.repeat(loop, lambda: self._wait("repeat") == AGAIN)
         if self.run.training.measure_memory:
             self.phases.enter("memory_pass")
-            self.findings.memory = measure_memory(loop, self.findings.notes)
+            self.findings.memory = measure_memory(loop, self.findings.notes, self.phases.progressed)
             if self.ranks.world > 1:
                 self.findings.ranks = every_rank(loop, self.findings, self.ranks)
         if not isinstance(ended, Unproven):
             self.phases.enter("last_trace")
-            prove_at_end(loop, self.findings, self.optimizations, self.ranks)
+            prove_at_end(loop, self.findings, self.optimizations, self.ranks, self.folder)
         self.phases.enter("recording")
         if ended is not None:
             raise ended
@@ -119,8 +131,8 @@ class Session:
                 self._say_evidence(Evidence.model_validate({name: event[name] for name in Evidence.model_fields}))
             for event in history.of_last_process(earlier, "router"):
                 self.findings.routers = event["layers"]
-            for event in history.of_last_process(earlier, "block"):
-                self._say_block(Block.model_validate({name: event[name] for name in Block.model_fields}))
+            for block in history.blocks(earlier):
+                self._say_block(block)
 
     def _train(self, loop: Loop) -> None:
         """The steps of this process. Raises an `Ending` where they stop before the last."""
@@ -129,21 +141,40 @@ class Session:
             loop.between_steps()
         left = steps_left(self.run, position.step, position.tokens)
         pieces = plan(left, self.blocks)
-        if pieces.first:
-            self.phases.enter("first_step")
-            loop.advance(pieces.first)
-        if pieces.trace:
-            self.phases.enter("trace")
-            pieces = plan(left, self.blocks, self._trace(loop, left - pieces.first))
-            self._prove()
-        keep_freed_memory()  # timed steps need not map what they free and take again
-        if pieces.warmup:
-            self.phases.enter("warmup")
-            loop.advance(pieces.warmup)
+        with self._values_checked(loop):
+            if pieces.first:
+                self.phases.enter("first_step")
+                loop.advance(pieces.first, self.values.recording(take_step))
+            if pieces.trace:
+                self.phases.enter("trace")
+                pieces = plan(left, self.blocks, self._trace(loop, left - pieces.first))
+                self._prove()
+            keep_freed_memory()  # timed steps need not map what they free and take again
+            if pieces.warmup:
+                self.phases.enter("warmup")
+                loop.advance(pieces.warmup, self.values.recording(take_step))
         for steps in pieces.blocks:
             self._wait("block")
-            self._block(loop, steps)
+            self.timed.block(steps, loop.advance)
         loop.stop_if_spent()
+
+    @contextmanager
+    def _values_checked(self, loop: Loop) -> Iterator[None]:
+        """Record the steps inside, and hold them against a reference. Raises `WrongValues`."""
+        self.values = ValueCheck(self.folder, self.run, loop.step, loop.position.step, self.ranks)
+        try:
+            yield
+            if self.values.due:
+                self.phases.enter("reference")
+                self._hold_values(self.values.conclude(self.channel))
+        finally:
+            self.values.abandon()
+
+    def _hold_values(self, proof: ValueProof) -> None:
+        self.findings.values = proof
+        self.channel.event("values", proof=proof.model_dump(mode="json"))
+        if not proof.verdict:
+            raise WrongValues(proof.failures[0])
 
     def _trace(self, loop: Loop, left: int) -> int:
         """Trace steps until one makes its update, for none shows itself in one that is skipped → how many it took.
@@ -152,7 +183,7 @@ class Session:
         """
         for traced in range(1, left + 1):
             skipped = loop.position.skipped_steps
-            loop.advance(1, self._traced_step)
+            loop.advance(1, self.values.recording(self._traced_step))
             if loop.position.skipped_steps == skipped:
                 return traced
         raise Unproven(
@@ -180,46 +211,12 @@ class Session:
         if missing:
             raise NoEffect(missing[0])
 
-    def _block(self, loop: Loop, steps: int) -> None:
-        """One timed block; one that a budget cuts short counts with the steps that it has.
-
-        Its first step finds memory and caches as others left them. It is not timed, and memory is read over it; of a
-        block of one step, both.
-        """
-        self.steady, stays, settling = [], len(self.phases.held_peaks), int(steps > 1)
-        trim()
-        stopped: Ending | None = None
-        try:
-            if settling:
-                self.phases.enter("settling")
-                loop.advance(settling)
-            self.phases.enter("steady")
-            loop.advance(steps - settling)
-        except Ending as stop:
-            stopped = stop
-        self.phases.enter("recording")
-        if self.steady:
-            seconds = [record.seconds for record in self.steady]
-            self.findings.steady_seconds.extend(seconds)
-            self.findings.data_seconds.extend(record.data_seconds for record in self.steady)
-            read_in = "settling" if settling else "steady"
-            peaks = [peak for phase, peak in self.phases.held_peaks[stays:] if phase == read_in]
-            self._say_block(
-                Block(
-                    steps=len(seconds),
-                    seconds=sum(seconds),
-                    median_step_seconds=statistics.median(seconds),
-                    tokens=sum(record.tokens for record in self.steady),
-                    process_peak_bytes=max(peaks, default=None),
-                )
-            )
-        if stopped is not None:
-            raise stopped
-
-    def _wait(self, upcoming: str) -> None:
+    def _wait(self, upcoming: str) -> str:
+        """Wait for a turn; returns the word that granted it, on every rank."""
         with self.phases.aside("waiting"):
-            self.channel.wait(upcoming)
-            self.ranks.meet()
+            word = self.channel.wait(upcoming)
+            (again,) = self.ranks.highest(float(word == AGAIN))
+        return AGAIN if again else word
 
     def _say_evidence(self, evidence: Evidence) -> None:
         self.findings.evidence.append(evidence)
@@ -233,9 +230,10 @@ class Session:
 
     def stepped(self, record: StepRecord) -> None:
         with self.phases.aside():
+            self.values.stepped(record)
             phase = self.phases.current
             if phase == "steady":
-                self.steady.append(record)
+                self.timed.steady.append(record)
             elif phase == "first_step":
                 self.findings.first_step_seconds = record.seconds
             self.channel.event(
@@ -261,16 +259,13 @@ class Session:
 
     def evaluated(self, evaluation: Evaluation) -> None:
         with self.phases.aside():
-            self.channel.event(
-                "evaluation",
-                step=evaluation.step,
-                loss=evaluation.loss,
-                perplexity=evaluation.perplexity,
-                bits_per_byte=evaluation.bits_per_byte,
-            )
+            self.channel.event("evaluation", **evaluation.facts())
             if layers := [asdict(layer) for layer in self.routers.take()]:
                 self.findings.routers = layers
                 self.channel.event("router", step=evaluation.step, layers=layers)
+
+    def progressed(self, done: int, total: int) -> None:
+        self.phases.progressed(done, total)
 
     def saved(self, folder: Path, step: int) -> None:
         with self.phases.aside():

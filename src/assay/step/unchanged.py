@@ -1,9 +1,9 @@
 """Compares two traces of one program: the step at a run's end must be the step that was proven at its beginning.
 
 Compared are counts that do not depend on the batch: operators outside the update, elements written into each parameter,
-compiled calls and graphs, collectives, batches and bytes held. Left out are values, times, and the operators of
-clipping, which run only where the norm is above the limit. A mixture's batch decides how many bytes its experts keep
-and exchange, so these are compared without a mixture only.
+compiled calls and graphs, collectives, batches and bytes held. Left out are values, times, the operators of clipping,
+which run only where the norm is above the limit, and data movement, of which caches save some in later steps. A
+mixture's batch decides how many bytes its experts keep and exchange, so these are compared without a mixture only.
 """
 
 from collections import Counter
@@ -49,7 +49,7 @@ def _calls(trace: Trace) -> Mapping[str, int]:
 def _operators(trace: Trace) -> Mapping[str, int]:
     counts: Counter[str] = Counter()
     for one in trace.operations:
-        if one.phase != "update":
+        if one.phase != "update" and one.operation_class != "movement":
             counts[f"{one.name} of {one.dtype} in {one.phase}"] += one.count
     return counts
 

@@ -26,12 +26,14 @@ from assay.step.program import MicroBatch, Step
 from assay.training.batches import micro_batches_of
 from assay.training.divergence import first_not_finite, first_not_finite_in
 from assay.training.endings import BudgetReached, Diverged, Interrupted, TargetReached, Unread
-from assay.training.evaluation import Evaluation, Windows, evaluate
+from assay.training.evaluation import UNKNOWN, Evaluation, Sample, Windows, evaluate
 from assay.training.probes import ActivationNorms
 from assay.training.taken import Taken, take
 from assay.units import format_steps
 
 _FIRST = "is the first tensor that is not finite"
+
+TakeStep = Callable[[Step, int, ActivationNorms | None], "StepRecord | Taken"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +83,14 @@ class Position:
 
 
 class Observer(Protocol):
-    """Who is told what happens, and asked whether to go on."""
+    """Hears what happens, and says whether to go on; evaluations and checkpoints happen `during` their own phases."""
 
     def stepped(self, record: StepRecord) -> None: ...
     def evaluated(self, evaluation: Evaluation) -> None: ...
     def saved(self, folder: Path, step: int) -> None: ...
+    def progressed(self, done: int, total: int) -> None: ...
     def interrupted(self) -> bool: ...
-    def during(self, phase: str) -> AbstractContextManager[None]:
-        """The context of an evaluation or a checkpoint."""
-        ...
+    def during(self, phase: str) -> AbstractContextManager[None]: ...
 
 
 def train_step(step: Step, index: int, probes: ActivationNorms | None = None) -> StepRecord:
@@ -153,16 +154,19 @@ class Loop:
     bytes_per_token: float
     save: Callable[[Position], Path]
     observer: Observer
+    sample: Sample = UNKNOWN
     saved_at: int = 0
     """The step of the newest checkpoint."""
     ranks: Ranks = ALONE
     updated_by: int | None = None
     """The step that made this process's last update."""
+    discarded: int = 0
+    """Steps that `discard` has done."""
 
     def advance(
         self,
         steps: int,
-        take: Callable[[Step, int, ActivationNorms | None], StepRecord | Taken] = take_step,
+        take: TakeStep = take_step,
     ) -> None:
         """Do `steps` steps with what is due between them. Raises an `Ending`; `take` does one step.
 
@@ -190,9 +194,7 @@ class Loop:
             due.append(math.ceil((training.tokens - position.tokens) / self.run.tokens_per_step))
         return min([self.step.program.read_every, *due])
 
-    def _take_together(
-        self, steps: int, take: Callable[[Step, int, ActivationNorms | None], StepRecord | Taken]
-    ) -> list[StepRecord | Taken]:
+    def _take_together(self, steps: int, take: TakeStep) -> list[StepRecord | Taken]:
         """Steps with nothing between them, fewer when asked to stop, or when the next cannot be read."""
         taken: list[StepRecord | Taken] = []
         while len(taken) < steps and not (taken and self.observer.interrupted()):
@@ -218,6 +220,20 @@ class Loop:
     def discard_step(self) -> None:
         """Do the step that is next for an instrument's sake: it counts for nothing, and the run must be over."""
         train_step(self.step, self.position.step, self.probes)
+
+    def discard(self, steps: int) -> list[StepRecord]:
+        """Do steps after the run's last, read as often as in the run; they count for nothing, and the run must be over.
+
+        Raises `Unread` where the source of batches gives no more.
+        """
+        records: list[StepRecord] = []
+        while steps > 0:
+            some = min(steps, self.step.program.read_every)
+            first = self.position.step + self.discarded
+            records += self._read([take_step(self.step, first + at, self.probes) for at in range(some)])
+            self.discarded += some
+            steps -= some
+        return records
 
     def discard_until_updated(self) -> None:
         """The same until one makes its update."""
@@ -264,11 +280,12 @@ class Loop:
             raise TargetReached(f"target loss reached: {known.loss:.4f} ≤ {target:g} after {format_steps(known.step)}")
 
     def _evaluation(self) -> Evaluation:
-        return evaluate(self.step, self._patient_windows, self.bytes_per_token, self.position.step)
+        return evaluate(self.step, self._patient_windows, self.bytes_per_token, self.position.step, self.sample)
 
     def _patient_windows(self) -> Iterable[MicroBatch]:
-        for batch in self.windows():
+        for number, batch in enumerate(self.windows()):
             self._stop_if_asked()
+            self.observer.progressed(number, self.sample.batches)
             yield batch
 
     def checkpoint(self) -> None:
