@@ -65,6 +65,11 @@ def test_key_order_and_spelled_out_defaults_do_not_change_the_identity(names: li
     assert identity(validate({name: spelled[name] for name in names})) == identity(Run())
 
 
+def test_a_run_that_is_not_nudged_has_the_identity_that_it_had_before_runs_could_be() -> None:
+    assert identity(Run()) == "7e859c602289"
+    assert identity(Run(nudge=1)) != identity(Run())
+
+
 @given(text=st.text(max_size=30))
 def test_any_text_is_a_spec_or_a_usage_error(text: str) -> None:
     try:

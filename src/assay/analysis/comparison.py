@@ -116,6 +116,7 @@ def _row(record: ComparisonRecord, treatment: str, environment: Environment | No
         predicted=predicted,
         predicted_change=_predicted_change(reference, predicted) if treatment in record.treatments else {},
         evidence=(good or results)[0].evidence if results else (),
+        values=next((result.values for result in results if result.values), None),
         proven_until=(good or results)[0].proven_until if results else None,
         ranks=(good or results)[0].ranks if results else (),
         flags=tuple(

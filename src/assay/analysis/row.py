@@ -15,7 +15,7 @@ from assay.analysis.effects import Effect, Pair, exact, loss, timed
 from assay.analysis.noise import Verdict
 from assay.config.base import Frozen
 from assay.runs.record import Block, Predicted, RankResult, RunResult, Status
-from assay.step.evidence import Evidence
+from assay.step.evidence import Evidence, ValueProof
 from assay.studies.record import CellResult
 
 TIMED = ("process_peak_bytes", "step_seconds", "tokens_per_second")
@@ -51,6 +51,8 @@ class Row(Frozen):
     predicted: Predicted | None
     predicted_change: Mapping[str, float] = Field(default_factory=dict)
     evidence: tuple[Evidence, ...]
+    values: ValueProof | None = None
+    """What the value check found in the first run that has one."""
     """Of the first seed; that the others say the same is checked by `flags`."""
     proven_until: Literal["beginning", "end"] | None = None
     """Which traced step the evidence holds for last; `beginning`: a run stopped before its end."""

@@ -25,6 +25,7 @@ from assay.report.wording import (
     prediction_error,
     status,
     texts,
+    value_check,
 )
 from assay.step.evidence import BEGINNING_ONLY
 from assay.studies.record import CellResult, folder
@@ -102,6 +103,8 @@ def _row(row: Row, number: int) -> dict[str, Any]:
         "status": status(row),
         "figures": [texts(row, column) for column in COLUMNS],
         "evidence": row.evidence,
+        "values": "" if row.values is None else value_check(row.values),
+        "wrong": row.values is not None and not row.values.verdict,
         "beginning_only": BEGINNING_ONLY if row.proven_until == "beginning" else "",
         "remarks": [*(f"first step {sentence}" for sentence in first_step(row)), *by_rank(row)],
     }

@@ -138,6 +138,8 @@ def value_check(proof: ValueProof) -> str:
         if error is not None
     )
     cost = "" if proof.baseline_steps is None else f"; the check cost {proof.baseline_steps:.0f} baseline steps"
+    if cost and proof.process_seconds is not None:
+        cost += f", {format_seconds(proof.process_seconds)} with its process"
     updates = f", {proof.updates} updates match the optimizer's rule" if proof.updates else ""
     return f"right in {proof.steps} steps (relative errors: {errors}){updates}{cost}"
 

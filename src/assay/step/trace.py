@@ -207,6 +207,14 @@ class Trace(Frozen):
             and phase in (None, one.phase)
         )
 
+    def calls(self, collective: str, axis: str, phase: Phase) -> int:
+        """Calls of one collective along one axis in one phase."""
+        return sum(
+            one.count
+            for one in self.communications
+            if (one.collective, one.axis, one.phase) == (collective, axis, phase)
+        )
+
     def count(self, *fragments: str, phase: Phase | None = None, dtype: str | None = None) -> int:
         """Executions whose name contains any of `fragments`, in one phase and dtype or in all."""
         return sum(

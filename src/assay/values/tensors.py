@@ -81,6 +81,8 @@ class TensorReader:
         entry = self._entries[key]
         dtype = getattr(torch, entry["dtype"])
         count = int(np.prod(entry["shape"], dtype=np.int64))
+        if not count:
+            return torch.empty(entry["shape"], dtype=dtype)
         raw = np.fromfile(self._path, np.uint8, count * dtype.itemsize, offset=entry["offset"])
         return torch.from_numpy(raw).view(dtype).reshape(entry["shape"])
 

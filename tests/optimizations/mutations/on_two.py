@@ -12,7 +12,7 @@ from optimizations.mutations.named import mutants_of, run_of
 from parallel.on_ranks import compute
 
 Asked = tuple[str, str, bool, bool]
-"""Technique, mutant, whether the mutant is in the run or only gives it its settings, and whether it is looked for late."""
+"""Technique, mutant, whether the mutant is in the run or only gives its settings, and whether it is a late one."""
 
 
 def accounts(asked: Sequence[Asked], place: Path) -> list[Account]:

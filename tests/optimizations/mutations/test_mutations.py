@@ -1,8 +1,7 @@
 """Every wrong variant of a technique is caught by the proof, and every honest run passes it.
 
-The usual suite tries one mutant of each technique, but of those that compile. Those marked `slow` are all that run
-here. What only a GPU runs is marked `gpu`, and the count of it is printed as not run. `benchmarks/mutations.py` writes a
-table of all.
+The usual suite tries one mutant of each technique, except where a compiler would be needed. `slow` tries all that a CPU
+runs, and prints how many need a GPU. These are marked `gpu`. `benchmarks/mutations.py` writes the table.
 """
 
 from collections.abc import Mapping
@@ -55,6 +54,13 @@ def test_each_says_what_is_wrong_in_one_sentence() -> None:
             assert one.says.endswith("."), (technique, one.name)
             assert ". " not in one.says, (technique, one.name)
             assert len(one.says.split()) <= 25, (technique, one.name)
+
+
+def test_each_still_fits_the_source() -> None:
+    for technique in catalogue():
+        for one in mutants_of(technique).values():
+            with pytest.MonkeyPatch.context() as patch:
+                one.break_it(patch)
 
 
 @pytest.mark.parametrize("one", _named(QUICK))
