@@ -30,6 +30,10 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'assay' has no attribute {name!r}")
 
 
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
+
+
 class _Package(ModuleType):
     def __setattr__(self, name: str, value: Any) -> None:
         if not (name in __all__ and isinstance(value, ModuleType)):

@@ -6,7 +6,10 @@ result = assay.train("shakespeare-char-cpu", "training.steps=200", optimizations
 print(result.val_loss, result.memory.tensors_peak_bytes, result.evidence)
 """
 
+import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +47,7 @@ def configure(source: Source = None, overrides: Sequence[str] = (), optimization
 
     A source that is an override itself stands on the preset `demo`. Raises `UsageError` with one sentence.
     """
-    if isinstance(source, str) and "=" in source and not Path(source).is_file():
+    if isinstance(source, str) and "=" in source and not os.path.isfile(source):
         return configure(None, [source, *overrides], optimizations)
     return load(DEFAULT if source is None else source, overrides, _specs(optimizations))
 
@@ -54,19 +57,22 @@ def train(
     *overrides: str,
     optimizations: Stack = (),
     resume: str | None = None,
+    name: str | None = None,
     home: Home | Path | str | None = None,
     timeout: float | None = None,
     on_event: Listener | None = None,
 ) -> "RunResult":
     """Train and measure one run in a process of its own, and wait for it.
 
-    `resume` names a run (id, start of one, or ``last``) to go on with; then only its budget and ``ranks`` can be
-    overridden, and `optimizations` are techniques that divide it among ranks, in place of those that it had.
+    `resume` names a run (id or name, start of one, or ``last``) to go on with; then only its budget and ``ranks`` can
+    be overridden, and `optimizations` are techniques that divide it among ranks, in place of those that it had.
+    `name` is what a new run is called, beside its id.
     `timeout` is in seconds of the child. A Ctrl-C stops the run in an orderly way, and a second one at once; the result
     then has the status `interrupted`. An out-of-memory, a divergence or a time-out is a result too, not an exception.
     Raises `UsageError` for what is wrong before anything is written, `StorageError` when the disk refuses.
     """
     from assay.optimizations import divided
+    from assay.runs.initial import with_initial_weights
     from assay.runs.launcher import start
     from assay.runs.prepare import ready
     from assay.runs.resume import continued, same_corpus
@@ -76,16 +82,20 @@ def train(
     if timeout is not None and not timeout > 0:
         raise UsageError(f"a timeout of {timeout:g} s is not possible; give a positive number of seconds")
     folder = None
+    if name is not None:
+        _can_be_called(name, resume, place)
     if resume is None:
-        run = divided(configure(source, overrides, optimizations))
+        run = divided(with_initial_weights(configure(source, overrides, optimizations), place))
     else:
         folder, run = continued(place, resume, _only_overrides(source, overrides), _specs(optimizations))
     prepared = ready(run, place, lambda message, fraction: tell(_event("prepare", message=message, fraction=fraction)))
     if folder is not None:
         same_corpus(folder, prepared)
+    prepared = replace(prepared, preset=_preset(source), name=name)
     with start(prepared, place, resume=folder, timeout=timeout) as child:
-        where = {"run": child.folder.id, "folder": str(child.folder.path)}
-        tell(_event("run", **where, steps=run.training.steps, tokens_per_step=run.tokens_per_step))
+        where, done = {"run": child.folder.id, "folder": str(child.folder.path)}, prepared.run
+        told = {"steps": done.training.steps, "tokens_per_step": done.tokens_per_step}
+        tell(_event("run", **where, **told, eval_interval=done.training.eval_interval))
         return _follow(child, tell)
 
 
@@ -110,12 +120,14 @@ def compare(
     """
     from assay.analysis.comparison import analyse
     from assay.data.progress import silent
+    from assay.runs.initial import with_initial_weights
     from assay.studies.compare import compare as measure
 
+    place = home if isinstance(home, Home) else Home(home)
     record = measure(
-        configure(source, overrides),
+        with_initial_weights(configure(source, overrides), place),
         treatments,
-        home=home if isinstance(home, Home) else Home(home),
+        home=place,
         seeds=seeds,
         processes=processes,
         blocks=blocks,
@@ -148,9 +160,10 @@ def estimate_every_rank(
     from assay.estimate.every_rank import estimate_every_rank as predict
     from assay.hardware.rates import known_machine
     from assay.optimizations import divided
+    from assay.runs.initial import with_initial_weights
     from assay.runs.prepare import threads_of
 
-    run = divided(configure(source, overrides, optimizations))
+    run = divided(with_initial_weights(configure(source, overrides, optimizations), Home()))
     return predict(run, machine or known_machine(Home(), threads_of(run)))
 
 
@@ -168,8 +181,10 @@ def project(
     """
     from assay.estimate.projection import project as plan
     from assay.hardware.cluster import cluster
+    from assay.runs.initial import with_initial_weights
 
-    return plan(configure(source, overrides, optimizations), cluster(gpu, nodes, gpus_per_node))
+    run = with_initial_weights(configure(source, overrides, optimizations), Home())
+    return plan(run, cluster(gpu, nodes, gpus_per_node))
 
 
 def anatomy(
@@ -195,15 +210,22 @@ def anatomy(
 
 
 def _follow(child: "Child", tell: Listener) -> "RunResult":
+    """Hear a run to its end. It saves and stops first when a Ctrl-C comes, or when the listener fails."""
     try:
         try:
             for event in child.events():
                 tell(event)
         except KeyboardInterrupt:
-            tell(_event("interrupting"))
             child.interrupt()
-            for event in child.events():
-                tell(event)
+            with suppress(OSError):  # a terminal that has closed can show nothing more
+                tell(_event("interrupting"))
+                for event in child.events():
+                    tell(event)
+            child.result()
+        except Exception:
+            child.interrupt()
+            child.result()
+            raise
     except KeyboardInterrupt:
         child.kill()
     return child.result()
@@ -211,6 +233,14 @@ def _follow(child: "Child", tell: Listener) -> "RunResult":
 
 def _specs(optimizations: Stack) -> tuple[Spec, ...]:
     return stack([optimizations] if isinstance(optimizations, str | Spec) else optimizations)
+
+
+def _can_be_called(name: str, resume: str | None, home: Home) -> None:
+    from assay.runs.lookup import check_name
+
+    if resume is not None:
+        raise UsageError("a resumed run keeps its name; leave out --name")
+    check_name(home, name)
 
 
 def _only_overrides(source: Source, overrides: Sequence[str]) -> list[str]:
@@ -226,6 +256,11 @@ def _title(source: Source) -> str:
     if isinstance(source, Run):
         return "configuration"
     return DEFAULT if source is None or "=" in str(source) else str(source)
+
+
+def _preset(source: Source) -> str | None:
+    """The preset or file that a configuration begins with; None where a program has made it."""
+    return None if isinstance(source, Run) else Path(_title(source)).name
 
 
 def _event(kind: str, **facts: Any) -> dict[str, Any]:

@@ -1,5 +1,13 @@
 """What a person can mend: each error is one sentence that says what is wrong and what to do."""
 
+import re
+
+LONGEST_SENTENCE = 500
+"""Characters of a printed message."""
+
+LONGEST_VALUE = 200
+"""Characters of one value inside a message."""
+
 START_AGAIN = "remove the run and start again"
 """In the reason of a run that nobody can go on with."""
 
@@ -10,6 +18,37 @@ class UsageError(Exception):
 
 class StorageError(Exception):
     """The disk refused: full, gone or not writable. The run ends as failed with this reason."""
+
+
+def shown(value: object) -> str:
+    """Return a value as text of at most 200 characters; a long one loses its middle."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # Python refuses to print an integer of more than 4,300 digits
+        return "a value that is too large to print"
+    return _cut(text, LONGEST_VALUE)
+
+
+def one_line(sentence: str) -> str:
+    """Return a message as one printable line of at most 500 characters; values in it are cut to 200."""
+    line = " ".join(sentence.split())
+    line = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in line)
+    line = _LONG_VALUE.sub(lambda found: _cut(found[0], LONGEST_VALUE), line)
+    return _cut(line, LONGEST_SENTENCE)
+
+
+_LONG_VALUE = re.compile(
+    rf"'[^']{{{LONGEST_VALUE - 1},}}'|\"[^\"]{{{LONGEST_VALUE - 1},}}\"|\S{{{LONGEST_VALUE + 1},}}"
+)
+"""A quoted text or a word that is longer than a value may be."""
+
+
+def _cut(text: str, most: int) -> str:
+    """Leave out the middle of a long text: its end often says what to do."""
+    if len(text) <= most:
+        return text
+    end = most // 3
+    return f"{text[: most - end - 3]} … {text[-end:]}"
 
 
 def first_line(error: BaseException) -> str:

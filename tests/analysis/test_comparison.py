@@ -84,7 +84,9 @@ def test_a_treatment_that_ran_out_of_memory_stands_in_the_table() -> None:
     assert not comparison.failed
 
 
-@pytest.mark.parametrize("status", [Status.NO_EFFECT, Status.KILLED, Status.FAILED, Status.TIMED_OUT])
+@pytest.mark.parametrize(
+    "status", [Status.NO_EFFECT, Status.WRONG_VALUES, Status.KILLED, Status.FAILED, Status.TIMED_OUT]
+)
 def test_failures(status: Status) -> None:
     comparison = analyse(record(changes={TREATMENTS[0]: {**NOTHING, "status": status, "reason": "so"}}))
     assert comparison.failed

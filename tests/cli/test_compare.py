@@ -63,7 +63,15 @@ def test_who_is_told_to_end_while_it_writes_shows_what_was_measured(
 
 @pytest.mark.parametrize(
     ("status", "code"),
-    [("no_effect", 3), ("failed", 3), ("killed", 3), ("timed_out", 3), ("out_of_memory", 0), ("diverged", 0)],
+    [
+        ("no_effect", 3),
+        ("wrong_values", 3),
+        ("failed", 3),
+        ("killed", 3),
+        ("timed_out", 3),
+        ("out_of_memory", 0),
+        ("diverged", 0),
+    ],
 )
 def test_failed_cells_exit_3_and_results_0(assay: Assay, fake: Fake, corpus: str, status: str, code: int) -> None:
     fake.behaves(status=status)

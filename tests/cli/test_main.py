@@ -15,7 +15,7 @@ from assay.errors import StorageError
 from cli.conftest import TINY, Assay
 from runs.conftest import FAKE_WORKER, gone
 
-HEAVY = {"torch", "numpy", "pandas", "scipy", "matplotlib", "sqlalchemy", "omegaconf", "rich", "transformers"}
+HEAVY = {"torch", "numpy", "pandas", "scipy", "matplotlib", "omegaconf", "rich", "transformers"}
 PYDANTIC = {"pydantic"}
 """typer's own, once a verb has parameters to read."""
 
@@ -81,6 +81,7 @@ def test_a_room_does_not_hide_the_function_of_its_name() -> None:
 
     assert callable(assay.estimate)
     assert callable(assay.train)
+    assert set(dir(assay)) == {"anatomy", "compare", "estimate", "project", "train", "__version__"}
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
         _ = assay.trian
 
@@ -168,7 +169,7 @@ def ctrl_c(
     return process.returncode, out + err, folder
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_ctrl_c_leaves_a_run_to_resume(tmp_path: Path, corpus: str, number: signal.Signals) -> None:
     code, said, folder = ctrl_c(tmp_path, corpus, "slow", 1, number)
     assert code == 130

@@ -34,8 +34,64 @@ def test_the_list_is_newest_first(assay: Assay, two: tuple[str, str]) -> None:
     assert all({"run", "status", "created"} <= row.keys() for row in listed)
     assert listed[0]["optimizations"] == ["sdpa_attention:backend=auto"]
     lines = assay("runs", "ls").out.splitlines()
-    assert lines[0].split("\t")[:3] == ["run", "status", "created"]
+    assert lines[0].split("\t")[:5] == ["run", "status", "created", "preset", "corpus"]
+    assert lines[1].split("\t")[3:5] == ["demo", "corpus.txt"]
     assert len(lines) == 3
+
+
+def test_the_list_is_narrowed(assay: Assay, two: tuple[str, str], home: Home) -> None:
+    def runs(*words: str) -> list[str]:
+        return [row["run"] for row in assay("runs", "ls", *words, "--json").value]
+
+    assert runs("--limit", "1") == [two[1]]
+    assert runs("--status", "done", "--preset", "demo") == [two[1], two[0]]
+    assert runs("--status", "killed") == runs("--preset", "gpt2-124m") == []
+    assert "none of the 2 runs" in assay("runs", "ls", "--status", "killed").err
+    assert "did you mean 'killed'?" in assay("runs", "ls", "--status", "kiled").sentence()
+
+
+def test_the_list_loads_no_models(assay: Assay, two: tuple[str, str], home: Home) -> None:
+    """Neither those of torch nor those of a configuration: thousands of runs are listed at once."""
+    assay("runs", "ls")
+    heavy = ("torch", "pandas", "numpy", "assay.config.run", "assay.runs.record", "assay.runs.folder")
+    code = "import sys; from assay.cli.main import app; app(['runs', 'ls'], standalone_mode=False); "
+    code += f"print(sorted(set({heavy!r}) & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_run_has_the_name_that_it_was_given(assay: Assay, fake: Fake, corpus: str, home: Home) -> None:
+    run = assay("train", corpus, *TINY, "--name", "best", "--json").value["run"]
+    other = assay("train", corpus, *TINY, "--name", "best-2", "--json").value["run"]
+    assert run.endswith("-best")
+    assert [row["name"] for row in assay("runs", "ls", "--json").value] == ["best-2", "best"]
+    assert assay("runs", "show", "best", "--json").value["run"] == run
+    assert assay("runs", "show", "best-", "--json").value["run"] == other
+    assert assay("runs", "diff", "best", "best-2", "--json").value["runs"] == [run, other]
+    assert "is the start of 2 runs" in assay("runs", "show", "bes").sentence()
+    assert assay("train", "--resume", "best-2", "training.steps=8", "--json").value["run"] == other
+    assert assay("runs", "rm", "best-2", "--yes", "--json").value == {"removed": [other]}
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("--name", "best"), "is taken by the run"),
+        (("--name", "last"), "means the run that was started last"),
+        (("--name", "a/b"), "is not possible"),
+        (("--name", ""), "is not possible"),
+        (("--name", "x" * 65), "is not possible"),
+        (("--name", "other", "--resume", "best"), "keeps its name"),
+    ],
+)
+def test_names_that_cannot_be(
+    assay: Assay, fake: Fake, corpus: str, home: Home, words: tuple[str, ...], expected: str
+) -> None:
+    assay("train", corpus, *TINY, "--name", "best", "--json")
+    said = assay("train", *(() if "--resume" in words else (corpus, *TINY)), *words)
+    assert said.code == 2
+    assert expected in said.sentence()
+    assert len(list(home.runs.iterdir())) == 1
 
 
 def test_show_takes_the_start_of_an_id(assay: Assay, two: tuple[str, str]) -> None:
@@ -85,17 +141,18 @@ def test_a_running_one_is_not_removed(assay: Assay, two: tuple[str, str], home: 
 def test_one_unreadable_result_hides_no_other(assay: Assay, two: tuple[str, str], home: Home) -> None:
     (home.runs / two[0] / "result.json").write_text("{")
     listed = {row["run"]: row for row in assay("runs", "ls", "--json").value}
-    assert listed[two[0]]["status"] == "failed"
+    assert listed[two[0]]["status"] == "damaged"
     assert "cannot be read" in listed[two[0]]["reason"]
     assert listed[two[1]]["status"] == "done"
 
 
-def test_an_unreadable_configuration_is_noted(assay: Assay, two: tuple[str, str], home: Home) -> None:
+def test_an_unreadable_configuration_is_listed_and_noted(assay: Assay, two: tuple[str, str], home: Home) -> None:
     (home.runs / two[0] / "run.json").write_text("{}")
     (home.runs / two[0] / "result.json").unlink()
     said = assay("runs", "ls", "--json")
-    assert said.value[0]["run"] == two[1]
+    assert {row["run"]: row["status"] for row in said.value} == {two[0]: "damaged", two[1]: "done"}
     assert "run.json cannot be read" in said.err
+    assert f"{two[0]}\tdamaged" in assay("runs", "ls").out
 
 
 def test_a_lost_store_is_made_again(assay: Assay, two: tuple[str, str], home: Home) -> None:
@@ -105,13 +162,13 @@ def test_a_lost_store_is_made_again(assay: Assay, two: tuple[str, str], home: Ho
     assert assay("runs", "ls", "--json").value == before
 
 
-def test_a_store_that_is_none(assay: Assay, two: tuple[str, str], home: Home) -> None:
+def test_a_store_that_is_none_is_put_aside(assay: Assay, two: tuple[str, str], home: Home) -> None:
+    before = assay("runs", "ls", "--json").value
     for path in home.root.glob("store.sqlite*"):
         path.unlink()
     home.store.write_bytes(b"this is no database, but a text that is long enough to be looked at " * 20)
-    said = assay("runs", "ls")
-    assert said.code == 2
-    assert "delete it" in said.sentence()
+    assert assay("runs", "ls", "--json").value == before
+    assert home.store.with_name("store.sqlite.damaged").exists()
 
 
 def _pretend_running(folder: Path) -> None:
@@ -156,7 +213,7 @@ def test_a_person_is_asked(assay: Assay, two: tuple[str, str], home: Home, answe
     process = subprocess.Popen(command, stdin=child, stdout=child, stderr=child)
     os.close(child)
     os.write(parent, f"{answer}\n".encode())
-    assert process.wait(timeout=30) == (0 if answer == "y" else 1)
+    assert process.wait(timeout=30) == (0 if answer == "y" else 2)
     assert b"Delete 1 of the runs" in os.read(parent, 65536)
     os.close(parent)
     assert len(list(home.runs.iterdir())) == left

@@ -1,6 +1,7 @@
 """`assay sample` and `assay export`, on a run whose checkpoints were written by the trainer's own code."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -117,11 +118,30 @@ def test_an_export_is_what_transformers_reads(assay: Assay, trained: Trained, tm
     said = assay("export", "last", str(tmp_path / "out"), "--json")
     assert said.code == 0
     assert said.value["format"] == "hf"
-    assert set(said.value["files_bytes"]) == {"config.json", "model.safetensors"}
+    assert set(said.value["files_bytes"]) == {
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    }
     ours = load_model(folder.checkpoints / "step-00000003", folder.spec().config.model)
     theirs = transformers.GPT2LMHeadModel.from_pretrained(tmp_path / "out").eval()
     ids = torch.arange(8).reshape(1, 8)
     torch.testing.assert_close(ours.logits(ids), theirs(ids).logits, rtol=0, atol=1e-5)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    given = tokenizer("The q", return_tensors="pt")
+    assert given["input_ids"].tolist() == [load_tokenizer(Path(folder.spec().data_folder)).encode("The q").tolist()]
+    text = tokenizer.decode(theirs.generate(**given, max_new_tokens=3, do_sample=False)[0])
+    assert text.startswith("The q")
+    assert len(text) == len("The q") + 3
+
+
+def test_an_export_without_its_prepared_text_has_no_tokenizer(assay: Assay, trained: Trained, tmp_path: Path) -> None:
+    shutil.rmtree(trained(3).spec().data_folder)
+    said = assay("export", "last", str(tmp_path / "out"))
+    assert said.code == 0
+    assert "without a tokenizer: " in said.err
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["config.json", "model.safetensors"]
 
 
 def test_what_gpt2_cannot_express_is_exported_as_it_is(assay: Assay, trained: Trained, tmp_path: Path) -> None:

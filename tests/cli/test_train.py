@@ -44,6 +44,7 @@ def test_the_summary_says_where_the_run_lies(assay: Assay, fake: Fake, corpus: s
         ("failed", 1),
         ("unavailable", 2),
         ("no_effect", 3),
+        ("wrong_values", 3),
         ("diverged", 3),
         ("out_of_memory", 3),
         ("budget_reached", 4),

@@ -79,6 +79,24 @@ def test_what_a_checkpoint_repeats_is_its_own_modules() -> None:
     assert not any(part.phase == "recompute" for part in parts if part.module.startswith(("head", "embedding")))
 
 
+@pytest.mark.parametrize("policy", ["attention", "matmuls"])
+def test_what_selective_checkpointing_repeats_is_its_own_modules(policy: str) -> None:
+    parts = apart(run_with(Spec(name="selective_checkpointing", fields={"policy": policy})))
+    again = {part.module for part in parts if part.phase == "recompute" and part.operation_class != "movement"}
+    cores = {f"blocks.{layer}.attention.core" for layer in range(SHAPE.n_layer)}
+    assert again >= cores
+    assert BETWEEN not in {part.module for part in parts if part.phase == "recompute"}
+    if policy == "attention":
+        assert again == cores
+        assert all(flops(parts, core, "recompute") == flops(parts, core, "forward") // 2 > 0 for core in cores)
+
+
+def test_what_a_block_itself_repeats_is_the_blocks() -> None:
+    parts = apart(run_with(CHECKPOINTING))
+    own = {part.module for part in parts if part.phase == "recompute" and part.module.count(".") < 2}
+    assert own == {f"blocks.{layer}" for layer in range(SHAPE.n_layer)}
+
+
 def test_little_is_between_modules() -> None:
     between = [part for part in apart(run_with()) if part.module == BETWEEN]
     # The loss over the tokens, its gradient of one, and the reading of both; where embeddings are tied, their sum.

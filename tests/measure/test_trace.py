@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.profiler import ProfilerActivity, profile
 
 from assay.config import ModelConfig, Run
@@ -14,6 +15,7 @@ from assay.config.run import Spec
 from assay.measure.tensor_peak import _all_events, _is_allocation
 from assay.measure.trace import StepTracer
 from assay.step import Trace
+from assay.step.compiled import Call, Graph
 from assay.step.program import MicroBatch, Step
 from assay.training.gradients import summed_loss
 from assay.training.loop import train_step
@@ -145,6 +147,37 @@ def test_dtypes_of_matmuls() -> None:
     low = traced(run_with(BF16))
     assert low.contractions(dtype="bfloat16") == low.contractions() == 3 * (6 * LAYERS + 1)
     assert any(category.startswith("weight copies bfloat16") for category in low.saved_bytes)
+
+
+def test_compiled_code_is_tallied_like_dispatched_operators() -> None:
+    """On a GPU with TF32 allowed: the format of products, FLOPs and sizes are the same by both ways."""
+    recorder = StepTracer(build_step(run_with()))._recorder
+    with FakeTensorMode():
+        left, right = (torch.empty(shape, device="cuda") for shape in ((3, 4), (4, 5)))
+        calls = [
+            Call(operator, arguments, {}, operator(*arguments), again=False)
+            for operator, arguments in (
+                (torch.ops.aten.mm.default, (left, right)),
+                (torch.ops.aten.exp.default, (left,)),
+            )
+        ]
+        torch.set_float32_matmul_precision("high")
+        try:
+            for call in calls:
+                recorder._record(call.operator, call.args, call.kwargs, call.result)
+            with recorder.graphs.watch(Graph(backward=True, calls=tuple(calls), kernels=0)):
+                pass
+        finally:
+            torch.set_float32_matmul_precision("highest")
+    forward, backward = (
+        {one.name: one for one in recorder.operations() if one.phase == phase} for phase in ("forward", "backward")
+    )
+    assert {name: one.dtype for name, one in forward.items()} == {"aten.mm": "tf32", "aten.exp": "float32"}
+    assert forward["aten.mm"].flops == 2 * 3 * 4 * 5
+    for name, one in backward.items():
+        moved = forward[name].bytes if name == "aten.mm" else 0  # what a fused kernel moves is not known
+        assert one == forward[name].model_copy(update={"phase": "backward", "bytes": moved})
+    assert backward.keys() == forward.keys()
 
 
 def test_state_is_counted_by_storage() -> None:

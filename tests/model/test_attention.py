@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from torch import Tensor
 
 from assay.config import ModelConfig
+from assay.config.model import EPSILON
 from assay.model import Attention, HandCodedAttention, SdpaAttention
-from assay.model.norms import EPSILON
 
 from .variants import configurations, random_model, with_sdpa
 

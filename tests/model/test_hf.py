@@ -9,9 +9,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from assay.config import ModelConfig
+from assay.config.gpt2 import config_from_hf
 from assay.errors import UsageError
 from assay.model import GPT
-from assay.model.hf import config_from_hf, load_hf, save_hf
+from assay.model.hf import load_hf, save_hf
 from assay.model.hf_tensors import to_hf
 from assay.model.weights import load_model, save_weights
 
@@ -120,7 +121,7 @@ def test_a_shorter_context_takes_the_first_positions_and_the_same_function(tmp_p
     short = SMALL.model_copy(update={"context_length": 5})
     ids = random_ids(short)
     torch.testing.assert_close(_ours(tmp_path, short, "hand").logits(ids), theirs(ids).logits, rtol=0, atol=1e-5)
-    with pytest.raises(UsageError, match=r"set model\.context_length=12 or less"):
+    with pytest.raises(UsageError, match=r"set model\.context_length=12 \(now 13\)"):
         load_hf(tmp_path, SMALL.model_copy(update={"context_length": 13}))
 
 

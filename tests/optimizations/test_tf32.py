@@ -1,7 +1,7 @@
 """TF32: a permission for the length of a step, refused where there are no tensor cores."""
 
 from types import SimpleNamespace
-from typing import Any
+from typing import cast
 
 import pytest
 import torch
@@ -59,8 +59,7 @@ def test_it_is_allowed_inside_the_step_and_nowhere_else(monkeypatch: pytest.Monk
 
 
 def test_the_trace_tells_what_was_allowed() -> None:
-    there: list[Any] = [SimpleNamespace(is_cuda=True)]
-    here: list[Any] = [SimpleNamespace(is_cuda=False)]
+    there, here = ([cast(torch.Tensor, SimpleNamespace(device=torch.device(name)))] for name in ("cuda", "cpu"))
     assert multiplied_in("float32", there) == "float32"
     torch.set_float32_matmul_precision("high")
     try:

@@ -9,6 +9,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,10 @@ def _ranks_of(case: Case) -> int:
 
 
 def _answer(case: Case) -> dict[str, Any]:
+    if "answered_by" in case:
+        module, _, function = case["answered_by"].partition(":")
+        answer: dict[str, Any] = getattr(import_module(module), function)(case)
+        return answer
     from assay.config.load import validate
     from assay.measure.trace import StepTracer
     from assay.optimizations import mesh_of, normalize, optimizations_of

@@ -18,6 +18,7 @@ moods = os.environ.get("FAKE", "").split()
 spec = json.loads((folder / "run.json").read_bytes())
 steps = spec["config"]["training"]["steps"]
 tokens = spec["config"]["training"]["batch_size"] * spec["config"]["model"]["context_length"]
+rounded = 0.001 * any(one["name"].startswith("bf16") for one in spec["config"]["optimizations"])
 stopping = threading.Event()
 granted = threading.Semaphore(0)
 
@@ -48,7 +49,7 @@ def wait(upcoming: str) -> None:
 
 
 def finish(status: str, reason: str | None, done: int) -> None:
-    result = {name: spec[name] for name in ("created", "identity", "config", "predicted")}
+    result = {name: spec[name] for name in ("created", "identity", "preset", "config", "predicted")}
     result |= {"run": spec["id"], "status": status, "reason": reason, "steps": done, "tokens": done * tokens}
     result |= {"train_loss": 2.5, "val_loss": 2.6, "memory": {"tensors_peak_bytes": 1000}}
     result |= {"phase_seconds": {"build": 0.1, "steady": 0.4}, "environment": environment()}
@@ -84,6 +85,9 @@ threading.Thread(target=listen, daemon=True).start()
 signal.signal(signal.SIGTERM, lambda *_: stopping.set())
 if "clinging" in moods:  # leaves a process of its own that holds the channel open
     subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"], stderr=subprocess.DEVNULL)
+if "stillborn" in moods:
+    os.kill(os.getpid(), signal.SIGKILL)
+(folder / "result.json").unlink(missing_ok=True)
 checkpoints = sorted((folder / "checkpoints").glob("step-*"))
 first = int(checkpoints[-1].name[5:]) if checkpoints else 0
 wait("start")
@@ -94,7 +98,7 @@ for index in range(first, steps):
         wait("block")
     misbehave(index)
     say("phase", name="steady")
-    say("step", step=index, loss=3.0 - index * 0.01, seconds=0.01, tokens=tokens, phase="steady")
+    say("step", step=index, loss=3.0 - index * 0.01 + rounded, seconds=0.01, tokens=tokens, phase="steady")
     if "slow" in moods:
         time.sleep(0.05)
     if stopping.is_set():

@@ -11,7 +11,8 @@ import pytest
 
 from assay.errors import StorageError
 from assay.runs import channel as channel_module
-from assay.runs.channel import Channel
+from assay.runs.channel import Channel, closed, when_closed
+from assay.runs.sealed import open_line
 
 
 class Line:
@@ -34,14 +35,14 @@ def events(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def handlers() -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
 
 
 def lines(path: Path) -> list[dict[str, object]]:
-    return [json.loads(line) for line in path.read_bytes().splitlines()]
+    return [json.loads(open_line(line)) for line in path.read_bytes().splitlines()]
 
 
 def test_an_event_reaches_the_parent_and_the_file(events: Path) -> None:
@@ -118,11 +119,12 @@ def test_without_turns_nothing_waits(events: Path) -> None:
 
 
 @pytest.mark.usefixtures("handlers")
-def test_a_signal_ends_the_waiting(events: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_waiting(events: Path, number: signal.Signals) -> None:
     line = Line(events, in_turns=True)
     line.channel.stop_on_signals()
     assert not line.channel.interrupted
-    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    threading.Timer(0.1, os.kill, (os.getpid(), number)).start()
     line.channel.wait("block")
     assert line.channel.interrupted
     line.channel.wait("finish")
@@ -133,3 +135,15 @@ def test_a_parent_that_does_not_listen_any_more_is_no_error(events: Path) -> Non
     os.close(line.heard)
     line.channel.event("step")
     assert lines(events) == [{"event": "step"}]
+
+
+def test_a_lifeline_is_closed_once_nobody_holds_it() -> None:
+    gone = threading.Event()
+    watched, held = os.pipe()
+    when_closed(watched, gone.set)
+    os.write(held, b"a word that nobody reads\n")
+    assert not closed(watched)
+    assert not gone.wait(0.1)
+    os.close(held)
+    assert closed(watched)
+    assert gone.wait(5)

@@ -14,6 +14,7 @@ from assay.config import Home
 from assay.errors import StorageError
 from assay.runs import child as child_module
 from assay.runs import claim
+from assay.runs.entry import entry_of
 from assay.runs.folder import RunFolder
 from assay.runs.launcher import start
 from assay.runs.prepare import ReadyRun
@@ -25,7 +26,9 @@ from runs.conftest import FAKE_WORKER, Fake, gone, make_ready
 def finished(home: Home, ready: ReadyRun, timeout: float | None = None) -> RunResult:
     with start(ready, home, timeout=timeout) as child:
         result = child.result()
-    assert Store(home).get(result.run) == RunFolder(home.runs / result.run).result() == result
+    folder = RunFolder(home.runs / result.run)
+    assert folder.result() == result
+    assert Store(home).entries()[result.run] == entry_of(result, folder.stamp())
     return result
 
 
@@ -37,7 +40,7 @@ def test_a_run_is_done_and_recorded(home: Home, ready_run: ReadyRun, fake: Fake)
     assert child.finished
     assert result.status is Status.DONE
     assert (result.steps, result.tokens) == (6, 6 * 16)
-    assert Store(home).get(result.run) == result
+    assert Store(home).entries()[result.run].status == Status.DONE
     spec = child.folder.spec()
     assert spec.config == ready_run.run
     assert spec.identity == ready_run.identity == result.identity
@@ -48,7 +51,7 @@ def test_two_runs_never_share_a_folder(
     home: Home, ready_run: ReadyRun, fake: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = iter(["a", "a", "b"])
-    monkeypatch.setattr(claim, "new_id", lambda identity: next(ids))
+    monkeypatch.setattr(claim, "new_id", lambda identity, name: next(ids))
     for expected in ("a", "b"):
         with start(ready_run, home) as child:
             assert child.result().run == expected
@@ -208,7 +211,7 @@ def test_a_resumed_run_takes_back_what_it_trains_again(home: Home, ready_run: Re
     fake.behaves()
     with start(ready_run, home, resume=child.folder) as last:
         assert last.result().status is Status.DONE
-    assert [row.status for row in Store(home).results()] == [Status.DONE]
+    assert [entry.status for entry in Store(home).entries().values()] == [Status.DONE]
 
 
 PARENT = """

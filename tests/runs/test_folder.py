@@ -41,8 +41,8 @@ def test_an_id_shows_time_and_configuration() -> None:
 
 @pytest.mark.parametrize("cut", range(1, 12))
 def test_a_torn_last_line_is_left_out(folder: RunFolder, cut: int) -> None:
-    whole = b'{"event": "step", "step": 0}\n{"event": "step", "step": 1}\n'
-    folder.events_file.write_bytes(whole + b'{"event": "step", "step": 2}\n'[:-cut])
+    whole = b'{"event": "note", "step": 0}\n{"event": "note", "step": 1}\n'
+    folder.events_file.write_bytes(whole + b'{"event": "note", "step": 2}\n'[:-cut])
     assert [event["step"] for event in folder.events()] == ([0, 1, 2] if cut == 1 else [0, 1])
 
 
@@ -57,10 +57,12 @@ def test_the_newest_complete_checkpoint(folder: RunFolder) -> None:
     assert folder.newest_checkpoint() == folder.checkpoints / "step-100000000"
 
 
-def test_a_resume_takes_back_the_old_result(folder: RunFolder) -> None:
+def test_the_old_result_stays_until_the_new_process_begins(folder: RunFolder) -> None:
     folder.write_result(begun(folder.spec()))
     assert folder.stamp() > 0
     folder.prepare(folder.spec())
+    assert folder.result() is not None
+    folder.begin()
     assert folder.result() is None
 
 

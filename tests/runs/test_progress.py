@@ -68,3 +68,40 @@ def test_what_is_worth_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert said[2] == "after 4 steps: validation loss 2.5000"
     assert said[3].startswith("stopping")
     assert len(said) == 4
+
+
+def test_a_phase_without_steps_shows_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    meter = Meter()
+    meter.hear({**RUN, "eval_interval": 5})
+    meter.hear({"event": "phase", "name": "evaluation"})
+    clock[0] = 3.0
+    assert meter.figures() == "for 3.00 s"
+    meter.hear({"event": "progress", "done": 3, "total": 12})
+    assert meter.position == (3, 12)
+    assert meter.figures() == "9.00 s left"
+    clock[0] = 12.0
+    meter.hear({"event": "phase", "name": "steady"})
+    assert meter.position == (0, 10)
+    for index in range(4):
+        meter.hear(step(index))
+    assert meter.figures() == "loss 2.0000, 200 tokens/s, 15.0 s left"
+    meter.hear({"event": "phase", "name": "evaluation"})
+    clock[0] = 14.0
+    assert meter.figures() == "loss 2.0000, 10.0 s left"
+
+
+def test_lines_tell_of_long_phases(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    lines = Lines()
+    lines({"event": "phase", "name": "memory_pass"})
+    for done in range(3):
+        clock[0] += 4.0
+        lines({"event": "progress", "done": done, "total": 4})
+    lines({"event": "evaluation", "step": 4, "loss": 2.5, "standard_error": 0.01234})
+    assert capsys.readouterr().err.splitlines() == [
+        "memory pass 1/4, 24.0 s left",
+        "after 4 steps: validation loss 2.5000 ± 0.0123",
+    ]

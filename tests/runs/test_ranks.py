@@ -12,7 +12,8 @@ from assay import api
 from assay.config import Home
 from assay.errors import START_AGAIN, UsageError
 from assay.runs import history
-from assay.runs.folder import Event, RunFolder
+from assay.runs.folder import RunFolder
+from assay.runs.log import Event
 from assay.runs.record import RunResult, Status
 from assay.runs.store import Store
 
@@ -119,7 +120,7 @@ def test_a_killed_launcher_is_named(home: Home, text: str) -> None:
     assert killed.reason is not None
     assert killed.reason.startswith("the launcher of its ranks was killed by signal 9")
     assert killed.steps >= 5
-    assert [row.status for row in Store(home).results()] == [Status.KILLED]
+    assert [entry.status for entry in Store(home).entries().values()] == [Status.KILLED]
 
 
 def test_a_run_goes_on_divided_in_another_way_and_on_one_device(home: Home, text: str) -> None:

@@ -12,11 +12,11 @@ import pytest
 
 from assay.config import Home
 from assay.runs import alive
+from assay.runs.claim import _locked
 from assay.runs.folder import Process, RunFolder, RunSpec, new_id
 from assay.runs.prepare import ReadyRun
-from assay.runs.record import Status
-from assay.runs.recover import begun, compose, reconcile, settle
-from assay.runs.store import Store
+from assay.runs.record import RunResult, Status
+from assay.runs.recover import begun, compose, settle
 
 
 def made(home: Home, ready: ReadyRun) -> RunFolder:
@@ -61,6 +61,25 @@ def test_the_same_number_started_at_another_time_is_another_process(home: Home, 
     folder = made(home, ready_run)
     folder.write_process(process_of(os.getpid(), started=psutil.Process().create_time() - 60))
     assert settle(folder).status is Status.KILLED
+
+
+@pytest.mark.parametrize(
+    ("changes", "running"),
+    [
+        ({"started": 0.0}, True),
+        ({"start_ticks": 1}, False),
+        ({"boot": "an earlier boot"}, False),
+    ],
+)
+def test_a_clock_that_is_set_changes_nothing(
+    home: Home, ready_run: ReadyRun, changes: dict[str, object], running: bool
+) -> None:
+    """The start is counted in ticks since the boot; the wall clock may say anything."""
+    folder = made(home, ready_run)
+    me = alive.this_process(os.getpid())
+    assert me is not None
+    folder.write_process(me.model_copy(update=changes))
+    assert alive.is_running(folder) is running
 
 
 def test_a_process_of_another_host_is_believed(home: Home, ready_run: ReadyRun) -> None:
@@ -120,34 +139,45 @@ def test_a_run_that_did_nothing(home: Home, ready_run: ReadyRun) -> None:
     assert (result.steps, result.tokens, result.train_loss, result.step_seconds) == (0, 0, None, None)
 
 
-def test_reconciling_tells_the_store_once(home: Home, ready_run: ReadyRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_line_costs_its_own_event_and_is_said(home: Home, ready_run: ReadyRun) -> None:
     folder = made(home, ready_run)
-    folder.write_result(begun(folder.spec()).model_copy(update={"status": Status.DONE}))
-    store = Store(home)
-    assert reconcile(home, store) == []
-    assert [row.status for row in store.results()] == [Status.DONE]
-    monkeypatch.setattr(RunFolder, "result", lambda self: pytest.fail("a folder without news was read again"))
-    assert reconcile(home, store) == []
+    say(folder, {"event": "start", "resumed_at": 0}, *(step(index) for index in range(4)))
+    lines = folder.events_file.read_bytes().split(b"\n")
+    folder.events_file.write_bytes(b"\n".join([*lines[:2], lines[2][:20] + b"\xff" + lines[2][21:], *lines[3:]]))
+    result = settle_the_dead(folder)
+    assert (result.status, result.steps, result.train_loss) == (Status.DAMAGED, 4, 0.0)
+    assert result.reason is not None
+    assert result.reason.endswith("; 1 line of events.jsonl cannot be read, so figures may be incomplete")
+    assert result.status.resumable
 
 
-def test_reconciling_forgets_what_is_gone(home: Home, ready_run: ReadyRun) -> None:
+@pytest.mark.parametrize("content", [b"\xff", b"{", b'{"run": 3}', b"[" * 100_000, b'{"steps": ' + b"9" * 5000 + b"}"])
+def test_an_unreadable_result_is_damaged(home: Home, ready_run: ReadyRun, content: bytes) -> None:
     folder = made(home, ready_run)
-    folder.write_result(begun(folder.spec()))
-    store = Store(home)
-    reconcile(home, store)
-    folder.remove()
-    (home.runs / ".removed-half").mkdir()
-    assert reconcile(home, store) == []
-    assert store.results() == []
+    folder.result_file.write_bytes(content)
+    result = settle(folder)
+    assert result.status is Status.DAMAGED
+    assert result.reason is not None
+    assert "result.json cannot be read" in result.reason
 
 
-def test_one_bad_folder_hides_no_other(home: Home, ready_run: ReadyRun) -> None:
-    good, bad = made(home, ready_run), made(home, ready_run)
-    (home.runs / "just-being-made").mkdir()
-    good.write_result(begun(good.spec()).model_copy(update={"status": Status.DONE}))
-    bad.spec_file.write_text("{")
-    store = Store(home)
-    notes = reconcile(home, store)
-    assert len(notes) == 1
-    assert str(bad.spec_file) in notes[0]
-    assert [row.run for row in store.results()] == [good.id]
+def test_a_flipped_digit_is_found(home: Home, ready_run: ReadyRun) -> None:
+    """What is left is good JSON, with another figure in it."""
+    folder = made(home, ready_run)
+    folder.write_result(begun(folder.spec()).model_copy(update={"status": Status.DONE, "steps": 1234}))
+    folder.result_file.write_bytes(folder.result_file.read_bytes().replace(b'"steps": 1234', b'"steps": 1834'))
+    assert settle(folder).status is Status.DAMAGED
+
+
+def test_a_live_run_whose_process_cannot_be_read_is_seen_by_its_lock(home: Home, ready_run: ReadyRun) -> None:
+    folder = made(home, ready_run)
+    folder.process_file.write_bytes(b"\xff")
+    with _locked(folder):
+        assert settle(folder).status is Status.RUNNING
+    assert settle(folder).status is Status.KILLED
+
+
+def settle_the_dead(folder: RunFolder) -> RunResult:
+    """The run's process is one that never was."""
+    folder.write_process(Process(host=socket.gethostname(), pid=2**22 + 1, started=0.0))
+    return settle(folder)

@@ -57,7 +57,8 @@ def test_torchrun_does_a_run_and_goes_on_with_it(home: Home, text: str) -> None:
     assert [one.verdict for one in result.evidence] == [True]
     assert f"run {folder.id}: 6 steps of 64 tokens" in done.stderr
     assert "step 6/6, loss" in done.stderr
-    assert Store(home).stamps()[folder.id] == (Status.DONE, folder.stamp())
+    entry = Store(home).entries()[folder.id]
+    assert (entry.status, entry.stamp, entry.preset) == (Status.DONE, folder.stamp(), "demo")
     more = torchrun("--resume", "last", "training.steps=8", "--with", "fully_sharded")
     assert more.returncode == 0, more.stderr
     again = folder.result()

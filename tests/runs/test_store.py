@@ -1,5 +1,6 @@
-"""The store: read by many while one writes, made by several at once, refused when it is newer, remade when older."""
+"""The store: read by many while one writes, made by several at once, and made anew when damaged."""
 
+import os
 import sqlite3
 import subprocess
 import sys
@@ -9,6 +10,8 @@ import pytest
 
 from assay.config import Home
 from assay.errors import StorageError, UsageError
+from assay.runs import store as store_module
+from assay.runs.entry import entry_of
 from assay.runs.folder import RunSpec
 from assay.runs.record import Environment, RunResult, Status
 from assay.runs.recover import begun
@@ -24,36 +27,36 @@ def result(home: Home, run: str, status: Status = Status.DONE, created: str = "2
 
 def test_what_was_ingested_comes_back(home: Home) -> None:
     store = Store(home)
-    one = result(home, "a")
+    one = result(home, "a").model_copy(update={"preset": "demo", "train_loss": 2.5, "val_loss": float("inf")})
     store.ingest(one, 5)
-    assert store.get("a") == one
-    assert store.get("b") is None
-    assert store.stamps() == {"a": ("done", 5)}
+    assert store.entries() == {"a": entry_of(one, 5)}
+    entry = store.entries()["a"]
+    assert (entry.status, entry.stamp, entry.preset, entry.corpus) == ("done", 5, "demo", "stdlib")
+    assert (entry.n_layer, entry.context_length, entry.train_loss) == (1, 8, 2.5)
 
 
 def test_a_second_ingest_replaces_the_first(home: Home) -> None:
     store = Store(home)
     store.ingest(result(home, "a", Status.RUNNING), 0)
     store.ingest(result(home, "a"), 7)
-    assert [row.status for row in store.results()] == [Status.DONE]
-    assert store.stamps() == {"a": ("done", 7)}
-
-
-def test_newest_first_and_by_identity(home: Home) -> None:
-    store = Store(home)
-    for run, created in (("a", "2026-01-01"), ("c", "2026-01-03"), ("b", "2026-01-02")):
-        store.ingest(result(home, run, created=created), 0)
-    assert [row.run for row in store.results()] == ["c", "b", "a"]
-    assert len(store.results(identity=make_ready(home).identity)) == 3
-    assert store.results(identity="another") == []
+    assert [(entry.status, entry.stamp) for entry in store.entries().values()] == [("done", 7)]
 
 
 def test_removed_is_forgotten(home: Home) -> None:
     store = Store(home)
-    store.ingest(result(home, "a"), 0)
-    store.remove("a")
-    store.remove("a")
-    assert store.results() == []
+    for run in ("a", "b", "c"):
+        store.ingest(result(home, run), 0)
+    store.remove(["a", "c"])
+    store.remove(["a"])
+    assert list(store.entries()) == ["b"]
+
+
+def test_entries_are_written_all_or_none(home: Home) -> None:
+    store = Store(home)
+    good = entry_of(result(home, "a"), 1)
+    with pytest.raises(OverflowError):
+        store.put([good, good._replace(run="b", steps=2**70)])
+    assert store.entries() == {}
 
 
 def test_the_environment_can_be_searched(home: Home) -> None:
@@ -75,6 +78,7 @@ def test_a_newer_layout_is_refused(home: Home) -> None:
     Store(home)
     with sqlite3.connect(home.store) as connection:
         connection.execute("update schema set version = ?", (SCHEMA + 1,))
+        connection.execute(f"pragma user_version = {SCHEMA + 1}")
     with pytest.raises(UsageError, match="written by a newer assay"):
         Store(home)
 
@@ -86,36 +90,55 @@ def test_an_older_layout_is_made_anew(home: Home) -> None:
         connection.execute("create table runs (run text, something_else text)")
         connection.execute("insert into runs values ('a', 'b')")
     store = Store(home)
-    assert store.results() == []
+    assert store.entries() == {}
     store.ingest(result(home, "a"), 0)
-    assert len(Store(home).results()) == 1
+    assert len(Store(home).entries()) == 1
 
 
-def test_a_row_that_cannot_be_read_hides_no_other(home: Home) -> None:
+@pytest.mark.parametrize("change", ["steps = 7", "status = 'killed'", "reason = x'ff'", "checksum = 1", "run = 'c'"])
+def test_a_row_that_was_changed_counts_as_missing(home: Home, change: str) -> None:
+    """So that the folder is read again."""
     store = Store(home)
     for run in ("a", "b"):
         store.ingest(result(home, run), 0)
     with sqlite3.connect(home.store) as connection:
-        connection.execute("update runs set result = '{' where run = 'a'")
-    assert [row.run for row in store.results()] == ["b"]
-    assert set(store.stamps()) == {"b"}, "so that the folder is read again"
+        connection.execute(f"update runs set {change} where run = 'a'")
+    assert list(store.entries()) == ["b"]
 
 
-def test_a_full_disk_is_a_storage_error(home: Home) -> None:
+@pytest.mark.parametrize("content", [b"this is no database, but a text " * 200, b"SQLite format 3\0" + b"x" * 9000])
+def test_a_file_that_is_no_store_is_put_aside(home: Home, content: bytes) -> None:
+    home.store.write_bytes(content)
+    store = Store(home)
+    store.ingest(result(home, "a"), 0)
+    assert list(store.entries()) == ["a"]
+    assert home.store.with_name("store.sqlite.damaged").read_bytes() == content
+
+
+def test_a_home_that_cannot_be_written_has_its_index_in_memory(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    store = Store(home)
+    store.ingest(result(home, "a"), 0)
+    assert list(store.entries()) == ["a"]
+    assert not home.store.exists()
+
+
+def test_a_full_disk_is_a_storage_error(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(home)
     with sqlite3.connect(home.store) as connection:
         pages = connection.execute("pragma page_count").fetchone()[0]
+    plain = store_module._connect
 
-    def fill(connection: sqlite3.Connection, _record: object) -> None:
+    def full(path: str) -> sqlite3.Connection:
+        connection = plain(path)
         connection.execute(f"pragma max_page_count = {pages}")
+        return connection
 
-    import sqlalchemy
-
-    sqlalchemy.event.listen(store._engine, "connect", fill)
-    with pytest.raises(StorageError, match="full"):  # noqa: PT012  one row may still fit
+    monkeypatch.setattr(store_module, "_connect", full)
+    with pytest.raises(StorageError, match="full"):  # noqa: PT012  some rows may still fit
         for number in range(100):
             store.ingest(result(home, f"run-{number}"), 0)
-    assert Store(home).results() is not None
+    assert Store(home).entries() is not None
 
 
 def test_a_store_that_cannot_be_opened(tmp_path: Path) -> None:
@@ -144,8 +167,8 @@ from assay.runs.store import Store
 store, seen = Store(Home(sys.argv[1])), 0
 deadline = time.monotonic() + 60
 while seen < 40 and time.monotonic() < deadline:
-    rows = [row.run for row in store.results()]
-    assert rows == [f"run-{number:03d}" for number in reversed(range(len(rows)))], rows
+    rows = list(store.entries())
+    assert rows == [f"run-{number:03d}" for number in range(len(rows))], rows
     assert len(rows) >= seen
     seen = len(rows)
 print(seen)

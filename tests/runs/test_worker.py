@@ -22,7 +22,7 @@ from assay.runs import history
 from assay.runs.folder import RunFolder
 from assay.runs.record import RunResult, Status
 from assay.runs.worker import conclude
-from assay.training.endings import Diverged, TargetReached
+from assay.training.endings import Diverged, TargetReached, WrongValues
 
 from .worker_runs import run_folder, small_corpus
 
@@ -317,6 +317,7 @@ def raising(error: Exception) -> tuple[Status, str | None]:
     [
         (TargetReached("target loss reached"), Status.DONE, "target loss reached"),
         (Diverged("diverged at step 1"), Status.DIVERGED, "diverged at step 1"),
+        (WrongValues("the loss is off"), Status.WRONG_VALUES, "the loss is off"),
         (Unavailable("no such device"), Status.UNAVAILABLE, "no such device"),
         (UsageError("bad input"), Status.FAILED, "bad input"),
         (MemoryError(), Status.OUT_OF_MEMORY, "out of memory in the phase steady: no more memory was to be had"),
@@ -327,6 +328,10 @@ def raising(error: Exception) -> tuple[Status, str | None]:
 )
 def test_every_way_to_end_is_a_status_with_a_reason(error: Exception, status: Status, reason: str) -> None:
     assert raising(error) == (status, reason)
+
+
+def test_wrong_values_are_not_resumed() -> None:
+    assert (Status.WRONG_VALUES.exit_code, Status.WRONG_VALUES.resumable) == (3, False)
 
 
 def test_an_unexpected_error_leaves_its_traceback(capfd: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -353,3 +355,11 @@ def test_resuming_with_unlike_data_of_a_run_is_not_possible_through_the_model(co
     assert result.status is Status.FAILED
     assert result.reason is not None
     assert "disagree about the weight" in result.reason
+
+
+def test_importing_the_session_leaves_out_what_one_device_has_no_need_of() -> None:
+    """Each of these takes a second or more to import; torch's own optimizers import the first when they are made."""
+    unwanted = ("torch._dynamo", "torch.distributed.tensor", "torch.distributed.pipelining", "torch.distributed.fsdp")
+    code = f"import sys, assay.runs.worker_session; print([name for name in {unwanted} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 
 from assay.runs.channel import AGAIN, GO
-from assay.runs.folder import Event
+from assay.runs.log import Event
 from assay.runs.record import RunResult, Status
 from assay.studies.design import Cell
 

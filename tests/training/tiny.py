@@ -41,6 +41,7 @@ class Watcher:
     records: list[StepRecord] = field(default_factory=list)
     evaluations: list[Evaluation] = field(default_factory=list)
     phases: list[str] = field(default_factory=list)
+    progress: list[tuple[int, int]] = field(default_factory=list)
     stop_after: int | None = None
 
     def stepped(self, record: StepRecord) -> None:
@@ -51,6 +52,9 @@ class Watcher:
 
     def saved(self, folder: Path, step: int) -> None:
         assert folder.name == f"step-{step:08d}"
+
+    def progressed(self, done: int, total: int) -> None:
+        self.progress.append((done, total))
 
     def interrupted(self) -> bool:
         return self.stop_after is not None and len(self.records) >= self.stop_after

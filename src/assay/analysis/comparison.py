@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from assay.analysis.effects import Effect
-from assay.analysis.flags import Losses, evidence_flags, loss_flags, losses, numerics, peak_flags, twin_flags
+from assay.analysis.flags import equal_flags, evidence_flags, peak_flags, twin_flags
+from assay.analysis.losses import Yardstick
 from assay.analysis.noise import judge_exact, judge_sampled
 from assay.analysis.plain import row_columns, row_json
+from assay.analysis.promises import held, unheld
 from assay.analysis.row import EXACT, PREDICTED, TIMED, Row, effects, metrics, repaid, usable
 from assay.analysis.timed import CONTROLS, Resolution, Timed, disturbances, rounds, timed
 from assay.config.base import Frozen
@@ -18,8 +20,6 @@ from assay.units import format_percent
 
 if TYPE_CHECKING:
     import pandas
-
-FAILURES = frozenset({Status.NO_EFFECT, Status.KILLED, Status.FAILED, Status.TIMED_OUT})
 
 
 class Comparison(Frozen):
@@ -40,8 +40,9 @@ class Comparison(Frozen):
 
     @property
     def failed(self) -> bool:
-        """Whether a cell failed; running out of memory and diverging are results."""
-        return any(one.result.status in FAILURES for one in self.record.cells)
+        """Whether a cell failed or a row has wrong values; running out of memory and diverging are results."""
+        cells, rows = self.record.cells, (self.again, *self.rows)
+        return any(status.failure for status in (*(one.result.status for one in cells), *(row.status for row in rows)))
 
     @property
     def interrupted(self) -> bool:
@@ -81,21 +82,22 @@ def analyse(record: ComparisonRecord) -> Comparison:
     environment = next((one.result.environment for one in usable(first) if one.result.environment), None)
     read = _Reading.of(record, environment)
     again = read.row(AGAIN)
-    baselines = losses(usable(first))
-    repeated = losses(usable(record.of(AGAIN)))
+    yardstick = Yardstick.of(record)
+
+    def row(name: str) -> Row:
+        cells = record.of(name)
+        kept = held(_judged(read.row(name), again), _alike(cells, environment), yardstick)
+        return _flagged(kept, cells, (*equal_flags(usable(cells), yardstick), *twins[name]))
+
     twins = twin_flags({name: usable(record.of(name)) for name in record.treatments})
-    repeats = bool(repeated) and all(baselines.get(seed) == value for seed, value in repeated.items())
     return Comparison(
         record=record,
         baseline=read.row(BASELINE),
-        again=_judged(again, again),
+        again=held(_judged(again, again), _alike(record.of(AGAIN), environment), yardstick),
         resolution={name: one.resolution for name, one in read.timed.items() if one.resolution},
-        rows=tuple(
-            _flagged(_judged(read.row(name), again), record.of(name), baselines, repeats, twins[name])
-            for name in record.treatments
-        ),
+        rows=tuple(row(name) for name in record.treatments),
         environment=environment,
-        caveats=tuple(_caveats(record, again, repeated, repeats)),
+        caveats=tuple(_caveats(record, again, yardstick)),
     )
 
 
@@ -114,13 +116,13 @@ class _Reading:
     def of(cls, record: ComparisonRecord, environment: Environment | None) -> Self:
         good = usable(record.cells)
         kept = rounds(good)
-        alike = [one for one in good if not _unlike(one.result, environment)]
+        alike = _alike(good, environment)
         return cls(record, environment, kept, {name: timed(name, alike, kept) for name in TIMED})
 
     def row(self, treatment: str) -> Row:
         """One treatment, or a baseline."""
         record, cells = self.record, self.record.of(treatment)
-        alike = [one for one in cells if not _unlike(one.result, self.environment)]
+        alike = _alike(cells, self.environment)
         results = [one.result for one in cells]
         status, reason = _ending(results, record.planned)
         good = [one.result for one in usable(cells)]
@@ -141,6 +143,8 @@ class _Reading:
             predicted=predicted,
             predicted_change=_predicted_change(reference, predicted) if treated else {},
             evidence=(good or results)[0].evidence if results else (),
+            values=next((result.values for result in results if result.values), None),
+            proven_until=(good or results)[0].proven_until if results else None,
             ranks=(good or results)[0].ranks if results else (),
             flags=tuple(
                 dict.fromkeys(
@@ -174,17 +178,13 @@ def _judged(row: Row, again: Row) -> Row:
     return row.model_copy(update={"verdicts": verdicts})
 
 
-def _flagged(
-    row: Row, cells: Sequence[CellResult], baselines: Mapping[int, Losses], repeats: bool, twins: Sequence[str]
-) -> Row:
-    good = usable(cells)
-    if not good:
-        return row
-    results = [one.result for one in good]
-    found = loss_flags(numerics(good[0].cell.run), baselines, losses(good), repeats)
-    return row.model_copy(
-        update={"flags": (*row.flags, *found, *twins, *evidence_flags(results), *peak_flags(results))}
-    )
+def _flagged(row: Row, cells: Sequence[CellResult], suspect: Sequence[str]) -> Row:
+    results = [one.result for one in usable(cells)]
+    return row.model_copy(update={"flags": (*row.flags, *suspect, *evidence_flags(results), *peak_flags(results))})
+
+
+def _alike(cells: Sequence[CellResult], environment: Environment | None) -> list[CellResult]:
+    return [one for one in cells if not _unlike(one.result, environment)]
 
 
 def _unlike(result: RunResult, environment: Environment | None) -> list[str]:
@@ -223,14 +223,12 @@ def _predicted_change(before: Predicted | None, after: Predicted | None) -> dict
     return found
 
 
-def _caveats(record: ComparisonRecord, again: Row, repeated: Mapping[int, Losses], repeats: bool) -> list[str]:
+def _caveats(record: ComparisonRecord, again: Row, yardstick: Yardstick) -> list[str]:
     found = list(record.protocol.notes)
     if record.ending is Ending.INTERRUPTED:
         found.append("The comparison was interrupted; what had finished by then is shown.")
     if not again.effects:
         found.append("The A/A pair is missing, so a difference between two identical runs is not known.")
-    elif repeated and not repeats:
-        found.append("Two identical baselines ended at different losses, so bit-equality is not checked.")
     step = again.effects.get("step_seconds")
     if step and step.interval and not step.interval[0] <= 0 <= step.interval[1]:
         found.append(
@@ -240,4 +238,4 @@ def _caveats(record: ComparisonRecord, again: Row, repeated: Mapping[int, Losses
     found += disturbances(record)
     if len(record.seeds) < 3:
         found.append("Fewer than three seeds: losses are printed as their values, without an interval.")
-    return found
+    return [*found, *unheld(record, yardstick)]

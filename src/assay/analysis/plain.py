@@ -26,6 +26,7 @@ def row_json(row: Row) -> dict[str, Any]:
         "predicted": {**predicted, "change": dict(row.predicted_change)},
         "break_even": row.break_even.model_dump(mode="json") if row.break_even else None,
         "evidence": [item.model_dump(mode="json") for item in row.evidence],
+        "values": row.values.model_dump(mode="json") if row.values else None,
         "ranks": [{**one.model_dump(mode="json"), "communication_share": one.communication_share} for one in row.ranks],
         "distinguishable": {name: _distinguishable(row.verdicts.get(name)) for name in METRICS},
         "verdict": {name: verdict.value for name, verdict in row.verdicts.items()},

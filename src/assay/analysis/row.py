@@ -8,6 +8,7 @@ losses are listed seed by seed.
 from collections.abc import Iterable, Mapping, Sequence
 from math import exp
 from statistics import fmean
+from typing import Literal
 
 from pydantic import Field
 
@@ -17,7 +18,7 @@ from assay.analysis.noise import Verdict
 from assay.analysis.timed import figure
 from assay.config.base import Frozen
 from assay.runs.record import Predicted, RankResult, RunResult, Status
-from assay.step.evidence import Evidence
+from assay.step.evidence import Evidence, ValueProof
 from assay.studies.record import CellResult
 
 TIMED = ("process_peak_bytes", "step_seconds", "tokens_per_second")
@@ -53,7 +54,11 @@ class Row(Frozen):
     predicted: Predicted | None
     predicted_change: Mapping[str, float] = Field(default_factory=dict)
     evidence: tuple[Evidence, ...]
+    values: ValueProof | None = None
+    """What the value check found in the first run that has one."""
     """Of the first seed; that the others say the same is checked by `flags`."""
+    proven_until: Literal["beginning", "end"] | None = None
+    """Which traced step the evidence holds for last; `beginning`: a run stopped before its end."""
     ranks: tuple[RankResult, ...] = ()
     """Of the first seed, where there are several."""
     flags: tuple[str, ...] = ()
@@ -80,6 +85,7 @@ def metrics(
     return {
         "tensors_peak_bytes": _most(result.memory.tensors_peak_bytes for result in results),
         "reserved_peak_bytes": _most(result.memory.reserved_peak_bytes for result in results),
+        "library_scratch_bytes": _most(result.memory.library_scratch_bytes for result in results),
         "process_peak_bytes": _most(result.memory.process_peak_bytes for result in results),
         "step_seconds": step,
         "tokens_per_second": None if step is None else tokens / step,

@@ -1,6 +1,5 @@
 """`assay compare`: a baseline against some treatments, with intervals, proofs and a page."""
 
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +8,7 @@ import typer
 from assay.cli.options import Nproc, Overrides, Oversubscribe, Source, changes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from assay.analysis.comparison import Comparison
 
@@ -64,13 +63,14 @@ def compare(
 
     Ctrl-C saves what has finished.
 
-    Exit codes: 0 done (running out of memory and diverging are results), 2 wrong input, 3 a run failed, was killed,
-    timed out or had an optimization without effect, 130 interrupted.
+    Exit codes: 0 done (running out of memory and diverging are results), 2 wrong input, 3 a run failed, was killed or
+    timed out, or an optimization took no effect or computed wrong values, 130 interrupted.
     """
     from functools import partial
 
     from assay import api
     from assay.cli.console import print_json
+    from assay.cli.signals import deaf
     from assay.config import Home
     from assay.report.page import write_page
 
@@ -78,7 +78,7 @@ def compare(
     _writable(page)
     ask = partial(api.compare, source, *changes(overrides, nproc, oversubscribe), treatments=with_ or ())
     comparison = _watched(partial(ask, seeds=seeds, processes=processes, blocks=blocks, timeout=timeout, home=home))
-    with _deaf():
+    with deaf():
         written = write_page(comparison, home, page)
         if as_json:
             print_json({**comparison.to_json(), "page": str(written)})
@@ -88,27 +88,10 @@ def compare(
 
 
 def _watched(measure: "Callable[..., Comparison]") -> "Comparison":
-    import signal
-
     from assay.report.progress import watcher
 
-    # Schedulers end a job with this signal: take it as a Ctrl-C.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with watcher() as watch:
         return measure(on_progress=watch.prepare, on_news=watch)
-
-
-@contextmanager
-def _deaf() -> "Iterator[None]":
-    """What was measured is shown, whoever asks for an end in the moment that it takes."""
-    import signal
-
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _print(comparison: "Comparison", page: Path) -> None:

@@ -40,8 +40,7 @@ def print_table(
     """
     whole = [tuple(row) for row in rows]
     if not sys.stdout.isatty():
-        for line in (columns, *whole):
-            typer.echo("\t".join(line))
+        typer.echo("\n".join("\t".join(line) for line in (columns, *whole)))
         return
     from rich.console import Console
 

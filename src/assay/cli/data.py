@@ -19,11 +19,10 @@ def list_prepared(as_json: Json = False) -> None:
     from assay.data.manifest import read_manifest
     from assay.errors import UsageError
 
-    home = Home()
-    if not home.data.is_dir():
-        home.ready()
+    home = Home().checked()
     rows: list[dict[str, Any]] = []
-    for folder in sorted(path for path in home.data.iterdir() if path.is_dir() and not path.name.startswith(".")):
+    places = sorted(home.data.iterdir()) if home.data.is_dir() else []
+    for folder in (path for path in places if path.is_dir() and not path.name.startswith(".")):
         try:
             rows.append({"name": folder.name, "folder": str(folder), **_facts(read_manifest(folder))})
         except UsageError as error:
@@ -46,7 +45,9 @@ def prepare_corpus(
     named = list(words or [])
     source = named.pop(0) if named and "=" not in named[0] else None
     config = load(source, named).data
-    prepared = prepare(config, Home(), _show, thorough=True)
+    home = Home()
+    with home.provisional():
+        prepared = prepare(config, home, _show, thorough=True)
     row = {
         "name": prepared.folder.name,
         "folder": str(prepared.folder),

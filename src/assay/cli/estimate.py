@@ -80,12 +80,21 @@ def _print_step(every: "EveryRank") -> None:
         "optimizer state": format_bytes(fullest.cost.optimizer_state_bytes),
         "kept for backward": format_bytes(fullest.timeline.saved_bytes),
         "peak of tensors": format_bytes(fullest.timeline.peak.nbytes),
+        **_scratch(fullest),
         "work": " + ".join(f"{format_flops(count)} in {dtype}" for dtype, count in fullest.flops.items()),
     }
     if every.step_seconds is not None:
         together = "" if len(every.ranks) == 1 else " of all ranks"
         rows[f"step time{together}, at the rates measured here"] = format_seconds(every.step_seconds)
     print_table(("one optimizer step", of), rows.items())
+
+
+def _scratch(answer: "Estimate") -> dict[str, str]:
+    """A row where the CPU's library takes memory beside the tensors."""
+    from assay.units import format_bytes
+
+    most = answer.library_scratch_bytes
+    return {"library scratch beside them": f"0 to {format_bytes(most)}"} if most else {}
 
 
 def _print_instants(answer: "Estimate") -> None:

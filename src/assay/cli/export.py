@@ -15,11 +15,14 @@ def export(
     ] = "hf",
     as_json: Json = False,
 ) -> None:
-    """Write the newest checkpoint's weights: a Hugging Face GPT-2 folder, or safetensors by our own names.
+    """Write the newest checkpoint's weights and its tokenizer: a Hugging Face GPT-2 folder, or safetensors.
 
     \b
     assay export last my-gpt2
     assay export last my-weights --format safetensors
+
+    transformers reads the folder with AutoModelForCausalLM and AutoTokenizer, whichever tokenizer was trained with.
+    A new run starts from it with model.init_from=my-gpt2.
     """
     from pathlib import Path
 
@@ -28,11 +31,14 @@ def export(
     from assay.runs.trained import trained
 
     found = trained(Home(), run)
-    found.export(folder, form)
+    for said in found.notes:
+        note(f"assay: {said}")
+    complaint = found.export(folder, form)
     place = Path(folder).absolute()
     if as_json:
         files = {path.name: path.stat().st_size for path in sorted(place.iterdir())}
-        print_json({"run": found.run, "steps": found.steps, "folder": str(place), "format": form, "files_bytes": files})
+        facts = {"run": found.run, "steps": found.steps, "notes": list(found.notes), "folder": str(place)}
+        print_json({**facts, "format": form, "files_bytes": files})
     else:
-        note(f"wrote the weights of {found.run} after {found.steps} steps; its tokenizer is not part of an export")
+        note(f"wrote the weights of {found.run} after {found.steps} steps{f', {complaint}' if complaint else ''}")
         typer.echo(place)

@@ -1,21 +1,24 @@
 """`assay`: each verb is a file of this folder, with a function of its own name or an `app` of several.
 
-Errors end here, each in one sentence on standard error: what a person can mend exits 2, a disk that refuses and
-anything unforeseen exit 1, an interrupt exits 130. Help is plain text, because loading the richer kind takes longer
-than everything else together; so a verb's file imports typer and typing at its top, and the rest when it runs.
+Errors end here, each in one line of at most 500 characters on standard error: what a person can mend exits 2, a disk
+that refuses and anything unforeseen exit 1, an interrupt exits 130. A reader that leaves a pipe early is no error.
+
+Help is plain text, because loading the richer kind takes longer than everything else together; so a verb's file
+imports typer and typing at its top, and the rest when it runs.
 """
 
 import errno
 import importlib
 import os
-import signal
 import sys
 import traceback
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
-from assay.errors import StorageError, UsageError
+from assay.cli.signals import stop_on_signals
+from assay.cli.streams import settle, silence
+from assay.errors import LONGEST_VALUE, StorageError, UsageError, one_line
 
 VERBS = (
     "train",
@@ -38,41 +41,108 @@ _USAGE, _FAILED, _INTERRUPTED = 2, 1, 130
 class _Verbs(typer.core.TyperGroup):
     """Runs a verb and turns what it raises into a sentence and an exit code."""
 
+    def main(self, *args: Any, **options: Any) -> NoReturn:
+        """Run the command line and exit."""
+        try:
+            code = super().main(*args, **{**options, "standalone_mode": False})
+        except typer.Abort:
+            code = _say(_USAGE, "nothing was done")
+        except SystemExit as end:
+            # The parser ends so where the reader of its help has gone, which is no fault.
+            code = 0 if isinstance(end.__context__, BrokenPipeError) else end.code
+        except Exception as error:
+            if not hasattr(error, "exit_code"):
+                raise
+            code = _refused_words(error)
+        sys.exit(code or 0)
+
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
-        except (typer.Exit, typer.Abort, BrokenPipeError):
+            _working_directory_exists()
+            value = super().invoke(ctx)
+            sys.stdout.flush()
+            return value
+        except (typer.Exit, typer.Abort):
             raise
-        except KeyboardInterrupt:
-            code, sentence = _INTERRUPTED, "interrupted"
-        except UsageError as error:
-            code, sentence = _USAGE, str(error)
-        except StorageError as error:
-            code, sentence = _FAILED, str(error)
-        except Exception as error:
+        except BrokenPipeError:
+            # The reader of a pipe has gone (`assay runs ls | head`): it has what it wanted.
+            silence()
+            raise typer.Exit(0) from None
+        except BaseException as error:
             if _is_help(error):
                 raise
-            code, sentence = _unforeseen(error, bool(ctx.params.get("show_traceback")))
-        typer.echo(f"assay: {sentence}", err=True)
-        raise typer.Exit(code)
+            raise typer.Exit(_say(*_ending(error, bool(ctx.params.get("show_traceback"))))) from None
 
 
-def _is_help(error: Exception) -> bool:
+def _say(code: int, sentence: str) -> int:
+    """Print the one line of an error, and return its exit code."""
+    typer.echo(f"assay: {one_line(sentence)}", err=True)
+    return code
+
+
+def _ending(error: BaseException, show_traceback: bool) -> tuple[int, str]:
+    """The exit code of an error and its sentence."""
+    if isinstance(error, KeyboardInterrupt):
+        return _INTERRUPTED, "interrupted"
+    if isinstance(error, UsageError):
+        return _USAGE, str(error)
+    if isinstance(error, StorageError):
+        return _FAILED, str(error)
+    if not isinstance(error, Exception):
+        raise error
+    return _unforeseen(error, show_traceback)
+
+
+def _refused_words(error: Exception) -> int:
+    """Answer words that the parser refuses: with help where there were none, with a sentence otherwise."""
+    if _is_help(error):
+        error.show()  # type: ignore[attr-defined]
+        return _USAGE
+    return _say(error.exit_code, error.format_message())  # type: ignore[attr-defined]
+
+
+def _is_help(error: BaseException) -> bool:
     """A group of verbs without a verb answers with its help, which is an error to the parser."""
     return type(error).__name__ == "NoArgsIsHelpError"
 
 
+def _working_directory_exists() -> None:
+    """Raise `UsageError` where the working directory has been deleted: no relative path means anything then."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise UsageError(
+            f"the working directory cannot be used ({error.strerror}); change to another folder first"
+        ) from error
+
+
+_PATH_ERRNOS = (
+    *(errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EISDIR),
+    *(errno.ELOOP, errno.ENAMETOOLONG, errno.EROFS),
+)
+"""Refusals of a path that name the path at fault."""
+
+
 def _unforeseen(error: Exception, show_traceback: bool) -> tuple[int, str]:
-    """An error of the parser says how to exit, a full disk under standard output is not ours; any other is."""
+    """Exit code and sentence of an error that no verb has foreseen; the parser's errors bring their own."""
     if hasattr(error, "format_message") and hasattr(error, "exit_code"):
         return error.exit_code, error.format_message()
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
         return _FAILED, f"the output could not be written: {error.strerror}"
+    if isinstance(error, OSError) and error.errno in _PATH_ERRNOS and error.filename is not None:
+        return _USAGE, f"{error.filename}: {error.strerror}"
     if show_traceback or os.environ.get("ASSAY_DEBUG"):
         traceback.print_exception(error)
         return _FAILED, "this is a fault in assay, not in your input"
-    what = " ".join(str(error).split())
-    return _FAILED, f"{type(error).__name__}: {what} (a fault in assay; `assay --traceback …` shows where)"
+    return (
+        _FAILED,
+        f"{type(error).__name__}: {_cut_message(error)} (a fault in assay; `assay --traceback …` shows where)",
+    )
+
+
+def _cut_message(error: Exception) -> str:
+    """The text of an unforeseen error, short enough to leave room for what to do about it."""
+    return one_line(str(error))[:LONGEST_VALUE]
 
 
 def _print_version(wanted: bool) -> None:
@@ -125,16 +195,10 @@ app = _application()
 
 def main() -> None:
     """The `assay` command."""
-    # A scheduler ends a job with SIGTERM, and a shell hides SIGINT from what it starts in the background: both mean
-    # what a Ctrl-C means, save and stop.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
-    try:
-        app()
-    except BrokenPipeError:
-        # The reader of a pipe has gone (`assay runs ls | head`): nothing more to say, and no way to say it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+    stop_on_signals()
+    if not settle():
+        sys.exit(_say(_USAGE, "standard output is closed; send it to a file, or to /dev/null"))
+    app()
 
 
 if __name__ == "__main__":

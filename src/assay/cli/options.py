@@ -59,6 +59,6 @@ def changes(overrides: list[str] | None, nproc: int | None, oversubscribe: bool 
     return [*(overrides or ()), *ranks, *(["oversubscribe=true"] if oversubscribe else [])]
 
 
-RunName = Annotated[str, typer.Argument(metavar="RUN", help="An id, the start of one, or last.")]
+RunName = Annotated[str, typer.Argument(metavar="RUN", help="An id or a name, the start of one, or last.")]
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]

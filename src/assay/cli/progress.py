@@ -5,10 +5,25 @@ Both show the same meter, which only listens to the run's events.
 
 import sys
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from assay.runs.folder import Event
+from assay.runs.log import Event
 from assay.runs.progress import Lines, Meter, remark
+
+if TYPE_CHECKING:
+    from rich.progress import ProgressColumn
+
+
+def _figures(meter: Meter) -> "ProgressColumn":
+    """A column that asks the meter at every redraw, so that time moves where no event comes."""
+    from rich.progress import ProgressColumn, Task
+    from rich.text import Text
+
+    class Figures(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text(meter.figures())
+
+    return Figures()
 
 
 class Bar:
@@ -23,12 +38,12 @@ class Bar:
             TextColumn("{task.description}"),
             BarColumn(bar_width=30),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[figures]}"),
+            _figures(self._meter),
             console=Console(stderr=True, markup=False, highlight=False),
             transient=True,
             refresh_per_second=8,
         )
-        self._task = self._progress.add_task("preparing", total=None, figures="")
+        self._task = self._progress.add_task("preparing", total=None)
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -48,13 +63,8 @@ class Bar:
                 self._task, description=event["message"], total=100, completed=round(100 * event["fraction"])
             )
         else:
-            self._progress.update(
-                self._task,
-                description=meter.phase,
-                total=meter.steps or None,
-                completed=meter.done,
-                figures=meter.figures(),
-            )
+            done, total = meter.position
+            self._progress.update(self._task, description=meter.phase, total=total or None, completed=done)
         if (text := remark(event)) is not None:
             self._progress.console.print(text)
 

@@ -1,6 +1,6 @@
 """`assay runs`: what has been run, one run whole, two runs side by side, and taking runs away."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -8,47 +8,43 @@ from assay.cli.options import Json, RunName
 
 if TYPE_CHECKING:
     from assay.config import Home
+    from assay.runs.entry import Entry
     from assay.runs.record import RunResult
 
 app = typer.Typer(help="List, show, compare and remove runs.")
 
-_SPARE = ("created", "model", "process peak", "tokens/s", "steps")
-"""What the list leaves out first on a narrow terminal; an id begins with the time of its creation."""
-
 
 @app.command("ls")
-def list_runs(as_json: Json = False) -> None:
-    """List every run, newest first, with its state as its process shows it."""
+def list_runs(
+    limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Only the newest N.")] = None,
+    status: Annotated[
+        str | None, typer.Option(metavar="STATUS", help="Only those that ended so: done, killed, …")
+    ] = None,
+    preset: Annotated[str | None, typer.Option(metavar="NAME", help="Only those of one preset or file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List runs, newest first, with their state as their processes show it.
+
+    \b
+    assay runs ls --limit 20
+    assay runs ls --status done --preset shakespeare-char-cpu
+    """
     from assay.cli.console import note, print_json, print_table
-    from assay.cli.summary import UNKNOWN, amount, figure, model_summary, stack_summary
+    from assay.cli.listing import COLUMNS, FIGURES, SPARE, brief, known_status, row
     from assay.config import Home
-    from assay.units import format_count
 
     home = Home().checked()
-    results = _results(home)
+    every = _entries(home)
+    wanted = None if status is None else known_status(status, every)
+    chosen = [one for one in every if wanted in (None, one.status) and preset in (None, one.preset)][:limit]
     if as_json:
-        print_json([_brief(result) for result in results])
-        return
-    if not results:
+        print_json([brief(one) for one in chosen])
+    elif chosen:
+        print_table(COLUMNS, map(row, chosen), right=FIGURES, spare=SPARE)
+    elif every:
+        note(f"none of the {len(every)} runs in {home.runs} is so")
+    else:
         note(f"no runs in {home.runs} yet; `assay train` makes one")
-        return
-    figures = ("steps", "val loss", "tokens/s", "tensors peak", "process peak")
-    rows = [
-        (
-            result.run,
-            result.status.value,
-            result.created[:19].replace("T", " "),
-            model_summary(result.config),
-            stack_summary(result.config),
-            str(result.steps),
-            figure(result.val_loss),
-            UNKNOWN if result.tokens_per_second is None else format_count(result.tokens_per_second),
-            amount(result.memory.tensors_peak_bytes),
-            amount(result.memory.process_peak_bytes),
-        )
-        for result in results
-    ]
-    print_table(("run", "status", "created", "model", "with", *figures), rows, right=figures, spare=_SPARE)
 
 
 @app.command("show")
@@ -68,7 +64,7 @@ def show_run(run: RunName, as_json: Json = False) -> None:
 
 @app.command("diff")
 def compare_runs(
-    first: Annotated[str, typer.Argument(metavar="A", help="A run: an id, the start of one, or last.")],
+    first: Annotated[str, typer.Argument(metavar="A", help="A run: an id or a name, the start of one, or last.")],
     second: Annotated[str, typer.Argument(metavar="B", help="The run to hold against it.")],
     as_json: Json = False,
 ) -> None:
@@ -110,6 +106,7 @@ def remove_runs(
     home = Home().checked()
     folders = list({folder.id: folder for folder in (find(home, name) for name in runs)}.values())
     for folder in folders:
+        folder.check_removable()
         if is_running(folder):
             raise UsageError(f"the run {folder.id} is still running; stop it before you remove it")
     if not yes:
@@ -121,25 +118,25 @@ def remove_runs(
     store = Store(home)
     for folder in folders:
         folder.remove()
-        store.remove(folder.id)
+        store.remove([folder.id])
     if as_json:
         print_json({"removed": [folder.id for folder in folders]})
     else:
         note("removed " + ", ".join(folder.id for folder in folders))
 
 
-def _results(home: "Home") -> list["RunResult"]:
+def _entries(home: "Home") -> list["Entry"]:
     """Every run as it is now, newest first; what cannot be read is noted."""
     from assay.cli.console import note
-    from assay.runs.recover import reconcile
+    from assay.runs.reconcile import reconcile
     from assay.runs.store import Store
 
     if not home.runs.is_dir():
         return []
-    store = Store(home)
-    for complaint in reconcile(home, store):
+    listing = reconcile(home, Store(home))
+    for complaint in listing.notes:
         note(f"assay: {complaint}")
-    return store.results()
+    return listing.entries
 
 
 def _result(home: "Home", name: str) -> "RunResult":
@@ -147,16 +144,3 @@ def _result(home: "Home", name: str) -> "RunResult":
     from assay.runs.recover import settle
 
     return settle(find(home, name))
-
-
-def _brief(result: "RunResult") -> dict[str, Any]:
-    from assay.cli.console import plain
-
-    whole = plain(result)
-    names = ("run", "status", "reason", "created", "identity", "steps", "tokens", "train_loss", "val_loss")
-    return {
-        **{name: whole[name] for name in (*names, "tokens_per_second")},
-        "optimizations": [str(spec) for spec in result.config.optimizations],
-        "tensors_peak_bytes": result.memory.tensors_peak_bytes,
-        "process_peak_bytes": result.memory.process_peak_bytes,
-    }

@@ -21,14 +21,17 @@ def sample(
     \b
     assay sample last --prompt "ROMEO:" --tokens 500
     """
-    import numpy as np
-
-    from assay.cli.console import print_json
+    from assay.cli.console import note, print_json
     from assay.config import Home
-    from assay.model.generate import generate, pieces
     from assay.runs.trained import trained
 
     found = trained(Home(), run)
+    for said in found.notes:
+        note(f"assay: {said}")
+    import numpy as np
+
+    from assay.model.generate import generate, pieces
+
     tokenizer = found.tokenizer()
     given = tokenizer.encode(prompt).tolist()
     added = generate(found.model(), given, tokens, temperature, top_k, seed)
@@ -38,6 +41,7 @@ def sample(
             {
                 "run": found.run,
                 "steps": found.steps,
+                "notes": list(found.notes),
                 "prompt": prompt,
                 "text": "".join(text),
                 "tokens": tokens,

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 import typer
 
 from assay.cli.console import print_table
+from assay.step.evidence import BEGINNING_ONLY
 from assay.units import format_bytes, format_count, format_flops, format_seconds
 
 if TYPE_CHECKING:
     from assay.config import Home, Run
     from assay.runs.record import RunResult
-    from assay.step import Evidence
+    from assay.step.evidence import Evidence, ValueProof
 
 UNKNOWN = "–"
 """A figure that could not be had."""
@@ -94,7 +95,7 @@ def lines(result: "RunResult") -> Iterator[tuple[str, str]]:
     yield "trained", f"{result.steps} steps, {format_count(result.tokens)} tokens, loss {figure(result.train_loss)}"
     if result.val_loss is not None:
         more = f"perplexity {figure(result.val_perplexity, 2)}, {figure(result.val_bits_per_byte)} bits per byte"
-        yield "validation", f"loss {figure(result.val_loss)} ({more})"
+        yield "validation", f"loss {figure(result.val_loss)}{sampled(result)} ({more})"
     yield from _speed(result)
     if scale := result.extra.get("loss_scale"):
         yield "loss scale", f"{scale:g} at the end, {result.skipped_steps} updates skipped"
@@ -105,13 +106,34 @@ def lines(result: "RunResult") -> Iterator[tuple[str, str]]:
         yield "routers", f"balance by layer {balance}; at most {busiest:.2f} times an even share, {dropped:.1%} dropped"
     for evidence in result.evidence:
         yield "evidence", proof(evidence)
+    if result.values is not None:
+        yield "values", values(result.values)
+    if result.proven_until == "beginning":
+        yield "evidence", BEGINNING_ONLY
     for note in result.extra.get("notes", ()):
         yield "note", str(note)
+
+
+def sampled(result: "RunResult") -> str:
+    """Standard error of a validation loss and the sample that it comes from; empty in records that lack them."""
+    seen, of, error = result.val_targets, result.val_split_targets, result.val_standard_error
+    if not seen or not of:
+        return ""
+    if seen == of:
+        return f" on all {format_count(of)} held-out tokens"
+    return f"{'' if error is None else f' ± {error:.4f}'} on {format_count(seen)} of {format_count(of)} held-out tokens"
 
 
 def proof(evidence: "Evidence") -> str:
     """Whether an optimization took effect, and what shows it."""
     return f"{evidence.optimization}: {'proven' if evidence.verdict else 'NO EFFECT'}, {evidence.observed}"
+
+
+def values(proof: "ValueProof") -> str:
+    """Whether the first steps computed the right values, and how near they are."""
+    from assay.report.wording import value_check
+
+    return value_check(proof)
 
 
 def _speed(result: "RunResult") -> Iterator[tuple[str, str]]:
@@ -132,10 +154,13 @@ def _speed(result: "RunResult") -> Iterator[tuple[str, str]]:
 
 
 def _memory_rows(result: "RunResult") -> Iterator[tuple[str, str, str]]:
+    scratch = result.memory.library_scratch_bytes, getattr(result.predicted, "library_scratch_bytes", None)
     for name, meaning in _MEMORY.items():
         measured, predicted = getattr(result.memory, name), getattr(result.predicted, name, None)
         if measured is not None or predicted is not None:
             yield meaning, amount(measured), amount(predicted)
+    if any(scratch):
+        yield "library scratch beside the tensors", amount(scratch[0]), f"0 to {amount(scratch[1])}"
     instants = result.memory.tensors_peak_instant, getattr(result.predicted, "tensors_peak_instant", None)
     if any(instants):
         yield "instant of the tensors' peak", instants[0] or UNKNOWN, instants[1] or UNKNOWN

@@ -7,8 +7,9 @@ import typer
 from assay.cli.options import Json, Nproc, Overrides, Oversubscribe, Source, With, changes
 
 _Resume = Annotated[
-    str | None, typer.Option(metavar="RUN", help="Go on with a stopped run: its id, the start of one, or last.")
+    str | None, typer.Option(metavar="RUN", help="Go on with a stopped run: its id or name, the start of one, or last.")
 ]
+_Name = Annotated[str | None, typer.Option(metavar="NAME", help="Call the run so; it can be named wherever an id can.")]
 _Timeout = Annotated[
     float | None, typer.Option(metavar="SECONDS", help="Stop the run, resumably, when it takes longer.")
 ]
@@ -21,6 +22,7 @@ def train(
     nproc: Nproc = None,
     oversubscribe: Oversubscribe = False,
     resume: _Resume = None,
+    name: _Name = None,
     timeout: _Timeout = None,
     as_json: Json = False,
 ) -> None:
@@ -43,8 +45,8 @@ def train(
     Ctrl-C stops after the current step and saves; --resume goes on from there.
 
     Exit codes: 0 done; 1 failed; 2 wrong input; 3 out of memory, diverged, timed out, killed, or an optimization
-    took no effect; 4 budget reached; 130 interrupted. Workers under a torchrun of yours end so, too, and say why;
-    where it is not 0, torchrun itself adds a traceback, and ends with 1 whichever it was.
+    took no effect or computed wrong values; 4 budget reached; 130 interrupted. Workers under a torchrun of yours end
+    so, too, and say why; where it is not 0, torchrun itself adds a traceback, and ends with 1 whichever it was.
     """
     from assay import api
     from assay.cli.console import plain, print_json
@@ -56,7 +58,7 @@ def train(
     with watcher() as watch:
         said, stack = changes(overrides, nproc, oversubscribe), with_ or ()
         result = api.train(
-            source, *said, optimizations=stack, resume=resume, home=home, timeout=timeout, on_event=watch
+            source, *said, optimizations=stack, resume=resume, name=name, home=home, timeout=timeout, on_event=watch
         )
     if as_json:
         print_json(plain(result))

@@ -1,11 +1,38 @@
-"""What a run is: frozen models, the file that they are read from, and the folder that assay works in."""
+"""What a run is: frozen models, the file that they are read from, and the folder that assay works in.
 
-from assay.config.data import DataConfig
-from assay.config.home import Home
-from assay.config.load import load, presets, validate
-from assay.config.model import ModelConfig
-from assay.config.run import Run, Spec, identity
-from assay.config.training import TrainingConfig
+The names are imported when they are first used, so that `Home` can be had without loading the models. The package also
+has a file named `load`; importing it must not put it in the place of the function, which the class below prevents.
+"""
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from assay.config.data import DataConfig as DataConfig
+    from assay.config.home import Home as Home
+    from assay.config.load import load as load
+    from assay.config.load import presets as presets
+    from assay.config.load import validate as validate
+    from assay.config.model import ModelConfig as ModelConfig
+    from assay.config.run import Run as Run
+    from assay.config.run import Spec as Spec
+    from assay.config.run import identity as identity
+    from assay.config.training import TrainingConfig as TrainingConfig
+
+_ROOMS = {
+    "DataConfig": "data",
+    "Home": "home",
+    "ModelConfig": "model",
+    "Run": "run",
+    "Spec": "run",
+    "TrainingConfig": "training",
+    "identity": "run",
+    "load": "load",
+    "presets": "load",
+    "validate": "load",
+}
 
 __all__ = [
     "DataConfig",
@@ -19,3 +46,20 @@ __all__ = [
     "presets",
     "validate",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ROOMS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"{__name__}.{_ROOMS[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+class _Package(ModuleType):
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _ROOMS and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

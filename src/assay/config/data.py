@@ -5,6 +5,7 @@ from typing import Annotated, Self
 from pydantic import Field, PositiveInt, model_validator
 
 from assay.config.base import Setting
+from assay.config.paths import PathText
 
 KNOWN_VOCABULARIES = {"byte": 256, "gpt2": 50257}
 """Sizes that are known before any text is read."""
@@ -15,13 +16,13 @@ class DataConfig(Setting):
 
     corpus: str = "stdlib"
     """`stdlib`, `shakespeare`, `wikitext-2`, or `files` for what `path` names."""
-    path: str | None = None
+    path: PathText | None = None
     """A text file, folder, glob, .jsonl or .parquet; given alone it stands for `corpus: files`."""
     text_field: str = "text"
     """The field of JSON Lines and Parquet records that holds the text."""
-    tokenizer: str = "byte"
+    tokenizer: PathText = "byte"
     """`char`, `byte`, `bpe` (trained on the corpus), `gpt2`, or the path of a tokenizer.json."""
-    tokenizer_path: str | None = None
+    tokenizer_path: PathText | None = None
     """A folder with GPT-2's vocab.json and merges.txt. None: the hub's, if reachable."""
     bpe_vocab_size: Annotated[int, Field(ge=257)] = 1024
     """Size of a byte-pair vocabulary trained on the corpus."""

@@ -1,6 +1,9 @@
 """Where assay keeps things: one folder, `ASSAY_HOME`, `./.assay` unless the environment says otherwise."""
 
 import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from assay.errors import UsageError
@@ -10,7 +13,10 @@ class Home:
     """The folders under `ASSAY_HOME`. Making one touches nothing; `ready()` creates them and tries to write."""
 
     def __init__(self, root: Path | str | None = None) -> None:
-        self.root = Path(root or os.environ.get("ASSAY_HOME") or ".assay").absolute()
+        try:
+            self.root = Path(root or os.environ.get("ASSAY_HOME") or ".assay").absolute()
+        except FileNotFoundError as error:
+            raise UsageError("the working directory no longer exists; change to another folder first") from error
 
     @property
     def runs(self) -> Path:
@@ -39,13 +45,23 @@ class Home:
 
     def checked(self) -> "Home":
         """The home, for reading: one that does not exist yet is empty. Raises `UsageError` where no folder can be."""
-        existing = next(place for place in (self.root, *self.root.parents) if place.exists())
-        if not existing.is_dir():
-            raise UsageError(f"{self.root} cannot be a folder, since {existing} is a file; set ASSAY_HOME to a folder")
+        for place in (self.root, *self.root.parents):
+            try:
+                kind = place.stat().st_mode
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except (OSError, ValueError) as error:
+                raise UsageError(f"{place} cannot be used ({_reason(error)}); set ASSAY_HOME to a folder") from error
+            if not stat.S_ISDIR(kind):
+                raise UsageError(f"{self.root} cannot be a folder, since {place} is a file; set ASSAY_HOME to a folder")
+            if not os.access(place, os.R_OK | os.X_OK if place == self.root else os.X_OK):
+                raise UsageError(f"{place} cannot be read (Permission denied); set ASSAY_HOME to a folder that can")
+            break
         return self
 
     def ready(self) -> "Home":
         """Create the folders. Raises `UsageError` when the place cannot be written."""
+        self.checked()
         try:
             for folder in (self.runs, self.data, self.cache, self.reports):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -54,6 +70,29 @@ class Home:
             probe.unlink()
         except OSError as error:
             raise UsageError(
-                f"{self.root} cannot be written ({error.strerror or error}); set ASSAY_HOME to a folder that can"
+                f"{self.root} cannot be written ({_reason(error)}); set ASSAY_HOME to a folder that can"
             ) from error
         return self
+
+    @contextmanager
+    def provisional(self) -> Iterator[None]:
+        """Take away a home that was made inside for something that then failed, unless files came to lie in it."""
+        was_there = os.path.exists(self.root)
+        try:
+            yield
+        except BaseException:
+            if not was_there:
+                for folder in (self.runs, self.data, self.cache, self.reports, self.root):
+                    with suppress(OSError):
+                        folder.rmdir()
+            raise
+
+    def writable(self) -> bool:
+        """True if files of the home can be made or changed; a home that does not exist yet counts as writable."""
+        places = [place for place in (self.root, self.store) if os.path.exists(place)]
+        return all(os.access(place, os.W_OK) for place in places)
+
+
+def _reason(error: Exception) -> str:
+    """The system's own words for a refusal."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

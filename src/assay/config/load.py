@@ -4,6 +4,7 @@ OmegaConf merges and parses the values; pydantic checks them; this file turns it
 the key, says what was wrong with it and which key was meant.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import resources
@@ -12,8 +13,9 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from assay.config.reading import as_corpus, check_size, is_mapping, read_text
 from assay.config.run import Run, Spec
-from assay.errors import UsageError, first_line, meant
+from assay.errors import UsageError, first_line, meant, shown
 
 
 def presets() -> list[str]:
@@ -42,21 +44,20 @@ def load(
 
     Raises `UsageError` with one sentence for an unknown preset, key or value, or a file that cannot be read.
     """
-    from omegaconf import DictConfig, OmegaConf
+    from omegaconf import OmegaConf
 
     for override in overrides:
         if "=" not in override or override.startswith("="):
-            raise UsageError(f"{override!r} is not an override: write key=value, for instance training.steps=100")
-    with _one_sentence(str(source or "the configuration")):
-        base = OmegaConf.create(_base(source))
-    if not isinstance(base, DictConfig):
-        raise UsageError(f"{source} is not a configuration: it must be a mapping with keys such as model and training")
+            raise UsageError(f"{shown(override)} is not an override: write key=value, for instance training.steps=100")
+    base = OmegaConf.create(source.model_dump(mode="json")) if isinstance(source, Run) else _read(source)
     with _one_sentence(f"the overrides {' '.join(overrides)}"):
+        for override in overrides:
+            check_size(override.partition("=")[2], shown(override))
         values = OmegaConf.to_container(OmegaConf.merge(base, OmegaConf.from_dotlist(list(overrides))), resolve=True)
     run = validate(values)
     if not optimizations:
         return run
-    return validate({**run.model_dump(), "optimizations": (*run.optimizations, *optimizations)})
+    return validate({**run.model_dump(exclude_unset=True), "optimizations": (*run.optimizations, *optimizations)})
 
 
 def stack(listed: Sequence[str | Spec]) -> tuple[Spec, ...]:
@@ -66,7 +67,7 @@ def stack(listed: Sequence[str | Spec]) -> tuple[Spec, ...]:
 
 @contextmanager
 def _one_sentence(what: str) -> Iterator[None]:
-    """Whatever OmegaConf and the YAML parser below it raise, as one sentence about `what`, with the place."""
+    """Turn what OmegaConf and the YAML parser below it raise into one sentence about `what`, with the place."""
     from omegaconf.errors import OmegaConfBaseException
     from yaml import YAMLError
 
@@ -76,8 +77,16 @@ def _one_sentence(what: str) -> Iterator[None]:
         mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
         place = f" in line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
         raise UsageError(f"{what} cannot be read as YAML{place}: {problem or first_line(error)}") from error
-    except (OmegaConfBaseException, ValueError, TypeError, AttributeError) as error:
-        raise UsageError(f"{what} cannot be read: {first_line(error)}") from error
+    except RecursionError as error:
+        raise UsageError(f"{what} cannot be read: it is nested too deeply, or refers to itself") from error
+    except (OmegaConfBaseException, ValueError, TypeError, AttributeError, LookupError, AssertionError) as error:
+        raise UsageError(f"{what} cannot be read: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """First line of a parser's error; Python's own for a huge integer names a function of its own."""
+    line = first_line(error)
+    return "an integer has more than 4,300 digits" if "integer string conversion" in line else line
 
 
 def validate(values: Any) -> Run:
@@ -90,10 +99,28 @@ def validate(values: Any) -> Run:
         return Run.model_validate(values)
     except ValidationError as error:
         raise UsageError(_sentence(error)) from error
+    except (RecursionError, OverflowError) as error:
+        raise UsageError("the configuration holds a value that is too large, or nested too deeply") from error
 
 
-def _base(source: Run | str | Path | None) -> str | dict[str, Any]:
-    return source.model_dump(mode="json") if isinstance(source, Run) else _text(source)
+def _read(source: str | Path | None) -> Any:
+    """The mapping that a preset or a file holds. Raises `UsageError`; a text to train on is told how to be named."""
+    from omegaconf import OmegaConf
+
+    name, text = str(source or "the configuration"), _text(source)
+    try:
+        with _one_sentence(name):
+            check_size(text, name)
+            if not is_mapping(text):
+                raise UsageError(
+                    f"{name} is not a configuration: it must be a mapping with keys such as model and training"
+                )
+            base = OmegaConf.create(text)
+        if base and as_corpus(name) and not any(key in Run.model_fields for key in base):
+            raise UsageError(f"{name} is not a configuration: it has none of the keys {', '.join(Run.model_fields)}")
+    except UsageError as error:
+        raise UsageError(f"{error}{as_corpus(name)}") from error
+    return base
 
 
 def _text(source: str | Path | None) -> str:
@@ -103,15 +130,16 @@ def _text(source: str | Path | None) -> str:
     if name in presets():
         return (resources.files("assay.config") / "presets" / f"{name}.yaml").read_text(encoding="utf-8")
     path = Path(name)
-    if path.is_dir():
+    if os.path.isdir(path):
         raise UsageError(f"{name} is a folder; name a YAML file or a preset ({', '.join(presets())})")
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except FileNotFoundError:
         hint = meant(name, presets()) or f"; the presets are {', '.join(presets())}"
-        raise UsageError(f"there is no preset or file named {name!r}{hint}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{name} cannot be read: {first_line(error)}") from error
+        raise UsageError(f"there is no preset or file named {shown(name)}{hint}") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or first_line(error)
+        raise UsageError(f"{shown(name)} cannot be read as a file: {reason}") from error
     if not text.strip():
         raise UsageError(f"{name} is empty; write keys such as model and training, or {{}} for every default")
     return text
@@ -128,7 +156,7 @@ def _sentence(error: ValidationError) -> str:
     message = finding["msg"].removeprefix("Input ").removeprefix("Value error, ")
     if finding["type"] == "model_type":
         message = "should be a mapping of keys"
-    return f"{key}={finding['input']!r} is not possible: it {message}"
+    return f"{key}={shown(finding['input'])} is not possible: it {message}"
 
 
 def _meant_key(place: list[str]) -> str:

@@ -6,6 +6,10 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from assay.config.base import Setting
+from assay.config.paths import PathText
+
+EPSILON = 1e-5
+"""Added to the variance in every norm, as in GPT-2 and nanoGPT."""
 
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
 
@@ -45,8 +49,11 @@ class ModelConfig(Setting):
     tie_embeddings: bool = True
     """The output projection shares the token embedding's weight (arXiv:1608.05859)."""
     init_std: PositiveFloat = 0.02
-    init_from: str | None = None
-    """A folder with a Hugging Face GPT-2 checkpoint, or the id of a run, whose weights to start from."""
+    init_from: PathText | None = None
+    """A folder with a Hugging Face GPT-2 checkpoint or an export, or a run, whose weights to start from.
+
+    Fields of the model that nobody has set take that model's values; those that were set must be the same.
+    """
 
     @model_validator(mode="after")
     def _shapes_divide(self) -> Self:

@@ -88,6 +88,11 @@ class Run(Setting):
     oversubscribe: bool = False
     """Whether there may be more processes than cores; they then wait for each other, and times mean little."""
     optimizations: tuple[Spec, ...] = ()
+    nudge: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    """Other than 0: each initial weight moves by one unit in the last place, and dropout draws other masks.
+
+    The number draws the directions. Two runs that differ in it alone show how far rounding takes their losses apart.
+    """
     batch_divisor: PositiveInt = 1
     """Of a batch's sequences one in so many is trained on. What the optimizations come to, not a setting."""
 
@@ -141,7 +146,13 @@ def identity(run: Run) -> str:
     """Twelve hexadecimal digits of the SHA-256 of the run's canonical JSON.
 
     Defaults are written out and keys sorted, so neither key order nor the spelling of a default changes it. The
-    order of `optimizations` is part of it: the registry puts them in the order in which they are applied.
+    order of `optimizations` is part of it: the registry puts them in the order in which they are applied. A `nudge`
+    of 0 is left out: runs that were recorded before there was one keep their hash. Whether values are checked is left
+    out, because the check changes nothing that is trained or measured.
     """
-    canonical = json.dumps(run.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+    left_out: dict[str, Any] = {"training": {"check_values": True}}
+    if not run.nudge:
+        left_out["nudge"] = True
+    plain = run.model_dump(mode="json", exclude=left_out)
+    canonical = json.dumps(plain, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]

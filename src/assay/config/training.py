@@ -37,10 +37,12 @@ class TrainingConfig(Setting):
 
     eval_interval: NonNegativeInt = 250
     """Steps between evaluations; 0 evaluates only at the end."""
-    eval_batches: PositiveInt | None = None
-    """Validation batches per evaluation, always the same ones. None: the whole split."""
+    eval_batches: PositiveInt | None = 32
+    """Validation batches per evaluation, always the same ones, spread over the split. None: the whole split."""
     checkpoint_interval: NonNegativeInt = 0
     """Steps between checkpoints; 0 saves only at the end and on an interrupt."""
+    check_values: bool = True
+    """Hold losses, gradients and updates of the first three steps against a baseline program, in another process."""
     measure_memory: bool = True
     """Spend one untimed, discarded step on the memory pass at the end."""
 

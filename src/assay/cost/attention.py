@@ -93,9 +93,10 @@ def unfused(tape: Writer, q: Tensor, k: Tensor, v: Tensor, p: float, noise: str 
         backward="SafeSoftmaxBackward",
     )
     mixed = bmm(tape, "mixed", layers.dropout(tape, weights, p, noise), v)
-    # A view is cast by whoever reads it.
+    # A view is cast by whoever reads it, but for the values, which are cast with the queries and keys.
     tape.operations[:] = [
-        one if one.name == "aten.view" else replace(one, autocast="float32") for one in tape.operations
+        one if one.name == "aten.view" and one.outputs[0] is not v else replace(one, autocast="float32")
+        for one in tape.operations
     ]
     merge = layers.copy if heads > 1 and length > 1 else layers.view
     return merge(tape, mixed, "merged", (rows, length, heads * depth))
@@ -119,7 +120,7 @@ def contiguous(tape: Writer, x: Tensor, label: str, shape: tuple[int, ...]) -> T
 def lies_merged(x: Tensor) -> bool:
     """Whether the positions of each head lie side by side."""
     _, heads, length, _ = x.shape
-    return x.view_of is None and (x.name.endswith(":repeated") or heads == 1 or length == 1)
+    return x.view_of is None and (x.name.rstrip("'").endswith(":repeated") or heads == 1 or length == 1)
 
 
 def bmm(tape: Writer, label: str, left: Tensor, right: Tensor, holds: Sequence[Tensor] = ()) -> Tensor:

@@ -6,7 +6,7 @@ long as it needs it. The loss is lifted back to float32; a CUDA device lifts sof
 computes in the widest dtype that reaches it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from assay.cost.step import Cost
@@ -29,9 +29,14 @@ def autocast(cost: Cost, dtype: str) -> Cost:
 
 
 def composed_in_float32(operation: Operation, values: Mapping[str, Tensor]) -> Operation:
-    """A root-mean-square norm of a narrow input: what it keeps of that is a copy in float32."""
+    """A root-mean-square norm of a narrow input: it keeps a copy in float32, and its gradients are as wide."""
     lifted = replace(values[operation.inputs[0]], name=f"{operation.site}:lifted", dtype="float32", view_of=None)
-    return replace(operation, extras=(*operation.extras, lifted), saves=(lifted.name, *operation.saves[1:]))
+    return replace(
+        operation,
+        extras=(*operation.extras, lifted),
+        saves=(lifted.name, *operation.saves[1:]),
+        backward_scratch=(*operation.backward_scratch, replace(lifted, name=f"{lifted.name} gradient")),
+    )
 
 
 class _Caster:
@@ -59,9 +64,15 @@ class _Caster:
             self._finish(operation, dtype)
 
     def _with_inputs(self, operation: Operation, dtype: str) -> Operation:
+        """Torch's own operators cast the last argument first, as their compiled calls evaluate them.
+
+        A module that casts in Python casts the first argument first.
+        """
         renamed: dict[str, str] = {}
         gradients = list(operation.gradients)
-        for position, name in enumerate(operation.inputs):
+        in_python = operation.opaque or operation.autocast == "low"
+        places = list(enumerate(operation.inputs))
+        for position, name in places if in_python else reversed(places):
             value = self.values[name]
             if not value.dtype.startswith(("float", "bfloat")) or value.dtype == dtype:
                 continue
@@ -70,7 +81,8 @@ class _Caster:
                     renamed[name] = self._copy_of_parameter(operation, value, dtype)
                     gradients[position] = Gradient.FRESH
             else:
-                renamed[name] = self._cast(operation, value, dtype, held=False, how=Gradient.FRESH)
+                how = Gradient.NONE if gradients[position] is Gradient.NONE else Gradient.FRESH
+                renamed[name] = self._cast(operation, value, dtype, held=False, how=how)
         return replace(
             operation.reading(renamed),
             holds=(*operation.holds, *(self.casts[name] for name in operation.holds if name in self.casts)),
@@ -137,19 +149,28 @@ class _Caster:
         self.tape.append(replace(operation, outputs=outputs))
 
     def _with_lifted(self, operation: Operation, dtype: str) -> Operation:
-        """A product with a narrow factor makes a wide copy of it.
+        """A product or a sum with a narrow argument makes a wide copy of it; a sum on CUDA does not.
 
-        In backward its gradient is as wide as that copy, until it is cast, when what the product kept has gone.
+        In backward a factor's gradient is as wide as that copy until it is cast, when what the product kept has gone.
         """
-        factors = zip(operation.inputs, operation.gradients, strict=True)
-        read = [self.values[name] for name, how in factors if how is Gradient.FRESH]
-        narrow = tuple(one for one in read if one.dtype not in (*_EXACT, dtype))
+        narrow, summands = (
+            tuple(self.values[name] for name in self._handed(operation, how) if self._is_narrow(name, dtype))
+            for how in (Gradient.FRESH, Gradient.ALIAS)
+        )
+        lifted = narrow if self.cost.kernels.softmax_autocast else (*narrow, *summands)
+        wide = (replace(one.cast(dtype), name=f"{operation.site}:{dtype} of {one.name}") for one in lifted)
         return replace(
             operation,
-            forward_scratch=(*operation.forward_scratch, *(one.cast(dtype) for one in narrow)),
+            forward_scratch=(*operation.forward_scratch, *wide),
             # A wide tensor is a narrow one and as much again.
             backward_scratch=(*operation.backward_scratch, *narrow),
         )
+
+    def _handed(self, operation: Operation, how: Gradient) -> Iterator[str]:
+        return (name for name, one in zip(operation.inputs, operation.gradients, strict=True) if one is how)
+
+    def _is_narrow(self, name: str, dtype: str) -> bool:
+        return self.values[name].dtype not in (*_EXACT, dtype)
 
     def _result(self, output: Tensor, dtype: str) -> Tensor:
         # A summed loss is a scalar, and in float32 whatever makes it.

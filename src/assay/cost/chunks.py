@@ -27,9 +27,8 @@ def loss_in_chunks(cost: Cost, chunks: int) -> Cost:
 def _in_one(cost: Cost, head: Tape, chunks: int) -> Operation:
     product, last = head[0], head[-1]
     x, weight = (cost.values[name] for name in product.inputs)
-    rows = prod(x.shape[:-1])
-    shape = (-(-rows // chunks), weight.shape[0])
-    piece = tuple(Tensor(f"head:{label}", shape, wide=True) for label in ("logits", "logarithms"))
+    shape = (prod(x.shape[:-1]), weight.shape[0])
+    piece = tuple(Tensor(f"head:{label}", shape, wide=True, chunks=chunks) for label in ("logits", "logarithms"))
     return Operation(
         name="aten.cross_entropy_loss",
         site="head",

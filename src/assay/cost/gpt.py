@@ -111,13 +111,15 @@ class Forward:
         return x
 
     def _attention(self, site: Writer, x: Tensor) -> Tensor:
-        q, k, v = self._heads(site, x)
+        q, k, v = given = self._heads(site, x)
+        if k.shape != q.shape:
+            k, v = (self._repeat(site, part, q.shape) for part in (k, v))
         mask, noise = self.tables["mask"], self.kernels.dropout_noise
         merged = attention.hand_coded(site.at("core"), q, k, v, mask, self.config.dropout, noise)
-        return self._dropout(site, self._linear(site.at("projection"), merged, holds=(x, q, k, v)))
+        return self._dropout(site, self._linear(site.at("projection"), merged, holds=(x, *given)))
 
     def _heads(self, site: Writer, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values, one per query head: `[B, n_head, T, head_dim]`."""
+        """Queries `[B, n_head, T, head_dim]`, keys and values `[B, kv_heads, T, head_dim]`."""
         config = self.config
         group = config.n_head // config.kv_heads
         fused = self._linear(site.at("qkv"), x)
@@ -138,8 +140,6 @@ class Forward:
             )
         if config.position == "rotary":
             q, k = self._rotate(site, q), self._rotate(site, k)
-        if group > 1:
-            k, v = (self._repeat(site, part, q.shape) for part in (k, v))
         return q, k, v
 
     def _repeat(self, site: Writer, x: Tensor, shape: tuple[int, ...]) -> Tensor:

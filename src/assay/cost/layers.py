@@ -5,6 +5,7 @@ keeps something else (dropout's mask is one byte an element there) the caller sa
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 from assay.cost.tape import Gradient, Writer
@@ -60,7 +61,10 @@ def norm(tape: Writer, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor
 
 
 def rms_norm(tape: Writer, x: Tensor, weight: Tensor) -> Tensor:
-    """RMSNorm, which torch's CPU composes: keeps its input, the reciprocal deviation and the normalized input."""
+    """RMSNorm, which torch's CPU composes: keeps its input, the reciprocal deviation and the normalized input.
+
+    Its backward holds most in the derivative of the square: five tensors like the input, and the deviation is gone.
+    """
     out = tape.made("out", x.shape, x.dtype)
     deviation = tape.made("rstd", (*x.shape[:-1], 1), "float32")
     normalized = tape.made("normalized", x.shape, "float32")
@@ -72,8 +76,8 @@ def rms_norm(tape: Writer, x: Tensor, weight: Tensor) -> Tensor:
         (FRESH, INPLACE),
         saves=(x, deviation, normalized),
         extras=(deviation, normalized),
-        backward="MulBackward",
-        backward_scratch=(x, x),
+        backward="PowBackward",
+        backward_scratch=(x, replace(x, shape=(*x.shape[:-1], x.shape[-1] - 1))),
     )
     return out
 

@@ -10,6 +10,7 @@ other.
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain
 
 from assay.cost.groups import Group
@@ -72,8 +73,8 @@ class Pass:
         return {name for names in (*self.kept.values(), *self.cached.values()) for name in names}
 
     def backward(self) -> None:
-        """Run the tape's nodes in reverse; a recomputed module first runs its forward again."""
-        segments = {segment.last: segment for segment in self.plan.segments}
+        """Run the tape's nodes in reverse; a module runs again when the first of its nodes wants what it kept."""
+        segments = {segment.stop: segment for segment in self.plan.segments}
         self._receive()
         for index in reversed(self.stage.indices):
             for group in self.stage.ends.get(index, ()):
@@ -177,13 +178,15 @@ class Pass:
                 self.storages[base].holders += 1  # the module's frame has them, beside what was kept
         for index in again:
             operation = self.cost.tape[index]
+            if index == segment.stop and segment.stops_within:
+                operation = replace(operation, outputs=())
             if index in segment.runs:
                 self._run(index, operation, "recompute")
             elif index < segment.end:
                 self.cached.pop(index)  # from here on it is held as if it had been made now
             self._keep(index, operation.saves)
             self._forget(index, operation)
-        for index in range(segment.first, segment.end):
+        for index in range(segment.first, segment.stop if segment.stops_within else segment.end):
             for tensor in self.cost.tape[index].outputs:
                 # What only operations beyond the stop would have read is let go when the recomputation ends.
                 if tensor.view_of is None and not tensor.held and self.plan.last_use[tensor.name] > segment.stop:

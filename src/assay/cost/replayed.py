@@ -7,7 +7,6 @@ stays held between steps, gradients among it: the update finds nothing of it fre
 from dataclasses import replace
 
 from assay.cost.step import Cost
-from assay.cost.tape import Operation
 from assay.cost.tensors import Tensor
 
 
@@ -15,12 +14,7 @@ def replayed(cost: Cost) -> Cost:
     """The ledger of the same step when a graph's memory stays with it."""
     inputs = {one.name: _place(one, cost.micro_batches) for one in cost.batch}
     names = {name: one.name for name, one in inputs.items()}
-
-    def placed(operation: Operation) -> Operation:
-        outputs = tuple(replace(one, view_of=names.get(one.view_of or "", one.view_of)) for one in operation.outputs)
-        return replace(operation.reading(names), outputs=outputs)
-
-    tape = tuple(map(placed, cost.tape))
+    tape = tuple(operation.reading(names) for operation in cost.tape)
     return replace(cost, tape=tape, tables=(*cost.tables, *inputs.values()), replayed=True)
 
 

@@ -17,6 +17,8 @@ class Segment:
     """The last one that keeps something: recomputation ends there (pytorch/pytorch#96866)."""
     end: int
     """The first one that does not run again: what keeps only its inputs keeps them before it runs."""
+    stops_within: bool
+    """Whether the last one to run is composed of several, and stops in front of the one that makes its result."""
     cached: frozenset[int]
     """Those whose results stay from the first forward on, so that they do not run again."""
     inputs: tuple[str, ...]
@@ -81,8 +83,24 @@ def _segment(cost: Cost, site: str, base: dict[str, str]) -> Segment:
     needed = [index for index in inside if index < stop or site not in cost.handed_together]
     cached = frozenset(index for index in needed if cost.tape[index].kind in cost.kept_results)
     end = stop + _keeps_its_own(cost.tape[stop])
-    return Segment(first=inside[0], last=inside[-1], stop=stop, end=end, cached=cached, inputs=outside)
+    return Segment(
+        first=inside[0],
+        last=inside[-1],
+        stop=stop,
+        end=end,
+        stops_within=_is_composed(cost.tape[stop]),
+        cached=cached,
+        inputs=outside,
+    )
 
 
 def _keeps_its_own(operation: Operation) -> bool:
     return not {tensor.name for tensor in (*operation.outputs, *operation.extras)}.isdisjoint(operation.saves)
+
+
+def _is_composed(operation: Operation) -> bool:
+    """Whether it ends in a product that keeps what was made before: a mean-square norm, or dropout by a wide noise."""
+    if operation.compiled:
+        return False
+    noise = [one for one in operation.extras if one.dtype != "bool"]
+    return operation.name == "aten._fused_rms_norm" or (operation.name == "aten.mul" and bool(noise))

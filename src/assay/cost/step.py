@@ -195,7 +195,17 @@ class Cost:
         """The moments of the update that follows backward."""
         if self.rests_on_host:
             return OnHost().instants(self.updated)
-        return () if self.updates_in_backward else (*self.rule.instants(self.updated), *self.after_update)
+        if self.updates_in_backward:
+            return ()
+        return (*self.norms, *self.rule.instants(self.updated), *self.after_update)
+
+    @property
+    def norms(self) -> tuple[Instant, ...]:
+        """The wide copies that a CPU makes of narrow gradients, one after the other, to measure them."""
+        if self.kernels.softmax_autocast:
+            return ()
+        narrow = (one for one in self.pieces.values() if one.dtype in ("bfloat16", "float16"))
+        return tuple(Instant("aten._foreach_norm", one.name, one.cast("float32").nbytes) for one in narrow)
 
     @property
     def gradient_bytes(self) -> int:

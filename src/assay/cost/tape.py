@@ -105,9 +105,13 @@ class Operation:
         return any(self.site == site or self.site.startswith(f"{site}.") for site in sites)
 
     def reading(self, names: Mapping[str, str]) -> "Operation":
-        """The operation on values of other names, for those that have one; what its module's frame holds stays."""
+        """The operation on values of other names, for those that have one; what its module's frame holds stays.
+
+        A view of such a value becomes a view of the other.
+        """
         inputs, saves = (tuple(names.get(name, name) for name in old) for old in (self.inputs, self.saves))
-        return replace(self, inputs=inputs, saves=saves)
+        outputs = (replace(one, view_of=names.get(one.view_of or "", one.view_of)) for one in self.outputs)
+        return replace(self, inputs=inputs, saves=saves, outputs=tuple(outputs))
 
     def making(self, change: Callable[[Tensor], Tensor]) -> "Operation":
         """The operation with everything that it makes, for others or on the way, changed."""

@@ -31,11 +31,15 @@ class Tensor:
     """Kept until the forward pass ends, whoever still reads it (autocast's weight copies)."""
     wide: bool = False
     """In its dtype whatever else is narrowed."""
+    chunks: int = 1
+    """Only the largest of so many chunks of the first axis exists at a time."""
 
     @property
     def elements(self) -> int:
         """Number of elements."""
-        return prod(self.shape)
+        if self.chunks == 1:
+            return prod(self.shape)
+        return -(-self.shape[0] // self.chunks) * prod(self.shape[1:])
 
     @property
     def nbytes(self) -> int:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay.config import DataConfig, Home
+from assay.config.paths import absolute
 from assay.data.progress import Progress, silent
 from assay.data.published import PUBLISHED, Published, check, ensure, folder_of
 from assay.data.sources import documents, files_at, folder_files, join_documents
@@ -125,11 +126,11 @@ def _read(files: tuple[Path, ...], listing: Listing, config: DataConfig) -> str:
 
 
 def _list_path(path: str) -> Listing:
-    folder = Path(path).expanduser().absolute()
+    folder = absolute(path)
     train, held_out = folder / "train.txt", folder / "valid.txt"
-    if train.is_file() and held_out.is_file():
+    if os.path.isfile(train) and os.path.isfile(held_out):
         return Listing(path, (train,), (held_out,))
-    return Listing(path, tuple(files_at(path)), skip_binary=folder.is_dir())
+    return Listing(path, tuple(files_at(path)), skip_binary=os.path.isdir(folder))
 
 
 def _library_files(root: Path) -> list[Path]:

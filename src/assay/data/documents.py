@@ -7,11 +7,13 @@ The hub's library asks a hub that is not there again and again for half a minute
 cache is missing. So the hub itself is asked for the name first, once.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from assay.config.paths import absolute
 from assay.data.sources import documents, files_at
 from assay.errors import UsageError, first_line
 
@@ -28,7 +30,7 @@ def documents_of_files(path: str, text_field: str, limit_bytes: int | None = Non
 
     What is not text is passed over in a folder, and refused where it is named. Raises `UsageError` without files.
     """
-    files, skip_binary = files_at(path), Path(path).expanduser().is_dir()
+    files, skip_binary = files_at(path), os.path.isdir(absolute(path))
 
     def read(start: int) -> Iterator[str]:
         return islice(documents(files, text_field, skip_binary=skip_binary, limit_bytes=limit_bytes), start, None)
@@ -70,7 +72,7 @@ def check_dataset(name: str, split: str, text_field: str) -> None:
 
 def is_local(name: str) -> bool:
     """Whether the hub's library looks for it on this machine: names of the hub have at most one slash, inside."""
-    return Path(name).is_dir() or Path(name).is_absolute() or name.count("/") > 1
+    return os.path.isdir(name) or Path(name).is_absolute() or name.count("/") > 1
 
 
 def _some_text(texts: Iterable[str], source: str) -> None:

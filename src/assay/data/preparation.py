@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from assay.config import DataConfig, Home
+from assay.config.paths import absolute
 from assay.data.atomic import new_folder, write_file
 from assay.data.corpora import Corpus, list_corpus, read_corpus, stamp
 from assay.data.manifest import (
@@ -86,14 +87,10 @@ def _canonical(config: DataConfig) -> dict[str, Any]:
     """Plain values, with paths made absolute: the same word means another file in another folder."""
     values = config.model_dump(mode="json")
     if config.tokenizer not in NAMES:
-        values["tokenizer"] = _absolute(config.tokenizer)
+        values["tokenizer"] = str(absolute(config.tokenizer))
     for key in ("path", "tokenizer_path"):
-        values[key] = None if values[key] is None else _absolute(values[key])
+        values[key] = None if values[key] is None else str(absolute(values[key]))
     return values
-
-
-def _absolute(path: str) -> str:
-    return os.path.abspath(os.path.expanduser(path))
 
 
 def _found(folder: Path, notes: list[str], *, thorough: bool) -> Prepared | None:

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from assay.config.paths import absolute
 from assay.errors import UsageError
 
 
@@ -27,14 +28,16 @@ def cut_utf8(raw: bytes, limit_bytes: int | None) -> bytes:
 
 def files_at(path: str) -> list[Path]:
     """The files that a path, folder or glob names, sorted. Raises `UsageError` when there are none."""
-    place = Path(path).expanduser()
-    if place.is_dir():
+    place = absolute(path)
+    if os.path.isdir(place):
         found = folder_files(place)
         if not found:
             raise UsageError(f"the folder {path} holds no files; name one with text")
         return found
-    if place.exists():
-        return [place.absolute()]
+    if os.path.isfile(place):
+        return [place]
+    if os.path.lexists(place):
+        raise UsageError(f"{path} is no regular file; name a text file, a folder or a pattern")
     if glob.has_magic(path):
         matches = sorted(Path(match).absolute() for match in glob.glob(str(place), recursive=True))
         found = [match for match in matches if match.is_file()]

@@ -6,11 +6,13 @@ hub, and what the hub gives is put into the cache.
 """
 
 import hashlib
+import os
 from contextlib import suppress
 from pathlib import Path
 
 from assay.config import DataConfig, Home
 from assay.config.data import KNOWN_VOCABULARIES
+from assay.config.paths import absolute
 from assay.data.atomic import write_file
 from assay.data.corpora import Corpus
 from assay.data.progress import Progress, silent
@@ -45,9 +47,9 @@ def tokenizer_files(config: DataConfig, home: Home, progress: Progress = silent)
         return _gpt2_files(config, home, progress)
     if config.tokenizer in NAMES:
         return ()
-    path = Path(config.tokenizer).expanduser().absolute()
-    path = path / "tokenizer.json" if path.is_dir() else path
-    if not path.is_file():
+    path = absolute(config.tokenizer)
+    path = path / "tokenizer.json" if os.path.isdir(path) else path
+    if not os.path.isfile(path):
         hint = meant(config.tokenizer, list(NAMES)) or f"; write {', '.join(NAMES)}, or the path of a tokenizer.json"
         raise UsageError(f"there is no tokenizer {config.tokenizer!r}{hint}")
     return (path,)
@@ -92,7 +94,7 @@ def _trained(text: str, size: int, home: Home, progress: Progress) -> Tokenizer:
 
 def _gpt2_files(config: DataConfig, home: Home, progress: Progress) -> tuple[Path, ...]:
     if config.tokenizer_path is not None:
-        files = _in_folder(Path(config.tokenizer_path).expanduser().absolute())
+        files = _in_folder(absolute(config.tokenizer_path))
         if not files:
             raise UsageError(
                 f"{config.tokenizer_path} holds no vocab.json with merges.txt;"
@@ -104,7 +106,7 @@ def _gpt2_files(config: DataConfig, home: Home, progress: Progress) -> tuple[Pat
 
 def _in_folder(folder: Path) -> tuple[Path, ...]:
     for names in (_GPT2_FILES, ("tokenizer.json",)):
-        if all((folder / name).is_file() for name in names):
+        if all(os.path.isfile(folder / name) for name in names):
             return tuple(folder / name for name in names)
     return ()
 

@@ -18,9 +18,11 @@ from assay.cost import (
     parameter_count,
     replay,
 )
+from assay.cost.scratch import library_scratch
 from assay.errors import UsageError
 from assay.estimate.time import step_seconds
 from assay.hardware import Machine
+from assay.hardware.rates import thread_count
 from assay.optimizations import check, mesh_of, normalize, optimizations_of, trained_model
 
 
@@ -36,6 +38,14 @@ class Estimate:
     def timeline(self) -> Timeline:
         """Live bytes through the step."""
         return replay(self.cost)
+
+    @cached_property
+    def library_scratch_bytes(self) -> int | None:
+        """The most that the CPU's library may take beside the tensors at once; None where that is not known."""
+        if self.machine.device(self.run.device) != "cpu":
+            return None
+        threads = thread_count(self.machine, self.run.threads)
+        return library_scratch(self.cost, self.machine.instruction_set, threads)
 
     @property
     def parameters(self) -> int:
@@ -78,6 +88,7 @@ class Estimate:
         return {
             "tensors_peak_bytes": self.timeline.peak.nbytes,
             "tensors_peak_instant": self.timeline.peak.label,
+            "library_scratch_bytes": self.library_scratch_bytes,
             "saved_bytes": self.timeline.saved_bytes,
             "step_flops": self.step_flops,
             "step_seconds": self.step_seconds,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 
+from assay.hardware.instruction_set import instruction_set
 from assay.hardware.machine import Accelerator, Machine
 
 _TELLING = ("avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_fp16", "bf16", "sve")
@@ -15,12 +16,13 @@ _TELLING = ("avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_fp
 
 def detect() -> Machine:
     """This host, with the cores that this process may use and the smaller of its memory and its control group's."""
-    flags = _processor_field("flags") or _processor_field("Features")
+    flags = (_processor_field("flags") or _processor_field("Features")).split()
     return Machine(
         processor=_processor_field("model name") or platform.processor() or platform.machine(),
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         memory_bytes=min(psutil.virtual_memory().total, _group_limit()),
-        instructions=tuple(flag for flag in _TELLING if flag in flags.split()),
+        instructions=tuple(flag for flag in _TELLING if flag in flags),
+        instruction_set=instruction_set(flags, os.environ),
         accelerators=_nvidia(),
     )
 

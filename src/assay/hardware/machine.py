@@ -46,6 +46,8 @@ class Machine(Frozen):
     memory_bytes: int
     instructions: tuple[str, ...] = ()
     """The vector and matrix extensions that decide which dtypes are native."""
+    instruction_set: str = ""
+    """The newest set that oneDNN uses here, by its own name in lower case; empty where it is not known."""
     accelerators: tuple[Accelerator, ...] = ()
     rates: Mapping[str, Rates] = Field(default_factory=dict)
     """By device: `cpu`, `cuda`."""

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from assay.config.home import Home
 from assay.hardware.detect import detect
+from assay.hardware.instruction_set import is_lowered
 from assay.hardware.machine import Machine, Rates
 
 _FILE = TypeAdapter(dict[str, Rates])
@@ -46,10 +47,17 @@ def devices(machine: Machine) -> tuple[str, ...]:
     return ("cpu", "cuda") if machine.accelerators else ("cpu",)
 
 
+def thread_count(machine: Machine, threads: int | None) -> int:
+    """How many threads kernels on the CPU have: as many as a run asks for, else the environment's, else one a core."""
+    named = os.environ.get("OMP_NUM_THREADS", "")
+    return threads or (int(named) if named.isdigit() and int(named) else machine.cores)
+
+
 def _key(device: str, machine: Machine, threads: int | None) -> str:
+    """The instruction set is named where the user lowered it; the processor's own follows from its name."""
     name = machine.accelerators[0].name if device == "cuda" else machine.processor
-    count = threads or os.environ.get("OMP_NUM_THREADS") or machine.cores
-    return f"{device}: {name}, torch {_torch_version()}, {count} threads"
+    lowered = f", {machine.instruction_set}" if device == "cpu" and is_lowered(os.environ) else ""
+    return f"{device}: {name}, torch {_torch_version()}, {thread_count(machine, threads)} threads{lowered}"
 
 
 def _torch_version() -> str:

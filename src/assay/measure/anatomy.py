@@ -4,7 +4,8 @@ A dispatch mode stands around each operator and reads the clock before and after
 device, so a kernel's time there is with its launch. An operator of the forward pass belongs to the innermost module
 whose forward is running. One of the backward pass belongs to the module whose forward made its autograd node: nodes
 carry a running number, and the number of the last one made is known while an operator of the forward runs. A gradient
-that is added up belongs to the module that holds the weight.
+that is added up belongs to the module that holds the weight. What a checkpoint repeats belongs to the innermost module
+that is called again, or to the checkpointed one: the node that asked for the repetition lies inside that.
 
 What the watching adds: the time between operators is not in any part, and the crossing into the mode, some
 microseconds an operator, partly is. So the parts of a small model may sum to more than an unwatched step took; both are
@@ -27,6 +28,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from assay.errors import UsageError
 from assay.measure import operations
+from assay.measure.blocks import runs_again
+from assay.step.again import is_repeated
 from assay.step.anatomy import BETWEEN, UPDATE, Anatomy, Part
 from assay.step.program import Step
 from assay.step.trace import OperationClass, Phase
@@ -136,11 +139,15 @@ class _Owners:
         self._running: list[str] = []
         self._of_node: dict[int, str] = {}
         self._of_weight: dict[int, str] = {}
+        self._repeated: set[str] = set()
+        """Modules that are checkpointed."""
 
     def follow(self, parts: Iterable[nn.Module]) -> Iterable[Any]:
         """Hook every module; returns the handles."""
         for part in parts:
             for name, module in part.named_modules():
+                if is_repeated(module):
+                    self._repeated.add(name)
                 yield module.register_forward_pre_hook(partial(self._enter, name))
                 yield module.register_forward_hook(self._leave, always_call=True)
                 for weight in module.parameters(recurse=False):
@@ -153,16 +160,26 @@ class _Owners:
         node = torch._C._current_autograd_node()
         if node is None:
             return self._of_forward(), "forward"
-        if torch.is_grad_enabled():
-            return self._of_forward(), "recompute"
+        if runs_again():
+            return self._of_forward(self._repeated_around(node)), "recompute"
         weight = getattr(node, "variable", None)
         if weight is not None:
             return self._of_weight.get(id(weight), BETWEEN), "backward"
         return self._of_node.get(node._sequence_nr(), BETWEEN), "backward"
 
-    def _of_forward(self) -> str:
-        """The module whose forward runs; the newest autograd node is its own, unless that was claimed before."""
-        module = self._running[-1] if self._running else BETWEEN
+    def _repeated_around(self, node: Any) -> str:
+        """The checkpointed module that a node of backward lies in."""
+        name = self._of_node.get(node._sequence_nr(), "")
+        while name and name not in self._repeated:
+            name = name.rpartition(".")[0]
+        return name or BETWEEN
+
+    def _of_forward(self, outside: str = BETWEEN) -> str:
+        """The module whose forward runs, else `outside`.
+
+        The newest autograd node is its own, unless that was claimed before.
+        """
+        module = self._running[-1] if self._running else outside
         self._of_node.setdefault(torch._C._autograd._get_sequence_nr() - 1, module)
         return module
 

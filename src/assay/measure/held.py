@@ -3,7 +3,7 @@
 import torch
 
 from assay.measure.storages import distinct_bytes, dtype_name, identity, storages
-from assay.parallel.shards import divided_over
+from assay.parallel.shards import dimensions, divided_over, local
 from assay.step.trace import Held
 
 
@@ -15,6 +15,9 @@ def held(name: str, parameter: torch.Tensor) -> Held:
         held_bytes=distinct_bytes([parameter]),
         whole_bytes=whole,
         divided_over=divided_over(parameter),
+        dimensions=dimensions(parameter),
+        shape=tuple(local(parameter).shape),
+        whole_shape=tuple(parameter.shape),
         dtype=dtype_name(parameter.dtype),
     )
 

@@ -7,6 +7,9 @@ their own. The first is used, because it also names the operator; memray gives t
 whether memory was touched or for how long it was held, and both leave memory-mapped files out. A tensor from before the
 step that the step frees leaves torch's count, and stays in memray's, which knows no size of it.
 
+What a library requests from the same allocator for itself is a figure of its own and not in the tensors' peak, which
+is therefore the same on every processor (`measure.tensor_peak`).
+
 On CUDA the caching allocator's counters give the peak, and the profiler its instant. What captured graphs keep for
 their replays no tensor has, so those counters leave it out; it is added.
 """
@@ -31,6 +34,10 @@ class MemoryPass:
     tensors_peak_bytes: int
     tensors_peak_instant: str | None = None
     """Phase and operator during which the peak was first reached."""
+    library_scratch_bytes: int | None = None
+    """Most that libraries requested from torch's allocator for themselves at once; not counted apart on CUDA."""
+    allocator_peak_bytes: int | None = None
+    """Most of tensors and library scratch together; not counted apart on CUDA."""
     reserved_peak_bytes: int | None = None
     """Most that torch's caching allocator held; a CPU has none."""
     device_peak_bytes: int | None = None
@@ -61,6 +68,8 @@ def memory_pass(
     return MemoryPass(
         tensors_peak_bytes=live_bytes + peak.above_start_bytes,
         tensors_peak_instant=peak.instant,
+        library_scratch_bytes=peak.library_scratch_bytes,
+        allocator_peak_bytes=live_bytes + peak.with_scratch_bytes,
         heap_peak_bytes=None if heap is None else live_bytes + heap.above_start_bytes,
         allocations=None if heap is None else heap.allocations,
         allocated_bytes=None if heap is None else heap.allocated_bytes,

@@ -11,7 +11,7 @@ Bytes are the sizes of tensor arguments and results: the least that the operator
 A view moves none, nor does memory that is only reserved.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -82,10 +82,10 @@ def dtype_of(arguments: list[torch.Tensor], results: list[torch.Tensor]) -> str:
 def multiplied_in(dtype: str, arguments: list[torch.Tensor]) -> str:
     """The format of a contraction: its dtype, or `tf32` where a GPU may round float32 to that in the kernel."""
     allowed = torch.get_float32_matmul_precision() != "highest"
-    return "tf32" if dtype == "float32" and allowed and any(one.is_cuda for one in arguments) else dtype
+    return "tf32" if dtype == "float32" and allowed and any(one.device.type == "cuda" for one in arguments) else dtype
 
 
-def bytes_of(operator: OpOverload, tensors: list[torch.Tensor]) -> int:
+def bytes_of(operator: OpOverload, tensors: Iterable[torch.Tensor]) -> int:
     """Sizes of arguments and results, an expanded tensor's repetitions not counted."""
     if _base(operator) in _RESERVATIONS:
         return 0

@@ -20,7 +20,6 @@ from statistics import median
 from typing import Any
 
 import torch
-from torch.distributed.pipelining import PipelineStage
 
 OWN_CORE = 0.95
 """Processor time over wall time of busy spans from which a rank had a core of its own."""
@@ -113,6 +112,8 @@ def _processor_share(steps: Sequence[Busy]) -> float | None:
 @contextmanager
 def _watched(device: torch.device) -> Iterator[list[tuple[_Mark, _Mark]]]:
     """Marks before and after every call that computes, in order."""
+    from torch.distributed.pipelining import PipelineStage
+
     calls: list[tuple[_Mark, _Mark]] = []
 
     def marked(compute: Callable[..., Any]) -> Callable[..., Any]:

@@ -6,11 +6,16 @@ innermost one with gradients enabled); `backward: MmBackward` by the node withou
 sum` where the engine adds up two gradients; `update: AdamW` inside the optimizer, otherwise `update: aten.sqrt`. A
 recomputation shows as operators with gradients enabled inside the backward engine, and the update as everything after
 the last node of backward.
+
+A library may take scratch from the same allocator: oneDNN does for products in bfloat16 where the processor has
+AVX-512. How much depends on the processor and the number of threads, so it is counted apart from the tensors. It is
+known by where it is requested. A product's result outlives the product, and torch makes a copy of an argument inside an
+operator of its own (`aten::clone`). So what a product requests and releases by itself is the library's.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch._C._profiler import _EventType
 from torch.profiler import ProfilerActivity, profile
@@ -18,6 +23,9 @@ from torch.profiler import ProfilerActivity, profile
 _NODE = "autograd::engine::evaluate_function: "
 _OPTIMIZER = "Optimizer.step#"
 _OPERATOR = "aten::"
+_PRODUCTS = frozenset(
+    _OPERATOR + name for name in ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "linear", "_addmm_activation")
+)
 
 
 @dataclass(frozen=True)
@@ -25,9 +33,27 @@ class TensorPeak:
     """Requests to torch's allocator during one step."""
 
     above_start_bytes: int
-    """Most that was requested and not yet released."""
+    """Most that tensors requested and had not yet released."""
     instant: str
     allocations: int
+    """By tensors."""
+    library_scratch_bytes: int
+    """Most that libraries had requested for themselves at once."""
+    with_scratch_bytes: int
+    """Most that tensors and libraries together had requested and not yet released."""
+
+
+class _Change(NamedTuple):
+    """A request or a release."""
+
+    event: Any
+    scratch: bool
+    """Whether a library requested it for itself."""
+
+    @property
+    def nbytes(self) -> int:
+        """Negative for a release."""
+        return int(self.event.extra_fields.alloc_size)
 
 
 def tensor_peak(one_step: Callable[[], None], device_type: str) -> TensorPeak:
@@ -36,17 +62,26 @@ def tensor_peak(one_step: Callable[[], None], device_type: str) -> TensorPeak:
         one_step()
     if profiler.profiler is None or profiler.profiler.kineto_results is None:
         raise RuntimeError("this build of torch has no profiler, so the peak of tensors cannot be read")
-    events = list(_all_events(profiler.profiler.kineto_results.experimental_event_tree()))
-    changes = [event for event in events if _is_allocation(event, device_type)]
-    nodes_end = max((event.end_time_ns for event in events if event.name.startswith(_NODE)), default=None)
-    live = peak = 0
+    tree = profiler.profiler.kineto_results.experimental_event_tree()
+    nodes_end = max((event.end_time_ns for event in _all_events(tree) if event.name.startswith(_NODE)), default=None)
+    changes = sorted(_changes(tree, device_type), key=lambda one: one.event.start_time_ns)
+    tensors = scratch = peak = most_scratch = together = 0
     highest: Any = None
-    for event in sorted(changes, key=lambda one: one.start_time_ns):
-        live += event.extra_fields.alloc_size
-        if live > peak:
-            peak, highest = live, event
-    requests = sum(event.extra_fields.alloc_size > 0 for event in changes)
-    return TensorPeak(peak, "none" if highest is None else _instant(highest, nodes_end), requests)
+    for change in changes:
+        if change.scratch:
+            scratch += change.nbytes
+        else:
+            tensors += change.nbytes
+        if tensors > peak:
+            peak, highest = tensors, change.event
+        most_scratch, together = max(most_scratch, scratch), max(together, tensors + scratch)
+    return TensorPeak(
+        above_start_bytes=peak,
+        instant="none" if highest is None else _instant(highest, nodes_end),
+        allocations=sum(change.nbytes > 0 and not change.scratch for change in changes),
+        library_scratch_bytes=most_scratch,
+        with_scratch_bytes=together,
+    )
 
 
 def _all_events(tree: list[Any]) -> Iterator[Any]:
@@ -56,6 +91,33 @@ def _all_events(tree: list[Any]) -> Iterator[Any]:
         event = pending.pop()
         yield event
         pending.extend(reversed(event.children))
+
+
+def _changes(tree: list[Any], device_type: str) -> Iterator[_Change]:
+    """Every request and release on one kind of device, those of a product behind the product."""
+    for event in _all_events(tree):
+        if event.name.removesuffix("_") in _PRODUCTS:
+            own = [child for child in event.children if _is_allocation(child, device_type)]
+            scratch = _released_inside(own)
+            yield from (_Change(child, index in scratch) for index, child in enumerate(own))
+        elif _is_allocation(event, device_type) and not _is_in_product(event):
+            yield _Change(event, scratch=False)
+
+
+def _is_in_product(event: Any) -> bool:
+    return event.parent is not None and event.parent.name.removesuffix("_") in _PRODUCTS
+
+
+def _released_inside(changes: list[Any]) -> set[int]:
+    """Positions of the requests that are released in the same list, and of their releases."""
+    requested: dict[int, int] = {}
+    inside: set[int] = set()
+    for index, change in enumerate(changes):
+        if change.extra_fields.alloc_size > 0:
+            requested[change.extra_fields.ptr] = index
+        elif change.extra_fields.ptr in requested:
+            inside |= {requested.pop(change.extra_fields.ptr), index}
+    return inside
 
 
 def _is_allocation(event: Any, device_type: str) -> bool:

@@ -33,6 +33,7 @@ from assay.measure.blocks import BlockForwards, runs_again
 from assay.measure.communication import Axes, collective_of, payload_bytes
 from assay.measure.compiled import GraphCalls, class_of
 from assay.measure.held import held, shared
+from assay.measure.optimizer import Writes, groups, updated
 from assay.measure.saved import SavedTensors
 from assay.measure.storages import bytes_by_dtype, distinct_bytes, identity, storages
 from assay.measure.synchronizations import Synchronizations
@@ -59,6 +60,7 @@ class StepTracer:
         self._updates_in_backward = 0
         self._sequences = 0
         self._data_seconds = 0.0
+        self._learning_rate: float | None = None
         self._prepared: Counter[str] = Counter()
 
     def watch(self) -> Step:
@@ -121,7 +123,11 @@ class StepTracer:
             optimizer_state_bytes=distinct_bytes(state),
             offloaded_state_bytes=distinct_bytes(one for one in state if one.device.type != device.type),
             whole_state_bytes=bytes_by_dtype(state),
+            updates=updated(self.step, self._recorder.writes),
+            groups=groups(self.step),
+            learning_rate=self._learning_rate,
             ranks={} if mesh is None else dict(zip(mesh.mesh_dim_names or (), mesh.shape, strict=True)),
+            place={} if mesh is None else {axis: mesh.get_local_rank(axis) for axis in mesh.mesh_dim_names or ()},
             whole_parameter_bytes=sum(p.numel() * p.element_size() for _, p in self.step.named_parameters()),
             communications=self._recorder.communications(),
             block_forwards=self._blocks.forwards(),
@@ -129,11 +135,13 @@ class StepTracer:
             graph_replays=0 if (graphs := self.step.program.graphs) is None else graphs.replays,
             captured_contractions=self._recorder.captured_contractions,
             graph_breaks=0 if self.step.program.captures is None else graph_breaks(),
+            training_graphs=0 if (captures := self.step.program.captures) is None else captures.trained,
             shared_parameters=shared(self.step.parts),
             synchronizations=dict(self._recorder.synchronizations.counts),
         )
 
     def _batches(self, index: int, share: Share) -> Sequence[MicroBatch]:
+        self._learning_rate = self.step.program.schedule(index)
         asked = time.perf_counter()
         rows = self.step.program.batches(index, share)
         self._data_seconds += time.perf_counter() - asked
@@ -196,6 +204,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.updating = 0
         """How many updates are under way, one inside the other."""
         self.synchronizations = Synchronizations(step)
+        self.writes = Writes(step)
         self._parameters = parameters
         self._axes = Axes(step.program.mesh)
         self._replayed = step.program.graphs
@@ -220,6 +229,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self.graphs.running or not isinstance(func, OpOverload):
             return result
         self._record(func, args, kwargs, result)
+        if self.updating:
+            self.writes.note(func, args, kwargs)
         return result
 
     def origin(self, storage: int) -> str:
@@ -246,15 +257,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         name, phase = operations.name_of(func), self._phase()
         view = operations.is_view(func, arguments, results)
         kind = operations.class_of(func, view=view)
-        dtype = operations.dtype_of(arguments, results)
-        dtype = operations.multiplied_in(dtype, arguments) if kind == "contraction" else dtype
-        tally = self._tallies.setdefault((name, "", phase, kind, dtype), _Tally())
-        tally.count += 1
-        tally.bytes += 0 if view else operations.bytes_of(func, [*arguments, *results])
-        tally.largest_bytes = max([tally.largest_bytes, *(one.numel() * one.element_size() for one in results)])
-        flops = operations.flops_of(func, args, kwargs, result) if kind == "contraction" else 0
-        tally.flops += flops
-        self._blocks.note(phase, kind, flops)
+        moved = 0 if view else operations.bytes_of(func, [*arguments, *results])
+        self._count(Call(func, args, kwargs, result, again=False), phase, kind, moved)
         if kind == "contraction" and self._replayed is not None and self._replayed.capturing:
             self.captured_contractions += 1
         if operations.waits_for_device(func, args, kwargs, result):
@@ -266,15 +270,26 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._remember(name, arguments, results)
 
     def _count_compiled(self, call: Call, phase: Phase) -> None:
+        """A fused kernel moves what no operator tells, so of compiled code only contractions have bytes."""
+        kind = class_of(call)
+        tensors = operations.tensors_in((call.args, call.kwargs, call.result))
+        self._count(call, phase, kind, operations.bytes_of(call.operator, tensors) if kind == "contraction" else 0)
+
+    def _count(self, call: Call, phase: Phase, kind: OperationClass, moved_bytes: int) -> None:
+        """Add one execution to its tally, whether it was dispatched or stands in a compiled graph."""
         arguments, results = (list(operations.tensors_in(of)) for of in ((call.args, call.kwargs), call.result))
-        name, kind = operations.name_of(call.operator), class_of(call)
         whole = "" if call.part_of is None else operations.name_of(call.part_of)
-        tally = self._tallies.setdefault((name, whole, phase, kind, operations.dtype_of(arguments, results)), _Tally())
+        dtype = operations.dtype_of(arguments, results)
+        flops = 0
+        if kind == "contraction":
+            dtype = operations.multiplied_in(dtype, arguments)
+            flops = operations.flops_of(call.operator, call.args, call.kwargs, call.result)
+        key = (operations.name_of(call.operator), whole, phase, kind, dtype)
+        tally = self._tallies.setdefault(key, _Tally())
         tally.count += 1
-        tally.largest_bytes = max([tally.largest_bytes, *(one.numel() * one.element_size() for one in results)])
-        flops = operations.flops_of(call.operator, call.args, call.kwargs, call.result) if kind == "contraction" else 0
-        tally.bytes += operations.bytes_of(call.operator, [*arguments, *results]) if kind == "contraction" else 0
         tally.flops += flops
+        tally.bytes += moved_bytes
+        tally.largest_bytes = max([tally.largest_bytes, *(one.numel() * one.element_size() for one in results)])
         self._blocks.note(phase, kind, flops)
 
     def _remember_compiled(self, given: Any, made: Any) -> None:

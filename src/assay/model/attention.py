@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from assay.config import ModelConfig
-from assay.model.norms import EPSILON
+from assay.config.model import EPSILON
 from assay.model.rotary import rotate
 
 

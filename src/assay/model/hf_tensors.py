@@ -13,11 +13,9 @@ import torch
 from torch import Tensor
 
 from assay.config import ModelConfig
+from assay.config.gpt2 import ACTIVATIONS
 from assay.errors import UsageError
 from assay.model.weights import checked, parameter_shapes
-
-ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu_fast": "gelu_tanh"}
-"""Their names for the activations that are ours; the first that matches is written."""
 
 _NAMES = {
     "embedding.token": "wte",

@@ -26,7 +26,6 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 
 from assay.config import ModelConfig
 from assay.hardware import AMPERE
@@ -148,7 +147,8 @@ def _alone(counts: Tensor) -> Tensor:
 
 def _held(weight: Tensor) -> Tensor:
     """This rank's piece, for no sharding of grouped products is known to torch."""
-    return weight.to_local() if isinstance(weight, DTensor) else weight
+    # Only a spread tensor has the method, and importing its class to ask would cost more than a second.
+    return weight.to_local() if hasattr(weight, "to_local") else weight
 
 
 def _stacked(config: ModelConfig, *shape: int) -> nn.Parameter:

@@ -3,9 +3,7 @@
 from torch import nn
 
 from assay.config import ModelConfig
-
-EPSILON = 1e-5
-"""As in GPT-2 and nanoGPT."""
+from assay.config.model import EPSILON
 
 
 def build_norm(config: ModelConfig, width: int | None = None) -> nn.Module:

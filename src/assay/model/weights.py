@@ -13,16 +13,19 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from assay.config import ModelConfig
+from assay.config.gpt2 import CONFIG
 from assay.errors import StorageError, UsageError
 from assay.model.gpt import GPT, TIED, tie
 
 WEIGHTS = "model.safetensors"
-CONFIG = "config.json"
+
+NOTHING: Mapping[str, Mapping[str, Any]] = {}
 
 
 def parameter_shapes(config: ModelConfig) -> dict[str, torch.Size]:
@@ -83,17 +86,24 @@ def load_model(folder: Path | str, config: ModelConfig) -> GPT:
     return model.eval()
 
 
-def save_weights(state: Mapping[str, Tensor], config: ModelConfig, folder: Path | str) -> None:
+def save_weights(
+    state: Mapping[str, Tensor],
+    config: ModelConfig,
+    folder: Path | str,
+    beside: Mapping[str, Mapping[str, Any]] = NOTHING,
+) -> None:
     """Write `model.safetensors` by our names and `config.json`, a `ModelConfig`, into a new or empty folder.
 
-    Where the weights once started from is left out: they stand on their own.
+    `beside` are JSON files of the tokenizer, by name. `init_from` is left out: the weights stand on their own.
     Raises `UsageError` when `state` and `config` disagree or the folder is not empty, and `StorageError` when the disk
     refuses.
     """
     weights = checked(state, config, "the model")
     with new_folder(Path(folder)) as made:
         write_safetensors(weights, made / WEIGHTS)
-        write_json(config.model_dump(mode="json", exclude={"init_from"}), made / CONFIG)
+        values = config.model_dump(mode="json", exclude={"init_from"})
+        for name, content in {**beside, CONFIG: values}.items():
+            write_json(content, made / name)
 
 
 @contextmanager

@@ -16,6 +16,8 @@ from pydantic import PositiveFloat
 
 from assay.config import Run
 from assay.optimizations.base import Numerics, Optimization, Stage
+from assay.reference.expected import Expected
+from assay.reference.rules import Adafactor as AdafactorRule
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -55,10 +57,18 @@ class Adafactor(Optimization):
         recipe = adafactor(at_rate(run.training, self.learning_rate))
         return rescheduled(replace(program, optimizer=recipe), self.learning_rate / run.training.learning_rate)
 
+    def expect(self, expected: Expected, run: Run) -> Expected:
+        factor = self.learning_rate / run.training.learning_rate
+        return expected.changed(rule=AdafactorRule(weight_decay=run.training.weight_decay / factor), rate_factor=factor)
+
     def verify(self, trace: Trace, run: Run) -> Evidence:
-        steps, parameters = trace.count("aten.rsqrt_", phase="update"), len(trace.parameters)
+        from assay.step.updates import decay_at, faults, updated_by
+
+        roots, parameters = trace.count("aten.rsqrt_", phase="update"), len(trace.parameters)
+        steps = min(roots, updated_by(trace, "aten.add_.Tensor"))
         state, weights = trace.whole_optimizer_state_bytes, trace.whole_parameter_bytes
+        wrong = faults(trace, decay_at(run.training, self.learning_rate))
         observed = (
             f"{steps} of {parameters} parameters updated by factors, {state} bytes of state for {weights} of weights"
         )
-        return self.evidence(observed, steps == parameters and 0 < 2 * state < weights)
+        return self.evidence(observed + wrong, steps == roots == parameters and 0 < 2 * state < weights and not wrong)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import Run
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.reference.expected import Expected
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -48,9 +49,18 @@ class Adam(Optimization):
 
         return replace(program, optimizer=adam(run.training))
 
+    def expect(self, expected: Expected, run: Run) -> Expected:
+        return expected.changed(rule=expected.rule.model_copy(update={"coupled": True}))
+
     def verify(self, trace: Trace, run: Run) -> Evidence:
-        updates = trace.count("addcdiv_", phase="update")
+        from assay.step.updates import adamw_faults, updated_by
+
+        updates, parameters = trace.count("addcdiv_", phase="update"), len(trace.parameters)
         joined = trace.count("aten.add.Tensor", phase="update") - trace.count("aten.reciprocal", phase="update")
         shrunk = trace.count("aten.mul_", phase="update") - trace.count("aten.lerp_", phase="update")
+        matrices, wrong = sum(len(one.whole_shape) >= 2 for one in trace.parameters), adamw_faults(trace, run.training)
         observed = f"decay joined {joined} of {updates} gradients, and shrank {shrunk} weights by itself"
-        return self.evidence(observed, 0 < joined <= updates and shrunk == 0)
+        whole = 0 < updated_by(trace, "aten.addcdiv_") == parameters == updates
+        if not whole or joined != matrices:
+            observed += f", where {parameters} parameters and {matrices} matrices are due"
+        return self.evidence(observed + wrong, whole and joined == matrices and shrunk == 0 and not wrong)

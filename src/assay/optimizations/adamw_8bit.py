@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import Run
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
+from assay.reference.expected import Expected
+from assay.reference.rules import EightBitAdamW
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -65,9 +67,13 @@ class Adamw8Bit(Optimization):
 
         return replace(program, optimizer=adamw_8bit(run.training))
 
+    def expect(self, expected: Expected, run: Run) -> Expected:
+        return expected.changed(rule=EightBitAdamW(**expected.rule.model_dump()))
+
     def verify(self, trace: Trace, run: Run) -> Evidence:
         from assay.cost import DTYPE_BYTES, Tensor
         from assay.cost.eight_bit import EightBitAdamW
+        from assay.step.updates import adamw_faults, updated_by
 
         # How many numbers a weight has decides how its moments are kept.
         numbers = {one.name: one.whole_bytes // DTYPE_BYTES[one.dtype] for one in trace.parameters}
@@ -76,4 +82,8 @@ class Adamw8Bit(Optimization):
         # Counted at the storages: a moment of 8 bits says of itself that it is as wide as its weight.
         state, wide = trace.optimizer_state_bytes, 2 * trace.parameter_bytes
         observed = f"{state} bytes of state, where two moments as wide as the weights are {wide} and 8 bits {expected}"
-        return self.evidence(observed, abs(state - expected) <= _SLACK * expected and state < wide)
+        moved, wrong = updated_by(trace, "aten.copy_"), adamw_faults(trace, run.training)
+        if moved != len(trace.parameters):
+            observed += f"; {moved} of {len(trace.parameters)} parameters updated"
+        whole = moved == len(trace.parameters) and abs(state - expected) <= _SLACK * expected and state < wide
+        return self.evidence(observed + wrong, whole and not wrong)

@@ -7,10 +7,13 @@ bytes of state a parameter.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import Run
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.reference.expected import Expected, lossy
+from assay.reference.rules import NarrowStateAdamW
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
 
 _LAST_BIT = 2**-8
 """The least relative change that rounding to bfloat16 lets through everywhere."""
+_UPDATE_ERROR = 3e-4
+"""Largest relative error of an update against a replay that rounds its moments, too."""
 
 
 class AdamwBf16State(Optimization):
@@ -53,8 +58,19 @@ class AdamwBf16State(Optimization):
 
         return replace(program, optimizer=narrow_adamw(run.training))
 
+    def expect(self, expected: Expected, run: Run) -> Expected:
+        rule = NarrowStateAdamW(**expected.rule.model_dump(exclude={"coupled"}), dtype="bfloat16")
+        return expected.changed(rule=rule).loosened(updates=lossy(_UPDATE_ERROR))
+
     def verify(self, trace: Trace, run: Run) -> Evidence:
-        updates, parameters = trace.count("addcdiv_", phase="update"), len(trace.parameters)
+        from assay.step.updates import adamw_faults, updated_by
+
+        updates, parameters = updated_by(trace, "aten.addcdiv_"), len(trace.parameters)
         state = trace.whole_optimizer_state_bytes - 4 * parameters  # a count of each
         observed = f"{state} bytes of two moments for {trace.whole_parameter_bytes} bytes of weights"
-        return self.evidence(observed, updates == parameters and 0 < state <= trace.whole_parameter_bytes)
+        if updates != parameters:
+            observed += f"; {updates} of {parameters} parameters updated"
+        moments = sum(2 * 2 * prod(one.whole_shape) for one in trace.parameters)
+        narrow = trace.whole_state_bytes.get("bfloat16", 0) == state == moments
+        wrong = adamw_faults(trace, run.training)
+        return self.evidence(observed + wrong, 0 < updates == parameters and narrow and not wrong)

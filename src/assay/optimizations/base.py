@@ -16,6 +16,7 @@ from assay.config.base import Setting
 from assay.config.model import ModelConfig
 from assay.config.run import Run, Spec
 from assay.errors import UsageError
+from assay.reference.expected import REASSOCIATED, Expected
 from assay.step.evidence import Evidence
 from assay.step.trace import Trace
 
@@ -159,6 +160,21 @@ class Optimization(Setting):
     @abstractmethod
     def verify(self, trace: Trace, run: Run) -> Evidence:
         """What the trace shows of the change, and whether that is what was promised."""
+
+    def expect(self, expected: Expected, run: Run) -> Expected:
+        """What the step must compute with the change: losses, gradients and updates against the baseline's.
+
+        Exact and reassociated techniques need no method of their own: an optimizer's numerics are those of its
+        updates, and any other's those of its gradients. A lossy technique states its bounds, and one that trains
+        differently states its rule; without that, the values of its runs are not checked.
+        """
+        if self.promised is Numerics.EXACT:
+            return expected
+        if self.promised is not Numerics.REASSOCIATED:
+            return expected.changed(unstated=(*expected.unstated, self.name()))
+        if "optimizer" in self.claims:
+            return expected.loosened(updates=REASSOCIATED)
+        return expected.loosened(gradients=REASSOCIATED, updates=REASSOCIATED)
 
     def evidence(self, observed: str, verdict: bool) -> Evidence:
         """An `Evidence` under this optimization's name."""

@@ -13,12 +13,21 @@ from typing import TYPE_CHECKING, ClassVar
 from assay.config import Run
 from assay.hardware import AMPERE
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
+from assay.reference.expected import Expected, lossy
+from assay.reference.rules import AdamW, NarrowAdamW
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
     from assay.hardware import Machine
     from assay.step.program import Program
+
+_GRADIENT_ERROR, _UPDATE_ERROR = 0.1, 0.05
+"""Largest relative errors of one tensor."""
+_LOSS_ERROR = 4e-4
+"""Largest relative error of the loss."""
+_ROUNDED = 2**-12
+"""Relative error that bfloat16 must cause in some gradient."""
 
 
 class Bf16Full(Optimization):
@@ -56,6 +65,12 @@ class Bf16Full(Optimization):
 
         narrow(program.parts, torch.bfloat16)
         return program
+
+    def expect(self, expected: Expected, run: Run) -> Expected:
+        narrow = NarrowAdamW(**expected.rule.model_dump()) if type(expected.rule) is AdamW else expected.rule
+        return expected.changed(rule=narrow).loosened(
+            gradients=lossy(_GRADIENT_ERROR, at_least=_ROUNDED, loss=_LOSS_ERROR), updates=lossy(_UPDATE_ERROR)
+        )
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         from assay.step.precision import held_in_16_bits

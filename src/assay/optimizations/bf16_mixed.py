@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 from assay.config import Run
 from assay.hardware import AMPERE
 from assay.optimizations.base import Numerics, Optimization, Stage, Unavailable
+from assay.reference.expected import Expected, lossy
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -20,6 +21,13 @@ if TYPE_CHECKING:
     from assay.cost.layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
+
+_GRADIENT_ERROR = 0.1
+"""Largest relative error of one gradient."""
+_LOSS_ERROR = 2e-4
+"""Largest relative error of the loss."""
+_ROUNDED = 2**-12
+"""Relative error that bfloat16 must cause in some gradient."""
 
 
 class Bf16Mixed(Optimization):
@@ -54,6 +62,9 @@ class Bf16Mixed(Optimization):
 
         context = partial(torch.autocast, program.device.type, dtype=torch.bfloat16)
         return replace(program, forward_contexts=(*program.forward_contexts, context))
+
+    def expect(self, expected: Expected, run: Run) -> Expected:
+        return expected.loosened(gradients=lossy(_GRADIENT_ERROR, at_least=_ROUNDED, loss=_LOSS_ERROR))
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         from assay.step.precision import products_in

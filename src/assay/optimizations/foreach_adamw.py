@@ -46,7 +46,11 @@ class ForeachAdamw(Optimization):
         return replace(program, optimizer=adamw(run.training, "foreach"))
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
-        lists = trace.count("_foreach_addcdiv", phase="update")
+        from assay.step.updates import adamw_faults, updated_by
+
+        calls, parameters = trace.count("_foreach_addcdiv", phase="update"), len(trace.parameters)
+        listed = updated_by(trace, "aten._foreach_addcdiv_.ScalarList", "aten._foreach_addcdiv_.Scalar")
         apart = trace.count(".addcdiv", "_fused_adam", phase="update")
-        observed = f"{lists} updates over lists for {len(trace.parameters)} parameters, {apart} in other kernels"
-        return self.evidence(observed, lists > 0 and apart == 0)
+        wrong = adamw_faults(trace, run.training)
+        observed = f"{calls} updates over lists for {listed} of {parameters} parameters, {apart} in other kernels"
+        return self.evidence(observed + wrong, 0 < listed == parameters and apart == 0 and not wrong)

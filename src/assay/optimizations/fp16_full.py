@@ -13,12 +13,21 @@ from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import Run
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.reference.expected import Expected, lossy
+from assay.reference.rules import NarrowStateAdamW
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
     from assay.hardware import Machine
     from assay.step.program import NamedParameters, OptimizerLike, Program
+
+_GRADIENT_ERROR, _UPDATE_ERROR = 0.05, 0.2
+"""Largest relative errors of one tensor."""
+_LOSS_ERROR = 1e-4
+"""Largest relative error of the loss."""
+_ROUNDED = 2**-15
+"""Relative error that float16 must cause in some gradient."""
 
 
 class Fp16Full(Optimization):
@@ -64,6 +73,14 @@ class Fp16Full(Optimization):
             optimizer=optimizer,
             loss_scale=scale,
             stateful={**program.stateful, "loss_scale": scale},
+        )
+
+    def expect(self, expected: Expected, run: Run) -> Expected:
+        rule = NarrowStateAdamW(
+            **expected.rule.model_dump(exclude={"coupled"}), dtype="half", keeps_root=True, narrow_weight=True
+        )
+        return expected.changed(rule=rule).loosened(
+            gradients=lossy(_GRADIENT_ERROR, at_least=_ROUNDED, loss=_LOSS_ERROR), updates=lossy(_UPDATE_ERROR)
         )
 
     def verify(self, trace: Trace, run: Run) -> Evidence:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, ClassVar
 from assay.config import Run
 from assay.hardware import ADA
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
+from assay.reference.expected import Expected, lossy
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -28,6 +29,13 @@ if TYPE_CHECKING:
 
 _MULTIPLE = 16
 """Of which the kernel wants both sides of a matrix; tokens are one of them where a weight's gradient is made."""
+
+_GRADIENT_ERROR = 0.5
+"""Largest relative error of one gradient."""
+_LOSS_ERROR = 1e-3
+"""Largest relative error of the loss."""
+_ROUNDED = 2**-7
+"""Relative error that float8 must cause in some gradient."""
 
 
 class Fp8(Optimization):
@@ -92,6 +100,9 @@ class Fp8(Optimization):
                     layer.register_forward_pre_hook(_narrow)
         context = partial(torch.autocast, program.device.type, dtype=torch.bfloat16)
         return replace(program, forward_contexts=(*program.forward_contexts, context))
+
+    def expect(self, expected: Expected, run: Run) -> Expected:
+        return expected.loosened(gradients=lossy(_GRADIENT_ERROR, at_least=_ROUNDED, loss=_LOSS_ERROR))
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         of_a_block = 5 if run.model.activation == "swiglu" else 4

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import Run
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable, Unplanned
+from assay.reference.expected import REASSOCIATED, Expected, lossy
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -21,6 +22,13 @@ if TYPE_CHECKING:
     from assay.cost.layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
+
+_GRADIENT_ERROR = 0.1
+"""Largest relative error of one gradient with mixed precision."""
+_LOSS_ERROR = 4e-4
+"""Largest relative error of the loss."""
+_ROUNDED = 2**-12
+"""Relative error that bfloat16 must cause in some gradient."""
 
 
 class FullySharded(Optimization):
@@ -89,6 +97,10 @@ class FullySharded(Optimization):
         from assay.parallel.sharded import shards
 
         return shards(program, program.axis("dp"), **self.model_dump())
+
+    def expect(self, expected: Expected, run: Run) -> Expected:
+        near = lossy(_GRADIENT_ERROR, at_least=_ROUNDED, loss=_LOSS_ERROR) if self.mixed_precision else REASSOCIATED
+        return expected.loosened(gradients=near, updates=REASSOCIATED)
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         held, whole = trace.parameter_bytes, trace.whole_parameter_bytes

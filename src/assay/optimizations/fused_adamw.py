@@ -46,9 +46,12 @@ class FusedAdamw(Optimization):
         return replace(program, optimizer=adamw(run.training, "fused"))
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
-        fused = trace.count("_fused_adamw_", phase="update")
-        apart = trace.count("addcdiv", phase="update")
+        from assay.step.updates import adamw_faults, updated_by
+
+        calls, parameters = trace.count("_fused_adamw_", phase="update"), len(trace.parameters)
+        fused, apart = updated_by(trace, "aten._fused_adamw_"), trace.count("addcdiv", phase="update")
+        wrong = adamw_faults(trace, run.training)
         observed = (
-            f"{fused} fused kernels updated {len(trace.parameters)} parameters, {apart} updates were made of parts"
+            f"{calls} fused kernels updated {fused} of {parameters} parameters, {apart} updates were made of parts"
         )
-        return self.evidence(observed, fused > 0 and apart == 0)
+        return self.evidence(observed + wrong, 0 < fused == parameters and apart == 0 and not wrong)

@@ -13,12 +13,17 @@ from pydantic import Field, PositiveFloat
 
 from assay.config import Run
 from assay.optimizations.base import Numerics, Optimization, Stage
+from assay.reference.expected import Expected, lossy
+from assay.reference.rules import Lion as LionRule
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
     from assay.hardware import Machine
     from assay.step.program import Program
+
+_UPDATE_ERROR = 0.03
+"""Largest relative error of an update: one sign in some thousands may be the other."""
 
 
 class Lion(Optimization):
@@ -51,11 +56,21 @@ class Lion(Optimization):
         recipe = lion(at_rate(run.training, self.learning_rate), (self.beta1, self.beta2))
         return rescheduled(replace(program, optimizer=recipe), self.learning_rate / run.training.learning_rate)
 
+    def expect(self, expected: Expected, run: Run) -> Expected:
+        factor = self.learning_rate / run.training.learning_rate
+        rule = LionRule(weight_decay=run.training.weight_decay / factor, beta1=self.beta1, beta2=self.beta2)
+        # The sign of a sum that is nearly zero may be either.
+        return expected.changed(rule=rule, rate_factor=factor).loosened(updates=lossy(_UPDATE_ERROR))
+
     def verify(self, trace: Trace, run: Run) -> Evidence:
+        from assay.step.updates import decay_at, faults, updated_by
+
         signs, parameters = trace.count("aten.sign_", phase="update"), len(trace.parameters)
+        moved = min(signs, updated_by(trace, "aten.add_.Tensor"))
         state, weights = trace.whole_optimizer_state_bytes, trace.whole_parameter_bytes
+        wrong = faults(trace, decay_at(run.training, self.learning_rate), betas=(self.beta1, self.beta2))
         observed = (
-            f"{signs} of {parameters} parameters stepped along signs, "
+            f"{moved} of {parameters} parameters stepped along signs, "
             f"{state} bytes of state for {weights} bytes of weights"
         )
-        return self.evidence(observed, signs == parameters and state == weights)
+        return self.evidence(observed + wrong, moved == signs == parameters and state == weights and not wrong)

@@ -16,6 +16,9 @@ from pydantic import Field
 
 from assay.config import Run
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.reference.expected import Expected, lossy
+from assay.reference.rules import AdamW
+from assay.reference.rules import Muon as MuonRule
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
 
 _PRODUCTS = 15
 """Three in each of the five steps."""
+
+_UPDATE_ERROR = 0.05
+"""Largest relative error of an update: the iteration is rounded to bfloat16 in either order of its products."""
 
 
 class Muon(Optimization):
@@ -58,13 +64,25 @@ class Muon(Optimization):
 
         return replace(program, optimizer=muon(run.training, self.momentum))
 
+    def expect(self, expected: Expected, run: Run) -> Expected:
+        others = AdamW.model_validate(expected.rule.model_dump())
+        rule = MuonRule(weight_decay=others.weight_decay, momentum=self.momentum, others=others)
+        return expected.changed(rule=rule).loosened(updates=lossy(_UPDATE_ERROR))
+
     def verify(self, trace: Trace, run: Run) -> Evidence:
         from assay.cost import parameters
         from assay.cost.matrix_updates import is_hidden_matrix
+        from assay.step.updates import faults, updated_by
 
         matrices = {name for name, one in parameters(run.model).items() if is_hidden_matrix(name, len(one.shape))}
         hidden = len(matrices.intersection(one.name for one in trace.parameters))
         products, rest = trace.contractions(phase="update", dtype="bfloat16"), trace.count("addcdiv_", phase="update")
         observed = f"{products} products made the steps of {hidden} hidden matrices; AdamW made those of {rest} others"
-        whole = products == _PRODUCTS * hidden > 0 and rest == len(trace.parameters) - hidden
-        return self.evidence(observed, whole)
+        # Muon adds its step; AdamW divides by the root of its second moment.
+        moved, divided = (updated_by(trace, f"aten.{one}") for one in ("add_.Tensor", "addcdiv_"))
+        if (moved, divided) != (hidden, rest):
+            observed += f"; {moved} and {divided} of them were updated whole"
+        whole = products == _PRODUCTS * moved > 0 and moved == hidden and divided == rest
+        betas = (run.training.beta1, run.training.beta2)
+        wrong = faults(trace, run.training.weight_decay, momentum=self.momentum, betas=betas)
+        return self.evidence(observed + wrong, whole and rest == len(trace.parameters) - hidden and not wrong)

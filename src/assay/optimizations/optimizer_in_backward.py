@@ -53,10 +53,13 @@ class OptimizerInBackward(Optimization):
         return update_in_backward(program)
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
-        largest = max((one.held_bytes for one in trace.parameters), default=0)
+        from assay.step.updates import updated
+
+        largest, parameters = max((one.held_bytes for one in trace.parameters), default=0), len(trace.parameters)
+        whole = min(trace.updates_in_backward, updated(trace))
         observed = (
-            f"{trace.updates_in_backward} of {len(trace.parameters)} parameters updated in backward; at most "
+            f"{whole} of {parameters} parameters updated in backward; at most "
             f"{trace.gradients_together_bytes} bytes of gradients at once, {trace.gradient_bytes} when it ended"
         )
         alone = 0 < trace.gradients_together_bytes <= largest and trace.gradient_bytes == 0
-        return self.evidence(observed, alone and trace.updates_in_backward == len(trace.parameters))
+        return self.evidence(observed, alone and whole == trace.updates_in_backward == parameters)

@@ -21,7 +21,9 @@ from assay.config.mesh import ONE_DEVICE, Mesh, fill
 from assay.config.model import ModelConfig
 from assay.config.run import Run, Spec
 from assay.errors import UsageError, meant
-from assay.optimizations.base import Conflict, Optimization
+from assay.optimizations.base import Conflict, Numerics, Optimization
+from assay.reference.expected import Expected
+from assay.reference.rules import AdamW
 
 if TYPE_CHECKING:
     from assay.hardware import Machine
@@ -113,6 +115,32 @@ def trained_model(run: Run) -> ModelConfig:
     for one in optimizations_of(run):
         model = one.trained(model)
     return model
+
+
+def expected_of(run: Run) -> Expected:
+    """What the run's first steps must compute: the plain baseline, and what each optimization changes of it."""
+    training = run.training
+    found = Expected(
+        model=trained_model(run),
+        rule=AdamW(
+            weight_decay=training.weight_decay,
+            beta1=training.beta1,
+            beta2=training.beta2,
+            epsilon=training.epsilon,
+        ),
+        batch_divisor=prod(one.leaves_one_in() for one in optimizations_of(run)),
+        # Micro-batches and ranks draw masks in another order.
+        same_noise=run.ranks == 1 and all(one.cuts() == 1 for one in optimizations_of(run)),
+    )
+    for one in optimizations_of(run):
+        found = one.expect(found, run)
+    return found
+
+
+def numerics_of(run: Run) -> Numerics:
+    """What a run's optimizations together promise about its loss: the loosest of their promises."""
+    promised = [one.promised for one in optimizations_of(run)]
+    return max(promised, key=list(Numerics).index, default=Numerics.EXACT)
 
 
 def mesh_of(run: Run) -> Mesh:

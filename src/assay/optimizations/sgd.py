@@ -16,6 +16,8 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat
 
 from assay.config import Run, TrainingConfig
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.reference.expected import Expected
+from assay.reference.rules import SGD
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
@@ -63,18 +65,28 @@ class Sgd(Optimization):
         factor = self.learning_rate / run.training.learning_rate
         return rescheduled(replace(program, optimizer=recipe), factor)
 
+    def expect(self, expected: Expected, run: Run) -> Expected:
+        rule = SGD(weight_decay=self.weight_decay, momentum=self.momentum, nesterov=self.nesterov)
+        return expected.changed(rule=rule, rate_factor=self.learning_rate / run.training.learning_rate)
+
     def verify(self, trace: Trace, run: Run) -> Evidence:
+        from assay.step.updates import faults, updated_by
+
         state, weights = trace.whole_optimizer_state_bytes, trace.whole_parameter_bytes
         adaptive = trace.count("addcdiv", "_fused_adam", "sign", "rsqrt", phase="update")
         # Decay is added to gradients of matrices, and momentum, by Nesterov, to all; clipping adds to their norm.
         parameters, sums = len(trace.parameters), trace.count("aten.add.Tensor", phase="update")
         sums -= trace.count("aten.reciprocal", phase="update")
         ahead = sums > parameters if self.weight_decay else sums >= parameters
+        moved = updated_by(trace, "aten.add_.Tensor")
         observed = f"{state} bytes of momentum for {weights} bytes of weights, {adaptive} steps of an adaptive kind"
         if ahead or self.nesterov:
             observed += f", {sums} sums of decay and momentum into {parameters} gradients"
-        held = state == (weights if self.momentum else 0)
-        return self.evidence(observed, held and adaptive == 0 and ahead is self.nesterov)
+        if moved != parameters:
+            observed += f", {moved} of {parameters} parameters updated"
+        held = state == (weights if self.momentum else 0) and moved == parameters
+        wrong = faults(trace, self.weight_decay, momentum=self.momentum, nesterov=float(self.nesterov))
+        return self.evidence(observed + wrong, held and adaptive == 0 and ahead is self.nesterov and not wrong)
 
     def _training(self, run: Run) -> TrainingConfig:
         own = {"learning_rate": self.learning_rate, "weight_decay": self.weight_decay}

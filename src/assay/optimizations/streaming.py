@@ -9,13 +9,15 @@ The run's own corpus stays what it is: its tokenizer makes the tokens, and its h
 The documents must not contain that part; nothing checks it. Every rank reads all documents and takes its rows.
 """
 
-from pathlib import Path
+import os
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import field_validator
 
 from assay.config import Run
+from assay.config.paths import absolute
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
+from assay.reference.expected import Expected, Stream
 from assay.step import Evidence, Trace
 from assay.step.trace import DOCUMENTS
 from assay.units import format_seconds
@@ -51,13 +53,13 @@ class Streaming(Optimization):
     @classmethod
     def _absolute(cls, path: str | None) -> str | None:
         """A run may be resumed from another folder."""
-        return None if path is None else str(Path(path).expanduser().absolute())
+        return None if path is None else str(absolute(path))
 
     @field_validator("dataset")
     @classmethod
     def _absolute_where_local(cls, dataset: str | None) -> str | None:
         """A folder of this name is what `datasets` would read, too, before it asks the hub."""
-        local = dataset is not None and Path(dataset).expanduser().is_dir()
+        local = dataset is not None and os.path.isdir(absolute(dataset))
         return cls._absolute(dataset) if local else dataset
 
     def check(self, run: Run, machine: "Machine") -> None:
@@ -87,6 +89,9 @@ class Streaming(Optimization):
         from assay.step.streaming import streamed
 
         return streamed(program, run, path=self.path, dataset=self.dataset, split=self.split)
+
+    def expect(self, expected: Expected, run: Run) -> Expected:
+        return expected.changed(stream=Stream(path=self.path, dataset=self.dataset, split=self.split))
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         packed = trace.prepared.get(DOCUMENTS, 0)

@@ -14,12 +14,20 @@ from typing import TYPE_CHECKING, ClassVar
 from assay.config import Run
 from assay.hardware import AMPERE
 from assay.optimizations.base import Numerics, Optimization, Stage, Unavailable
+from assay.reference.expected import Expected, lossy
 from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
     from assay.hardware import Machine
     from assay.step.program import Program
+
+_GRADIENT_ERROR = 0.02
+"""Largest relative error of one gradient."""
+_LOSS_ERROR = 1e-4
+"""Largest relative error of the loss."""
+_ROUNDED = 2**-15
+"""Relative error that TF32 must cause in some gradient."""
 
 
 class Tf32(Optimization):
@@ -48,6 +56,9 @@ class Tf32(Optimization):
 
     def apply(self, program: "Program", run: Run) -> "Program":
         return replace(program, step_contexts=(*program.step_contexts, _allowed))
+
+    def expect(self, expected: Expected, run: Run) -> Expected:
+        return expected.loosened(gradients=lossy(_GRADIENT_ERROR, at_least=_ROUNDED, loss=_LOSS_ERROR))
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         allowed, total = trace.contractions(dtype="tf32"), trace.contractions()

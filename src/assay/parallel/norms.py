@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 
-from assay.parallel.shards import divided_over, local
+from assay.parallel.shards import divided_over, is_spread, local
 from assay.step.program import Step
 
 _Groups = tuple[dist.ProcessGroup, ...]
@@ -49,7 +48,7 @@ def _by_groups(gradients: Iterable[Tensor]) -> dict[_Groups, list[Tensor]]:
 
 
 def _split_over(gradient: Tensor) -> _Groups:
-    if not isinstance(gradient, DTensor):
+    if not is_spread(gradient):
         return ()
     return tuple(gradient.device_mesh.get_group(axis) for axis in divided_over(gradient))
 

@@ -4,34 +4,58 @@ A spread tensor (`DTensor`) has the global shape and a placement per mesh dimens
 piece. Everything that must see storage, such as filling and scaling, works on the piece.
 """
 
+import sys
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeGuard
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, distribute_tensor
-from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
-from torch.distributed.tensor.placement_types import Placement
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
+    from torch.distributed.tensor.placement_types import Placement
+
+
+def is_spread(tensor: Tensor) -> "TypeGuard[DTensor]":
+    """True for a `DTensor`. Its module takes more than a second to import; until something has, there is none."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(tensor, module.DTensor)
 
 
 def local(tensor: Tensor) -> Tensor:
     """This rank's piece, sharing storage; a plain tensor is its own."""
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    return tensor.to_local() if is_spread(tensor) else tensor
 
 
 def divided_over(tensor: Tensor) -> tuple[str, ...]:
     """The mesh axes along which a tensor's pieces differ."""
-    if not isinstance(tensor, DTensor):
+    if not is_spread(tensor):
         return ()
     names = tensor.device_mesh.mesh_dim_names or ()
     # A strided shard, of a weight that two axes split along one dimension, is no `Shard`, but is not whole either.
     return tuple(name for name, place in zip(names, tensor.placements, strict=True) if not place.is_replicate())
 
 
+def dimensions(tensor: Tensor) -> dict[str, int]:
+    """The dimension along which each mesh axis divides a tensor."""
+    if not is_spread(tensor):
+        return {}
+    names = tensor.device_mesh.mesh_dim_names or ()
+    # A strided shard is no `Shard`, but has a dimension, too.
+    places = {name: getattr(place, "dim", None) for name, place in zip(names, tensor.placements, strict=True)}
+    return {name: dimension for name, dimension in places.items() if dimension is not None}
+
+
 def placed_gradient(parameter: Tensor) -> Tensor | None:
     """The gradient, first placed as its weight is: backward may leave it whole, or as summands, on every rank."""
     gradient = parameter.grad
-    if isinstance(parameter, DTensor) and isinstance(gradient, DTensor) and gradient.placements != parameter.placements:
+    if (
+        gradient is not None
+        and is_spread(parameter)
+        and is_spread(gradient)
+        and gradient.placements != parameter.placements
+    ):
         gradient = gradient.redistribute(placements=parameter.placements)
         parameter.grad = gradient
     return gradient
@@ -40,15 +64,19 @@ def placed_gradient(parameter: Tensor) -> Tensor | None:
 @torch.no_grad()
 def fill(tensor: Tensor, whole: Tensor) -> None:
     """Copy this rank's piece out of `whole`, which has the global shape."""
-    if isinstance(tensor, DTensor):
+    if is_spread(tensor):
+        from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
         shape, offset = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)
         for dimension, (start, length) in enumerate(zip(offset, shape, strict=True)):
             whole = whole.narrow(dimension, start, length)
     local(tensor).copy_(whole)
 
 
-def spread(module: nn.Module, mesh: DeviceMesh, placements: Mapping[str, Placement]) -> None:
+def spread(module: nn.Module, mesh: DeviceMesh, placements: "Mapping[str, Placement]") -> None:
     """Spread a module's own parameters, by name, over a one-dimensional `mesh`; a name may be missing."""
+    from torch.distributed.tensor import distribute_tensor
+
     for name, parameter in list(module.named_parameters(recurse=False)):
         if name in placements:
             pieces = distribute_tensor(parameter, mesh, [placements[name]])

@@ -14,6 +14,7 @@ from assay.analysis.row import Row
 from assay.config.home import Home
 from assay.data.atomic import write_file
 from assay.report import figures
+from assay.report.footnotes import footnotes
 from assay.report.theme import DARK, LIGHT, variable, variables
 from assay.report.wording import (
     COLUMNS,
@@ -21,11 +22,12 @@ from assay.report.wording import (
     figure,
     fine_percent,
     first_step,
-    footnotes,
     prediction_error,
     status,
     texts,
+    value_check,
 )
+from assay.step.evidence import BEGINNING_ONLY
 from assay.studies.record import CellResult, folder
 from assay.units import format_bytes, format_count, format_seconds
 
@@ -101,6 +103,9 @@ def _row(row: Row, number: int) -> dict[str, Any]:
         "status": status(row),
         "figures": [texts(row, column) for column in COLUMNS],
         "evidence": row.evidence,
+        "values": "" if row.values is None else value_check(row.values),
+        "wrong": row.values is not None and not row.values.verdict,
+        "beginning_only": BEGINNING_ONLY if row.proven_until == "beginning" else "",
         "remarks": [*(f"first step {sentence}" for sentence in first_step(row)), *by_rank(row)],
     }
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from assay.analysis.comparison import Comparison
 from assay.analysis.row import Row
-from assay.report.wording import COLUMNS, Texts, by_rank, first_step, footnotes, status, texts
+from assay.report.footnotes import footnotes
+from assay.report.wording import COLUMNS, Texts, by_rank, first_step, status, texts, value_check
+from assay.step.evidence import BEGINNING_ONLY
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -97,6 +99,12 @@ def _remarks(row: Row) -> list[tuple[str, "Text"]]:
         else ("no proof", _text(f"✗ {item.observed}", "red"))
         for item in row.evidence
     ]
+    if row.proven_until == "beginning":
+        found.append(("proof", _text(BEGINNING_ONLY, "yellow")))
+    if row.values is not None:
+        good = row.values.checked and row.values.verdict
+        mark, style = ("✓ ", "green") if good else ("", "yellow") if row.values.verdict else ("✗ ", "red")
+        found.append(("values", _text(mark + value_check(row.values), style)))
     found += [("first step", _text(sentence, "dim")) for sentence in first_step(row)]
     found += [("ranks", _text(sentence, "dim")) for sentence in by_rank(row)]
     return found + [("caution", _text(f"! {flag}", "yellow")) for flag in row.flags]

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Literal, NamedTuple
 
-from assay.analysis.comparison import Comparison
 from assay.analysis.effects import LEAST_SEEDS, Effect
 from assay.analysis.noise import Verdict
 from assay.analysis.row import EXACT, LOSSES, Figure, Row
 from assay.runs.record import Status
+from assay.step.evidence import ValueProof
 from assay.units import format_bytes, format_count, format_percent, format_seconds
 
 Tone = Literal["better", "worse", "neutral"]
@@ -75,15 +75,20 @@ def texts(row: Row, column: Column) -> Texts:
     """How the table says one metric of a row."""
     effect = row.effects.get(column.metric)
     verdict = row.verdicts.get(column.metric)
-    predicted = row.predicted_change.get(column.metric)
     return Texts(
         value=figure(column.metric, row.metrics.get(column.metric)),
         change=format_percent(effect.change) if effect else "",
         interval=interval(effect) if effect else "",
         remark=_remark(column.metric, effect, verdict),
-        predicted="" if predicted is None else format_percent(predicted),
+        predicted=_predicted(row, column.metric),
         tone=_tone(column, effect, verdict),
     )
+
+
+def _predicted(row: Row, metric: str) -> str:
+    """A predicted figure and its change against the baseline's, as far as the estimator has them."""
+    value, change = getattr(row.predicted, metric, None), row.predicted_change.get(metric)
+    return " ".join(filter(None, (figure(metric, value), "" if change is None else format_percent(change))))
 
 
 def figure(metric: str, value: Figure) -> str:
@@ -112,11 +117,29 @@ def status(row: Row) -> str:
     if row.status is Status.DONE:
         return ""
     words = row.status.value.replace("_", " ")
-    if row.finished:
+    if 0 < row.finished < row.planned:
         words += f", {row.finished} of {row.planned} processes finished"
     if row.reason and row.reason.startswith(words):
         return row.reason
     return f"{words}: {row.reason}" if row.reason else words
+
+
+def value_check(proof: ValueProof) -> str:
+    """One line on the value check: what was compared, the largest errors, and what the check cost."""
+    if not proof.checked:
+        return f"not checked: {proof.unchecked}"
+    if not proof.verdict:
+        return "WRONG: " + "; ".join(proof.failures)
+    errors = ", ".join(
+        f"{what} {error:.1g}" if error else f"{what} equal"
+        for what, error in (("loss", proof.loss_error), ("gradients", proof.gradient_error))
+        if error is not None
+    )
+    cost = "" if proof.baseline_steps is None else f"; the check cost {proof.baseline_steps:.0f} baseline steps"
+    if cost and proof.process_seconds is not None:
+        cost += f", {format_seconds(proof.process_seconds)} with its process"
+    updates = f", {proof.updates} updates match the optimizer's rule" if proof.updates else ""
+    return f"right in {proof.steps} steps (relative errors: {errors}){updates}{cost}"
 
 
 def prediction_error(row: Row) -> float | None:
@@ -126,48 +149,6 @@ def prediction_error(row: Row) -> float | None:
     if not isinstance(measured, int) or not measured or predicted is None:
         return None
     return predicted / measured - 1
-
-
-def footnotes(comparison: Comparison) -> list[str]:
-    """Sentences below the table: how intervals came about, the smallest change, the predictions' errors, caveats."""
-    found = [_method(comparison), _smallest_change(comparison), _prediction_errors(comparison), *comparison.caveats]
-    return [sentence for sentence in found if sentence]
-
-
-def _method(comparison: Comparison) -> str:
-    record = comparison.record
-    seeds, processes, blocks = len(record.seeds), record.protocol.processes, record.protocol.blocks
-    rows = f"{seeds * processes} process{'es' if seeds * processes > 1 else ''} a row"
-    return (
-        f"Changes are against both runs of the baseline ({rows} over {seeds} seed{'s' if seeds > 1 else ''}, {blocks} "
-        "interleaved blocks in each). Brackets are intervals in percent over processes; those of one column hold "
-        "together in 95 % of comparisons."
-    )
-
-
-def _smallest_change(comparison: Comparison) -> str:
-    """How small a change of each timed metric can be told."""
-    titles = {column.metric: column.title for column in COLUMNS if column.metric != "tokens_per_second"}
-    parts = [
-        f"{titles[name]} {100 * one.told:.2g} % (a true change of {100 * one.likely:.2g} % in four of five comparisons)"
-        for name, one in comparison.resolution.items()
-        if name in titles
-    ]
-    if not parts:
-        return "Too few processes for intervals of times: give more --seeds or --processes."
-    step = comparison.resolution.get("step_seconds")
-    deviation = (
-        f" Step times of equal processes deviate by {100 * step.deviation:.2g} % ({step.degrees} degrees of freedom)."
-        if step
-        else ""
-    )
-    return f"Smallest change that can be told: {'; '.join(parts)}.{deviation}"
-
-
-def _prediction_errors(comparison: Comparison) -> str:
-    errors = {row.treatment: prediction_error(row) for row in (comparison.baseline, *comparison.rows)}
-    parts = [f"{name} {fine_percent(error)}" for name, error in errors.items() if error is not None]
-    return f"Predicted peak of tensors against the measured one: {'; '.join(parts)}." if parts else ""
 
 
 def fine_percent(fraction: float) -> str:

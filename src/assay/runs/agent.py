@@ -3,9 +3,12 @@
 It stands where the single child stands otherwise: the parent starts it, listens to it and stops it. It starts one
 worker a rank through torchrun's elastic agent, which hands out ranks and a place to meet, watches the workers, and
 stops the others when one has died. Rank 0 inherits the agent's standard streams, and with them the conversation with
-the parent; the other ranks write to files of their own. Where another rank explains how the run ended (`culprit`), the
-agent puts on record which, of what, and where its log lies, in the place of what rank 0 could only call a broken
-connection.
+the parent; the other ranks write to files of their own. Standard input is a lifeline for all of them: when it closes,
+the parent is gone, and the agent kills the ranks and leaves no word, as the child of a single process does. Torch is
+imported once the lifeline is watched, since that lasts some seconds.
+
+Where another rank explains how the run ended (`culprit`), the agent records which one, its reason, and where its log
+lies. Rank 0 could only report a broken connection.
 """
 
 import argparse
@@ -16,19 +19,21 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
-from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std
-from torch.distributed.elastic.multiprocessing.api import SignalException
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+import psutil
 
 from assay.errors import StorageError
+from assay.runs.channel import PARENT_GONE, closed, when_closed
 from assay.runs.culprit import End, culprit
 from assay.runs.folder import RunFolder
 from assay.runs.leave import leave
 from assay.runs.record import Status
 from assay.runs.recover import compose
 from assay.runs.stragglers import killed_in_the_end
+
+if TYPE_CHECKING:
+    from torch.distributed.launcher.api import LaunchConfig
 
 _PROGRAM = "assay.runs.worker"
 _LOGS = "ranks"
@@ -43,22 +48,46 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--ranks", type=int, required=True)
     parser.add_argument("--turns", type=int)
     options = parser.parse_args(arguments)
+    when_closed(0, _end_with_the_parent)
     folder = RunFolder(options.folder)
     turns = ["--turns", str(options.turns)] if options.turns is not None else []
-    ends: list[End] = []
-    with killed_in_the_end(_PROGRAM, options.ranks) as killed:
-        try:
-            launch = elastic_launch(_config(folder, options.ranks), sys.executable)
-            launch("-P", "-m", _PROGRAM, str(folder.path), *turns)
-        except ChildFailedError as error:
-            found = [one for one in error.failures.values() if one.pid not in killed]
-            ends = [End.of(one.local_rank, one.exitcode, one.error_file_data) for one in found]
-        except SignalException:
-            pass  # the parent's wish; the workers have been asked, and rank 0 has said how it ended
+    folder.begin()
+    ends = _launch(folder, options.ranks, turns)
+    if closed(0):
+        _end_with_the_parent()
     return _conclude(folder, culprit(ends))
 
 
-def _config(folder: RunFolder, ranks: int) -> LaunchConfig:
+def _launch(folder: RunFolder, ranks: int, turns: Sequence[str]) -> list[End]:
+    """Run the ranks to their end, and return how each of those that failed did so, in the order of their failing."""
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import elastic_launch
+
+    with killed_in_the_end(_PROGRAM, ranks) as killed:
+        try:
+            launch = elastic_launch(_config(folder, ranks), sys.executable)
+            launch("-P", "-m", _PROGRAM, str(folder.path), *turns)
+        except ChildFailedError as error:
+            found = [one for one in error.failures.values() if one.pid not in killed]
+            return [End.of(one.local_rank, one.exitcode, one.error_file_data) for one in found]
+        except SignalException:
+            pass  # the parent's wish; the workers have been asked, and rank 0 has said how it ended
+    return []
+
+
+def _end_with_the_parent() -> NoReturn:
+    """Kill every process of the run and end at once: nobody listens any more."""
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            process.kill()
+    os._exit(PARENT_GONE)
+
+
+def _config(folder: RunFolder, ranks: int) -> "LaunchConfig":
+    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std
+    from torch.distributed.launcher.api import LaunchConfig
+
     logs = folder.path / _LOGS
     logs.mkdir(exist_ok=True)
     quiet = dict.fromkeys(range(1, ranks), Std.ALL)

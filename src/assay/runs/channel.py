@@ -3,14 +3,15 @@
 Events go to the parent first, a JSON object a line, and then to the end of `events.jsonl`; if the disk is full the
 parent still hears of it. The channel is what standard output was when the process began: file descriptor 1 then becomes
 standard error, so that a library that prints cannot spoil the channel. A thread reads standard input; when it closes,
-the parent is gone, and the process ends at once, whatever it does. SIGTERM and SIGINT are requests to stop, answered
-between steps. Where no parent of ours listens, the process itself hears its events, and there are no turns.
+the parent is gone, and the process ends at once, whatever it does. SIGTERM, SIGINT and SIGHUP are requests to stop,
+answered between steps. Where no parent of ours listens, the process itself hears its events, and there are no turns.
 """
 
 import json
 import math
 import os
 import queue
+import select
 import signal
 import sys
 import threading
@@ -22,6 +23,7 @@ from types import FrameType
 from typing import Any, Protocol
 
 from assay.data.atomic import refused
+from assay.runs.sealed import seal_line
 
 PARENT_GONE = 3
 """Exit code of a child without a parent: that of a killed run."""
@@ -57,20 +59,26 @@ class _Stoppable:
         self.interrupted = False
 
     def stop_on_signals(self) -> None:
-        """Take SIGTERM and SIGINT as requests to stop."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._ask_to_stop)
+        """Take SIGTERM, SIGINT and SIGHUP as requests to stop; SIGHUP stays ignored under `nohup`."""
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self._ask_to_stop)
 
     def _ask_to_stop(self, number: int, frame: FrameType | None) -> None:
         self.interrupted = True
 
 
 class Bystander(_Stoppable):
-    """Of a rank for which another speaks: it says nothing, waits for nobody, and ends when whoever started it has."""
+    """A rank for which another speaks: it says nothing, waits for nobody, and ends when its starter has ended.
 
-    def __init__(self) -> None:
+    `lifeline` is a pipe that a parent of ours holds open; the rank also ends when that closes.
+    """
+
+    def __init__(self, lifeline: int | None = None) -> None:
         super().__init__()
         threading.Thread(target=_outlive_nobody, args=(os.getppid(),), daemon=True).start()
+        if lifeline is not None:
+            when_closed(lifeline, lambda: os._exit(PARENT_GONE))
 
     def event(self, kind: str, **values: Any) -> None:
         """Nothing: the first rank's event tells it."""
@@ -78,6 +86,23 @@ class Bystander(_Stoppable):
     def wait(self, upcoming: str) -> str:
         """Not at all: the ranks meet when the first one has its turn."""
         return ""
+
+
+def closed(lifeline: int, wait_seconds: float | None = 0.0) -> bool:
+    """Wait until nobody holds the other end of a pipe any more; nothing is read from it."""
+    watched = select.poll()
+    watched.register(lifeline, 0)  # only what poll reports unasked: that the other end has been closed
+    return any(happened & select.POLLHUP for _, happened in watched.poll(wait_seconds and wait_seconds * 1000))
+
+
+def when_closed(lifeline: int, act: Callable[[], None]) -> None:
+    """Call `act` in a thread once the other end of a pipe is closed."""
+
+    def watch() -> None:
+        if closed(lifeline, None):
+            act()
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _outlive_nobody(parent: int) -> None:
@@ -116,6 +141,7 @@ class _EventsFile:
 
     def append(self, line: bytes) -> None:
         """Write one line. Raises `StorageError`."""
+        line = seal_line(line)
         with refused(self._path):
             try:
                 _write(self._file, line)

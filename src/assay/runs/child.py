@@ -20,7 +20,8 @@ from typing import Self
 from assay.errors import StorageError
 from assay.runs.channel import GO
 from assay.runs.ending import Stop, ending
-from assay.runs.folder import Event, RunFolder, parse_event
+from assay.runs.folder import RunFolder
+from assay.runs.log import Event, parse_event
 from assay.runs.record import RunResult, Status
 from assay.runs.store import Store
 
@@ -43,6 +44,7 @@ class Child:
         *,
         in_turns: bool,
         timeout: float | None,
+        earlier: int = 0,
     ) -> None:
         self.folder = folder
         self.upcoming: str | None = None
@@ -57,6 +59,8 @@ class Child:
         self._stop: Stop | None = None
         self._silent = False
         self._result: RunResult | None = None
+        self._earlier = earlier
+        """Stamp of the result that stood in the folder before this child was started."""
         self._channel: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         threading.Thread(target=self._listen, daemon=True).start()
 
@@ -91,7 +95,7 @@ class Child:
         for _ in self.events():
             pass
         if self._result is None:
-            found = ending(self.folder, self._process.returncode, self._stop, self._limit)
+            found = ending(self.folder, self._process.returncode, self._stop, self._limit, self._earlier)
             self._result = self._keep(found)
         return self._result
 
@@ -176,9 +180,12 @@ class Child:
         self._channel.put(None)
 
     def _keep(self, result: RunResult) -> RunResult:
-        """Write what the child could not, and tell the store."""
+        """Write what the child could not, and tell the store. A child that never began leaves the earlier result."""
         try:
-            if self.folder.stamp() == 0 or result.status in (Status.TIMED_OUT, Status.KILLED):
+            stamp = self.folder.stamp()
+            if stamp != 0 and stamp == self._earlier:
+                return result
+            if stamp == 0 or result.status in (Status.TIMED_OUT, Status.KILLED):
                 self.folder.write_result(result)
             self._store.ingest(result, self.folder.stamp())
         except StorageError as error:

@@ -1,18 +1,21 @@
 """The folder of a run that is about to be done, with what is asked for written in it, and locked for whoever does it.
 
-The lock belongs to the open file, so it ends when its last holder does, however that comes: a parent hands it to the
-child that it starts, and a process that does the run itself keeps it.
+The lock belongs to the open file, so it ends when its last holder does, however that comes: a parent shares it with the
+child that it starts, and a process that does the run itself keeps it. A resume that is refused changes nothing: the
+earlier result is removed by the new process, and `run.json` is put back where none has begun.
 """
 
 import fcntl
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import IO
 
 from assay.config.home import Home
-from assay.data.atomic import refused
+from assay.data.atomic import refused, write_file
 from assay.errors import StorageError, UsageError
 from assay.runs.folder import RunFolder, RunSpec, new_id
 from assay.runs.prepare import ReadyRun
@@ -28,31 +31,35 @@ class Claim:
     spec: RunSpec
     store: Store
     lock: IO[bytes]
+    stamp: int
+    """Of the result that an earlier process left; 0 where there is none."""
 
 
 @contextmanager
 def claimed(ready: ReadyRun, home: Home, resume: RunFolder | None = None) -> Iterator[Claim]:
     """A new folder, or that of a run that was stopped, ready to begin.
 
-    Raises `UsageError` where another process does the run, and `StorageError` when the disk refuses; where either is
-    raised here, or inside before anything has happened, a new folder is taken away again.
+    Raises `UsageError` where another process does the run, and `StorageError` when the disk refuses. Where either is
+    raised here, or inside before anything has happened, a new folder is removed, and an old one is as it was.
     """
-    folder = resume or _new_folder(home, ready.identity)
+    earlier = resume.spec() if resume else None
+    folder = resume or _new_folder(home, ready)
     spec = RunSpec(
         id=folder.id,
-        created=resume.spec().created if resume else datetime.now(UTC).isoformat(timespec="milliseconds"),
+        created=earlier.created if earlier else datetime.now(UTC).isoformat(timespec="milliseconds"),
         identity=ready.identity,
+        preset=earlier.preset if earlier else ready.preset,
         config=ready.run,
-        data_folder=str(ready.data_folder),
+        data_folder=_within(home, ready.data_folder),
         corpus_digest=ready.corpus_digest,
         predicted=ready.predicted,
     )
     try:
         store = Store(home)
-        with _locked(folder) as lock:
+        with _locked(folder) as lock, _put_back(folder):
+            store.ingest(begun(spec), 0)
             folder.prepare(spec)
-            store.ingest(begun(spec), folder.stamp())
-            yield Claim(folder, spec, store, lock)
+            yield Claim(folder, spec, store, lock, folder.stamp())
     except (StorageError, UsageError):
         if resume is None and folder.path.exists() and not folder.events_file.exists():
             with suppress(StorageError):
@@ -60,10 +67,36 @@ def claimed(ready: ReadyRun, home: Home, resume: RunFolder | None = None) -> Ite
         raise
 
 
-def _new_folder(home: Home, identity: str) -> RunFolder:
+@contextmanager
+def _put_back(folder: RunFolder) -> Iterator[None]:
+    """Restore `run.json` where the block fails before a process has said anything. A new folder has none yet."""
+    if not folder.spec_file.exists():
+        yield
+        return
+    earlier, times, said = folder.spec_file.read_bytes(), folder.spec_file.stat(), _length(folder.events_file)
+    try:
+        yield
+    except (StorageError, UsageError):
+        if _length(folder.events_file) == said and folder.spec_file.read_bytes() != earlier:
+            with suppress(StorageError, OSError):
+                write_file(folder.spec_file, earlier)
+                os.utime(folder.spec_file, ns=(times.st_atime_ns, times.st_mtime_ns))
+        raise
+
+
+def _length(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _within(home: Home, folder: Path) -> str:
+    """A folder relative to the home, which may be copied or moved; one elsewhere stays as it is."""
+    return str(folder.relative_to(home.root) if folder.is_relative_to(home.root) else folder)
+
+
+def _new_folder(home: Home, ready: ReadyRun) -> RunFolder:
     """An empty folder that no other run has: two runs of one configuration may begin in the same second."""
     while True:
-        folder = RunFolder(home.runs / new_id(identity))
+        folder = RunFolder(home.runs / new_id(ready.identity, ready.name))
         with refused(folder.path), suppress(FileExistsError):
             folder.path.mkdir(parents=True)
             return folder

@@ -16,11 +16,16 @@ Stop = Literal["interrupted", "timed_out"]
 """Why a parent asked its child to end."""
 
 
-def ending(folder: RunFolder, exit_code: int, stop: Stop | None, limit_seconds: float | None) -> RunResult:
-    """The child's own result, or what can be said in its place. Raises `UsageError` when `run.json` is unreadable."""
+def ending(
+    folder: RunFolder, exit_code: int, stop: Stop | None, limit_seconds: float | None, earlier: int = 0
+) -> RunResult:
+    """The child's own result, or what can be said in its place. Raises `UsageError` when `run.json` is unreadable.
+
+    `earlier` is the stamp of the result that stood before the child began, which is none of its own.
+    """
     too_long = f"stopped after {limit_seconds or 0:g} s, the time that it was given"
     try:
-        own = folder.result()
+        own = folder.result() if folder.stamp() != earlier else None
     except UsageError as error:
         return compose(folder, Status.FAILED, str(error))
     if own is not None and exit_code < 0 and own.status is Status.FAILED and own.config.ranks > 1:

@@ -1,18 +1,18 @@
 """The folder of one run: what was asked for, what happened, what came of it.
 
-    run.json        written once by the parent, before the child starts: the whole configuration
+    run.json        written by the parent, before the child starts: the whole configuration
     process.json    which process measures it: what decides whether it is still running
-    events.jsonl    appended by the child, a line an event, flushed at every line
-    result.json     written whole at the end; a folder without one is running, or was killed
+    events.jsonl    appended by the child, a line an event, flushed at every line (`log`)
+    result.json     written whole at the end; a folder without one is running, or was killed; a resumed run keeps the
+                    earlier one until its new process has begun
     checkpoints/    step-00000100/…, renamed into place when complete
     worker.log      the child's standard error
     lock            locked by the child for as long as it lives
 
 A folder is the truth about its run; the store only indexes it. Files that are written once are written whole or not at
-all, so a reader never sees half of one. The last line of `events.jsonl` may be torn by a kill: readers drop it.
+all, so a reader never sees half of one. Records and log lines carry a digest, which shows damage (`sealed`).
 """
 
-import json
 import os
 import re
 import secrets
@@ -20,7 +20,7 @@ import shutil
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import ConfigDict, ValidationError
 
@@ -28,10 +28,9 @@ from assay.config.base import Frozen
 from assay.config.run import Run
 from assay.data.atomic import refused, write_file
 from assay.errors import UsageError
+from assay.runs.log import Event, Log, read_log
 from assay.runs.record import Predicted, RunResult
-
-Event = dict[str, Any]
-"""One line of `events.jsonl`; its kind is under the key "event"."""
+from assay.runs.sealed import open_file, seal_file
 
 Record = TypeVar("Record", bound=Frozen)
 
@@ -47,9 +46,12 @@ class RunSpec(Frozen):
     created: str
     """UTC, ISO 8601."""
     identity: str
+    preset: str | None = None
+    """The preset or file that the configuration began with."""
     config: Run
     """Optimizations normalized, vocabulary size filled in."""
     data_folder: str
+    """Where the prepared corpus lies: relative to the home, or absolute where it is elsewhere or the record is old."""
     corpus_digest: str | None = None
     """Of the prepared tokens: a resumed run must find the same."""
     predicted: Predicted | None = None
@@ -63,12 +65,20 @@ class Process(Frozen):
     host: str
     pid: int
     started: float
-    """Seconds since the epoch, as psutil's `create_time`."""
+    """Seconds since the epoch, as psutil's `create_time`; it moves when the host's clock is set."""
+    start_ticks: int | None = None
+    """Clock ticks from the host's boot to the start, which no clock moves; None where the system has no /proc."""
+    boot: str | None = None
+    """The kernel's name for the host's boot."""
 
 
-def new_id(identity: str) -> str:
-    """``20261121-081500-3fa9c1-7b2e``: sorts by time, shows the configuration, and hardly ever repeats."""
-    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{identity[:6]}-{secrets.token_hex(2)}"
+def new_id(identity: str, name: str | None = None) -> str:
+    """``20261121-081500-3fa9c1-7b2e``: sorts by time, shows the configuration, and hardly ever repeats.
+
+    A name that a person gave follows: ``20261121-081500-3fa9c1-7b2e-best``.
+    """
+    made = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{identity[:6]}-{secrets.token_hex(2)}"
+    return made if name is None else f"{made}-{name}"
 
 
 class RunFolder:
@@ -90,15 +100,23 @@ class RunFolder:
         return self.path.name
 
     def prepare(self, spec: RunSpec) -> None:
-        """Write `run.json`, and take away what an earlier process said of itself. Raises `StorageError`."""
+        """Write `run.json`. The earlier result of a resumed run stays until `begin`. Raises `StorageError`."""
         self._write(self.spec_file, spec)
-        with refused(self.path):
-            self.process_file.unlink(missing_ok=True)
+
+    def begin(self) -> None:
+        """Take away the result of an earlier process: the process that calls this now does the run."""
+        with refused(self.result_file):
             self.result_file.unlink(missing_ok=True)
 
     def spec(self) -> RunSpec:
         """What was asked for. Raises `UsageError` when `run.json` is missing or cannot be read."""
         return _read(self.spec_file, RunSpec)
+
+    def data_folder(self, spec: RunSpec) -> Path:
+        """Where the corpus of the run lies. A home that was copied or moved has its own, also under older records."""
+        home, known = self.path.parent.parent, Path(spec.data_folder)
+        moved = home / "data" / known.name
+        return moved if known.is_absolute() and moved.is_dir() else home / known
 
     def write_process(self, process: Process) -> None:
         """Say which process measures the run. Raises `StorageError`."""
@@ -116,13 +134,13 @@ class RunFolder:
         """How the run ended; None while it has not. Raises `UsageError` when the file cannot be read."""
         return _read(self.result_file, RunResult) if self.result_file.exists() else None
 
+    def log(self) -> Log:
+        """Every whole event, and how many lines are damaged; a line torn by a kill is left out."""
+        return read_log(self.events_file)
+
     def events(self) -> list[Event]:
-        """Every whole event, oldest first; a line torn by a kill is left out."""
-        try:
-            lines = self.events_file.read_bytes().split(b"\n")
-        except FileNotFoundError:
-            return []
-        return [event for line in lines if (event := parse_event(line)) is not None]
+        """Every whole event, oldest first."""
+        return self.log().events
 
     def newest_checkpoint(self) -> Path | None:
         """The complete checkpoint with the most steps behind it."""
@@ -156,8 +174,18 @@ class RunFolder:
             return ""
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
+    def check_removable(self) -> None:
+        """Raise `UsageError` where the folder is a symbolic link."""
+        if self.path.is_symlink():
+            target = os.readlink(self.path)
+            raise UsageError(f"the run {self.id} is a symbolic link to {target}; delete the link {self.path} yourself")
+
     def remove(self) -> None:
-        """Delete the folder; its name is free at once, even if the deletion is cut short. Raises `StorageError`."""
+        """Delete the folder; its name is free at once, even if the deletion is cut short.
+
+        Raises `UsageError` for a symbolic link, since what it points to may not be ours, and `StorageError`.
+        """
+        self.check_removable()
         doomed = self.path.with_name(f".removed-{self.id}-{os.getpid()}")
         with refused(self.path):
             self.path.rename(doomed)
@@ -165,16 +193,7 @@ class RunFolder:
 
     def _write(self, path: Path, record: Frozen) -> None:
         # pydantic writes a loss that is not finite as null, where json would write what no other reader accepts
-        write_file(path, (record.model_dump_json(indent=1) + "\n").encode())
-
-
-def parse_event(line: bytes) -> Event | None:
-    """One line as an event; None where it is not one."""
-    try:
-        event = json.loads(line)
-    except ValueError:
-        return None
-    return event if isinstance(event, dict) and "event" in event else None
+        write_file(path, seal_file(record.model_dump_json(indent=1)))
 
 
 def _since(path: Path) -> float:
@@ -186,7 +205,8 @@ def _since(path: Path) -> float:
 
 def _read(path: Path, kind: type[Record]) -> Record:
     try:
-        return kind.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError) as error:
-        reason = f"{error.error_count()} findings" if isinstance(error, ValidationError) else error.strerror
+        return kind.model_validate_json(open_file(path.read_bytes()))
+    except (OSError, ValueError) as error:
+        reason = f"{error.error_count()} findings" if isinstance(error, ValidationError) else str(error)
+        reason = error.strerror or reason if isinstance(error, OSError) else reason
         raise UsageError(f"{path} cannot be read ({reason}); remove the run, or put the file right") from error

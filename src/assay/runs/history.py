@@ -7,7 +7,7 @@ Timed blocks and evidence belong to one process, and only the last one's stand. 
 
 from collections.abc import Iterable
 
-from assay.runs.folder import Event
+from assay.runs.log import Event
 
 
 def steps(events: Iterable[Event]) -> list[Event]:

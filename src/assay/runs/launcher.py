@@ -35,11 +35,11 @@ def start(
     """Start a run in a new folder, or go on in the folder of one that was stopped.
 
     `turns` is the number of timed blocks that wait to be granted; `timeout` limits the child's own seconds.
-    Raises `StorageError` when the disk refuses, and leaves no folder then.
+    Raises `StorageError` when the disk or the system refuses. A new folder is then removed, and an old one unchanged.
     """
     with claimed(ready, home, resume) as claim:
         process = _spawn(claim.folder, mesh_of(claim.spec.config).size, turns, claim.lock)
-    return Child(claim.folder, process, claim.store, in_turns=turns is not None, timeout=timeout)
+    return Child(claim.folder, process, claim.store, in_turns=turns is not None, timeout=timeout, earlier=claim.stamp)
 
 
 def _spawn(folder: RunFolder, ranks: int, turns: int | None, lock: IO[bytes]) -> "subprocess.Popen[bytes]":

@@ -1,37 +1,69 @@
-"""From what a person calls a run to its folder: an id, the start of one, or `last`."""
+"""From what a person calls a run to its folder: an id or a name, the start of one, or `last`."""
 
-from collections.abc import Iterator
+import os
+import re
 
 from assay.config.home import Home
 from assay.errors import UsageError, meant
+from assay.runs.entry import given_name
 from assay.runs.folder import RunFolder
 
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
-def run_folders(home: Home) -> Iterator[RunFolder]:
+
+def run_folders(home: Home) -> list[RunFolder]:
     """Every run's folder, oldest first; hidden ones are being removed, and one without files is just being made."""
-    if home.runs.is_dir():
-        for path in sorted(home.runs.iterdir()):
-            folder = RunFolder(path)
-            if not path.name.startswith(".") and (folder.spec_file.exists() or folder.result_file.exists()):
-                yield folder
+    return _whole(home, _ids(home))
 
 
 def find(home: Home, name: str) -> RunFolder:
-    """The run with this id or with the only id that starts so; `last` is the one that was started last.
+    """The run with this id or name, or the only one whose id or name starts so; `last` was started last.
 
     Raises `UsageError` where there is none, or more than one.
     """
-    folders = list(run_folders(home))
-    if not folders:
-        raise UsageError(f"there are no runs in {home.runs}; `assay train` makes one, and ASSAY_HOME says where")
     if name == "last":
-        return min(folders, key=lambda folder: folder.age_seconds())
-    matching = [folder for folder in folders if name and folder.id.startswith(name)]
-    exact = [folder for folder in matching if folder.id == name]
-    if len(exact or matching) == 1:
-        return (exact or matching)[0]
+        folders = run_folders(home)
+        if folders:
+            return min(folders, key=lambda folder: folder.age_seconds())
+    ids = _ids(home)
+    exact = _whole(home, [run for run in ids if name and name in (run, given_name(run))])
+    matching = exact or _whole(home, [run for run in ids if name and _starts(run, name)])
+    if len(matching) == 1:
+        return matching[0]
     if matching:
         shown = ", ".join(folder.id for folder in matching[:3]) + (", …" if len(matching) > 3 else "")
-        raise UsageError(f"{name!r} is the start of {len(matching)} runs ({shown}); write more of the id")
-    hint = meant(name, [folder.id for folder in folders]) or "; `assay runs ls` lists them"
+        what = "is the name" if exact else "is the start"
+        raise UsageError(f"{name!r} {what} of {len(matching)} runs ({shown}); write more of the id")
+    if not run_folders(home):
+        raise UsageError(f"there are no runs in {home.runs}; `assay train` makes one, and ASSAY_HOME says where")
+    known = [one for run in ids for one in (run, given_name(run)) if one]
+    hint = meant(name, known) or "; `assay runs ls` lists them"
     raise UsageError(f"there is no run {name!r} in {home.runs}{hint}")
+
+
+def check_name(home: Home, name: str) -> None:
+    """Raise `UsageError` where a new run cannot be called so."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"--name {name!r} is not possible; take up to 64 letters, digits, dots, dashes and underscores, "
+            "and begin with a letter or a digit"
+        )
+    if name == "last":
+        raise UsageError("--name last is not possible, since `last` means the run that was started last")
+    taken = next((run for run in _ids(home) if name in (run, given_name(run))), None)
+    if taken is not None:
+        raise UsageError(f"the name {name!r} is taken by the run {taken}; choose another, or remove that run")
+
+
+def _ids(home: Home) -> list[str]:
+    runs = home.checked().runs
+    return sorted(name for name in os.listdir(runs) if not name.startswith(".")) if runs.is_dir() else []
+
+
+def _starts(run: str, text: str) -> bool:
+    return run.startswith(text) or (given_name(run) or "").startswith(text)
+
+
+def _whole(home: Home, runs: list[str]) -> list[RunFolder]:
+    folders = [RunFolder(home.runs / run) for run in runs]
+    return [folder for folder in folders if folder.spec_file.exists() or folder.result_file.exists()]

@@ -6,8 +6,6 @@ that has passed gets a folder.
 """
 
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +18,7 @@ from assay.hardware import Machine
 from assay.hardware.detect import detect
 from assay.hardware.rates import known_machine
 from assay.optimizations import Unavailable, Unpredicted, check, normalize
-from assay.runs.lookup import find
+from assay.runs.initial import with_initial_weights
 from assay.runs.record import Predicted
 
 
@@ -33,6 +31,10 @@ class ReadyRun:
     data_folder: Path
     corpus_digest: str
     predicted: Predicted | None
+    preset: str | None = None
+    """The preset or file that the configuration began with."""
+    name: str | None = None
+    """What a person calls the run."""
 
     @property
     def identity(self) -> str:
@@ -48,13 +50,14 @@ def ready(run: Run, home: Home, progress: Progress = silent, ranks_here: int | N
     `StorageError` when the disk refuses.
     """
     run = normalize(run)
+    home.checked()
     machine = known_machine(home, threads_of(run, ranks_here))
     _device_exists(run, machine)
     _ranks_have_room(run, machine, ranks_here or run.ranks)
-    run = _with_initial_weights(run, home)
+    run = with_initial_weights(run, home)
     check(run, machine)
     _vocabulary_fits(run, KNOWN_VOCABULARIES.get(run.data.tokenizer, 0))
-    with _nothing_left_behind(home):
+    with home.provisional():
         return _with_data(run, home.ready(), machine, progress)
 
 
@@ -73,12 +76,13 @@ def _with_data(run: Run, home: Home, machine: Machine, progress: Progress) -> Re
     try:
         check_lengths(prepared, run.model.context_length)
         _vocabulary_fits(run, prepared.vocab_size)
+        run = run.with_vocabulary(prepared.vocab_size)
+        predicted = predict(run, machine)
     except UsageError:
         if not was_there:
             shutil.rmtree(prepared.folder, ignore_errors=True)
         raise
-    run = run.with_vocabulary(prepared.vocab_size)
-    return ReadyRun(run, prepared.folder, prepared.digest, predict(run, machine))
+    return ReadyRun(run, prepared.folder, prepared.digest, predicted)
 
 
 def predict(run: Run, machine: Machine) -> Predicted | None:
@@ -114,43 +118,3 @@ def _ranks_have_room(run: Run, machine: Machine, ranks: int) -> None:
             f"{ranks} ranks want as many cores, and this machine has {machine.cores}; "
             "take fewer, or say --oversubscribe"
         )
-
-
-def _with_initial_weights(run: Run, home: Home) -> Run:
-    """`model.init_from` as an absolute folder: a Hugging Face checkpoint's, or a run's newest checkpoint."""
-    source = run.model.init_from
-    if source is None:
-        return run
-    place = Path(source).expanduser()
-    if place.is_dir():
-        if not any(place.glob("*.safetensors")):
-            raise UsageError(f"model.init_from={source} is a folder without .safetensors files; name a checkpoint's")
-        folder = place.absolute()
-    else:
-        folder = _checkpoint_of(source, home)
-    return run.model_copy(update={"model": run.model.model_copy(update={"init_from": str(folder)})})
-
-
-def _checkpoint_of(source: str, home: Home) -> Path:
-    try:
-        found = find(home, source)
-    except UsageError as error:
-        raise UsageError(f"model.init_from={source} is neither a folder nor a run: {error}") from error
-    checkpoint = found.newest_checkpoint()
-    if checkpoint is None:
-        raise UsageError(f"model.init_from={source}: the run {found.id} has no checkpoint; name one that ended")
-    return checkpoint
-
-
-@contextmanager
-def _nothing_left_behind(home: Home) -> Iterator[None]:
-    """Take a home that was made for a run that cannot start away again, unless something came to lie in it."""
-    was_there = home.root.exists()
-    try:
-        yield
-    except BaseException:
-        if not was_there:
-            for folder in (home.runs, home.data, home.cache, home.reports, home.root):
-                with suppress(OSError):
-                    folder.rmdir()
-        raise

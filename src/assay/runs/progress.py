@@ -10,16 +10,22 @@ from collections import deque
 from types import TracebackType
 from typing import Self
 
-from assay.runs.folder import Event
+from assay.runs.log import Event
 from assay.units import format_count, format_seconds
 
 _RECENT_STEPS = 20
+_WITHOUT_STEPS = frozenset({"import", "build", "evaluation", "checkpoint", "memory pass", "stopping"})
+"""Phases in which no step ends."""
+
+_LONG_SECONDS = 2.0
+"""Time after which a phase that nothing is known of shows how long it has taken."""
+
 _QUIET_SECONDS = 5.0
 """Between two lines where nothing can be redrawn."""
 
 
 class Meter:
-    """How far a run has come."""
+    """How far a run has come, and how long the phase that it is in will take."""
 
     def __init__(self) -> None:
         self.steps = 0
@@ -27,31 +33,66 @@ class Meter:
         self.phase = "preparing"
         self.loss: float | None = None
         self._recent: deque[tuple[float, int]] = deque(maxlen=_RECENT_STEPS)
+        self._eval_interval = 0
+        self._part = (0, 0)
+        """Parts of the current phase that are done, and their number."""
+        self._since = time.monotonic()
+        self._took: dict[str, float] = {}
+        """Seconds that each phase took when it was last left."""
 
     def hear(self, event: Event) -> None:
         """Take in one event."""
         kind = event["event"]
         if kind == "run":
             self.steps, self.phase = event["steps"], "starting"
+            self._eval_interval = event.get("eval_interval", 0)
         elif kind == "start":
             self.done = event.get("resumed_at", 0)
         elif kind == "phase":
-            self.phase = event["name"].replace("_", " ")
+            self._enter(event["name"].replace("_", " "))
+        elif kind == "progress":
+            self._part = (event["done"], event["total"])
         elif kind == "step":
             self.done, self.loss = event["step"] + 1, event["loss"]
             self._recent.append((event["seconds"], event["tokens"]))
         elif kind == "interrupting":
-            self.phase = "stopping"
+            self._enter("stopping")
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """What is done and how much there is, in parts of an evaluation or memory pass, and in steps otherwise."""
+        return self._part if self.phase in _WITHOUT_STEPS and self._part[1] else (self.done, self.steps)
 
     def figures(self) -> str:
         """Loss, speed and the time that is left, as far as they are known."""
         parts = [] if self.loss is None else [f"loss {self.loss:.4f}"]
+        if self.phase in _WITHOUT_STEPS:
+            return ", ".join([*parts, *self._time_here()])
         seconds, tokens = sorted(self._recent)[(len(self._recent) - 1) // 2] if self._recent else (0.0, 0)
         if seconds > 0:
             parts.append(f"{format_count(tokens / seconds)} tokens/s")
-            left = (self.steps - self.done) * seconds if len(self._recent) > 1 else 0.0
+            left = self._left(seconds) if len(self._recent) > 1 else 0.0
             parts += [f"{format_seconds(left)} left"] if left > 0 else []
         return ", ".join(parts)
+
+    def _enter(self, phase: str) -> None:
+        now = time.monotonic()
+        self._took[self.phase] = now - self._since
+        self.phase, self._since, self._part = phase, now, (0, 0)
+
+    def _left(self, step_seconds: float) -> float:
+        """Seconds of the steps that are left, and of the evaluations among them once one has been timed."""
+        left = self.steps - self.done
+        due = left // self._eval_interval if self._eval_interval else 0
+        return left * step_seconds + due * self._took.get("evaluation", 0.0)
+
+    def _time_here(self) -> list[str]:
+        """Time left in a phase without steps: from its parts, or from the last time; else the time it has taken."""
+        spent, (done, total) = time.monotonic() - self._since, self._part
+        left = spent / done * (total - done) if done else self._took.get(self.phase, 0.0) - spent
+        if left > 0:
+            return [f"{format_seconds(left)} left"]
+        return [f"for {format_seconds(spent)}"] if spent >= _LONG_SECONDS else []
 
 
 def remark(event: Event) -> str | None:
@@ -68,7 +109,8 @@ def remark(event: Event) -> str | None:
     if kind == "evidence":
         return f"{event['optimization']}: {event['observed']}{'' if event['verdict'] else ' — it took no effect'}"
     if kind == "evaluation" and event["loss"] is not None:
-        return f"after {event['step']} steps: validation loss {event['loss']:.4f}"
+        error = event.get("standard_error")
+        return f"after {event['step']} steps: validation loss {event['loss']:.4f}{f' ± {error:.4f}' if error else ''}"
     if kind == "interrupting":
         return "stopping after this step, to save; Ctrl-C again to stop at once"
     return None
@@ -95,9 +137,13 @@ class Lines:
         text = remark(event)
         if text is None and event["event"] == "step" and self._due():
             text = f"step {self._meter.done}/{self._meter.steps}, {self._meter.figures()}"
+        elif text is None and event["event"] == "progress" and self._due():
+            done, total = self._meter.position
+            text = ", ".join(filter(None, (f"{self._meter.phase} {done}/{total}", self._meter.figures())))
         if text is not None:
             print(text, file=sys.stderr, flush=True)
             self._last = time.monotonic()
 
     def _due(self) -> bool:
-        return self._meter.done == self._meter.steps or time.monotonic() - self._last >= _QUIET_SECONDS
+        done = self._meter.done == self._meter.steps and self._meter.phase not in _WITHOUT_STEPS
+        return done or time.monotonic() - self._last >= _QUIET_SECONDS

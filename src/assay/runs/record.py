@@ -6,13 +6,13 @@ Every figure is in a base unit that its name states. `None` means that the figur
 import statistics
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import ConfigDict, Field
 
 from assay.config.base import Frozen
 from assay.config.run import Run
-from assay.step.evidence import Evidence
+from assay.step.evidence import Evidence, ValueProof
 
 
 class Status(StrEnum):
@@ -25,16 +25,24 @@ class Status(StrEnum):
     KILLED = "killed"
     TIMED_OUT = "timed_out"
     NO_EFFECT = "no_effect"
+    WRONG_VALUES = "wrong_values"
     INTERRUPTED = "interrupted"
     BUDGET_REACHED = "budget_reached"
     FAILED = "failed"
     UNAVAILABLE = "unavailable"
+    DAMAGED = "damaged"
+    """What is on the disk of a run that is over cannot be read, or not all of it."""
 
     @property
     def resumable(self) -> bool:
         """Whether going on from the last checkpoint makes sense."""
         stopped = {Status.INTERRUPTED, Status.BUDGET_REACHED, Status.TIMED_OUT, Status.KILLED}
-        return self in stopped | {Status.FAILED, Status.UNAVAILABLE}
+        return self in stopped | {Status.FAILED, Status.UNAVAILABLE, Status.DAMAGED}
+
+    @property
+    def failure(self) -> bool:
+        """Whether it fails a comparison; running out of memory and diverging are results there."""
+        return self in {Status.NO_EFFECT, Status.WRONG_VALUES, Status.KILLED, Status.FAILED, Status.TIMED_OUT}
 
     @property
     def exit_code(self) -> int:
@@ -135,6 +143,10 @@ class Memory(_Record):
 
     tensors_peak_bytes: int | None = None
     """Most bytes requested from torch's allocator in one optimizer step after the first, live tensors included."""
+    library_scratch_bytes: int | None = None
+    """Most that libraries requested from that allocator for themselves at once; in no figure of tensors."""
+    allocator_peak_bytes: int | None = None
+    """Most of tensors and library scratch together."""
     reserved_peak_bytes: int | None = None
     """Most bytes that torch's caching allocator held; a CPU has none."""
     process_peak_bytes: int | None = None
@@ -243,6 +255,8 @@ class Predicted(_Record):
 
     tensors_peak_bytes: int | None = None
     tensors_peak_instant: str | None = None
+    library_scratch_bytes: int | None = None
+    """At most: a library may take less, or none while the tensors are at their peak."""
     reserved_peak_bytes: int | None = None
     process_peak_bytes: int | None = None
     heap_peak_bytes: int | None = None
@@ -274,6 +288,8 @@ class Environment(_Record):
     driver: str | None = None
     corpus_digest: str | None = None
     packages: Mapping[str, str] = Field(default_factory=dict)
+    instruction_set: str | None = None
+    """The newest that the CPU's kernels use; None in records from before it was noted."""
 
     def differs(self, other: "Environment") -> list[str]:
         """Names of the fields in which two environments are unlike."""
@@ -292,6 +308,8 @@ class RunResult(_Record):
     """UTC, ISO 8601."""
     identity: str
     """Hash of the canonical configuration."""
+    preset: str | None = None
+    """The preset or file that the configuration began with."""
     config: Run
     steps: int = 0
     tokens: int = 0
@@ -301,6 +319,12 @@ class RunResult(_Record):
     val_loss: float | None = None
     val_perplexity: float | None = None
     val_bits_per_byte: float | None = None
+    val_targets: int | None = None
+    """Tokens of the held-out text that were predicted for `val_loss`."""
+    val_split_targets: int | None = None
+    """Tokens of the held-out text that could be predicted."""
+    val_standard_error: float | None = None
+    """Standard error of `val_loss` as an estimate for the whole held-out text; 0 where all of it was evaluated."""
     tokens_per_second: float | None = None
     """Tokens per step over the median steady step."""
     step_seconds: Quartiles | None = None
@@ -313,6 +337,10 @@ class RunResult(_Record):
     """One for each, where there are several; `memory` has the highest of them."""
     predicted: Predicted | None = None
     evidence: tuple[Evidence, ...] = ()
+    values: ValueProof | None = None
+    """What the value check found; None in records that are older than it, and where a run ended before it."""
+    proven_until: Literal["beginning", "end"] | None = None
+    """`end`: a step traced after the last checkpoint showed the same; None without evidence, and in older records."""
     environment: Environment | None = None
     blocks: tuple[Block, ...] = ()
     first_step_seconds: float | None = None

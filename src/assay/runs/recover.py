@@ -4,15 +4,14 @@ A run that says RUNNING is believed only while its process lives. What a dead on
 tokens, losses, blocks, evidence. What only its memory held is gone, and stays None.
 """
 
-from assay.config.home import Home
+from contextlib import suppress
+
 from assay.errors import StorageError, UsageError
 from assay.runs import history
 from assay.runs.alive import is_running
 from assay.runs.folder import RunFolder, RunSpec
-from assay.runs.lookup import run_folders
 from assay.runs.record import Block, Quartiles, RunResult, Status
-from assay.runs.store import Store
-from assay.step.evidence import Evidence
+from assay.step.evidence import Evidence, ValueProof
 
 
 def begun(spec: RunSpec) -> RunResult:
@@ -22,6 +21,7 @@ def begun(spec: RunSpec) -> RunResult:
         status=Status.RUNNING,
         created=spec.created,
         identity=spec.identity,
+        preset=spec.preset,
         config=spec.config,
         predicted=spec.predicted,
     )
@@ -29,21 +29,25 @@ def begun(spec: RunSpec) -> RunResult:
 
 def compose(folder: RunFolder, status: Status, reason: str | None) -> RunResult:
     """A result out of a run's events. Raises `UsageError` when `run.json` cannot be read."""
-    spec, events = folder.spec(), folder.events()
+    spec, log = folder.spec(), folder.log()
+    events = log.events
     steps, evaluations = history.steps(events), history.evaluations(events)
     timed = history.steps(history.of_last_mesh(events))
     steady = [step for step in timed if step.get("phase") == "steady"]
     quartiles = Quartiles.of([step["seconds"] for step in steady])
     last = evaluations[-1] if evaluations else {}
+    proven = any(event["verdict"] for event in history.of_last_process(events, "evidence"))
     facts = {
-        "status": status,
-        "reason": reason,
-        "steps": len(steps),
+        **_with_damage(status, reason, log.damaged),
+        "steps": steps[-1]["step"] + 1 if steps else 0,
         "tokens": sum(step["tokens"] for step in steps),
         "train_loss": steps[-1]["loss"] if steps else None,
         "val_loss": last.get("loss"),
         "val_perplexity": last.get("perplexity"),
         "val_bits_per_byte": last.get("bits_per_byte"),
+        "val_targets": last.get("targets"),
+        "val_split_targets": last.get("split_targets"),
+        "val_standard_error": last.get("standard_error"),
         "step_seconds": quartiles,
         "data_wait_share": history.data_wait_share(steady),
         "tokens_per_second": spec.config.tokens_per_step / quartiles.median if quartiles else None,
@@ -52,45 +56,41 @@ def compose(folder: RunFolder, status: Status, reason: str | None) -> RunResult:
             Evidence(optimization=event["optimization"], observed=event["observed"], verdict=event["verdict"])
             for event in history.of_last_process(events, "evidence")
         ),
+        "values": next(
+            (ValueProof.model_validate(event["proof"]) for event in history.of_last_process(events, "values")), None
+        ),
+        "proven_until": "beginning" if proven and status is not Status.RUNNING else None,
         "blocks": tuple(Block.of(event) for event in history.of_last_process(events, "block")),
     }
     return begun(spec).model_copy(update=facts)
 
 
+def _with_damage(status: Status, reason: str | None, lines: int) -> dict[str, str | None]:
+    """Status and reason of a run, some lines of whose log may be damaged."""
+    if lines == 0:
+        return {"status": status, "reason": reason}
+    said = f"{lines} line{'s' if lines > 1 else ''} of events.jsonl cannot be read, so figures may be incomplete"
+    over = Status.DAMAGED if status is Status.KILLED else status
+    return {"status": over, "reason": f"{reason}; {said}" if reason else said}
+
+
 def settle(folder: RunFolder) -> RunResult:
     """What is true of a run now; a dead one that left no result is recorded as killed.
 
-    Raises `UsageError` when `run.json` cannot be read, `StorageError` when the disk refuses.
+    Raises `UsageError` when `run.json` cannot be read.
     """
-    # Looked at before the result: a process that is gone has written its result, or never will.
-    running = is_running(folder)
     try:
         result = folder.result()
+        if result is None and not is_running(folder):
+            # Read again: a process that is gone has written its result, or never will.
+            result = folder.result() or _killed(folder)
     except UsageError as error:
-        return compose(folder, Status.FAILED, str(error))
-    if result is not None:
-        return result
-    if running:
-        return compose(folder, Status.RUNNING, None)
+        return compose(folder, Status.DAMAGED, str(error))
+    return result or compose(folder, Status.RUNNING, None)
+
+
+def _killed(folder: RunFolder) -> RunResult:
     result = compose(folder, Status.KILLED, "its process ended without a result, and without the one that watched it")
-    folder.write_result(result)
+    with suppress(StorageError):  # a home that cannot be written can still be read
+        folder.write_result(result)
     return result
-
-
-def reconcile(home: Home, store: Store) -> list[str]:
-    """Make the store say what the folders say. Returns a sentence for each run that cannot be read."""
-    notes: list[str] = []
-    known = store.stamps()
-    folders = list(run_folders(home))
-    for folder in folders:
-        status, stamp = known.get(folder.id, ("", -1))
-        if stamp == folder.stamp() and status != Status.RUNNING:
-            continue
-        try:
-            result = settle(folder)
-            store.ingest(result, folder.stamp())
-        except (UsageError, StorageError) as error:
-            notes.append(str(error))
-    for gone in known.keys() - {folder.id for folder in folders}:
-        store.remove(gone)
-    return notes

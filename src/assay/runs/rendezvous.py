@@ -12,7 +12,7 @@ import os
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -109,7 +109,7 @@ def _prepared(home: Home, asked: Asked, met: "Meeting", tell: Lines) -> tuple[Ru
     )
     if folder is not None:
         same_corpus(folder, prepared)
-    return folder, prepared
+    return folder, replace(prepared, preset=Path(asked.source).name)
 
 
 def _all_see(met: "Meeting", folder: RunFolder) -> None:

@@ -1,153 +1,150 @@
-"""An index of every run in one SQLite file, so that many can be listed and searched without opening each folder.
+"""An index of every run in one SQLite file, so that thousands can be listed without opening each folder.
 
 Only the parent of a run writes here; measured children write files. The file is in write-ahead-log mode, so that any
-number of processes read while one writes, and a row that was committed survives a kill. It can be deleted at any time:
-`recover.reconcile` fills it again from the run folders, which is also how rows of an older layout are brought over.
-SQLite on a network file system is unsafe; keep `ASSAY_HOME` on a local disk.
+number of processes read while one writes, and a row that was committed survives a kill. Every row carries a checksum,
+and a damaged row counts as missing. A file that is damaged beyond reading is put aside. In each of these cases, and for
+a layout of an older assay, `reconcile` fills the store again from the run folders, which are the truth.
+
+A home that cannot be written has its index in memory, so that its runs can still be listed. SQLite on a network file
+system is unsafe; keep `ASSAY_HOME` on a local disk.
 """
 
-import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
-
-import sqlalchemy as sql
-from pydantic import ValidationError
-from sqlalchemy.dialects.sqlite import insert
+import sqlite3
+from collections.abc import Callable, Iterable
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from assay.config.home import Home
 from assay.errors import StorageError, UsageError
-from assay.runs.record import RunResult
+from assay.runs.entry import TYPES, Entry, entry_of
 
-SCHEMA = 1
+if TYPE_CHECKING:
+    from assay.runs.record import RunResult
+
+SCHEMA = 2
 """Raise it when a column or the meaning of one changes; older stores are then filled anew from the folders."""
 
-_WAIT_MILLISECONDS = 20_000
+_WAIT_SECONDS = 20.0
 _REFUSALS = ("disk is full", "disk i/o error", "readonly database", "unable to open")
 
-_metadata = sql.MetaData()
-_schema = sql.Table("schema", _metadata, sql.Column("version", sql.Integer, primary_key=True))
-_runs = sql.Table(
-    "runs",
-    _metadata,
-    sql.Column("run", sql.String, primary_key=True),
-    sql.Column("status", sql.String, nullable=False),
-    sql.Column("created", sql.String, nullable=False, index=True),
-    sql.Column("identity", sql.String, nullable=False, index=True),
-    sql.Column("stamp", sql.Integer, nullable=False),
-    sql.Column("assay", sql.String),
-    sql.Column("torch", sql.String),
-    sql.Column("device", sql.String),
-    sql.Column("processor", sql.String),
-    sql.Column("threads", sql.Integer),
-    sql.Column("corpus_digest", sql.String),
-    sql.Column("config", sql.String, nullable=False),
-    sql.Column("result", sql.String, nullable=False),
+_COLUMNS = ", ".join(TYPES)
+_LAYOUT = (
+    "DROP TABLE IF EXISTS runs",
+    "DROP TABLE IF EXISTS schema",
+    "CREATE TABLE schema (version INTEGER PRIMARY KEY)",
+    f"INSERT INTO schema VALUES ({SCHEMA})",
+    f"PRAGMA user_version = {SCHEMA}",
+    f"CREATE TABLE runs ({', '.join(f'{name} {kind}' for name, kind in TYPES.items())}, checksum INTEGER)",
+    "CREATE UNIQUE INDEX runs_by_id ON runs (run)",
 )
+_INSERT = f"INSERT OR REPLACE INTO runs ({_COLUMNS}, checksum) VALUES ({', '.join('?' * len(TYPES))}, ?)"
+
+Answer = TypeVar("Answer")
 
 
 class Store:
-    """The rows of one home. Raises `UsageError` for a file that is not ours to read, `StorageError` for a bad disk."""
+    """The entries of one home. Raises `UsageError` for a newer layout, and `StorageError` where the disk refuses."""
 
     def __init__(self, home: Home) -> None:
         self.path = home.store
-        self._engine = sql.create_engine(f"sqlite:///{self.path}", poolclass=sql.NullPool)
-        sql.event.listen(self._engine, "connect", _set_up)
-        with self._speaking() as connection:
-            self._lay_out(connection)
+        self._memory = None if home.writable() else _connect(":memory:")
+        self._ask(lambda connection: None)
 
-    def ingest(self, result: RunResult, stamp: int) -> None:
-        """Write or replace a run's row; `stamp` tells which `result.json` it was made from."""
-        row = _row(result, stamp)
-        statement = insert(_runs).values(row).on_conflict_do_update(index_elements=["run"], set_=row)
-        with self._speaking() as connection:
-            connection.execute(statement)
+    def ingest(self, result: "RunResult", stamp: int) -> None:
+        """Write or replace a run's entry; `stamp` tells which `result.json` it was made from."""
+        self.put([entry_of(result, stamp)])
 
-    def get(self, run: str) -> RunResult | None:
-        """The run with exactly this id; None where there is no readable row."""
-        with self._speaking() as connection:
-            text = connection.scalar(sql.select(_runs.c.result).where(_runs.c.run == run))
-        return None if text is None else _readable(text)
+    def put(self, entries: Iterable[Entry]) -> None:
+        """Write or replace entries, all of them or none."""
+        rows = [(*entry, entry.checksum) for entry in entries]
+        self._ask(lambda connection: connection.executemany(_INSERT, rows))
 
-    def results(self, identity: str | None = None) -> list[RunResult]:
-        """Every run, or those of one configuration, newest first. A row that cannot be read is left out."""
-        query = sql.select(_runs.c.result).order_by(_runs.c.created.desc(), _runs.c.run.desc())
-        if identity is not None:
-            query = query.where(_runs.c.identity == identity)
-        with self._speaking() as connection:
-            texts = connection.scalars(query).all()
-        return [result for text in texts if (result := _readable(text)) is not None]
+    def entries(self) -> dict[str, Entry]:
+        """Every entry that is whole, by run."""
+        rows = self._ask(lambda connection: connection.execute(f"SELECT {_COLUMNS}, checksum FROM runs").fetchall())
+        found = ((Entry._make(row[:-1]), row[-1]) for row in rows)
+        return {entry.run: entry for entry, checksum in found if entry.checksum == checksum}
 
-    def stamps(self) -> dict[str, tuple[str, int]]:
-        """Status and stamp of every readable row, by run: what tells whether a folder has news."""
-        query = sql.select(_runs.c.run, _runs.c.status, _runs.c.stamp, _runs.c.result)
-        with self._speaking() as connection:
-            rows = connection.execute(query).all()
-        return {row.run: (row.status, row.stamp) for row in rows if _readable(row.result) is not None}
+    def remove(self, runs: Iterable[str]) -> None:
+        """Forget runs."""
+        doomed = [(run,) for run in runs]
+        self._ask(lambda connection: connection.executemany("DELETE FROM runs WHERE run = ?", doomed))
 
-    def remove(self, run: str) -> None:
-        """Forget a run."""
-        with self._speaking() as connection:
-            connection.execute(sql.delete(_runs).where(_runs.c.run == run))
-
-    def _lay_out(self, connection: sql.Connection) -> None:
-        there = sql.inspect(connection).get_table_names()
-        version = connection.scalar(sql.select(_schema.c.version)) if "schema" in there else None
-        if version == SCHEMA:
-            return
-        if version is not None and version > SCHEMA:
-            raise UsageError(
-                f"{self.path} was written by a newer assay (layout {version}, this one knows {SCHEMA}); "
-                "update assay, or set ASSAY_HOME to another folder"
-            )
-        # Taken before the layout is looked at again: of several first comers one makes the tables.
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-        if version is not None:
-            _runs.drop(connection, checkfirst=True)
-            connection.execute(sql.delete(_schema))
-        _metadata.create_all(connection)
-        connection.execute(insert(_schema).values(version=SCHEMA).on_conflict_do_nothing())
-
-    @contextmanager
-    def _speaking(self) -> Iterator[sql.Connection]:
-        """A transaction whose failures are told in one sentence."""
+    def _ask(self, question: Callable[[sqlite3.Connection], Answer]) -> Answer:
+        """The answer of a transaction. A damaged file is put aside, and a new one asked."""
         try:
-            with self._engine.begin() as connection:
-                yield connection
-        except sql.exc.DatabaseError as error:
-            reason = str(error.orig).strip()
+            return self._once(question)
+        except _Damaged:
+            self._put_aside()
+            return self._once(question)
+
+    def _once(self, question: Callable[[sqlite3.Connection], Answer]) -> Answer:
+        try:
+            if self._memory is not None:
+                return _transaction(self._memory, question, self.path)
+            with closing(_connect(str(self.path))) as connection:
+                return _transaction(connection, question, self.path)
+        except sqlite3.DatabaseError as error:
+            reason = str(error)
             if any(refusal in reason.lower() for refusal in _REFUSALS):
                 raise StorageError(f"{self.path} could not be written: {reason}") from error
             if "locked" in reason:
                 raise StorageError(f"{self.path} is held by another process; try again when that has ended") from error
-            raise UsageError(
-                f"{self.path} cannot be read as a store ({reason}); delete it, it is made again from the run folders"
-            ) from error
+            raise _Damaged(reason) from error
+
+    def _put_aside(self) -> None:
+        """Rename a file that cannot be read as a store; its log would be taken for that of the next one."""
+        try:
+            for suffix in ("-wal", "-shm"):
+                self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                self.path.replace(self.path.with_name(f"{self.path.name}.damaged"))
+        except OSError as error:
+            raise StorageError(f"{self.path} is damaged and cannot be replaced: {error.strerror}") from error
 
 
-def _set_up(connection: Any, _record: Any) -> None:
-    connection.execute(f"PRAGMA busy_timeout={_WAIT_MILLISECONDS}")
+class _Damaged(Exception):
+    """The file is no store that can be read."""
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None)
+    connection.text_factory = lambda text: text.decode(errors="replace")
+    return connection
+
+
+def _transaction(
+    connection: sqlite3.Connection, question: Callable[[sqlite3.Connection], Answer], path: Path
+) -> Answer:
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")
+    if _version(connection) != SCHEMA:
+        _lay_out(connection, path)
+    connection.execute("BEGIN")
+    with connection:
+        return question(connection)
 
 
-def _row(result: RunResult, stamp: int) -> dict[str, Any]:
-    here = result.environment
-    named = ("assay", "torch", "device", "processor", "threads", "corpus_digest")
-    return {
-        "run": result.run,
-        "status": result.status.value,
-        "created": result.created,
-        "identity": result.identity,
-        "stamp": stamp,
-        **{name: getattr(here, name, None) for name in named},
-        "config": json.dumps(result.config.model_dump(mode="json")),
-        "result": result.model_dump_json(),
-    }
+def _lay_out(connection: sqlite3.Connection, path: Path) -> None:
+    # Taken before the layout is looked at again: of several first comers one makes the tables.
+    connection.execute("BEGIN IMMEDIATE")
+    with connection:
+        version = _version(connection)
+        if version > SCHEMA:
+            raise UsageError(
+                f"{path} was written by a newer assay (layout {version}, this one knows {SCHEMA}); "
+                "update assay, or set ASSAY_HOME to another folder"
+            )
+        for statement in _LAYOUT if version != SCHEMA else ():
+            connection.execute(statement)
 
 
-def _readable(text: str) -> RunResult | None:
-    try:
-        return RunResult.model_validate_json(text)
-    except ValidationError:
-        return None
+def _version(connection: sqlite3.Connection) -> int:
+    """The layout of the file; 0 where there is none yet."""
+    there = connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'schema'").fetchone()
+    row = connection.execute("SELECT version FROM schema").fetchone() if there else None
+    version = row[0] if row else 0
+    if version not in range(SCHEMA + 1) and connection.execute("PRAGMA user_version").fetchone()[0] != version:
+        raise sqlite3.DatabaseError("its layout is written twice, and not alike")
+    return int(version)

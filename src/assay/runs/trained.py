@@ -26,6 +26,8 @@ class Trained:
     steps: int
     """Behind the checkpoint."""
     data_folder: Path
+    notes: tuple[str, ...] = ()
+    """What a person should know: the checkpoints that were passed over because they are damaged."""
 
     def model(self) -> "GPT":
         """The model, on the CPU, in evaluation mode. Raises `UsageError`."""
@@ -39,34 +41,46 @@ class Trained:
 
         return load_tokenizer(self.data_folder)
 
-    def export(self, folder: Path | str, form: str) -> None:
-        """Write the weights into a new or empty folder: `hf` as transformers reads them, `safetensors` as we do.
+    def export(self, folder: Path | str, form: str) -> str | None:
+        """Write weights and tokenizer into a new or empty folder: `hf` for transformers, `safetensors` by our names.
 
+        Returns a sentence where there is no tokenizer to write, because the prepared text is gone.
         Raises `UsageError` for another form or where GPT-2 cannot express the model, `StorageError` when the disk
         refuses.
         """
+        from assay.data.exchange import exchange_files
         from assay.model.hf import save_hf
         from assay.model.weights import read_weights, save_weights
 
         save = {"hf": save_hf, "safetensors": save_weights}.get(form)
         if save is None:
             raise UsageError(f"there is no format {form!r}; choose hf or safetensors")
-        save(read_weights(self.checkpoint, self.config), self.config, folder)
+        weights, complaint = read_weights(self.checkpoint, self.config), None
+        try:
+            tokenizer = exchange_files(self.tokenizer(), self.config.context_length)
+        except UsageError as error:
+            tokenizer, complaint = {}, f"without a tokenizer: {error}"
+        save(weights, self.config, folder, tokenizer)
+        return complaint
 
 
 def trained(home: Home, name: str) -> Trained:
     """The newest whole checkpoint of the run that `name` means. Raises `UsageError` where there is none."""
-    from assay.training.checkpoint import complete, read_state
-
     folder = find(home, name)
     spec = folder.spec()
-    damaged = 0
+    how = f"`assay train --resume {folder.id}` goes on with it"
+    if folder.newest_checkpoint() is None:
+        raise UsageError(f"the run {folder.id} has no checkpoint yet; {how}")
+    # Only now torch: whoever mistypes a name need not wait for it.
+    from assay.training.checkpoint import complete, read_state
+
+    damaged: list[str] = []
     for place in complete(folder.checkpoints):
         try:
             steps = int(read_state(place)["position"]["step"])
-        except UsageError:
-            damaged += 1
+        except UsageError as error:
+            damaged.append(str(error))
             continue
-        return Trained(folder.id, trained_model(spec.config), place, steps, Path(spec.data_folder))
-    what = "only damaged checkpoints" if damaged else "no checkpoint yet"
-    raise UsageError(f"the run {folder.id} has {what}; `assay train --resume {folder.id}` goes on with it")
+        notes = tuple(f"{said}; step {steps} of the run is used, which is older" for said in damaged)
+        return Trained(folder.id, trained_model(spec.config), place, steps, folder.data_folder(spec), notes)
+    raise UsageError(f"the run {folder.id} has only damaged checkpoints; {how}")

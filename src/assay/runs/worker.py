@@ -37,6 +37,7 @@ from assay.training.endings import (
     TargetReached,
     Unproven,
     Unread,
+    WrongValues,
     is_out_of_memory,
     what_was_refused,
 )
@@ -47,6 +48,7 @@ _STATUS: dict[type[Ending], Status] = {
     Interrupted: Status.INTERRUPTED,
     Diverged: Status.DIVERGED,
     NoEffect: Status.NO_EFFECT,
+    WrongValues: Status.WRONG_VALUES,
     Unproven: Status.FAILED,
     Unread: Status.FAILED,
 }
@@ -82,9 +84,9 @@ def _speaks() -> bool:
 
 
 def _voice(folder: RunFolder, turns: int | None) -> Voice:
-    """Of a child of ours: rank 0 speaks for all."""
+    """The voice of a child of ours: rank 0 speaks for all, and standard input is everyone's lifeline."""
     if not _speaks():
-        return Bystander()
+        return Bystander(lifeline=0)
     return Channel(folder.events_file, take_standard_output(), 0, in_turns=turns is not None)
 
 
@@ -95,6 +97,8 @@ def _work(folder: RunFolder, channel: Voice, turns: int | None, beginning: str) 
     findings = Findings(folder.spec(), phases)
 
     def work() -> None:
+        if _speaks():
+            folder.begin()
         with phases.aside("waiting"):
             channel.wait("start")
         if channel.interrupted:

@@ -1,7 +1,7 @@
 """From `run.json` to a loop that stands where the run was left: data, program, optimizations, newest checkpoint."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import torch
 from assay.config.run import Run
 from assay.data import Prepared, open_prepared
 from assay.hardware import detect
+from assay.measure.moved import digests
 from assay.optimizations import Optimization, check
 from assay.parallel.meeting import local_world
 from assay.parallel.ranks import ALONE, Ranks
@@ -24,6 +25,9 @@ from assay.training.initial import initial_weights
 from assay.training.loop import Loop, Observer
 from assay.training.probes import ActivationNorms
 
+NUDGED_NOISE = 1_000_003
+"""Distance between the seeds of dropout's masks of two nudges: a CPU's generator reads the low 32 bits of a seed."""
+
 
 @dataclass(frozen=True)
 class Built:
@@ -33,6 +37,8 @@ class Built:
     environment: Environment
     notes: tuple[str, ...]
     """What a person should know, for instance that a damaged checkpoint was passed over."""
+    initial: Mapping[str, int]
+    """Digest of every parameter's initial value."""
 
 
 def build_loop(
@@ -43,17 +49,20 @@ def build_loop(
     check(run, machine)
     device = device_of(run, ranks.local_rank)
     settle_torch(run, device, ranks)
-    data = open_prepared(spec.data_folder)
+    data = open_prepared(folder.data_folder(spec))
     fresh = not checkpoint.complete(folder.checkpoints)
     step = build_step(run, data, device, optimizations, ranks, fresh=fresh)
-    torch.manual_seed(run.seed + ranks.noise(step.program.sequence_parts))
+    initial = digests(step)
+    torch.manual_seed(run.seed + ranks.noise(step.program.sequence_parts) + NUDGED_NOISE * run.nudge)
     position, notes = checkpoint.resume(folder.checkpoints, step, ranks, run.seed)
+    windows, sample = validation_batches(run, data, device)
     loop = Loop(
         run=run,
         step=step,
         position=position,
         probes=ActivationNorms(step),
-        windows=validation_batches(run, data, device),
+        windows=windows,
+        sample=sample,
         bytes_per_token=data.bytes_per_token,
         save=lambda now: checkpoint.save(folder.checkpoints, step, now, spec.identity, ranks),
         observer=observer,
@@ -62,7 +71,7 @@ def build_loop(
     )
     if ranks.world > 1:
         notes.append(f"{ranks.layout}: memory is the highest of all ranks, and time the slowest's")
-    return Built(loop, environment(run, machine, device, data.digest), tuple(notes))
+    return Built(loop, environment(run, machine, device, data.digest), tuple(notes), initial)
 
 
 def build_step(

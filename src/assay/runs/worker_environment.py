@@ -45,6 +45,7 @@ def environment(run: Run, machine: Machine, device: torch.device, corpus_digest:
         driver=_driver() if on_gpu else None,
         corpus_digest=corpus_digest,
         packages=_packages(),
+        instruction_set=machine.instruction_set,
     )
 
 

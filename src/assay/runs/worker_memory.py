@@ -1,5 +1,8 @@
 """Tensors in the child: counted per phase where the device counts them, and in the memory pass at the run's end."""
 
+from collections.abc import Callable
+from itertools import count
+
 import torch
 
 from assay.measure.memory import live_tensor_bytes, memory_pass
@@ -24,11 +27,12 @@ def count_tensors(phases: Phases, device: torch.device) -> None:
     phases.tensors_peak = peak
 
 
-def measure_memory(loop: Loop, notes: list[str]) -> Memory:
+def measure_memory(loop: Loop, notes: list[str], tell: Callable[[int, int], None]) -> Memory:
     """One more step under the instruments, thrown away. Out of memory or data there is a note: the run itself is done.
 
     Over ranks a step goes before it: an evaluation may leave gathered weights, which only the next backward frees. So
     does one under a loss scale, whose update is made: a skipped one is no whole step, and leaves no optimizer's state.
+    `tell` hears how many of the steps are done.
     """
     device, graphs = loop.step.program.device, loop.step.program.graphs
     try:
@@ -36,7 +40,13 @@ def measure_memory(loop: Loop, notes: list[str]) -> Memory:
             loop.discard_until_updated()
         repeats = _REPEATS_OVER_RANKS if loop.ranks.world > 1 else 1
         idle = 0 if graphs is None else graphs.idle_bytes()
-        measured = memory_pass(device, loop.discard_step, live_tensor_bytes(device), repeats, idle)
+        done = count(1)
+
+        def one_step() -> None:
+            loop.discard_step()
+            tell(next(done), repeats + 1)
+
+        measured = memory_pass(device, one_step, live_tensor_bytes(device), repeats, idle)
     except Unread as stop:
         notes.append(f"the memory pass had no step to measure, so its figures are missing: {stop}")
         return Memory()

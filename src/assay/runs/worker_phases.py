@@ -5,6 +5,7 @@ process's high-water mark reset, and when it is left the mark is read; a phase t
 highest. Recording a step is off its phase's clock but not worth two readings of /proc, so `aside` moves the clock only.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
@@ -12,6 +13,8 @@ from assay.measure.clock import PhaseClock
 from assay.measure.process import read, reset_peak
 from assay.runs.channel import Voice
 from assay.runs.record import PhaseMemory
+
+_PROGRESS_SECONDS = 0.5
 
 
 class Phases:
@@ -27,6 +30,7 @@ class Phases:
         self._channel = channel
         self._first = first
         self._seconds_before = seconds_before
+        self._told = 0.0
         self._clock = PhaseClock()
         self._clock.enter(first)
         reset_peak()
@@ -49,6 +53,14 @@ class Phases:
             yield
         finally:
             self.enter(before)
+
+    def progressed(self, done: int, total: int) -> None:
+        """Say how many parts of the current phase are done, twice a second at most; a total of 0 is not known."""
+        now = time.monotonic()
+        if now - self._told >= _PROGRESS_SECONDS:
+            self._told = now
+            with self.aside():
+                self._channel.event("progress", done=done, total=total)
 
     def aside(self, name: str = "recording") -> AbstractContextManager[None]:
         """Take the time inside off the current phase's clock."""

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from assay.runs.folder import RunSpec
 from assay.runs.record import Block, Environment, Memory, Quartiles, RankResult, RunResult, Status
-from assay.step.evidence import Evidence
+from assay.step.evidence import Evidence, ValueProof
 from assay.step.trace import Trace
 
 if TYPE_CHECKING:
@@ -39,6 +39,9 @@ class Findings:
     """Of the same steps."""
     blocks: list[Block] = field(default_factory=list)
     evidence: list[Evidence] = field(default_factory=list)
+    values: ValueProof | None = None
+    proven_until: Literal["beginning", "end"] = "beginning"
+    """Which traced step the evidence holds for last."""
     memory: Memory = field(default_factory=Memory)
     """What the memory pass measured."""
     routers: list[dict[str, Any]] = field(default_factory=list)
@@ -57,6 +60,7 @@ class Findings:
             reason=reason,
             created=self.spec.created,
             identity=self.spec.identity,
+            preset=self.spec.preset,
             config=self.spec.config,
             parameters=self.parameters,
             tokens_per_second=self.spec.config.tokens_per_step / quartiles.median if quartiles else None,
@@ -67,6 +71,8 @@ class Findings:
             ranks=self.ranks,
             predicted=self.spec.predicted,
             evidence=tuple(self.evidence),
+            values=self.values,
+            proven_until=self.proven_until if self._proven else None,
             environment=self.environment,
             blocks=tuple(self.blocks),
             first_step_seconds=self.first_step_seconds,
@@ -86,7 +92,15 @@ class Findings:
             "val_loss": seen.loss if seen else None,
             "val_perplexity": seen.perplexity if seen else None,
             "val_bits_per_byte": seen.bits_per_byte if seen else None,
+            "val_targets": seen.targets if seen else None,
+            "val_split_targets": seen.split_targets if seen else None,
+            "val_standard_error": seen.standard_error if seen else None,
         }
+
+    @property
+    def _proven(self) -> bool:
+        """Whether there is evidence, and all of it holds."""
+        return bool(self.evidence) and all(one.verdict for one in self.evidence)
 
     @property
     def process_peak_bytes(self) -> int | None:

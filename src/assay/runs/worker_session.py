@@ -1,14 +1,14 @@
 """What the measured child does, in order, from the data to the memory pass.
 
 Build; first step; traced step, and the proof of every optimization; warm-up; timed blocks; last evaluation; last
-checkpoint; memory pass. All steps but the memory pass's train. Importing this file imports torch: that is a phase of
-its own, so its caller does it late.
+checkpoint; memory pass; last traced step, and the proof again. Steps of the last two do not train. Importing this file
+imports torch: that is a phase of its own, so its caller does it late.
 """
 
 import json
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -16,12 +16,12 @@ import psutil
 
 from assay.cost import parameter_count
 from assay.measure.process import keep_freed_memory, return_freed_memory
-from assay.measure.trace import StepTracer
 from assay.optimizations import mesh_of, optimizations_of
 from assay.parallel.ranks import ALONE, joined, local_rank
 from assay.runs import history
 from assay.runs.channel import AGAIN, Voice
-from assay.runs.folder import Event, RunFolder
+from assay.runs.folder import RunFolder
+from assay.runs.log import Event
 from assay.runs.record import Block, Quartiles
 from assay.runs.worker_blocks import TimedBlocks
 from assay.runs.worker_build import build_loop, device_of
@@ -29,13 +29,24 @@ from assay.runs.worker_environment import same_versions, versions
 from assay.runs.worker_memory import count_tensors, measure_memory
 from assay.runs.worker_phases import Phases
 from assay.runs.worker_plan import BLOCKS, plan, steps_left
+from assay.runs.worker_proof import has_trained, prove_at_end, traced_step
 from assay.runs.worker_ranks import every_rank
 from assay.runs.worker_result import Findings
-from assay.step.evidence import Evidence
+from assay.runs.worker_values import ValueCheck
+from assay.step.evidence import Evidence, ValueProof
 from assay.step.program import Step
-from assay.training.endings import BudgetReached, Ending, Interrupted, NoEffect, TargetReached, Unproven, Unread
+from assay.training.endings import (
+    BudgetReached,
+    Ending,
+    Interrupted,
+    NoEffect,
+    TargetReached,
+    Unproven,
+    Unread,
+    WrongValues,
+)
 from assay.training.evaluation import Evaluation
-from assay.training.loop import Loop, StepRecord, read, take_step
+from assay.training.loop import Loop, StepRecord, take_step
 from assay.training.probes import ActivationNorms, RouterStatistics
 from assay.units import format_steps
 
@@ -69,13 +80,17 @@ class Session:
             loop.checkpoint()
             raise
         loop.checkpoint()
+        has_trained(loop, self.initial, self.ranks)
         if ended is None:
             self.timed.repeat(loop, lambda: self._wait("repeat") == AGAIN)
         if self.run.training.measure_memory:
             self.phases.enter("memory_pass")
-            self.findings.memory = measure_memory(loop, self.findings.notes)
+            self.findings.memory = measure_memory(loop, self.findings.notes, self.phases.progressed)
             if self.ranks.world > 1:
                 self.findings.ranks = every_rank(loop, self.findings, self.ranks)
+        if not isinstance(ended, Unproven):
+            self.phases.enter("last_trace")
+            prove_at_end(loop, self.findings, self.optimizations, self.ranks, self.folder)
         self.phases.enter("recording")
         if ended is not None:
             raise ended
@@ -85,7 +100,7 @@ class Session:
         return_freed_memory()  # until the timed steps, so that these begin with a heap that is not fragmented
         findings, earlier = self.findings, self.folder.events()
         built = build_loop(self.folder, findings.spec, self.optimizations, self, self.ranks)
-        loop, step = built.loop, built.loop.position.step
+        loop, step, self.initial = built.loop, built.loop.position.step, built.initial
         self.routers = RouterStatistics(loop.step)
         count_tensors(self.phases, loop.step.program.device)
         findings.position, findings.environment, findings.notes = loop.position, built.environment, list(built.notes)
@@ -125,21 +140,40 @@ class Session:
             loop.between_steps()
         left = steps_left(self.run, position.step, position.tokens)
         pieces = plan(left, self.blocks)
-        if pieces.first:
-            self.phases.enter("first_step")
-            loop.advance(pieces.first)
-        if pieces.trace:
-            self.phases.enter("trace")
-            pieces = plan(left, self.blocks, self._trace(loop, left - pieces.first))
-            self._prove()
-        keep_freed_memory()  # timed steps need not map what they free and take again
-        if pieces.warmup:
-            self.phases.enter("warmup")
-            loop.advance(pieces.warmup)
+        with self._values_checked(loop):
+            if pieces.first:
+                self.phases.enter("first_step")
+                loop.advance(pieces.first, self.values.recording(take_step))
+            if pieces.trace:
+                self.phases.enter("trace")
+                pieces = plan(left, self.blocks, self._trace(loop, left - pieces.first))
+                self._prove()
+            keep_freed_memory()  # timed steps need not map what they free and take again
+            if pieces.warmup:
+                self.phases.enter("warmup")
+                loop.advance(pieces.warmup, self.values.recording(take_step))
         for steps in pieces.blocks:
             self._wait("block")
             self.timed.block(steps, loop.advance)
         loop.stop_if_spent()
+
+    @contextmanager
+    def _values_checked(self, loop: Loop) -> Iterator[None]:
+        """Record the steps inside, and hold them against a reference. Raises `WrongValues`."""
+        self.values = ValueCheck(self.folder, self.run, loop.step, loop.position.step, self.ranks)
+        try:
+            yield
+            if self.values.due:
+                self.phases.enter("reference")
+                self._hold_values(self.values.conclude(self.channel))
+        finally:
+            self.values.abandon()
+
+    def _hold_values(self, proof: ValueProof) -> None:
+        self.findings.values = proof
+        self.channel.event("values", proof=proof.model_dump(mode="json"))
+        if not proof.verdict:
+            raise WrongValues(proof.failures[0])
 
     def _trace(self, loop: Loop, left: int) -> int:
         """Trace steps until one makes its update, for none shows itself in one that is skipped → how many it took.
@@ -148,7 +182,7 @@ class Session:
         """
         for traced in range(1, left + 1):
             skipped = loop.position.skipped_steps
-            loop.advance(1, self._traced_step)
+            loop.advance(1, self.values.recording(self._traced_step))
             if loop.position.skipped_steps == skipped:
                 return traced
         raise Unproven(
@@ -157,11 +191,7 @@ class Session:
         )
 
     def _traced_step(self, step: Step, index: int, probes: ActivationNorms | None) -> StepRecord:
-        tracer = StepTracer(step)
-        with tracer:
-            taken = take_step(tracer.watch(), index, probes)
-        (record,) = read(step, [taken])
-        self.findings.trace = tracer.trace(record.loss, record.tokens)
+        record, self.findings.trace = traced_step(step, index, probes)
         return record
 
     def _prove(self) -> None:
@@ -197,6 +227,7 @@ class Session:
 
     def stepped(self, record: StepRecord) -> None:
         with self.phases.aside():
+            self.values.stepped(record)
             phase = self.phases.current
             if phase == "steady":
                 self.timed.steady.append(record)
@@ -225,16 +256,13 @@ class Session:
 
     def evaluated(self, evaluation: Evaluation) -> None:
         with self.phases.aside():
-            self.channel.event(
-                "evaluation",
-                step=evaluation.step,
-                loss=evaluation.loss,
-                perplexity=evaluation.perplexity,
-                bits_per_byte=evaluation.bits_per_byte,
-            )
+            self.channel.event("evaluation", **evaluation.facts())
             if layers := [asdict(layer) for layer in self.routers.take()]:
                 self.findings.routers = layers
                 self.channel.event("router", step=evaluation.step, layers=layers)
+
+    def progressed(self, done: int, total: int) -> None:
+        self.phases.progressed(done, total)
 
     def saved(self, folder: Path, step: int) -> None:
         with self.phases.aside():

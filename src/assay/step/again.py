@@ -10,6 +10,9 @@ from typing import Any
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+_MARK = "runs_again_in_backward"
+"""Of a class."""
+
 
 def repeat_in_backward(modules: Iterable[nn.Module], settings: Mapping[str, Any]) -> None:
     """Checkpoint the forward of each; `settings` are those of torch's `checkpoint`."""
@@ -21,10 +24,17 @@ def repeat_in_backward(modules: Iterable[nn.Module], settings: Mapping[str, Any]
         module.__class__ = classes[kind]
 
 
+def is_repeated(module: nn.Module) -> bool:
+    """Whether the module's forward runs again in backward, by its class or by a partial `checkpoint` in its place."""
+    forward = vars(module).get("forward")
+    return getattr(type(module), _MARK, False) or getattr(forward, "func", None) is checkpoint
+
+
 def _repeated(kind: type[nn.Module], settings: Mapping[str, Any]) -> type[nn.Module]:
     class Repeated(kind):  # type: ignore[valid-type,misc]
         def forward(self, *given: Any) -> Any:
             return checkpoint(super().forward, *given, **settings)
 
     Repeated.__name__ = Repeated.__qualname__ = kind.__name__
+    setattr(Repeated, _MARK, True)
     return Repeated

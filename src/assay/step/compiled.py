@@ -47,6 +47,8 @@ class Graph:
     calls: tuple[Call, ...]
     kernels: int
     """Loops generated for it; products and the like are calls of libraries."""
+    training: bool = True
+    """False for a forward that no backward follows, as in an evaluation."""
 
 
 Watch = Callable[[Graph], AbstractContextManager[Callable[[Any, Any], None]]]
@@ -61,6 +63,11 @@ class Captures:
     """Inductor's settings that differ from its own."""
     graphs: list[Graph] = field(default_factory=list)
     _watch: Watch | None = None
+
+    @property
+    def trained(self) -> int:
+        """Number of graphs captured for training."""
+        return sum(graph.training for graph in self.graphs)
 
     def compile(self, forward: Callable[..., Any]) -> Callable[..., Any]:
         """The compiled form of a module's forward; a graph break raises. It is compiled when it is first called."""
@@ -89,7 +96,8 @@ class Captures:
         backward = bool(settings.get("is_backward"))
         calls = tuple(_calls(module, backward))  # before inductor rewrites them
         code: Any = compile_fx_inner(module, inputs, **settings)
-        graph = Graph(backward, calls, len(_KERNEL.findall(code.source_code)))
+        kernels = len(_KERNEL.findall(code.source_code))
+        graph = Graph(backward, calls, kernels, training=not settings.get("is_inference"))
         self.graphs.append(graph)
         run = code.current_callable
 

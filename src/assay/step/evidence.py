@@ -1,6 +1,9 @@
-"""A proof, or its absence: what was observed in the trace, and whether it is what the optimization promises."""
+"""Proofs: what a trace shows of an optimization, and how near a run's values are to their references."""
 
 from assay.config.base import Frozen
+
+BEGINNING_ONLY = "proven at its beginning only: no step was traced at the end"
+"""Printed where a run stopped before the second trace."""
 
 
 class Evidence(Frozen):
@@ -10,3 +13,39 @@ class Evidence(Frozen):
     observed: str
     """A fact with its counts, for instance "49 of 49 matmuls in bfloat16"."""
     verdict: bool
+
+
+class ValueProof(Frozen):
+    """What the value check found: losses, gradients and updates of a run's first steps against its references."""
+
+    verdict: bool = True
+    """Whether every value is as near to its reference as the run's optimizations promise."""
+    failures: tuple[str, ...] = ()
+    """One sentence for each kind of wrong value."""
+    unchecked: str = ""
+    """Why nothing was checked; empty where it was."""
+    steps: int = 0
+    """Steps whose batches and losses were checked."""
+    updates: int = 0
+    """Updates that were replayed."""
+    gradients: int = 0
+    """Parameters whose gradients were checked."""
+    loss_error: float | None = None
+    """Largest relative error of a loss."""
+    gradient_error: float | None = None
+    """Largest relative error of a gradient, as a Euclidean norm over one parameter."""
+    update_error: float | None = None
+    """Largest error of an update, relative to how far the weight moved."""
+    used: float = 0.0
+    """Largest error over its bound; above 1 it is a failure."""
+    seconds: float | None = None
+    """Time that the check took, its process's start left out."""
+    process_seconds: float | None = None
+    """Time that the run waited for its reference process."""
+    baseline_steps: float | None = None
+    """The same time in steps of the float32 baseline."""
+
+    @property
+    def checked(self) -> bool:
+        """Whether anything was held against a reference."""
+        return not self.unchecked

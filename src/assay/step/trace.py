@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from assay.config.base import Frozen
+from assay.step.updated import Group, Updated
 
 Phase = Literal["forward", "backward", "recompute", "update"]
 """`recompute`: operations of a forward that a checkpoint repeats during backward."""
@@ -95,6 +96,11 @@ class Held(Frozen):
     """Of all ranks' pieces together."""
     divided_over: tuple[str, ...] = ()
     """Mesh axes whose ranks hold unlike pieces."""
+    dimensions: Mapping[str, int] = {}
+    """Dimension along which each of these axes divides it."""
+    shape: tuple[int, ...] = ()
+    """Shape of this rank's piece."""
+    whole_shape: tuple[int, ...] = ()
     dtype: str = "float32"
 
 
@@ -136,8 +142,16 @@ class Trace(Frozen):
     """Of the optimizer's state, what lies in the host's memory while the step runs on another device."""
     whole_state_bytes: Mapping[str, int] = {}
     """Of all ranks' pieces of the same state together, by dtype."""
+    updates: tuple[Updated, ...] = ()
+    """Parameters that the optimizer was given."""
+    groups: tuple[Group, ...] = ()
+    """Parameter groups of the optimizer."""
+    learning_rate: float | None = None
+    """Learning rate that the schedule has for this step."""
     ranks: Mapping[str, int] = {}
     """Along each axis of the mesh; empty on one device."""
+    place: Mapping[str, int] = {}
+    """Index of this rank along each axis of the mesh."""
     shared_parameters: tuple[tuple[str, ...], ...]
     """Names that are one storage."""
     whole_parameter_bytes: int = 0
@@ -148,6 +162,8 @@ class Trace(Frozen):
     """Graphs whose code this step ran; their operations are among `operations`."""
     graph_breaks: int = 0
     """Places at which compilation gave a forward back to Python, since the process began."""
+    training_graphs: int = 0
+    """Graphs captured for training since the process began, in both directions; those of evaluations left out."""
     graph_replays: int = 0
     """Micro-batches whose forward and backward the device replayed."""
     captured_contractions: int = 0

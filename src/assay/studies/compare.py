@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 from assay.config.home import Home
 from assay.config.run import Run
@@ -15,6 +16,7 @@ from assay.runs.launcher import start
 from assay.runs.machine import measured_machine
 from assay.runs.prepare import ReadyRun, ready, threads_of
 from assay.studies.design import AGAIN, BASELINE, Cell, design, enough
+from assay.studies.drift import NUDGED, nudged
 from assay.studies.plan import Needs, waves
 from assay.studies.protocol import Child, Listener, conduct
 from assay.studies.record import ComparisonRecord, Protocol, new_id, save
@@ -66,12 +68,17 @@ def measured(
     together = (cell for cell in cells if (cell.seed, cell.process) == (base.seed, 0))
     needs = Needs((prepared[cell.name] for cell in together), machine)
     created = datetime.now(UTC).isoformat(timespec="seconds")
+    planned = waves(cells, needs.resident())
+    for cell in nudged(cells, accelerated=machine.device(base.device) == "cuda"):
+        prepared[cell.name] = replace(prepared[cells[0].name], run=cell.run, predicted=None)
+        planned.append((cell,))
 
     def begin(cell: Cell) -> AbstractContextManager[Child]:
         known = prepared.get(cell.name) or prepared[cell.repeated(0).name]
-        return start(known, home, turns=blocks, timeout=timeout)
+        named = replace(known, preset=Path(title).name)
+        return start(named, home, turns=None if cell.treatment == NUDGED else blocks, timeout=timeout)
 
-    done = conduct(waves(cells, needs.resident()), begin, blocks, tell)
+    done = conduct(planned, begin, blocks, tell)
     record = ComparisonRecord(
         id=new_id(),
         created=created,
@@ -81,8 +88,9 @@ def measured(
         treatments=tuple(dict.fromkeys(cell.treatment for cell in cells if cell.treatment not in (BASELINE, AGAIN))),
         ending=done.ending,
         protocol=_protocol(blocks, len({cell.process for cell in cells}), needs),
-        cells=tuple(done.cells),
-        rounds=tuple(done.rounds),
+        cells=tuple(one for one in done.cells if one.cell.treatment != NUDGED),
+        nudged=tuple(one for one in done.cells if one.cell.treatment == NUDGED),
+        rounds=tuple(one for one in done.rounds if one.order),
     )
     save(record, home)
     return record

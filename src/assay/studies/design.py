@@ -68,7 +68,7 @@ def treatments(base: Run, texts: Sequence[str]) -> dict[str, Run]:
     found: dict[str, Run] = {}
     for text in texts:
         label = "+".join(part.strip() for part in text.split("+"))
-        run = normalize(validate({**base.model_dump(), "optimizations": label}))
+        run = normalize(validate({**base.model_dump(exclude_unset=True), "optimizations": label}))
         if not run.optimizations:
             raise UsageError("an empty --with names no treatment; write --with NAME, or NAME+NAME for a stack")
         same = next((other for other, known in found.items() if known == run), None)

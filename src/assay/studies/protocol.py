@@ -11,13 +11,13 @@ that the training stays what it was. There are at most as many repeated rounds a
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from assay.runs import history
 from assay.runs.channel import AGAIN, GO
-from assay.runs.folder import Event
+from assay.runs.log import Event
 from assay.runs.record import Block, RunResult
 from assay.studies.design import Cell
 from assay.studies.plan import Wave
@@ -168,6 +168,7 @@ class _Session:
 
     def interrupt(self) -> None:
         """Let every living cell save and end; kill them all when asked a second time."""
+        self._tell = _without_a_terminal(self._tell)
         self._tell(Interrupting())
         try:
             for _, child in self._living.values():
@@ -217,8 +218,20 @@ class _Session:
         self._tell(Ended(cell, result))
 
 
+def _without_a_terminal(tell: Listener) -> Listener:
+    """The listener, whose terminal may have closed: what it cannot print costs no result."""
+
+    def told(news: News) -> None:
+        with suppress(OSError):
+            tell(news)
+
+    return told
+
+
 def _curve(events: Sequence[Event]) -> Curve:
+    """The losses up to the first step whose event is missing: a position in the curve is a step."""
+    steps = history.steps(events)
     return Curve(
-        train_loss=tuple(step["loss"] for step in history.steps(events)),
+        train_loss=tuple(step["loss"] for at, step in enumerate(steps) if step["step"] == at),
         evaluations=tuple((seen["step"], seen["loss"]) for seen in history.evaluations(events)),
     )

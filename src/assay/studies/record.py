@@ -92,6 +92,8 @@ class ComparisonRecord(Frozen):
     protocol: Protocol
     cells: tuple[CellResult, ...]
     rounds: tuple[Round, ...]
+    nudged: tuple[CellResult, ...] = ()
+    """By seed: the baseline with nudged weights (`drift`), of which only the training losses mean anything."""
 
     def of(self, treatment: str) -> tuple[CellResult, ...]:
         """The cells of one treatment; further runs of the baseline, made only to be paired with, are left out."""

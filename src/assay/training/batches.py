@@ -1,7 +1,5 @@
 """Batches as tensors: training's as the seam wants them and as a step takes them, and the fixed ones of validation."""
 
-from collections.abc import Callable, Iterable
-
 import torch
 from torch.nn import functional
 
@@ -11,6 +9,7 @@ from assay.errors import UsageError, first_line
 from assay.model.loss import NOT_COUNTED
 from assay.step.program import BatchSource, MicroBatch, Program
 from assay.training.endings import Unread
+from assay.training.evaluation import Sample, Windows
 from assay.training.gradients import cut
 
 
@@ -29,15 +28,16 @@ def micro_batches_of(program: Program, step: int) -> list[MicroBatch]:
     return cut([_moved(rows, program.device) for rows in batch], program.micro_batches)
 
 
-def validation_batches(run: Run, data: Prepared, device: torch.device) -> Callable[[], Iterable[MicroBatch]]:
-    """The batches of every evaluation: always the same ones, the whole split or `eval_batches` spread over it.
+def validation_batches(run: Run, data: Prepared, device: torch.device) -> tuple[Windows, Sample]:
+    """The batches of every evaluation, and their number: the same ones each time, `eval_batches` or the whole split.
 
     The split ends inside a window, and that one is filled in, so that all are alike: stages of a pipeline, and ranks
     that share positions, are made for one length.
     """
     training, length = run.training, run.model.context_length
     windows = validation_windows(data.validation, length, training.batch_size, training.eval_batches)
-    return lambda: (_moved(_filled(_tensors(batch), length), device) for batch in windows)
+    sample = Sample(batches=len(windows), split_targets=len(data.validation) - 1)
+    return lambda: (_moved(_filled(_tensors(batch), length), device) for batch in windows), sample
 
 
 def _tensors(batch: Batch) -> MicroBatch:

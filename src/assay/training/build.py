@@ -26,7 +26,7 @@ from assay.step.program import Context, Program, Step
 from assay.training.batches import training_batches
 from assay.training.evaluation import summed_evaluation
 from assay.training.gradients import gradient_norm, gradients, not_synchronized, updater
-from assay.training.initial import Initialize, given
+from assay.training.initial import Initialize, given, nudged
 from assay.training.schedules import schedule
 
 
@@ -45,10 +45,11 @@ def baseline(
     torch.backends.cudnn.allow_tf32 = False
     with torch.device("meta"):
         model = GPT(run.model)
+    initialize = initializer(run.model, run.seed) if weights is None else given(weights)
     return Program(
         device=device,
         parts=(model,),
-        initialize=initializer(run.model, run.seed) if weights is None else given(weights),
+        initialize=nudged(initialize, run.nudge) if run.nudge else initialize,
         tied=TIED if run.model.tie_embeddings else (),
         optimizer=adamw(run.training),
         gradients=gradients,

@@ -33,6 +33,10 @@ class NoEffect(Ending):
     """An optimization left no trace of itself."""
 
 
+class WrongValues(Ending):
+    """An optimization took effect, and computes other values than it promises."""
+
+
 class Unproven(Ending):
     """The last step is done, and of those that were watched none made its update."""
 

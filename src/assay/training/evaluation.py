@@ -1,14 +1,18 @@
 """Loss on held-out text: the same windows every time, dropout off, no gradients, the run's own forward.
 
 The loss is Σ over all targets / number of targets, so it does not depend on how windows are gathered into batches.
+Where the windows are a sample of the split, the loss has a standard error, which comes from how up to 10 consecutive
+groups of batches differ: √(G/(G−1) · Σ (Lg − loss·Tg)² · (1 − share)) / T, with group sums Lg of losses and Tg of
+targets. It is the ratio estimator of cluster sampling, corrected for a finite split (Cochran 1977, chapter 6).
 Perplexity is its exponential, per token, and comparable only under one tokenizer. Bits per byte are not so bound:
 loss / ln 2 / UTF-8 bytes per token of the held-out text.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import chain, islice
 
 import torch
 
@@ -26,8 +30,18 @@ class Evaluation:
     loss: float
     """Nats per token."""
     targets: int
+    """Tokens that were predicted."""
     bytes_per_token: float
     """UTF-8 bytes of the held-out text per token of it."""
+    split_targets: int = 0
+    """Tokens of the held-out text that could be predicted; 0 where nobody has counted them."""
+    standard_error: float | None = None
+    """Standard error of the loss as an estimate for the whole split; 0 of the whole split, None of a single group."""
+
+    def facts(self) -> dict[str, int | float | None]:
+        """Everything that an event tells of it."""
+        figures = ("step", "loss", "perplexity", "bits_per_byte", "targets", "split_targets", "standard_error")
+        return {name: getattr(self, name) for name in figures}
 
     @property
     def perplexity(self) -> float:
@@ -40,16 +54,60 @@ class Evaluation:
         return self.loss / math.log(2) / self.bytes_per_token
 
 
+@dataclass(frozen=True)
+class Sample:
+    """Size of what every evaluation sees."""
+
+    batches: int = 0
+    """Number of validation batches; 0 where it is not known."""
+    split_targets: int = 0
+    """Tokens of the whole split that could be predicted; 0 where it is not known."""
+
+
+UNKNOWN = Sample()
+
 Windows = Callable[[], Iterable[MicroBatch]]
 """The validation batches, from the first on, at every call."""
 
+_GROUPS = 10
 
-def evaluate(step: Step, windows: Windows, bytes_per_token: float, done: int) -> Evaluation:
+
+def evaluate(step: Step, windows: Windows, bytes_per_token: float, done: int, sample: Sample = UNKNOWN) -> Evaluation:
     """Evaluate after `done` steps. Batches are cut as training's are, so that they take no more memory than those."""
-    parts = step.program.micro_batches
-    cut = (pair for ids, targets in windows() for pair in zip(ids.chunk(parts), targets.chunk(parts), strict=True))
-    loss, targets = step.program.evaluate(step, cut)
-    return Evaluation(step=done, loss=loss / targets, targets=targets, bytes_per_token=bytes_per_token)
+    sums = [
+        step.program.evaluate(step, _cut(group, step.program.micro_batches))
+        for group in _groups(windows(), -(-sample.batches // _GROUPS) or 1)
+    ]
+    targets = sum(count for _, count in sums)
+    return Evaluation(
+        step=done,
+        loss=sum(loss for loss, _ in sums) / targets,
+        targets=targets,
+        bytes_per_token=bytes_per_token,
+        split_targets=sample.split_targets,
+        standard_error=standard_error(sums, targets / sample.split_targets if sample.split_targets else 1.0),
+    )
+
+
+def standard_error(sums: Sequence[tuple[float, int]], share: float) -> float | None:
+    """Standard error of Σ loss / Σ targets over groups that are `share` of the split; None of a single group."""
+    if len(sums) < 2:
+        return None
+    targets = sum(count for _, count in sums)
+    mean = sum(loss for loss, _ in sums) / targets
+    squares = sum((loss - mean * count) ** 2 for loss, count in sums)
+    return math.sqrt(squares * len(sums) / (len(sums) - 1) * max(0.0, 1.0 - share)) / targets
+
+
+def _groups(batches: Iterable[MicroBatch], size: int) -> Iterator[Iterator[MicroBatch]]:
+    """Consecutive groups of `size` batches, each to be used up before the next; one batch is held at a time."""
+    left = iter(batches)
+    for first in left:
+        yield chain((first,), islice(left, size - 1))
+
+
+def _cut(batches: Iterable[MicroBatch], parts: int) -> Iterator[MicroBatch]:
+    return (pair for ids, targets in batches for pair in zip(ids.chunk(parts), targets.chunk(parts), strict=True))
 
 
 def summed_evaluation(step: Step, batches: Iterable[MicroBatch]) -> tuple[float, int]:

@@ -1,6 +1,6 @@
-"""Weights to start from that are there already: a Hugging Face GPT-2 checkpoint, or a checkpoint or export of ours."""
+"""Weights to start from: a Hugging Face GPT-2 checkpoint, a checkpoint or export of ours, or any of them nudged."""
 
-import json
+import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -8,23 +8,16 @@ import torch
 from torch import Tensor
 
 from assay.config import ModelConfig
+from assay.config.gpt2 import is_hugging_face
 from assay.model.hf import load_hf
-from assay.model.weights import CONFIG, read_weights
+from assay.model.weights import read_weights
 
 Initialize = Callable[[str, torch.Size], Tensor]
 
 
 def initial_weights(folder: Path, config: ModelConfig) -> dict[str, Tensor]:
     """Weights by our names from a folder of either kind. Raises `UsageError` when they cannot be read or do not fit."""
-    return load_hf(folder, config) if _is_hugging_face(folder) else read_weights(folder, config)
-
-
-def _is_hugging_face(folder: Path) -> bool:
-    """Whether `config.json` names the type of its model, as theirs does and ours does not."""
-    try:
-        return "model_type" in json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    except (OSError, ValueError, TypeError):
-        return False
+    return load_hf(folder, config) if is_hugging_face(folder) else read_weights(folder, config)
 
 
 def given(weights: Mapping[str, Tensor]) -> Initialize:
@@ -36,3 +29,20 @@ def given(weights: Mapping[str, Tensor]) -> Initialize:
         return weights[name]
 
     return initialize
+
+
+def nudged(initialize: Initialize, draw: int) -> Initialize:
+    """An initialization that moves each value of `initialize` by one unit in the last place, up or down.
+
+    The directions are a pure function of (draw, parameter name). A value of zero stays: its neighbours are subnormal.
+    """
+
+    def moved(name: str, shape: torch.Size) -> Tensor:
+        value = initialize(name, shape)
+        digest = hashlib.sha256(f"nudge {draw}/{name}".encode()).digest()
+        generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
+        infinite = torch.full_like(value, torch.inf)
+        towards = torch.where(torch.rand(shape, generator=generator) < 0.5, infinite, -infinite)
+        return torch.where(value == 0, value, torch.nextafter(value, towards))
+
+    return moved

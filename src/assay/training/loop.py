@@ -26,7 +26,7 @@ from assay.step.program import MicroBatch, Step
 from assay.training.batches import micro_batches_of
 from assay.training.divergence import first_not_finite, first_not_finite_in
 from assay.training.endings import BudgetReached, Diverged, Interrupted, TargetReached, Unread
-from assay.training.evaluation import Evaluation, Windows, evaluate
+from assay.training.evaluation import UNKNOWN, Evaluation, Sample, Windows, evaluate
 from assay.training.probes import ActivationNorms
 from assay.training.taken import Taken, take
 from assay.units import format_steps
@@ -81,15 +81,14 @@ class Position:
 
 
 class Observer(Protocol):
-    """Who is told what happens, and asked whether to go on."""
+    """Hears what happens, and says whether to go on; evaluations and checkpoints happen `during` their own phases."""
 
     def stepped(self, record: StepRecord) -> None: ...
     def evaluated(self, evaluation: Evaluation) -> None: ...
     def saved(self, folder: Path, step: int) -> None: ...
+    def progressed(self, done: int, total: int) -> None: ...
     def interrupted(self) -> bool: ...
-    def during(self, phase: str) -> AbstractContextManager[None]:
-        """The context of an evaluation or a checkpoint."""
-        ...
+    def during(self, phase: str) -> AbstractContextManager[None]: ...
 
 
 def train_step(step: Step, index: int, probes: ActivationNorms | None = None) -> StepRecord:
@@ -141,6 +140,10 @@ def _record(taken: Taken, figures: Sequence[float], waited: float) -> StepRecord
     )
 
 
+TakeStep = Callable[[Step, int, ActivationNorms | None], StepRecord | Taken]
+"""Does one step of a program: the step to do, its index, and the probes that watch it."""
+
+
 @dataclass
 class Loop:
     """Trains one run from a position on. `save` writes a checkpoint of a position and says where."""
@@ -153,6 +156,7 @@ class Loop:
     bytes_per_token: float
     save: Callable[[Position], Path]
     observer: Observer
+    sample: Sample = UNKNOWN
     saved_at: int = 0
     """The step of the newest checkpoint."""
     ranks: Ranks = ALONE
@@ -164,7 +168,7 @@ class Loop:
     def advance(
         self,
         steps: int,
-        take: Callable[[Step, int, ActivationNorms | None], StepRecord | Taken] = take_step,
+        take: TakeStep = take_step,
     ) -> None:
         """Do `steps` steps with what is due between them. Raises an `Ending`; `take` does one step.
 
@@ -192,9 +196,7 @@ class Loop:
             due.append(math.ceil((training.tokens - position.tokens) / self.run.tokens_per_step))
         return min([self.step.program.read_every, *due])
 
-    def _take_together(
-        self, steps: int, take: Callable[[Step, int, ActivationNorms | None], StepRecord | Taken]
-    ) -> list[StepRecord | Taken]:
+    def _take_together(self, steps: int, take: TakeStep) -> list[StepRecord | Taken]:
         """Steps with nothing between them, fewer when asked to stop, or when the next cannot be read."""
         taken: list[StepRecord | Taken] = []
         while len(taken) < steps and not (taken and self.observer.interrupted()):
@@ -280,11 +282,12 @@ class Loop:
             raise TargetReached(f"target loss reached: {known.loss:.4f} ≤ {target:g} after {format_steps(known.step)}")
 
     def _evaluation(self) -> Evaluation:
-        return evaluate(self.step, self._patient_windows, self.bytes_per_token, self.position.step)
+        return evaluate(self.step, self._patient_windows, self.bytes_per_token, self.position.step, self.sample)
 
     def _patient_windows(self) -> Iterable[MicroBatch]:
-        for batch in self.windows():
+        for number, batch in enumerate(self.windows()):
             self._stop_if_asked()
+            self.observer.progressed(number, self.sample.batches)
             yield batch
 
     def checkpoint(self) -> None:

@@ -2,8 +2,8 @@
 
 Every rank writes its own pieces, and one of them joins the pieces on the disk, tensor by tensor: nobody ever holds the
 whole model. So a checkpoint looks the same from every mesh, and is read by any other: each rank reads its pieces only.
-Both ways go through torch's distributed checkpoints in their Hugging Face format; nothing is pickled. What fails on one
-rank is raised on all.
+Both ways go through torch's distributed checkpoints in their Hugging Face format, which are imported when first used,
+since a run on one device has no need of them; nothing is pickled. What fails on one rank is raised on all.
 """
 
 import shutil
@@ -15,10 +15,6 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import _getdtype
 from torch import Tensor
-from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
-from torch.distributed.checkpoint.state_dict_loader import load
-from torch.distributed.checkpoint.state_dict_saver import save
 
 from assay.errors import UsageError
 from assay.parallel.ranks import Ranks
@@ -29,6 +25,9 @@ _JOINED = "model-00001-of-00001.safetensors"
 
 def write_spread(tensors: Mapping[str, Tensor], path: Path, ranks: Ranks) -> None:
     """Write the pieces of all ranks into one safetensors file; all ranks must call it. Raises `OSError`."""
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
+    from torch.distributed.checkpoint.state_dict_saver import save
+
     pieces = path.with_name(f"{path.name}.pieces")
     writer = HuggingFaceStorageWriter(str(pieces), save_distributed=True, enable_consolidation=True)
     # Joining the pieces leaves scalars zero (torch 2.13), so they are written as vectors of one element.
@@ -43,6 +42,8 @@ def write_spread(tensors: Mapping[str, Tensor], path: Path, ranks: Ranks) -> Non
 @contextmanager
 def _in_its_own_words() -> Iterator[None]:
     """Raise what failed on a rank in the place of torch's account of all, which is no `Exception`."""
+    from torch.distributed.checkpoint.api import CheckpointException
+
     try:
         yield
     except CheckpointException as account:
@@ -59,8 +60,7 @@ def read_spread(tensors: dict[str, Tensor], path: Path) -> None:
     missing = next((name for name in tensors if name not in _names(path)), None)
     if missing is not None:
         raise UsageError(f"{path} has no tensor {missing!r}; use the checkpoint's own configuration")
-    with _in_its_own_words():
-        load(tensors, storage_reader=HuggingFaceStorageReader(str(path.parent)))
+    _load(tensors, path.parent)
 
 
 def read_spread_state(parameters: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
@@ -77,9 +77,17 @@ def read_spread_state(parameters: Mapping[str, Tensor], path: Path) -> dict[str,
                 dtype = _getdtype(piece.get_dtype())
                 spread = shape == tuple(like.shape)
                 found[name] = torch.empty_like(like, dtype=dtype) if spread else torch.empty(shape, dtype=dtype)
-    with _in_its_own_words():
-        load(found, storage_reader=HuggingFaceStorageReader(str(path.parent)))
+    _load(found, path.parent)
     return found
+
+
+def _load(tensors: dict[str, Tensor], folder: Path) -> None:
+    """Fill each tensor with this rank's piece, by torch's distributed checkpoints."""
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
+    from torch.distributed.checkpoint.state_dict_loader import load
+
+    with _in_its_own_words():
+        load(tensors, storage_reader=HuggingFaceStorageReader(str(folder)))
 
 
 def _names(path: Path) -> set[str]:

@@ -1,0 +1,54 @@
+"""Rows whose losses break what their optimizations promise become `wrong_values`.
+
+`losses` has the bounds. Figures of such a row stay, and its reason names the seed and the first step.
+"""
+
+from collections.abc import Sequence
+
+from assay.analysis.loss_pairs import seeds_text
+from assay.analysis.losses import Yardstick
+from assay.analysis.row import Row
+from assay.optimizations import Numerics, numerics_of
+from assay.runs.record import Status
+from assay.studies.drift import FIRST_STEPS
+from assay.studies.record import CellResult, ComparisonRecord
+
+
+def held(row: Row, cells: Sequence[CellResult], yardstick: Yardstick) -> Row:
+    """The row, as `wrong_values` where losses of its cells break its promise. A failed row keeps its own reason."""
+    found = wrong_values(cells, yardstick)
+    if found is None:
+        return row
+    if row.status.failure:
+        return row.model_copy(update={"flags": (*row.flags, f"wrong values: {found}")})
+    return row.model_copy(update={"status": Status.WRONG_VALUES, "reason": found})
+
+
+def wrong_values(cells: Sequence[CellResult], yardstick: Yardstick) -> str | None:
+    """A sentence on losses that break the promise of their row; None where all keep to it."""
+    partings = yardstick.partings(cells)
+    if partings:
+        others = sorted({one.seed for one in partings} - {partings[0].seed})
+        return str(partings[0]) + (f" (there is one at {seeds_text(others)}, too)" if others else "")
+    lossy = [one for one in cells if numerics_of(one.cell.run) is Numerics.LOSSY]
+    if equal := yardstick.equal_seeds(lossy):
+        return f"the losses are the baseline's to the last bit at {seeds_text(equal)}, where rounding must show"
+    return None
+
+
+def unheld(record: ComparisonRecord, yardstick: Yardstick) -> list[str]:
+    """Sentences on losses that could not be held against the baseline's, or only within rounding."""
+    found = []
+    if yardstick.repeats is False:
+        found.append("Two equal baselines had unequal losses, so no row is held to equal losses, but to a bound.")
+    missing = [seed for seed in record.seeds if seed not in yardstick.baselines]
+    if missing:
+        found.append(f"Losses at {seeds_text(missing)} are not held to a baseline's: there are none.")
+    promises = {numerics_of(one.cell.run) for one in record.cells}
+    within_rounding = Numerics.REASSOCIATED in promises or not yardstick.repeats
+    if within_rounding and record.base.training.steps > FIRST_STEPS and yardstick.baselines.keys() - yardstick.drifts:
+        found.append(
+            f"Losses are held to the baseline's in the first {FIRST_STEPS} steps only: how far rounding takes them "
+            "apart later was not measured."
+        )
+    return found

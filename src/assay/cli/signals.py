@@ -1,0 +1,50 @@
+"""Signals that ask a command to stop: Ctrl-C, SIGTERM of a scheduler and SIGHUP of a terminal that closes.
+
+All three mean the same: save and stop. A shell hides SIGINT from what it starts in the background, and it is wanted
+there, too. SIGHUP stays ignored where it was ignored before, because that is what `nohup` asks for. A terminal that
+closes sends it more than once, and only the first one counts: a second Ctrl-C would end the run without saving.
+"""
+
+import errno
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def stop_on_signals() -> None:
+    """Raise `KeyboardInterrupt` in the main thread when one of the signals arrives."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, _hang_up)
+
+
+@contextmanager
+def deaf() -> Iterator[None]:
+    """Ignore the signals for the moment that it takes to show what was measured."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in STOPPING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _hang_up(number: int, frame: FrameType | None) -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    _leave_the_terminal()
+    raise KeyboardInterrupt
+
+
+def _leave_the_terminal() -> None:
+    """Send to nowhere what was printed on a terminal that is gone: writing there would fail."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.ttyname(descriptor)
+        except OSError as error:
+            if error.errno == errno.EIO:
+                os.dup2(os.open(os.devnull, os.O_RDWR), descriptor)

@@ -1,0 +1,22 @@
+"""Paths as a person writes them, made absolute, with ``~`` replaced."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+
+def absolute(path: str | Path) -> Path:
+    """Return the absolute path that a text means; an unknown ``~user`` stays as it is written."""
+    return Path(os.path.abspath(os.path.expanduser(path)))
+
+
+def _without_nul(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("a path cannot hold a NUL character")
+    return text
+
+
+PathText = Annotated[str, AfterValidator(_without_nul)]
+"""A path in a configuration."""

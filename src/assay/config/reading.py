@@ -1,0 +1,72 @@
+"""A configuration's text before anything is built of it: bounded in length, in depth and in what it expands to.
+
+A YAML text of a few lines can stand for more than any memory holds, because an alias repeats what its anchor marks.
+The events of the parser tell the size without building it. A file is read up to a limit, since a device such as
+``/dev/zero`` never ends.
+"""
+
+import os
+import stat
+from pathlib import Path
+
+from assay.errors import UsageError
+
+LONGEST_BYTES = 1 << 20
+_DEEPEST = 32
+_MOST_NODES = 100_000
+
+
+def read_text(path: Path) -> str:
+    """The text of a configuration file. Raises `UsageError` for one that is too long or no UTF-8, and `OSError`."""
+    if stat.S_ISCHR(kind := os.stat(path).st_mode) or stat.S_ISBLK(kind):
+        raise UsageError(f"{path} is a device; name a YAML file")
+    with path.open("rb") as stream:
+        raw = stream.read(LONGEST_BYTES + 1)
+    if len(raw) > LONGEST_BYTES:
+        raise UsageError(f"{path} is longer than 1 MiB, so it is no configuration{as_corpus(path)}")
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is no UTF-8 at byte {error.start}; write it in UTF-8{as_corpus(path)}") from error
+
+
+def as_corpus(path: Path | str) -> str:
+    """A hint for a file that looks like a text to train on; empty for one that is named as a configuration."""
+    if Path(path).suffix.lower() in (".yaml", ".yml", ".json") or not os.path.isfile(path):
+        return ""
+    return f"; to train on its text, write data.path={path}"
+
+
+def is_mapping(text: str) -> bool:
+    """True if a YAML text is a mapping, or holds nothing at all. Raises the parser's own errors."""
+    import yaml
+
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    return root is None or isinstance(root, yaml.MappingNode)
+
+
+def check_size(text: str, what: str) -> None:
+    """Raise `UsageError` where a YAML text nests or repeats too much, and the parser's own errors."""
+    import yaml
+
+    sizes: list[tuple[str | None, int]] = [(None, 0)]
+    anchored: dict[str, int] = {}
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        added = 1
+        if isinstance(event, yaml.CollectionStartEvent):
+            sizes.append((event.anchor, 1))
+            if len(sizes) > _DEEPEST:
+                raise UsageError(f"{what} is nested deeper than {_DEEPEST} levels; write it flatter")
+            continue
+        if isinstance(event, yaml.CollectionEndEvent):
+            anchor, added = sizes.pop()
+            if anchor is not None:
+                anchored[anchor] = added
+        elif isinstance(event, yaml.AliasEvent):
+            added = anchored.get(event.anchor or "", 1)
+        elif not isinstance(event, yaml.ScalarEvent):
+            continue
+        anchor, size = sizes.pop()
+        sizes.append((anchor, size + added))
+        if size + added > _MOST_NODES:
+            raise UsageError(f"{what} holds more than {_MOST_NODES} values; write fewer")

@@ -1,0 +1,66 @@
+"""Our tokenizers as files that Hugging Face's libraries read: `tokenizer.json` and `tokenizer_config.json`.
+
+Every tokenizer of ours has an exact equal there. Bytes are a byte-pair model with 256 entries and no merges, behind
+the byte-level alphabet of GPT-2. Characters are a word-level model whose words are single characters; it has no token
+for an unknown one, so that a character outside the corpus is refused there as it is here. Others are library
+tokenizers already.
+"""
+
+import json
+from typing import Any
+
+from assay.data.tokenizers import ByteTokenizer, CharTokenizer, Tokenizer
+
+_ANY_CHARACTER = r"[\s\S]"
+_ENDS = ("<|endoftext|>", "</s>")
+"""Special tokens that end a text, where a tokenizer has one of them."""
+
+
+def exchange_files(tokenizer: Tokenizer, context_length: int) -> dict[str, dict[str, Any]]:
+    """The JSON files of a tokenizer by their names, as transformers' `AutoTokenizer` reads them."""
+    content = json.loads(_library_json(tokenizer))
+    special = {token["content"] for token in content.get("added_tokens", ()) if token.get("special")}
+    end = next((one for one in _ENDS if one in special), None)
+    settings: dict[str, Any] = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": context_length,
+        "clean_up_tokenization_spaces": False,
+    }
+    if end is not None:
+        settings |= dict.fromkeys(("bos_token", "eos_token", "unk_token"), end)
+    return {"tokenizer.json": content, "tokenizer_config.json": settings}
+
+
+def _library_json(tokenizer: Tokenizer) -> str:
+    if isinstance(tokenizer, ByteTokenizer):
+        return _bytes()
+    if isinstance(tokenizer, CharTokenizer):
+        return _characters(tokenizer.characters)
+    return tokenizer.to_json()
+
+
+def _bytes() -> str:
+    from tokenizers import Tokenizer as Library
+    from tokenizers import decoders, models, pre_tokenizers
+
+    library = Library(models.BPE(vocab={sign: byte for byte, sign in enumerate(_byte_signs())}, merges=[]))
+    library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    library.decoder = decoders.ByteLevel()
+    return str(library.to_str())
+
+
+def _byte_signs() -> list[str]:
+    """GPT-2's printable sign for each byte: itself where it is printable, and else the next free one from 256 on."""
+    printable = {*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)}
+    others = [byte for byte in range(256) if byte not in printable]
+    return [chr(byte) if byte in printable else chr(256 + others.index(byte)) for byte in range(256)]
+
+
+def _characters(characters: str) -> str:
+    from tokenizers import Regex, decoders, models, pre_tokenizers
+    from tokenizers import Tokenizer as Library
+
+    library = Library(models.WordLevel(vocab={one: number for number, one in enumerate(characters)}))
+    library.pre_tokenizer = pre_tokenizers.Split(Regex(_ANY_CHARACTER), "isolated")
+    library.decoder = decoders.Fuse()
+    return str(library.to_str())

@@ -1,0 +1,72 @@
+"""Tells whether training moved the weights and kept the optimizer's state, from a digest of each initial weight.
+
+A digest is the CRC-32 of a weight's bytes: cheap, without a copy on a CPU, and different wherever one bit is.
+"""
+
+from collections.abc import Mapping
+from math import isfinite
+from zlib import crc32
+
+import torch
+from torch import Tensor
+
+from assay.measure.storages import storages
+from assay.parallel.shards import local
+from assay.step.program import Step
+
+_ROUNDS_AWAY = 4
+"""A weight may stay where a step at the learning rate is below this many units of its last place."""
+
+
+def digests(step: Step) -> dict[str, int]:
+    """The digest of this rank's piece of every parameter, by name."""
+    return {name: _digest(parameter) for name, parameter in step.named_parameters()}
+
+
+def unmoved(step: Step, initial: Mapping[str, int], rate: float) -> list[str]:
+    """Names of the parameters that still are what they were, though steps at a learning rate of `rate` would show.
+
+    An expert or a router that no token used has no gradient, so a mixture's may stay where nothing decays.
+    """
+    decays = any(group.get("weight_decay", 0.0) for group in step.optimizer.param_groups)
+    return [
+        name
+        for name, one in step.named_parameters()
+        if local(one).numel()
+        and (decays or not (".experts." in name or ".router." in name))
+        and _shows(local(one).detach(), rate)
+        and initial.get(name) == _digest(one)
+    ]
+
+
+def state_fault(step: Step, updates: int) -> str:
+    """Say what is wrong with the optimizer's state after so many updates; empty where nothing is."""
+    counts = {float(one["step"]) for one in step.optimizer.state.values() if "step" in one}
+    if wrong := sorted(counts - {float(updates)}):
+        return f"the optimizer's state counts {wrong[0]:g} updates where {updates} were made"
+    moments: dict[str, list[bool]] = {}
+    for one in step.optimizer.state.values():
+        for key, value in one.items():
+            if key != "step" and isinstance(value, Tensor):
+                moments.setdefault(key, []).append(_has_values(value))
+    empty = sorted(key for key, found in moments.items() if not any(found))
+    return f"the optimizer's {empty[0]} is zero in every parameter after {updates} updates" if empty else ""
+
+
+def _digest(parameter: Tensor) -> int:
+    piece = local(parameter).detach().contiguous().cpu()
+    return crc32(piece.view(-1).view(torch.uint8).numpy().data) if piece.numel() else 0
+
+
+def _shows(piece: Tensor, rate: float) -> bool:
+    largest = float(piece.abs().max())
+    return not isfinite(largest) or rate > _ROUNDS_AWAY * torch.finfo(piece.dtype).eps * largest
+
+
+def _has_values(value: Tensor) -> bool:
+    return any(_any_set(storage) for storage in storages(value))
+
+
+def _any_set(storage: torch.UntypedStorage) -> bool:
+    octets = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+    return not octets.numel() or bool(octets.any())

@@ -1,0 +1,97 @@
+"""What a step must compute: the baseline's values, except for what the run's optimizations change on purpose.
+
+`Expected` is folded over a run like a prediction: it starts as the plain baseline, and `Optimization.expect` of every
+technique changes what that technique changes. The value check (`assay.values`) then runs the baseline program on the
+same weights, batches and random state, and holds losses, gradients and updates against it.
+
+Each kind of value has a `Closeness`. An exact value is bit-equal to the baseline's. A reassociated value may have the
+rounding of another order of summation: its error against a float64 baseline is at most a small multiple of the float32
+baseline's own error. A lossy value stays within a relative bound that the technique states, and may not be equal where
+its rounding must show.
+"""
+
+from typing import Literal, Self
+
+from pydantic import ConfigDict
+
+from assay.config.base import Frozen
+from assay.config.model import ModelConfig
+from assay.reference.rules import Rule
+
+Kind = Literal["exact", "reassociated", "lossy"]
+
+_LOOSENESS: tuple[Kind, ...] = ("exact", "reassociated", "lossy")
+
+
+class Closeness(Frozen):
+    """How near a value must be to its reference."""
+
+    kind: Kind = "exact"
+    relative: float = 0.0
+    """Largest relative error of one tensor (Euclidean norm), for lossy values."""
+    at_least: float = 0.0
+    """Relative error that some tensor must reach, for lossy values: a smaller one means that nothing was rounded."""
+    loss: float = 0.0
+    """Largest relative error of the loss, for lossy gradients: a loss is a mean over many tokens, and much nearer."""
+
+    def loosened(self, other: "Closeness") -> "Closeness":
+        """The looser of two kinds; the bounds of two lossy techniques add up."""
+        if self.kind != other.kind:
+            return max(self, other, key=lambda one: _LOOSENESS.index(one.kind))
+        return Closeness(
+            kind=self.kind,
+            relative=self.relative + other.relative,
+            at_least=max(self.at_least, other.at_least),
+            loss=self.loss + other.loss,
+        )
+
+
+EXACT = Closeness()
+REASSOCIATED = Closeness(kind="reassociated")
+
+
+def lossy(relative: float, *, at_least: float = 0.0, loss: float = 0.0) -> Closeness:
+    """Values within `relative` of their reference, and at least `at_least` away from it somewhere."""
+    return Closeness(kind="lossy", relative=relative, at_least=at_least, loss=loss)
+
+
+class Stream(Frozen):
+    """Documents that are trained on one after the other: files, or a data set of the Hugging Face hub."""
+
+    path: str | None
+    dataset: str | None
+    split: str
+
+
+class Expected(Frozen):
+    """What the first steps of a run must compute."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    model: ModelConfig
+    """The model whose plain program is the reference."""
+    rule: Rule
+    """The optimizer's rule, replayed slowly."""
+    rate_factor: float = 1.0
+    """The learning rate of a step is the run's schedule times this factor."""
+    batch_divisor: int = 1
+    """One sequence in so many of each batch is trained on."""
+    stream: Stream | None = None
+    """Where streamed documents come from. None: seed and step name each batch of the prepared corpus."""
+    gradients: Closeness = EXACT
+    updates: Closeness = REASSOCIATED
+    """Weights after an update, against the slow replay of the rule."""
+    same_noise: bool = True
+    """Dropout draws the same masks as in the baseline."""
+    unstated: tuple[str, ...] = ()
+    """Techniques that do not say what they compute; nothing is checked beside them."""
+
+    def loosened(self, *, gradients: Closeness = EXACT, updates: Closeness = EXACT) -> Self:
+        """A copy with looser bounds."""
+        return self.model_copy(
+            update={"gradients": self.gradients.loosened(gradients), "updates": self.updates.loosened(updates)}
+        )
+
+    def changed(self, **values: object) -> Self:
+        """A copy with other values."""
+        return self.model_copy(update=values)

@@ -1,0 +1,246 @@
+"""Slow references of optimizers: each rule is a few plain lines, replayed one tensor at a time.
+
+A rule shares no code with the optimizers that it checks. It computes in float64, except where a technique's own
+rounding is part of its rule (`narrow`). A rule keeps its own state, and is fed the gradients that the program's
+optimizer was given, so a replay sees the update alone. Sources: AdamW arXiv:1711.05101, Adam arXiv:1412.6980, SGD with
+momentum as torch documents it, Lion arXiv:2302.06675, Adafactor arXiv:1804.04235 in torch's form, Muon
+kellerjordan.github.io/posts/muon with the step size of arXiv:2502.16982.
+
+This file imports no torch: a rule uses methods of the tensors that it is given.
+"""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from assay.config.base import Frozen
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+State = dict[str, Any]
+
+
+class Rule(Frozen):
+    """One update of one tensor. A subclass gives the formula."""
+
+    weight_decay: float
+    """Of tensors with two or more dimensions; vectors do not decay."""
+
+    @property
+    def rounds_weight(self) -> bool:
+        """Whether the replay rounds the weight itself to the dtype in which it is kept."""
+        return False
+
+    @property
+    def rounds_state(self) -> bool:
+        """Whether the optimizer rounds its state so coarsely that each update is replayed from the rounded state."""
+        return False
+
+    def decay(self, weight: "Tensor") -> float:
+        """Weight decay of this tensor."""
+        return self.weight_decay if weight.ndim >= 2 else 0.0
+
+    def precise(self, tensor: "Tensor") -> "Tensor":
+        """The tensor in the precision of the replay."""
+        return tensor.double()
+
+    @abstractmethod
+    def adopt(self, entries: Mapping[str, "Tensor"]) -> State:
+        """The replay's state of one tensor out of the optimizer's, by torch's names of its entries."""
+
+    @abstractmethod
+    def update(self, name: str, weight: "Tensor", gradient: "Tensor", state: State, rate: float) -> "Tensor":
+        """The weight after one update.
+
+        `weight` and `gradient` have the same shape. `state` belongs to this tensor, is empty before its first update
+        and is changed in place. `rate` is the learning rate of the step.
+        """
+
+
+def _count(state: State) -> int:
+    state["steps"] = state.get("steps", 0) + 1
+    return int(state["steps"])
+
+
+class AdamW(Rule):
+    """Adam with decoupled weight decay: θ ← θ − η·λ·θ − η·m̂/(√v̂ + ε)."""
+
+    beta1: float
+    beta2: float
+    epsilon: float
+    coupled: bool = False
+    """Whether decay is added to the gradient, as Adam had it before AdamW."""
+
+    def adopt(self, entries: Mapping[str, "Tensor"]) -> State:
+        square = entries["exp_avg_sq"]
+        return {"m": self.precise(entries["exp_avg"]), "v": self.precise(square), "steps": int(entries["step"])}
+
+    def update(self, name: str, weight: "Tensor", gradient: "Tensor", state: State, rate: float) -> "Tensor":
+        w, g, t, decay = self.precise(weight), self.precise(gradient), _count(state), self.decay(weight)
+        g = g + decay * w if self.coupled else g
+        state["m"] = self.beta1 * state.get("m", 0.0) + (1 - self.beta1) * g
+        state["v"] = self.beta2 * state.get("v", 0.0) + (1 - self.beta2) * g * g
+        mean, square = state["m"] / (1 - self.beta1**t), state["v"] / (1 - self.beta2**t)
+        w = w if self.coupled else w * (1 - rate * decay)
+        moved: Tensor = w - rate * mean / (square.sqrt() + self.epsilon)
+        return moved
+
+
+class EightBitAdamW(AdamW):
+    """AdamW whose moments are kept in 8 bits: a replay starts each update from the moments that the codes stand for."""
+
+    @property
+    def rounds_state(self) -> bool:
+        return True
+
+
+class NarrowStateAdamW(AdamW):
+    """AdamW whose moments are rounded to a narrow dtype after every update; arithmetic is float64."""
+
+    dtype: Literal["bfloat16", "half"]
+    """The method of a tensor that rounds it."""
+    keeps_root: bool = False
+    """Whether √v is kept in place of v, as in float16, where a square would be zero."""
+    narrow_weight: bool = False
+    """Whether the weight is rounded to `dtype` as well."""
+
+    @property
+    def rounds_weight(self) -> bool:
+        return self.narrow_weight
+
+    def adopt(self, entries: Mapping[str, "Tensor"]) -> State:
+        if not self.keeps_root:
+            return super().adopt(entries)
+        return super().adopt({**entries, "exp_avg_sq": self.precise(entries["exp_avg_root"]) ** 2})
+
+    def update(self, name: str, weight: "Tensor", gradient: "Tensor", state: State, rate: float) -> "Tensor":
+        moved = super().update(name, weight, gradient, state, rate)
+        state["m"] = self._rounded(state["m"])
+        state["v"] = self._rounded(state["v"].sqrt()) ** 2 if self.keeps_root else self._rounded(state["v"])
+        return self._rounded(moved) if self.narrow_weight else moved
+
+    def _rounded(self, tensor: "Tensor") -> "Tensor":
+        rounded: Tensor = getattr(tensor.float(), self.dtype)()
+        return rounded.double()
+
+
+class NarrowAdamW(AdamW):
+    """AdamW of which every operation is rounded to the weight's own dtype, as torch's plain loop does it."""
+
+    @property
+    def rounds_weight(self) -> bool:
+        return True
+
+    def precise(self, tensor: "Tensor") -> "Tensor":
+        return tensor.clone()
+
+    def update(self, name: str, weight: "Tensor", gradient: "Tensor", state: State, rate: float) -> "Tensor":
+        w, g, t = weight.clone(), gradient, _count(state)
+        mean, square = state.setdefault("m", g.new_zeros(g.shape)), state.setdefault("v", g.new_zeros(g.shape))
+        mean.lerp_(g, 1 - self.beta1)
+        square.mul_(self.beta2).addcmul_(g, g, value=1 - self.beta2)
+        root = (square.sqrt() / (1 - self.beta2**t) ** 0.5).add_(self.epsilon)
+        moved: Tensor = w.mul_(1 - rate * self.decay(weight)).addcdiv_(mean, root, value=-rate / (1 - self.beta1**t))
+        return moved
+
+
+class SGD(Rule):
+    """Momentum b ← μ·b + g; θ ← θ − η·b, or θ − η·(g + μ·b) with Nesterov's momentum; decay joins the gradient."""
+
+    momentum: float
+    nesterov: bool
+
+    def adopt(self, entries: Mapping[str, "Tensor"]) -> State:
+        return {"b": self.precise(entries["momentum_buffer"])} if self.momentum else {}
+
+    def update(self, name: str, weight: "Tensor", gradient: "Tensor", state: State, rate: float) -> "Tensor":
+        w = self.precise(weight)
+        g = self.precise(gradient) + self.decay(weight) * w
+        state["b"] = self.momentum * state["b"] + g if "b" in state else g
+        direction: Tensor = g + self.momentum * state["b"] if self.nesterov else state["b"]
+        moved: Tensor = w - rate * direction
+        return moved
+
+
+class Lion(Rule):
+    """u = sign(β₁·m + (1 − β₁)·g); θ ← θ − η·(u + λ·θ); m ← β₂·m + (1 − β₂)·g."""
+
+    beta1: float
+    beta2: float
+
+    def adopt(self, entries: Mapping[str, "Tensor"]) -> State:
+        return {"m": self.precise(entries["exp_avg"])}
+
+    def update(self, name: str, weight: "Tensor", gradient: "Tensor", state: State, rate: float) -> "Tensor":
+        w, g, m = self.precise(weight), self.precise(gradient), state.get("m", 0.0)
+        step: Tensor = (self.beta1 * m + (1 - self.beta1) * g).sign()
+        state["m"] = self.beta2 * m + (1 - self.beta2) * g
+        moved: Tensor = w - rate * (step + self.decay(weight) * w)
+        return moved
+
+
+_EPSILONS = {"torch.float64": 2.0**-52, "torch.float32": 2.0**-23, "torch.float16": 2.0**-10, "torch.bfloat16": 2.0**-7}
+"""The distance from 1 to the next number of each dtype, torch's least factor of a second moment."""
+
+
+class Adafactor(Rule):
+    """U = G/√V̂ with a factored V̂; step = max(ε₂, RMS(θ))·min(η, 1/√t)·U/max(1, RMS(U))."""
+
+    epsilon: float = 1e-3
+
+    def adopt(self, entries: Mapping[str, "Tensor"]) -> State:
+        names = {"row_var": "r", "col_var": "c", "variance": "v"}
+        state = {short: self.precise(entries[name]) for name, short in names.items() if name in entries}
+        return {**state, "steps": int(entries["step"])}
+
+    def update(self, name: str, weight: "Tensor", gradient: "Tensor", state: State, rate: float) -> "Tensor":
+        w, g, t = self.precise(weight), self.precise(gradient), _count(state)
+        least = _EPSILONS[str(weight.dtype)]
+        fresh = t**-0.8
+        if g.ndim > 1:
+            state["r"] = (1 - fresh) * state.get("r", 0.0) + fresh * (g * g).mean(-1, keepdim=True)
+            state["c"] = (1 - fresh) * state.get("c", 0.0) + fresh * (g * g).mean(-2, keepdim=True)
+            square = state["r"] * state["c"] / state["r"].mean(-2, keepdim=True).clamp(min=least)
+        else:
+            square = state["v"] = (1 - fresh) * state.get("v", 0.0) + fresh * g * g
+        step: Tensor = g / square.clamp(min=least**2).sqrt()
+        size = max(self.epsilon, float((w * w).mean()) ** 0.5) * min(rate, t**-0.5)
+        limit = max(1.0, float((step * step).mean()) ** 0.5)
+        moved: Tensor = w * (1 - rate * self.decay(weight)) - size * step / limit
+        return moved
+
+
+class Muon(Rule):
+    """An orthogonalized Nesterov momentum for hidden matrices, AdamW for all other tensors.
+
+    The five Newton–Schulz iterations are rounded to bfloat16, as the method defines them.
+    """
+
+    momentum: float
+    others: AdamW
+
+    def adopt(self, entries: Mapping[str, "Tensor"]) -> State:
+        if "momentum_buffer" in entries:
+            return {"b": self.precise(entries["momentum_buffer"])}
+        return self.others.adopt(entries)
+
+    def update(self, name: str, weight: "Tensor", gradient: "Tensor", state: State, rate: float) -> "Tensor":
+        if not (name.startswith("blocks.") and weight.ndim == 2):
+            return self.others.update(name, weight, gradient, state, rate)
+        w, g = self.precise(weight), self.precise(gradient)
+        state["b"] = self.momentum * state.get("b", 0.0) + (1 - self.momentum) * g
+        direction = self._orthogonal((1 - self.momentum) * g + self.momentum * state["b"])
+        moved: Tensor = w * (1 - rate * self.weight_decay) - rate * 0.2 * max(w.shape) ** 0.5 * direction
+        return moved
+
+    def _orthogonal(self, matrix: "Tensor") -> "Tensor":
+        tall = matrix.shape[0] > matrix.shape[1]
+        x = (matrix.T if tall else matrix).float().bfloat16()
+        x = x / x.norm().clamp(min=1e-7)
+        for _ in range(5):
+            gram = x @ x.T
+            polynomial = (-4.7750 * gram.float() + 2.0315 * gram.float() @ gram.float()).bfloat16()
+            x = (3.4445 * x.float() + polynomial.float() @ x.float()).bfloat16()
+        found: Tensor = (x.T if tall else x).double()
+        return found

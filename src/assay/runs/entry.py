@@ -1,0 +1,88 @@
+"""One run in the list of all: the figures that a table shows, and what the store needs to keep them right.
+
+It is a plain tuple of numbers and texts, so that thousands are read without loading the models of a configuration.
+"""
+
+import json
+import re
+import zlib
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from assay.runs.record import RunResult
+
+_LARGEST = 2**63
+_NAMED = re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}-[0-9a-f]{4}-(.+)")
+
+
+def given_name(run: str) -> str | None:
+    """The name that a person gave the run with this id; None where it has none."""
+    found = _NAMED.fullmatch(run)
+    return found[1] if found else None
+
+
+class Entry(NamedTuple):
+    """A row of the store. `None` means that the figure could not be had."""
+
+    run: str
+    status: str
+    stamp: int
+    """Of the `result.json` that it was made from."""
+    reason: str | None = None
+    created: str | None = None
+    identity: str | None = None
+    preset: str | None = None
+    corpus: str | None = None
+    n_layer: int | None = None
+    n_head: int | None = None
+    n_embd: int | None = None
+    context_length: int | None = None
+    optimizations: str = "[]"
+    """A JSON list of what is written after ``--with``."""
+    steps: int | None = None
+    tokens: int | None = None
+    train_loss: float | None = None
+    val_loss: float | None = None
+    tokens_per_second: float | None = None
+    tensors_peak_bytes: int | None = None
+    process_peak_bytes: int | None = None
+    assay: str | None = None
+    torch: str | None = None
+    device: str | None = None
+    processor: str | None = None
+    threads: int | None = None
+    corpus_digest: str | None = None
+
+    @property
+    def checksum(self) -> int:
+        """A number that changes when any of the values does: how a damaged row of the store is found."""
+        return zlib.crc32(repr(tuple(self)).encode(errors="replace"))
+
+
+TYPES = {
+    name: next((column for word, column in (("int", "INTEGER"), ("float", "REAL")) if word in str(kind)), "TEXT")
+    for name, kind in Entry.__annotations__.items()
+}
+"""Columns of a table of entries, with SQLite's types."""
+
+
+def entry_of(result: "RunResult", stamp: int) -> Entry:
+    """A run's entry. Raises `ValueError` where a figure fits no table."""
+    config, here = result.config, result.environment
+    named = ("assay", "torch", "device", "processor", "threads", "corpus_digest")
+    shape = ("n_layer", "n_head", "n_embd", "context_length")
+    figures = ("steps", "tokens", "train_loss", "val_loss", "tokens_per_second")
+    values: dict[str, Any] = {
+        "corpus": config.data.path or config.data.corpus,
+        "optimizations": json.dumps([str(spec) for spec in config.optimizations]),
+        **{name: getattr(result, name) for name in ("run", "reason", "created", "identity", "preset", *figures)},
+        **{name: getattr(config.model, name) for name in shape},
+        **{name: getattr(result.memory, name) for name in ("tensors_peak_bytes", "process_peak_bytes")},
+        **{name: getattr(here, name, None) for name in named},
+    }
+    for name, value in values.items():
+        if isinstance(value, int) and abs(value) >= _LARGEST:
+            raise ValueError(f"{name} is too large a number")
+        if isinstance(value, str):
+            value.encode()
+    return Entry(status=result.status.value, stamp=stamp, **values)

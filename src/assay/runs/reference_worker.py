@@ -1,0 +1,41 @@
+"""The reference process: ``python -m assay.runs.reference_worker RUN_FOLDER`` checks the values that a run recorded.
+
+It reads `run.json` and the record in `values/`, and writes `values/proof.json`. It ends when its standard input closes,
+because then the run that waits for it has ended.
+"""
+
+import os
+import sys
+import threading
+from pathlib import Path
+
+from assay.data import open_prepared
+from assay.runs.folder import RunFolder
+from assay.runs.worker_build import device_of, settle_torch
+from assay.runs.worker_values import checked_in_memory
+from assay.values.recorded import Recorded
+
+_ALONE = 3
+"""Exit code where the run has ended."""
+
+
+def main(place: str) -> int:
+    """Check one run's record. An error that nobody expected leaves its traceback in the log."""
+    threading.Thread(target=_follow_the_run, daemon=True).start()
+    folder = RunFolder(place)
+    spec, values = folder.spec(), folder.path / "values"
+    run = spec.config
+    device = device_of(run)
+    settle_torch(run, device)
+    found = checked_in_memory(Recorded(values, run.ranks), run, open_prepared(Path(spec.data_folder)), device)
+    (values / "proof.json").write_text(found.model_dump_json())
+    return 0
+
+
+def _follow_the_run() -> None:
+    os.read(0, 1)
+    os._exit(_ALONE)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

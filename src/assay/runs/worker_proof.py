@@ -1,0 +1,130 @@
+"""The proof at a run's end: the program that ended is the program that was proven at the beginning.
+
+After the last evaluation and checkpoint, and after the memory pass, one more step is traced and thrown away. Every
+optimization must show itself again, and the step must have the counts of the first traced one. Weights and state are
+looked at before the memory pass, while they are what the run has trained: each weight has moved from its initial value,
+and the state counts the updates that were made.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from assay.config.run import Run
+from assay.measure.moved import state_fault, unmoved
+from assay.measure.trace import StepTracer
+from assay.optimizations import Optimization
+from assay.parallel.ranks import Ranks
+from assay.runs.folder import RunFolder
+from assay.runs.worker_result import Findings
+from assay.runs.worker_values import ValueCheck
+from assay.step.evidence import ValueProof
+from assay.step.program import Step
+from assay.step.trace import Trace
+from assay.step.unchanged import differences
+from assay.training.endings import NoEffect, Unread, WrongValues, is_out_of_memory
+from assay.training.loop import Loop, StepRecord, read, take_step
+from assay.training.probes import ActivationNorms
+
+
+def traced_step(step: Step, index: int, probes: ActivationNorms | None) -> tuple[StepRecord, Trace]:
+    """Do one step under the instruments → its record and its trace."""
+    tracer = StepTracer(step)
+    with tracer:
+        taken = take_step(tracer.watch(), index, probes)
+    (record,) = read(step, [taken])
+    return record, tracer.trace(record.loss, record.tokens)
+
+
+def has_trained(loop: Loop, initial: Mapping[str, int], ranks: Ranks) -> None:
+    """Raise `NoEffect` where a weight has not moved from its initial value, or the optimizer's state was reset."""
+    position, rate = loop.position, loop.step.program.schedule
+    updates = position.step - position.skipped_steps
+    if updates < 1:
+        return
+    stayed = unmoved(loop.step, initial, max(rate(0), rate(position.step - 1)))
+    fault = state_fault(loop.step, updates)
+    if stayed:
+        fault = f"{len(stayed)} parameters kept their initial values through the run, {stayed[0]} among them"
+    _raise_first(ranks, fault)
+
+
+def prove_at_end(
+    loop: Loop, findings: Findings, optimizations: Sequence[Optimization], ranks: Ranks, folder: RunFolder
+) -> None:
+    """Trace a step that is thrown away, and check its values.
+
+    Raises `NoEffect` where it is not the step that was proven, and `WrongValues` where it computes something else.
+    Steps before it free what an evaluation gathered, settle a loss scale, and make an update that is checked as well.
+    Out of memory or data there is a note.
+    """
+    run = findings.spec.config
+    last = _last_step(loop, findings.notes, folder, run, ranks)
+    if last is None:
+        return
+    found, values = last
+    if not values.verdict:
+        raise WrongValues(f"values were right at the beginning, and are wrong at the end: {values.failures[0]}")
+    proofs = [one.verify(found, run) for one in optimizations]
+    lost = [f"{one.optimization} was proven at the beginning and not at the end: {one.observed}" for one in proofs]
+    faults = [text for text, one in zip(lost, proofs, strict=True) if not one.verdict]
+    if findings.trace is not None and not faults:
+        changed = differences(findings.trace, found, mixture=run.model.n_expert is not None)
+        faults = [f"the step at the end is not the one that was proven at the beginning: {changed}"] if changed else []
+    _raise_first(ranks, faults[0] if faults else "")
+    findings.proven_until = "end"
+
+
+_Last = tuple[Trace, ValueProof]
+_UPDATES = 2
+"""Updates whose values are checked at the end: a moment that is not written back shows itself in the second."""
+
+
+def _last_step(loop: Loop, notes: list[str], folder: RunFolder, run: Run, ranks: Ranks) -> _Last | None:
+    def traced() -> _Last | None:
+        loop.discard_until_updated()
+        index = loop.position.step + loop.discarded + 1  # whoever makes batches ahead only goes forwards
+        while True:
+            values = ValueCheck(folder, run, loop.step, index, ranks, updates=_UPDATES)
+            try:
+                kept: list[tuple[StepRecord, Trace]] = []
+                plain = values.recording(take_step)(loop.step, index, loop.probes)
+                values.recording(partial(_keeping, kept))(loop.step, index + 1, loop.probes)
+                record, trace = kept[0]
+                for one in (*read(loop.step, [plain]), record):
+                    values.stepped(one)
+                if record.skipped:
+                    continue
+                return (trace, values.conclude_here()) if record.finite else None
+            finally:
+                values.abandon()
+
+    return _unless_spent(traced, notes)
+
+
+def _keeping(
+    kept: list[tuple[StepRecord, Trace]], step: Step, index: int, probes: ActivationNorms | None
+) -> StepRecord:
+    kept.append(traced_step(step, index, probes))
+    return kept[0][0]
+
+
+def _unless_spent(traced: Callable[[], _Last | None], notes: list[str]) -> _Last | None:
+    what = "the step at the end could not be traced"
+    try:
+        last = traced()
+    except Unread as stop:
+        notes.append(f"{what}: {stop}")
+        return None
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        notes.append(f"{what}: it ran out of memory")
+        return None
+    if last is None:
+        notes.append(f"{what}: its loss or gradient is not finite")
+    return last
+
+
+def _raise_first(ranks: Ranks, fault: str) -> None:
+    if faults := [text for text in ranks.gather(fault) if text]:
+        raise NoEffect(faults[0])

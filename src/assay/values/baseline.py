@@ -1,0 +1,102 @@
+"""The plain program at given weights, batches and random state: losses and gradients to hold others against.
+
+In float32 it is the baseline of every comparison, with its own clipping: what an exact technique must equal bit for
+bit. In float64 it is the truth, and it is clipped here by two plain lines.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from assay.config import ModelConfig, Run
+from assay.data import Prepared
+from assay.step.program import NamedParameters, OptimizerLike, Step
+from assay.training.build import baseline, build
+from assay.training.loop import train_step
+
+_CLIP_EPSILON = 1e-6
+
+
+@dataclass(frozen=True)
+class Computed:
+    """One step's loss in nats per token, and gradients by parameter name after clipping."""
+
+    loss: float
+    gradients: dict[str, Tensor]
+
+
+class _Catcher:
+    """Stands in for an optimizer: copies the gradients that it is given, and updates nothing."""
+
+    def __init__(self, parameters: NamedParameters) -> None:
+        self.param_groups: list[dict[str, Any]] = []
+        self.state: Mapping[Any, Any] = {}
+        self.caught: dict[str, Tensor] = {}
+        self._parameters = parameters
+
+    def step(self) -> None:
+        self.caught = {name: one.grad.clone() for name, one in self._parameters if one.grad is not None}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"state": {}, "param_groups": []}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Nothing is kept."""
+
+
+class Reference:
+    """The baseline program of a run, in one dtype; `clip` is the largest gradient norm, and 0 turns clipping off."""
+
+    def __init__(
+        self, run: Run, model: ModelConfig, data: Prepared, device: torch.device, dtype: torch.dtype, clip: float
+    ) -> None:
+        self._device, self._truth, self._clip = device, dtype is torch.float64, clip
+        training = run.training.model_copy(update={"gradient_clip": 0.0 if self._truth else clip})
+        changes = {"optimizations": (), "model": model, "training": training, "ranks": 1, "batch_divisor": 1}
+        program = baseline(run.model_copy(update=changes), data, device)
+        for part in program.parts:
+            part.to(dtype)
+        self._optimizer: _Catcher | None = None
+        self._step: Step = build(replace(program, optimizer=self._catch))
+
+    def _catch(self, parameters: NamedParameters) -> OptimizerLike:
+        self._optimizer = _Catcher(parameters)
+        return self._optimizer
+
+    def weights(self) -> dict[str, Tensor]:
+        """Copies of the weights as they are; the initial ones before the first call of `at`."""
+        return {name: one.detach().clone() for name, one in self._step.named_parameters()}
+
+    def at(
+        self,
+        weights: Mapping[str, Tensor],
+        batches: Sequence[tuple[Tensor, Tensor]],
+        noise: Mapping[str, Tensor],
+        *,
+        dropout: bool = True,
+    ) -> Computed:
+        """Loss and gradients of a step at `weights`, with masks drawn from the state `noise`.
+
+        `batches` are its forwards: token ids and targets, each `[rows, T]`.
+        """
+        with torch.no_grad():
+            for name, parameter in self._step.named_parameters():
+                parameter.copy_(weights[name])
+        torch.set_rng_state(noise["cpu"])
+        if "cuda" in noise:
+            torch.cuda.set_rng_state(noise["cuda"], self._device)
+        for part in self._step.parts:
+            part.train(dropout)
+        program = replace(self._step.program, batches=lambda step, share: batches)
+        record = train_step(replace(self._step, program=program), 0)
+        caught = self._optimizer.caught if self._optimizer is not None else {}
+        return Computed(record.loss, _clipped(caught, self._clip) if self._truth else caught)
+
+
+def _clipped(gradients: dict[str, Tensor], clip: float) -> dict[str, Tensor]:
+    norm = sum(float((one * one).sum()) for one in gradients.values()) ** 0.5
+    factor = clip / (norm + _CLIP_EPSILON) if 0 < clip < norm else 1.0
+    return {name: one * factor for name, one in gradients.items()}

@@ -1,0 +1,84 @@
+"""Are the batches the right ones? A slow reference names every row of a step, and the recorded rows are held to it.
+
+A prepared corpus: offsets are the raw words of a Philox generator, keyed by the seed with the step as a high word of
+its counter, modulo the number of places where a sequence can start. Row i holds T tokens from offset i on, and its
+targets are the T tokens from offset i + 1 on. A smaller batch has every n-th row.
+
+A stream of documents: all rows of all steps, one after the other, are one text without gaps or repetitions.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.config import Run
+from assay.data import Prepared
+from assay.reference.expected import Expected, Stream
+from assay.values.recorded import Recorded
+
+_MOST_TOKENS = 2_000_000
+"""Tokens of a stream that are read once more to find a step's place; later steps are only held to be one text."""
+
+
+def batch_failures(recorded: Recorded, expected: Expected, run: Run, data: Prepared) -> list[str]:
+    """Sentences on batches that are not the ones that the run's seed, or its documents, name."""
+    steps = [step.index for step in recorded.steps]
+    found = [f"the ranks of one share had unlike rows in step {step}" for step in steps if _unlike(recorded, step)]
+    batches = {step: recorded.batch(step) for step in steps}
+    if expected.stream is None:
+        for step, (ids, targets) in batches.items():
+            found += _of_corpus(step, ids, targets, run, data, expected.batch_divisor)
+        return found
+    return found + _of_stream(batches, recorded.first, expected.stream, run, data)
+
+
+def _unlike(recorded: Recorded, step: int) -> bool:
+    return recorded.differing_shares(step)
+
+
+def _of_corpus(step: int, ids: Tensor, targets: Tensor, run: Run, data: Prepared, divisor: int) -> list[str]:
+    length, rows = run.model.context_length, run.training.batch_size
+    words = np.random.Philox(key=run.seed, counter=[0, 0, step, 0]).random_raw(rows)
+    starts = [int(word) % (len(data.train) - length) for word in words][::divisor]
+    if ids.shape != (len(starts), length) or targets.shape != ids.shape:
+        return [f"the batch of step {step} has shape {list(ids.shape)} in place of {[len(starts), length]}"]
+    for row, start in enumerate(starts):
+        text = torch.from_numpy(np.asarray(data.train.ids[start : start + length + 1]).astype(np.int64))
+        if not torch.equal(ids[row].cpu(), text[:-1]):
+            return [f"row {row} of step {step} is not the text that seed {run.seed} names"]
+        if not torch.equal(targets[row].cpu(), text[1:]):
+            return [f"the targets of row {row} in step {step} are not the tokens that follow its inputs"]
+    return []
+
+
+def _of_stream(
+    batches: dict[int, tuple[Tensor, Tensor]], first: int, stream: Stream, run: Run, data: Prepared
+) -> list[str]:
+    ids = torch.cat([rows.flatten() for rows, _ in batches.values()])
+    targets = torch.cat([rows.flatten() for _, rows in batches.values()])
+    if not torch.equal(targets[:-1], ids[1:]):
+        return ["the rows of a stream do not continue each other, or targets are not the tokens that follow"]
+    before = first * run.training.batch_size * run.model.context_length
+    if before > _MOST_TOKENS:
+        return []
+    if list(islice(_tokens(stream, run, data), before, before + len(ids))) != ids.tolist():
+        return [f"step {first} of the stream does not hold the documents' tokens from number {before} on"]
+    return []
+
+
+def _tokens(stream: Stream, run: Run, data: Prepared) -> Iterator[int]:
+    from assay.data.documents import documents_of_dataset, documents_of_files
+
+    if stream.path is not None:
+        read = documents_of_files(stream.path, run.data.text_field)
+    else:
+        read = documents_of_dataset(stream.dataset or "", stream.split, run.data.text_field)
+    while True:
+        for text in read(0):
+            if text.strip():
+                ended = text if text.endswith("\n") else text + "\n"
+                for ids, _ in data.tokenizer.encode_long(ended):
+                    yield from ids.tolist()

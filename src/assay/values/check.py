@@ -1,0 +1,260 @@
+"""Hold what a run recorded against its references, and say what differs.
+
+Five questions, in this order. Are the batches those that seed and step name? Do all replicas agree, and are the initial
+weights the seed's? Are losses and gradients those of the baseline program at the same weights, batch and random state?
+Are the updates those of the optimizer's rule, replayed slowly with the program's own gradients? Was something rounded
+where it had to be?
+"""
+
+import math
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from assay.config import Run
+from assay.data import Prepared
+from assay.optimizations import expected_of
+from assay.reference.expected import REASSOCIATED, Closeness, Expected
+from assay.reference.rules import State
+from assay.step.evidence import ValueProof
+from assay.values import nearness
+from assay.values.baseline import Computed, Reference
+from assay.values.batches import batch_failures
+from assay.values.nearness import Judged
+from assay.values.rates import rate
+from assay.values.recorded import Recorded, RecordedStep
+
+_BASELINE_ERROR = 1e-3
+"""Largest relative error of the float32 baseline against float64: beyond it the baseline itself is wrong."""
+_RATE_ERROR = 1e-6
+_NORM_ERROR, _NARROW_NORM_ERROR = 1e-4, 1e-3
+"""Largest relative errors of a norm over float32 gradients, and over gradients of 16 bits."""
+_SHOWN = 3
+"""Failures that are told one by one."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One run's record and its references."""
+
+    recorded: Recorded
+    run: Run
+    expected: Expected
+    data: Prepared
+    device: torch.device
+
+    def judged(self) -> list[Judged]:
+        """Every loss, gradient and update against its bound."""
+        return self._computed()[0] + self._updates()
+
+    def proof(self) -> ValueProof:
+        """Everything that was found. Random state and torch's global settings change."""
+        failures = batch_failures(self.recorded, self.expected, self.run, self.data) + list(self._replicas())
+        began = time.perf_counter()
+        judged, failed, step_seconds = self._computed()
+        judged += self._updates()
+        failures += failed + list(self._rates()) + list(self._norms()) + _sentences(judged) + self._too_equal(judged)
+        if not any(step.updated for step in self.recorded.steps):
+            failures.append(f"none of the {len(self.recorded.steps)} recorded steps made an update")
+        return ValueProof(
+            verdict=not failures,
+            failures=tuple(failures),
+            steps=len(self.recorded.steps),
+            updates=sum(step.updated for step in self.recorded.steps),
+            gradients=len({one.name for one in judged if one.what == "gradient"}),
+            loss_error=_worst(judged, "loss"),
+            gradient_error=_worst(judged, "gradient"),
+            update_error=_worst(judged, "update"),
+            used=max((one.used for one in judged), default=0.0),
+            seconds=time.perf_counter() - began,
+            baseline_steps=(time.perf_counter() - began) / step_seconds if step_seconds else None,
+        )
+
+    def _replicas(self) -> Iterator[str]:
+        for kind in ("gradient", "weight"):
+            for step in range(self.recorded.first, self.recorded.first + len(self.recorded.steps) + 1):
+                for name in self.recorded.differing_replicas(kind, step)[:1]:
+                    yield f"ranks that hold the same {kind} of {name} differ in step {step}"
+                for name, largest in self.recorded.tensors(f"{kind} padding", step).items():
+                    if float(largest) != 0.0:
+                        yield f"rows of {name} that stand for no token are not zero in step {step} ({kind})"
+
+    def _computed(self) -> tuple[list[Judged], list[str], float]:
+        """Losses and gradients; what is wrong beside them; seconds of a float32 baseline step."""
+        probe = self.run.model.dropout > 0 and not self.expected.same_noise
+        clip = 0.0 if probe else self.run.training.gradient_clip
+        base, truth = (
+            Reference(self.run, self.expected.model, self.data, self.device, dtype, clip)
+            for dtype in (torch.float32, torch.float64)
+        )
+        failed = self._initial(base) if self.recorded.first == 0 else []
+        if probe:
+            judged, more, seconds = self._probed(base, truth)
+            return judged, failed + more, seconds
+        judged, seconds = [], 0.0
+        for step in self.recorded.steps:
+            began = time.perf_counter()
+            near = self._reference(base, step.index)
+            seconds = time.perf_counter() - began
+            exact = self._reference(truth, step.index)
+            failed += _baseline_failure(near, exact, self.expected)
+            found = self.recorded.tensors("gradient", step.index) if step.updated else None
+            judged += self._judged(step.index, step.loss, found, near, exact)
+        return judged, failed, seconds
+
+    def _probed(self, base: Reference, truth: Reference) -> tuple[list[Judged], list[str], float]:
+        first, found = self.recorded.first, self.recorded.tensors("probe", self.recorded.first)
+        if self.recorded.probe_loss is None:
+            return [], [], 0.0
+        began = time.perf_counter()
+        near = self._reference(base, first, dropout=False)
+        seconds = time.perf_counter() - began
+        exact = self._reference(truth, first, dropout=False)
+        judged = self._judged(first, self.recorded.probe_loss, found, near, exact)
+        return judged, _baseline_failure(near, exact, self.expected), seconds
+
+    def _reference(self, reference: Reference, step: int, *, dropout: bool = True) -> Computed:
+        weights = self.recorded.tensors("weight", step)
+        # A mixture balances the tokens of one forward, so its reference has the program's forwards.
+        mixture = self.run.model.n_expert is not None
+        batches = self.recorded.micro_batches(step) if mixture else [self.recorded.batch(step)]
+        return reference.at(weights, batches, self.recorded.noise(step), dropout=dropout)
+
+    def _judged(
+        self, step: int, loss: float, found: Mapping[str, Tensor] | None, near: Computed, exact: Computed
+    ) -> list[Judged]:
+        close = self._close(near, loss)
+        judged = [nearness.loss(step, loss, near.loss, exact.loss, close)]
+        if found is None:
+            return judged
+        elements = sum(one.numel() for one in exact.gradients.values())
+        typical = (sum(float((one * one).sum()) for one in exact.gradients.values()) / elements) ** 0.5
+        for name, one in exact.gradients.items():
+            own = found[name].to(self.device) if name in found else None
+            judged.append(nearness.gradient(step, name, own, near.gradients[name], one, close, typical))
+        return judged
+
+    def _close(self, near: Computed, loss: float) -> Closeness:
+        """An accelerator's kernels need not repeat themselves bit for bit, so there exact means reassociated."""
+        close = self.expected.gradients
+        return REASSOCIATED if close.kind == "exact" and self.device.type != "cpu" else close
+
+    def _initial(self, base: Reference) -> list[str]:
+        if self.run.model.init_from is not None:
+            return []
+        own = base.weights()
+        found = self.recorded.tensors("weight", 0)
+        return [
+            f"{name} does not begin with the weights that seed {self.run.seed} names"
+            for name, one in own.items()
+            if name not in found or not torch.equal(one.cpu().to(found[name].dtype), found[name])
+        ][:1]
+
+    def _rates(self) -> Iterator[str]:
+        for step in self.recorded.steps:
+            wanted = rate(self.run.training, step.index) * self.expected.rate_factor
+            used = {step.rate, *(options["lr"] for options in step.groups.values() if "lr" in options)}
+            for one in used:
+                if abs(one - wanted) > _RATE_ERROR * wanted:
+                    yield f"the learning rate of step {step.index} is {one:.6g}, and the schedule's is {wanted:.6g}"
+
+    def _norms(self) -> Iterator[str]:
+        """The gradients that the optimizer got have the norm that the step reports, or that clipping leaves."""
+        clip = self.run.training.gradient_clip
+        for step in self.recorded.steps:
+            gradients = self.recorded.tensors("gradient", step.index).values()
+            if not step.updated:
+                if math.isfinite(step.log_norm):
+                    yield f"step {step.index} made no update, although its gradients were finite"
+                continue
+            found = sum(float(one.double().square().sum()) for one in gradients) ** 0.5
+            norm = math.exp(step.log_norm)
+            wanted = clip * norm / (norm + 1e-6) if 0 < clip < norm else norm
+            wide = all(one.dtype == torch.float32 for one in gradients)
+            if abs(found - wanted) > (_NORM_ERROR if wide else _NARROW_NORM_ERROR) * wanted:
+                yield (
+                    f"the gradients of step {step.index} have norm {found:.6g} when the optimizer gets them, and "
+                    f"{wanted:.6g} follows from the reported norm"
+                )
+
+    def _updates(self) -> list[Judged]:
+        """Every weight after every update, from the weight before it."""
+        states = self._states(self.recorded.first)
+        return [one for step in self.recorded.steps if step.updated for one in self._updated(step, states)]
+
+    def _states(self, step: int) -> dict[str, State]:
+        """The optimizer's state before a step, as the replay has it."""
+        entries: dict[str, dict[str, Tensor]] = {}
+        for name, one in self.recorded.tensors("state", step).items():
+            parameter, _, key = name.partition("|")
+            entries.setdefault(parameter, {})[key] = one
+        return {name: self.expected.rule.adopt(own) for name, own in entries.items()}
+
+    def _updated(self, step: RecordedStep, states: dict[str, State]) -> Iterator[Judged]:
+        before, after, gradients = (
+            self.recorded.tensors(kind, index)
+            for kind, index in (("weight", step.index), ("weight", step.index + 1), ("gradient", step.index))
+        )
+        now, rule = rate(self.run.training, step.index) * self.expected.rate_factor, self.expected.rule
+        close = self.expected.updates
+        if rule.rounds_state:
+            states.update(self._states(step.index))
+        kept = self._states(step.index + 1) if rule.rounds_state else {}
+        for name, weight in before.items():
+            if name not in gradients:
+                yield Judged("update", name, step.index, float("inf"), float("inf"))
+                continue
+            rows, state = self.recorded.padded_rows.get(name, len(weight)), states.setdefault(name, {})
+            whole, gradient = (nearness.padded(one, rows) for one in (weight, gradients[name]))
+            replayed = rule.update(name, whole, gradient, state, now)[: len(weight)]
+            yield nearness.update(step.index, name, weight, after[name], replayed, close, rounded=rule.rounds_weight)
+            for key in sorted(kept.get(name, {}).keys() - {"steps"}):
+                yield nearness.state(step.index, f"{key} of {name}", kept[name][key], state[key])
+
+    def _too_equal(self, judged: list[Judged]) -> list[str]:
+        found = []
+        for what, close in (("gradient", self.expected.gradients), ("update", self.expected.updates)):
+            errors = [one.shown for one in judged if one.what == what]
+            if errors and max(errors) < close.at_least:
+                found.append(
+                    f"no {what} shows the rounding that it must show: the largest relative error is {max(errors):.1e}"
+                )
+        return found
+
+
+def check_values(recorded: Recorded, run: Run, data: Prepared, device: torch.device) -> ValueProof:
+    """Hold a record against its references."""
+    expected = expected_of(run)
+    if expected.unstated:
+        return ValueProof(unchecked=f"{', '.join(expected.unstated)} does not say what it computes")
+    if not recorded.steps:
+        return ValueProof(unchecked="no step was recorded")
+    return Check(recorded, run, expected, data, device).proof()
+
+
+def _baseline_failure(near: Computed, exact: Computed, expected: Expected) -> list[str]:
+    """A mixture may route a token elsewhere in float64, so its baseline is not judged."""
+    off = abs(near.loss - exact.loss) / abs(exact.loss)
+    if expected.model.n_expert is not None or off <= _BASELINE_ERROR:
+        return []
+    return [f"the float32 baseline itself is off: its loss is {near.loss:.6g}, and {exact.loss:.6g} in float64"]
+
+
+def _sentences(judged: list[Judged]) -> list[str]:
+    failed = sorted((one for one in judged if one.failed), key=lambda one: (one.step, one.what != "loss", -one.used))
+    said = [_sentence(one) for one in failed[:_SHOWN]]
+    return said + ([f"{len(failed) - _SHOWN} more values are wrong"] if len(failed) > _SHOWN else [])
+
+
+def _sentence(one: Judged) -> str:
+    what = "the loss" if one.what == "loss" else f"the {one.what} of {one.name}"
+    if one.used == float("inf"):
+        return f"{what} in step {one.step} is not the reference's (relative error {one.error:.1e})"
+    return f"{what} in step {one.step} has a relative error of {one.error:.1e}, {one.used:.3g} times its bound"
+
+
+def _worst(judged: list[Judged], what: str) -> float | None:
+    return max((one.error for one in judged if one.what == what), default=None)

@@ -1,0 +1,108 @@
+"""What the ranks of a run recorded, put together: whole batches, whole gradients, whole weights."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from assay.values.tensors import Key, TensorReader
+
+
+@dataclass(frozen=True)
+class RecordedStep:
+    """Figures of one step, as the run reported them."""
+
+    index: int
+    loss: float
+    """Nats per token, over all ranks."""
+    log_norm: float
+    """Natural logarithm of the gradients' global norm before clipping."""
+    rate: float
+    """Learning rate."""
+    groups: dict[str, dict[str, Any]]
+    """Options of the optimizer's group, by parameter; empty where the update was skipped."""
+
+    @property
+    def updated(self) -> bool:
+        """Whether the optimizer made its update."""
+        return bool(self.groups)
+
+
+class Recorded:
+    """All ranks' records. Raises `OSError` or `ValueError` where a record is missing or torn."""
+
+    def __init__(self, folder: Path, ranks: int = 1) -> None:
+        self.ranks = [TensorReader(folder / f"rank{rank}.bin") for rank in range(ranks)]
+        self.first = int(self.ranks[0].about["first"])
+        self.padded_rows: dict[str, int] = dict(self.ranks[0].about.get("padded_rows", {}))
+        """Rows of weights that have some that stand for no token, by name."""
+        self.probe_loss: float | None = self.ranks[0].about.get("probe_loss")
+        self.steps = [self._step(int(index)) for index in self.ranks[0].about["steps"]]
+
+    def _step(self, index: int) -> RecordedStep:
+        everyone = [one.about["steps"][str(index)] for one in self.ranks]
+        groups = {name: options for one in everyone for name, options in one["groups"].items()}
+        own = everyone[0]
+        return RecordedStep(index, own["loss"], own["log_norm"], own["rate"], groups)
+
+    def tensors(self, kind: str, step: int) -> dict[str, Tensor]:
+        """By name, from whichever rank stored each."""
+        found: dict[str, Tensor] = {}
+        for one in self.ranks:
+            for name in one.keys(kind, step):
+                if name not in found and one.stored(Key(kind, step, name)):
+                    found[name] = one.get(Key(kind, step, name))
+        return found
+
+    def batch(self, step: int) -> tuple[Tensor, Tensor]:
+        """Token ids and targets of the whole batch, `[rows, T]` each: share i of n has rows i, i + n, …"""
+        return self._rows("ids", step), self._rows("targets", step)
+
+    def micro_batches(self, step: int) -> list[tuple[Tensor, Tensor]]:
+        """Token ids and targets of every forward of the step, rank after rank; ranks of one share count once."""
+        first_of_share = {int(one.about["share"][0]): one for one in reversed(self.ranks)}
+        return [
+            (one.get(Key("ids", step, name)), one.get(Key("targets", step, name)))
+            for _, one in sorted(first_of_share.items())
+            for name in one.keys("ids", step)
+        ]
+
+    def noise(self, step: int) -> dict[str, Tensor]:
+        """The random state of rank 0 before the step, by device."""
+        return self.tensors("noise", step)
+
+    def differing_replicas(self, kind: str, step: int) -> list[str]:
+        """Names of tensors that are not the same, bit for bit, on all ranks that have them."""
+        seen: dict[str, set[str]] = {}
+        for one in self.ranks:
+            for name in one.keys(kind, step):
+                seen.setdefault(name, set()).add(one.digest(Key(kind, step, name)))
+        return [name for name, digests in seen.items() if len(digests) > 1]
+
+    def differing_shares(self, step: int) -> bool:
+        """Whether ranks of one share of the batch have unlike rows."""
+        return any(not torch.equal(one, other) for pair in self._shares("ids", step).values() for one, other in pair)
+
+    def _rows(self, kind: str, step: int) -> Tensor:
+        count = int(self.ranks[0].about["share"][1])
+        shares = {int(one.about["share"][0]): self._of_rank(one, kind, step) for one in self.ranks}
+        rows = sum(len(one) for one in shares.values())
+        whole = torch.empty(rows, *shares[0].shape[1:], dtype=shares[0].dtype)
+        for index, own in shares.items():
+            whole[index::count] = own
+        return whole
+
+    def _shares(self, kind: str, step: int) -> dict[int, Sequence[tuple[Tensor, Tensor]]]:
+        firsts: dict[int, Tensor] = {}
+        pairs: dict[int, list[tuple[Tensor, Tensor]]] = {}
+        for one in self.ranks:
+            share, rows = int(one.about["share"][0]), self._of_rank(one, kind, step)
+            pairs.setdefault(share, []).append((firsts.setdefault(share, rows), rows))
+        return dict(pairs)
+
+    @staticmethod
+    def _of_rank(one: TensorReader, kind: str, step: int) -> Tensor:
+        return torch.cat([one.get(Key(kind, step, name)) for name in one.keys(kind, step)])

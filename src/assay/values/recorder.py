@@ -1,0 +1,214 @@
+"""Write down what the first steps of a run compute: batches, random state, gradients, and weights after each update.
+
+The steps are the run's own, of the very program that is timed later, and they are untimed. A gradient is taken at the
+moment when the optimizer is about to use it: summed over micro-batches and ranks, unscaled and clipped. torch calls a
+hook before each optimizer's step, which also finds optimizers that step inside backward. Spread tensors are gathered
+whole, on every rank at the same place.
+
+Where dropout draws other masks than the baseline (micro-batches, ranks), the gradients of the steps cannot be compared.
+Then the first batch is differentiated once more with dropout off, before the first step; nothing is updated by that.
+
+    recorder = StepRecorder(step, ranks, folder, probe=False)
+    record = train_step(recorder.watch(step), index); recorder.stepped(index, record)
+    recorder.close()
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.utils._python_dispatch import _disable_current_modes
+
+from assay.parallel.ranks import ALONE, Ranks
+from assay.parallel.shards import is_spread, placed_gradient
+from assay.step.program import MicroBatch, Step
+from assay.training.batches import micro_batches_of
+from assay.values.tensors import Key, TensorWriter
+
+STEPS = 3
+"""Updates that are checked: after one update from zero state Adam moves by lr·sign(g) whatever its betas are."""
+
+
+class StepRecorder:
+    """Records steps of one rank into `folder`, from the step `first` on, until so many updates were made.
+
+    With `rounds_state` the optimizer's state is recorded after every update, and otherwise before the first one.
+    """
+
+    def __init__(
+        self,
+        step: Step,
+        folder: Path,
+        ranks: Ranks = ALONE,
+        first: int = 0,
+        updates: int = STEPS,
+        *,
+        rounds_state: bool = False,
+    ) -> None:
+        self.wanted, self.updates = updates, 0
+        self.seconds = 0.0
+        """Time that recording took since the last call of `stepped`."""
+        self._writer = TensorWriter(folder / f"rank{ranks.rank}.bin")
+        self._step, self._now, self._first = step, first, first
+        self._steps: dict[int, dict[str, Any]] = {}
+        owners = dict(step.program.tied)
+        self._parameters = {owners.get(name, name): one for name, one in step.named_parameters()}
+        self._names = {id(one): owners.get(name, name) for name, one in step.optimized}
+        padded = {name: len(self._parameters[name]) for name in step.program.rows_at_rest if name in self._parameters}
+        self._about = {
+            "rank": ranks.rank,
+            "share": list(step.program.share),
+            "first": first,
+            "padded_rows": padded,
+        }
+        self._rounds_state = rounds_state
+        self._weights(first)
+        self._state(first)
+
+    @property
+    def done(self) -> bool:
+        """Whether enough updates were recorded."""
+        return self.updates >= self.wanted
+
+    def watch(self, step: Step, index: int) -> Step:
+        """The step to run as step `index`: its gradients are recorded."""
+        self._now = index
+        self._steps[index] = {"groups": {}}
+        return replace(step, program=replace(step.program, gradients=self._gradients(step)))
+
+    @contextmanager
+    def hooked(self) -> Iterator[None]:
+        """The context in which a watched step runs."""
+        with ExitStack() as stack:
+            stack.callback(register_optimizer_step_pre_hook(self._before_optimizer).remove)
+            yield
+        with self._aside():
+            self.updates += bool(self._steps[self._now]["groups"])
+            self._weights(self._now + 1)
+            if self._rounds_state:
+                self._state(self._now + 1)
+
+    def stepped(self, index: int, loss: float, log_norm: float, rate: float) -> None:
+        """Note the figures of a recorded step, once they were read."""
+        if index in self._steps:
+            self._steps[index] |= {"loss": loss, "log_norm": log_norm, "rate": rate}
+
+    def close(self) -> None:
+        """Write the index."""
+        self._writer.close(**self._about, steps={str(index): one for index, one in self._steps.items()})
+
+    def probe(self) -> None:
+        """Record loss and gradients of the first batch with dropout off. Weights and random state stay as they are."""
+        step, program = self._step, self._step.program
+        micro_batches = micro_batches_of(program, self._first)
+        tokens = sum(targets.numel() for _, targets in micro_batches) * program.share[1]
+        for part in step.parts:
+            part.eval()
+        try:
+            summed = program.gradients(step, micro_batches, tokens)
+            for finish in program.finish_gradients:
+                finish(step)
+            program.loss_scale.unscale(step)
+            self._about["probe_loss"] = float(program.reduce_loss(torch.stack([summed]))[0]) / tokens
+            for name, parameter in self._parameters.items():
+                if (gradient := placed_gradient(parameter)) is not None:
+                    self._add("probe", self._first, name, gradient)
+        finally:
+            for part in step.parts:
+                part.train()
+            for parameter in self._parameters.values():
+                parameter.grad = None
+
+    def _gradients(self, step: Step) -> Callable[[Step, Sequence[MicroBatch], int], Tensor]:
+        inner = step.program.gradients
+
+        def gradients(step: Step, micro_batches: Sequence[MicroBatch], tokens: int) -> Tensor:
+            with self._aside():
+                self._writer.add(Key("noise", self._now, "cpu"), torch.get_rng_state())
+                if step.program.device.type == "cuda":
+                    self._writer.add(Key("noise", self._now, "cuda"), torch.cuda.get_rng_state(step.program.device))
+                for number, (ids, targets) in enumerate(micro_batches):
+                    self._writer.add(Key("ids", self._now, str(number)), ids)
+                    self._writer.add(Key("targets", self._now, str(number)), targets)
+            return inner(step, micro_batches, tokens)
+
+        return gradients
+
+    def _before_optimizer(self, optimizer: Any, *_: Any) -> None:
+        with self._aside():
+            groups = self._steps[self._now]["groups"]
+            for group in optimizer.param_groups:
+                options = {name: _plain(value) for name, value in group.items() if name != "params"}
+                for one in group["params"]:
+                    name = self._names.get(id(one))
+                    if name is None:
+                        continue
+                    parameter = self._parameters[name]
+                    gradient = parameter.grad if parameter.grad is not None else one.grad
+                    if gradient is not None:
+                        self._add("gradient", self._now, name, gradient)
+                        groups[name] = options
+
+    @contextmanager
+    def _aside(self) -> Iterator[None]:
+        """Outside of any tracing mode, without gradients, and on a clock of its own."""
+        began = time.perf_counter()
+        with _disable_current_modes(), torch.no_grad():
+            yield
+        self.seconds += time.perf_counter() - began
+
+    def _weights(self, step: int) -> None:
+        with torch.no_grad():
+            for name, parameter in self._parameters.items():
+                self._add("weight", step, name, parameter)
+
+    def _state(self, step: int) -> None:
+        """The optimizer's state, which is empty before the first update."""
+        with torch.no_grad():
+            for one, entries in self._step.optimizer.state.items():
+                for key, value in entries.items():
+                    if isinstance(value, Tensor | int | float):
+                        self._add_state(step, self._names[id(one)], key, _wide(value))
+
+    def _add_state(self, step: int, name: str, key: str, value: Tensor) -> None:
+        whole, stored = _whole(value)
+        rows = self._step.program.rows_at_rest.get(name)
+        padded = rows is not None and whole.shape == self._parameters[name].shape
+        self._writer.add(Key("state", step, f"{name}|{key}"), whole[:rows] if padded else whole, stored=stored)
+
+    def _add(self, kind: str, step: int, name: str, tensor: Tensor) -> None:
+        whole, stored = _whole(tensor)
+        rows = self._step.program.rows_at_rest.get(name)
+        self._writer.add(Key(kind, step, name), whole if rows is None else whole[:rows], stored=stored)
+        if rows is not None:
+            self._writer.add(Key(f"{kind} padding", step, name), whole[rows:].abs().max())
+
+
+def _whole(tensor: Tensor) -> tuple[Tensor, bool]:
+    """The whole of a spread tensor, and whether this rank is the one that stores it."""
+    if not is_spread(tensor):
+        return tensor.detach(), True
+    whole: Tensor = tensor.detach().full_tensor()  # type: ignore[attr-defined]
+    return whole, not any(tensor.device_mesh.get_coordinate() or ())
+
+
+def _wide(value: Tensor | float) -> Tensor:
+    """A state's entry as a plain tensor: one of 8 bits says what its numbers stand for."""
+    if not isinstance(value, Tensor):
+        return torch.tensor(value)
+    return value.dequantize() if hasattr(value, "codes") else value
+
+
+def _plain(value: Any) -> Any:
+    """A group's option as JSON has it; others are left out by name only."""
+    if isinstance(value, Tensor):
+        return float(value)
+    if isinstance(value, tuple | list):
+        return [_plain(one) for one in value]
+    return value if isinstance(value, bool | int | float | str | None) else str(value)

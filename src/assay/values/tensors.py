@@ -1,0 +1,93 @@
+"""Tensors on disk while a run is checked: one file that grows, and an index that says what lies where.
+
+Tensors are written one at a time, so a process never holds a second copy of its weights. The files are scratch: they
+are read once, by the process that checks them, and then deleted.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+_RAW = {2: torch.int16, 4: torch.int32, 8: torch.int64, 1: torch.uint8}
+"""Integers of each width: NumPy has no bfloat16, so tensors travel as their bits."""
+
+
+class Key(NamedTuple):
+    """What a stored tensor is."""
+
+    kind: str
+    """`gradient`, `weight`, `ids`, `targets`, `noise` or `probe`."""
+    step: int
+    name: str
+
+
+class TensorWriter:
+    """Appends tensors to `path`; `close` writes the index beside it. Raises `OSError` when the disk refuses."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("wb")
+        self._index: list[dict[str, Any]] = []
+
+    def add(self, key: Key, tensor: Tensor, *, stored: bool = True) -> None:
+        """Append one tensor; with `stored=False` only its digest, for a replica that another rank stores."""
+        bits = _bits(tensor)
+        entry = {
+            "key": list(key),
+            "dtype": str(tensor.dtype).removeprefix("torch."),
+            "shape": list(tensor.shape),
+            "offset": self._file.tell() if stored else None,
+            "digest": hashlib.blake2b(bits, digest_size=16).hexdigest(),
+        }
+        if stored:
+            self._file.write(bits)
+        self._index.append(entry)
+
+    def close(self, **about: Any) -> None:
+        """Write the index, with plain values `about` the tensors."""
+        self._file.close()
+        index = self._path.with_suffix(".json")
+        index.write_text(json.dumps({"tensors": self._index, **about}))
+
+
+class TensorReader:
+    """Reads what a `TensorWriter` wrote; `about` has the plain values."""
+
+    def __init__(self, path: Path) -> None:
+        self.about: dict[str, Any] = json.loads(path.with_suffix(".json").read_text())
+        self._path = path
+        self._entries = {Key(*one["key"]): one for one in self.about.pop("tensors")}
+
+    def keys(self, kind: str, step: int) -> list[str]:
+        """Names of the tensors of one kind in one step, in the order of writing."""
+        return [key.name for key in self._entries if (key.kind, key.step) == (kind, step)]
+
+    def stored(self, key: Key) -> bool:
+        """Whether the tensor itself is here."""
+        return key in self._entries and self._entries[key]["offset"] is not None
+
+    def digest(self, key: Key) -> str:
+        """A hash of the tensor's bits."""
+        return str(self._entries[key]["digest"])
+
+    def get(self, key: Key) -> Tensor:
+        """A copy of the tensor, on the CPU."""
+        entry = self._entries[key]
+        dtype = getattr(torch, entry["dtype"])
+        count = int(np.prod(entry["shape"], dtype=np.int64))
+        if not count:
+            return torch.empty(entry["shape"], dtype=dtype)
+        raw = np.fromfile(self._path, np.uint8, count * dtype.itemsize, offset=entry["offset"])
+        return torch.from_numpy(raw).view(dtype).reshape(entry["shape"])
+
+
+def _bits(tensor: Tensor) -> bytes:
+    whole = tensor.detach().cpu().contiguous()
+    vector = whole if whole.ndim else whole[None]
+    return vector.view(_RAW[whole.element_size()]).numpy().tobytes()

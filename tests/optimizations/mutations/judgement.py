@@ -1,0 +1,59 @@
+"""Mutants beside their honest twins: what each changes in a run, and whether the proof says so."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from optimizations.mutations.harness import Account, account
+from optimizations.mutations.mutant import Mutant
+from optimizations.mutations.named import run_of
+from optimizations.mutations.on_two import accounts
+
+Named = tuple[str, Mutant]
+"""A mutant, and the technique that it is one of."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One mutant's run, and the same run without it."""
+
+    technique: str
+    mutant: Mutant
+    control: Account
+    broken: Account
+
+    @property
+    def changes(self) -> bool:
+        """Whether anything that can be seen of the run is another."""
+        return self.control.seen != self.broken.seen
+
+    @property
+    def parts(self) -> list[str]:
+        """The parts of the proof that caught it, in their order; none: it passed."""
+        return list(dict.fromkeys(one.partition(":")[0] for one in self.broken.failures))
+
+
+def judged(chosen: Sequence[Named], place: Path) -> list[Judgement]:
+    """Each of `chosen` in its small run; those over ranks together, in processes that `place` is for."""
+    keys = {_key(*one): one for one in chosen}
+    over = {one for one in chosen if run_of(*one).ranks > 1}
+    controls = dict(zip(keys, _accounts(keys.values(), over, place, broken=False), strict=True))
+    broken = _accounts(chosen, over, place, broken=True)
+    return [Judgement(*one, controls[_key(*one)], found) for one, found in zip(chosen, broken, strict=True)]
+
+
+def _key(technique: str, mutant: Mutant) -> tuple[str, bool]:
+    """Mutants with one run share a control."""
+    return run_of(technique, mutant).model_dump_json(), mutant.late
+
+
+def _accounts(chosen: Iterable[Named], over: set[Named], place: Path, *, broken: bool) -> list[Account]:
+    listed = list(chosen)
+    asked = [(technique, one.name, broken, one.late) for technique, one in listed if (technique, one) in over]
+    there = iter(accounts(asked, place) if asked else [])
+    return [next(there) if one in over else _here(*one, broken=broken) for one in listed]
+
+
+def _here(technique: str, mutant: Mutant, *, broken: bool) -> Account:
+    run = run_of(technique, mutant)
+    return account(run, mutant.break_it if broken else lambda patch: None, late=mutant.late)

@@ -1,0 +1,87 @@
+"""Every wrong variant of a technique is caught by the proof, and every honest run passes it.
+
+The usual suite tries one mutant of each technique, but of those that compile. Those marked `slow` are all that run
+here. What only a GPU runs is marked `gpu`, and the count of it is printed as not run. `benchmarks/mutations.py` writes a
+table of all.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import torch
+
+from assay.optimizations import Stage, catalogue
+from optimizations.mutations.judgement import Judgement, Named, judged
+
+from optimizations.mutations.named import mutants_of, run_of
+
+_FEWEST = 4
+
+
+def _all(*, gpu: bool) -> list[Named]:
+    return [(name, one) for name in catalogue() for one in mutants_of(name).values() if one.gpu is gpu]
+
+
+def _compiles(technique: str) -> bool:
+    return catalogue()[technique].stage is Stage.COMPILE
+
+
+QUICK = [
+    next(one for one in _all(gpu=False) if one[0] == name)
+    for name in dict.fromkeys(name for name, _ in _all(gpu=False))
+    if not _compiles(name)
+]
+"""The first of each technique's."""
+
+
+def _named(chosen: list[Named]) -> list[Any]:
+    return [pytest.param(one, id=f"{one[0]}: {one[1].name}") for one in chosen]
+
+
+@pytest.fixture(scope="module")
+def over_ranks(tmp_path_factory: pytest.TempPathFactory) -> Mapping[Named, Judgement]:
+    """The quick ones that take two ranks, judged together."""
+    chosen = [one for one in QUICK if run_of(*one).ranks > 1]
+    return dict(zip(chosen, judged(chosen, tmp_path_factory.mktemp("ranks")), strict=True))
+
+
+def test_every_technique_has_four() -> None:
+    assert {name: len(mutants_of(name)) for name in catalogue() if len(mutants_of(name)) < _FEWEST} == {}
+
+
+def test_each_says_what_is_wrong_in_one_sentence() -> None:
+    for technique in catalogue():
+        for one in mutants_of(technique).values():
+            assert one.says.endswith("."), (technique, one.name)
+            assert ". " not in one.says, (technique, one.name)
+            assert len(one.says.split()) <= 25, (technique, one.name)
+
+
+@pytest.mark.parametrize("one", _named(QUICK))
+def test_one_of_each_technique_is_caught(one: Named, over_ranks: Mapping[Named, Judgement], tmp_path: Any) -> None:
+    _expect_caught(over_ranks[one] if one in over_ranks else judged([one], tmp_path)[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("technique", catalogue())
+def test_all_are_caught(technique: str, tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    chosen, left = ([one for one in _all(gpu=gpu) if one[0] == technique] for gpu in (False, True))
+    with capsys.disabled():
+        print(f"\n{technique}: {len(chosen)} mutants{f', {len(left)} not run without a GPU' if left else ''}")
+    for one in judged(chosen, tmp_path):
+        _expect_caught(one)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("one", _named([one for one in _all(gpu=True) if run_of(*one).ranks == 1]))
+def test_all_on_a_gpu_are_caught(one: Named, tmp_path: Any) -> None:
+    _expect_caught(judged([one], tmp_path)[0])
+
+
+def _expect_caught(one: Judgement) -> None:
+    said = f"{one.technique}: {one.mutant.says}"
+    assert one.control.failures == [], f"the honest run is not proven, beside {said}"
+    assert one.changes, f"this changes nothing: {said}"
+    assert one.parts, f"this passed the proof: {said}"

@@ -1,0 +1,62 @@
+"""The values of some steps of a run, recorded and held against their references as a real run does it."""
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from assay.config import Run
+from assay.optimizations import expected_of
+from assay.parallel.ranks import Ranks
+from assay.step.program import Step
+from assay.training.loop import StepRecord
+from assay.values.check import check_values
+from assay.values.recorded import Recorded
+from assay.values.recorder import STEPS, StepRecorder
+
+Taken = TypeVar("Taken")
+
+
+class ValueRecord:
+    """Of a run's first steps, or of one step from `first` on."""
+
+    def __init__(self, step: Step, run: Run, ranks: Ranks, data: Any, first: int = 0) -> None:
+        self._place = Path(ranks.gather(tempfile.mkdtemp())[0])
+        self._step, self._run, self._ranks, self._data = step, run, ranks, data
+        self._recorder = StepRecorder(
+            step, self._place, ranks, first, 1 if first else STEPS, rounds_state=expected_of(run).rule.rounds_state
+        )
+        if run.model.dropout > 0 and not expected_of(run).same_noise:
+            self._recorder.probe()
+
+    def take(self, index: int, take: Callable[[Step, int], Taken]) -> Taken:
+        """Do one step as `take` does, and record it."""
+        watched = self._recorder.watch(self._step, index)
+        with self._recorder.hooked():
+            return take(watched, index)
+
+    def failures(self, records: Sequence[StepRecord]) -> list[str]:
+        """What the references say of what was recorded and reported; only rank 0 asks them."""
+        for one in records:
+            self._recorder.stepped(one.step, one.loss, one.log_gradient_norm, one.learning_rate)
+        self._recorder.close()
+        self._ranks.meet()
+        if self._ranks.rank > 0:
+            return []
+        recorded = Recorded(self._place, self._ranks.world)
+        with _noise_kept():
+            proof = check_values(recorded, self._run, self._data, self._step.program.device)
+        shutil.rmtree(self._place)
+        return list(proof.failures)
+
+
+@contextmanager
+def _noise_kept() -> Iterator[None]:
+    """The random state inside is put back after."""
+    before = torch.get_rng_state()
+    yield
+    torch.set_rng_state(before)

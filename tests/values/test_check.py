@@ -1,0 +1,159 @@
+"""The value check: honest programs pass it, and each kind of wrong value is named."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from assay.config import ModelConfig, Run
+from assay.config.run import Spec
+from assay.optimizations import normalize
+from assay.step.evidence import ValueProof
+from assay.step.program import Step
+from optimizations.laboratory import SHAPE, run_with
+from values.recording import proof_of_values
+
+CHECKPOINTED = Spec(name="activation_checkpointing")
+
+
+def proven(tmp_path: Path, *specs: Spec, change: Any = None, model: ModelConfig = SHAPE, **training: Any) -> ValueProof:
+    run = run_with(*specs, model=model)
+    run = run.model_copy(update={"training": run.training.model_copy(update=training)})
+    return proof_of_values(normalize(run), tmp_path, change)
+
+
+def test_an_exact_technique_is_bit_equal(tmp_path: Path) -> None:
+    found = proven(tmp_path, CHECKPOINTED, gradient_clip=0.05)
+    assert found.verdict, found.failures
+    assert found.loss_error == found.gradient_error == 0.0
+    assert (found.steps, found.updates) == (3, 3)
+
+
+def test_a_reassociated_technique_is_near_and_not_equal(tmp_path: Path) -> None:
+    found = proven(tmp_path, Spec(name="sdpa_attention"))
+    assert found.verdict, found.failures
+    assert 0 < (found.gradient_error or 0.0) < 1e-5
+
+
+def test_masks_in_another_order_are_compared_without_dropout(tmp_path: Path) -> None:
+    noisy = SHAPE.model_copy(update={"dropout": 0.2})
+    found = proven(tmp_path, Spec.parse("gradient_accumulation:micro_batches=2"), model=noisy)
+    assert found.verdict, found.failures
+    assert found.gradients > 0
+
+
+def test_a_mixture_is_balanced_by_forward(tmp_path: Path) -> None:
+    mixture = SHAPE.model_copy(update={"n_expert": 4})
+    found = proven(tmp_path, Spec.parse("gradient_accumulation:micro_batches=2"), model=mixture)
+    assert found.verdict, found.failures
+
+
+def _with(step: Step, **seams: Any) -> Step:
+    object.__setattr__(step, "program", replace(step.program, **seams))
+    return step
+
+
+def test_a_gradient_that_is_off_is_named(tmp_path: Path) -> None:
+    def scale_one(step: Step) -> None:
+        (weight,) = (one for name, one in step.named_parameters() if name == "blocks.1.mlp.up.weight")
+        weight.register_hook(lambda gradient: gradient * 1.0001)
+
+    found = proven(tmp_path, CHECKPOINTED, change=scale_one)
+    assert not found.verdict
+    assert "the gradient of blocks.1.mlp.up.weight in step 0" in found.failures[0]
+
+
+def test_a_loss_that_is_off_is_named(tmp_path: Path) -> None:
+    def shrink(step: Step) -> None:
+        inner = step.program.reduce_loss
+        _with(step, reduce_loss=lambda loss: inner(loss) * 0.875)
+
+    assert "the loss in step 0" in proven(tmp_path, Spec(name="sdpa_attention"), change=shrink).failures[0]
+
+
+def test_a_weight_that_stands_still_is_named(tmp_path: Path) -> None:
+    def forget(step: Step) -> None:
+        inner, weight = step.program.update, step.named_parameters()[3][1]
+
+        def update(step: Step) -> torch.Tensor:
+            before = weight.detach().clone()
+            norm = inner(step)
+            with torch.no_grad():
+                weight.copy_(before)
+            return norm
+
+        _with(step, update=update)
+
+    found = proven(tmp_path, CHECKPOINTED, change=forget)
+    assert any("the update of" in failure for failure in found.failures)
+
+
+def test_a_learning_rate_beside_the_schedule_is_named(tmp_path: Path) -> None:
+    def late(step: Step) -> None:
+        inner = step.program.schedule
+        _with(step, schedule=lambda index: inner(index + 1))
+
+    assert "the learning rate of step 0" in " ".join(proven(tmp_path, CHECKPOINTED, change=late).failures)
+
+
+def test_rows_that_the_seed_does_not_name_are_found(tmp_path: Path) -> None:
+    def repeat(step: Step) -> None:
+        inner = step.program.batches
+        _with(step, batches=lambda index, share: inner(0, share))
+
+    assert (
+        "row 0 of step 1 is not the text that seed 0 names" in proven(tmp_path, CHECKPOINTED, change=repeat).failures[0]
+    )
+
+
+def test_targets_that_are_not_shifted_are_found(tmp_path: Path) -> None:
+    def unshifted(step: Step) -> None:
+        inner = step.program.batches
+        _with(step, batches=lambda index, share: [(ids, ids) for ids, _ in inner(index, share)])
+
+    assert "the targets of row 0 in step 0" in proven(tmp_path, CHECKPOINTED, change=unshifted).failures[0]
+
+
+def test_a_gradient_that_is_zeroed_between_micro_batches_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from assay.training import gradients
+
+    inner = gradients.summed_loss
+
+    def cleared(step: Step, micro_batch: Any) -> torch.Tensor:
+        for _, one in step.named_parameters():
+            one.grad = None
+        return inner(step, micro_batch)
+
+    monkeypatch.setattr(gradients, "summed_loss", cleared)
+    found = proven(tmp_path, Spec(name="gradient_accumulation"))
+    assert not found.verdict
+
+
+def test_a_switch_that_rounds_nothing_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from assay.optimizations.bf16_mixed import Bf16Mixed
+
+    monkeypatch.setattr(Bf16Mixed, "apply", lambda self, program, run: program)
+    assert "no gradient shows the rounding" in proven(tmp_path, Spec(name="bf16_mixed")).failures[0]
+
+
+def test_a_technique_that_does_not_say_what_it_computes_is_not_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from assay.optimizations.base import Optimization
+    from assay.optimizations.sgd import Sgd
+
+    monkeypatch.setattr(Sgd, "expect", Optimization.expect)
+    assert proven(tmp_path, Spec(name="sgd")).unchecked == "sgd does not say what it computes"
+
+
+def test_every_technique_says_what_it_computes() -> None:
+    from assay.optimizations import catalogue, expected_of, resolve
+
+    for name in catalogue():
+        one = resolve(Spec(name=name))
+        run = Run(model=SHAPE, ranks=2 if one.axes() else 1, optimizations=(one.spec(),))
+        assert expected_of(run).unstated == (), name
