@@ -86,7 +86,7 @@ _UPDATES = 2
 def _last_step(loop: Loop, notes: list[str], folder: RunFolder, run: Run, ranks: Ranks) -> _Last | None:
     def traced() -> _Last | None:
         loop.discard_until_updated()
-        index = loop.position.step + 1
+        index = loop.position.step + loop.discarded + 1  # whoever makes batches ahead only goes forwards
         while True:
             values = ValueCheck(folder, run, loop.step, index, ranks, updates=_UPDATES)
             try:
