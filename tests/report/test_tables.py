@@ -5,8 +5,8 @@ import pytest
 from rich.console import Console
 
 from assay.analysis.comparison import Comparison, analyse
+from assay.report.footnotes import seeds
 from assay.report.tables import WIDE, print_comparison
-from assay.report.wording import seeds
 from assay.runs.record import Memory, Status
 from assay.step.evidence import Evidence
 from studies.synthetic import TREATMENTS, record

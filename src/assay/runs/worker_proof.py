@@ -23,8 +23,9 @@ from assay.step.program import Step
 from assay.step.trace import Trace
 from assay.step.unchanged import differences
 from assay.training.endings import NoEffect, Unread, WrongValues, is_out_of_memory
-from assay.training.loop import Loop, StepRecord, read, take_step
+from assay.training.loop import Loop, read, take_step
 from assay.training.probes import ActivationNorms
+from assay.training.step_record import StepRecord
 
 
 def traced_step(
