@@ -34,7 +34,6 @@ def train(
     assay train                                            the preset demo
     assay train shakespeare-char-cpu data.path=input.txt   a preset on a text of yours
     assay train demo --with sdpa_attention+bf16_mixed      with two optimizations
-    assay train demo --with activation_checkpointing:every=2
     assay train my.yaml model.init_from=my-gpt2            from the weights of a GPT-2 folder, an export or a run
     assay train demo --nproc 2 --with data_parallel        on two processes of this machine
     assay train --resume last training.steps=200           go on with the last run
