@@ -170,7 +170,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as place:
             values, failed = judged(run, Path(place))
         for one in values:
-            close = expected.updates if one.what == "update" else expected.gradients
+            close = expected.updates if one.what in ("update", "state") else expected.gradients
             found[one.what, close.kind].append(one.used)
         stack = "+".join(map(str, run.optimizations))
         print(f"{seed + 1}/{options.count} {max(one.used for one in values):.3g} {stack}", flush=True)

@@ -1,3 +1,4 @@
+import html
 import signal
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,18 @@ def test_failed_cells_exit_3_and_results_0(assay: Assay, fake: Fake, corpus: str
     )
     assert said.code == code
     assert status.replace("_", " ") in said.out
+
+
+def test_a_row_with_wrong_losses_says_so_in_the_table_and_exits_3(assay: Assay, fake: Fake, corpus: str) -> None:
+    fake.behaves("wrong")
+    ask = ("compare", "demo", corpus, *TINY, "--with", "sdpa_attention", "--seeds", "1", "--blocks", "1")
+    said = assay(*ask)
+    assert said.code == 3
+    sentence = "the training loss of step 0 at seed 0 is 3.5, and the baseline's is 3; they differ by 17 %"
+    assert f"sdpa_attention  wrong values: {sentence}, and the bound is 0.003 %" in said.out
+    assert sentence in html.unescape(Path(said.out.splitlines()[-1]).read_text())
+    (row,) = assay(*ask, "--json").value["rows"]
+    assert (row["status"], row["reason"].startswith(sentence)) == ("wrong_values", True)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -77,14 +79,45 @@ def test_the_likeliest_token_is_what_the_newest_checkpoint_says(assay: Assay, tr
     ).value | {"top_k": None}
 
 
-def test_a_damaged_checkpoint_is_passed_over(assay: Assay, trained: Trained) -> None:
+def test_a_damaged_checkpoint_is_passed_over_and_said(assay: Assay, trained: Trained, tmp_path: Path) -> None:
     folder = trained(3, 5)
     (folder.checkpoints / "step-00000005" / "model.safetensors").write_bytes(b"torn")
-    assert assay("sample", "last", "--tokens", "1", "--json").value["steps"] == 3
+    words = "the checkpoint step-00000005 is damaged; step 3 of the run is used, which is older"
+    for verb in (("sample", "last", "--tokens", "1"), ("export", "last", str(tmp_path / "out"))):
+        said = assay(*verb, "--json")
+        assert (said.value["steps"], said.value["notes"]) == (3, [words])
+        assert f"assay: {words}" in said.err
     (folder.checkpoints / "step-00000003" / "state.json").write_text("{")
     said = assay("sample", "last")
     assert said.code == 2
     assert "only damaged checkpoints" in said.sentence()
+
+
+@pytest.mark.parametrize("words", [("sample", "nothing"), ("export", "nothing", "there"), ("sample", "last")])
+def test_a_run_that_is_not_there_needs_no_torch(trained: Trained, words: tuple[str, ...]) -> None:
+    """Nor does one without a checkpoint."""
+    trained()
+    code = "import sys; from assay.cli.main import app\ntry: app(sys.argv[1:])\n"
+    code += "except SystemExit as end: print(end.code, 'torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["2", "False"], done.stderr
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_a_copied_home_reads_its_own_corpus(
+    assay: Assay, trained: Trained, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: bool
+) -> None:
+    """Older records have an absolute path, into the home that was copied."""
+    folder = trained(3)
+    spec = folder.spec()
+    if not old:
+        relative = str(Path(spec.data_folder).relative_to(home.root))
+        folder.prepare(spec.model_copy(update={"data_folder": relative}))
+    before = assay("sample", "last", "--prompt", "The ", "--json").value
+    shutil.copytree(home.root, tmp_path / "copy")
+    shutil.rmtree(home.root)
+    monkeypatch.setenv("ASSAY_HOME", str(tmp_path / "copy"))
+    assert assay("sample", "last", "--prompt", "The ", "--json").value == before
 
 
 @pytest.mark.parametrize(

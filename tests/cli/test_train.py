@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from assay.config import Home
+from assay.runs.folder import RunFolder
+from assay.runs.record import Status
 from cli.conftest import TINY, Assay
 from runs.conftest import Fake
 
@@ -35,6 +37,29 @@ def test_the_summary_says_where_the_run_lies(assay: Assay, fake: Fake, corpus: s
     assert "1000 B" in said.out
     assert "990 B" in said.out, "the prediction stands beside what was measured"
     assert "step 4/4" in said.err
+
+
+def test_the_tokens_of_the_run_that_is_done_are_announced(assay: Assay, fake: Fake, corpus: str) -> None:
+    """A smaller batch trains on fewer than the configuration asks for."""
+    said = assay("train", corpus, *TINY, "training.batch_size=4", "--with", "smaller_batch:factor=2")
+    assert "4 steps of 16 tokens" in said.err
+
+
+def test_a_listener_that_fails_costs_no_work(home: Home, fake: Fake, corpus: str) -> None:
+    from assay import api
+
+    def fails(event: dict[str, object]) -> None:
+        if event["event"] == "step" and event["step"] == 3:
+            raise BrokenPipeError
+
+    fake.behaves("slow")
+    with pytest.raises(BrokenPipeError):
+        api.train(corpus, *TINY, "training.steps=1000", on_event=fails)
+    (folder,) = map(RunFolder, home.runs.iterdir())
+    result = folder.result()
+    assert result is not None
+    assert result.status is Status.INTERRUPTED
+    assert folder.newest_checkpoint() is not None
 
 
 @pytest.mark.parametrize(

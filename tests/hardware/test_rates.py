@@ -1,5 +1,6 @@
 """Rates are known only under what they were measured with."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,27 @@ def test_this_machine_has_the_rates_measured_on_it(home: Home) -> None:
     assert here.rates == {}
     rates.rates_file(home).write_bytes(rates.with_rates(home, here, {"cpu": MEASURED}))
     assert rates.known_machine(home).rates["cpu"] == MEASURED
+
+
+def test_a_file_of_an_earlier_version_is_read(home: Home) -> None:
+    old = MEASURED.model_dump(exclude={"doubtful", "others_share"})
+    key = rates._key("cpu", MACHINE, None)
+    rates.rates_file(home).write_text(json.dumps({key: old}))
+    assert rates.known_rates(home, MACHINE) == {"cpu": MEASURED}
+    assert MEASURED.caveat == ""
+
+
+def test_rates_that_contradict_each_other_are_known_only_with_their_mark(home: Home) -> None:
+    wrong = MEASURED.model_copy(update={"matmul_flops": {"float32": 646e6, "float64": 84e9}})
+    rates.rates_file(home).write_bytes(rates.with_rates(home, MACHINE, {"cpu": wrong}))
+    assert rates.known_rates(home, MACHINE) == {}
+    marked = wrong.model_copy(update={"doubtful": ("float32",), "others_share": 0.35})
+    rates.rates_file(home).write_bytes(rates.with_rates(home, MACHINE, {"cpu": marked}))
+    assert rates.known_rates(home, MACHINE) == {"cpu": marked}
+    assert marked.caveat == "measured under load, others had 35% of the cores; no two trials agree: float32"
+
+
+def test_fewer_instructions_are_another_machine(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
+    assert rates.known_rates(home, MACHINE) == {}
+    assert rates.known_rates(home, MACHINE.model_copy(update={"instruction_set": "avx2"})) == {}

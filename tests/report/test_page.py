@@ -74,7 +74,7 @@ def test_it_shows_rows_figures_proofs_and_how_they_were_made(text: str) -> None:
     for piece in (
         "−28.0 %",
         "[−13.0, −10.9]",
-        "predicted −14.2 %",
+        "predicted 42.9 ms −14.2 %",
         "49 of 49 matmuls in bfloat16",
         "not distinguishable",
         "+0.20 %",

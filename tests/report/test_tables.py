@@ -6,6 +6,7 @@ from rich.console import Console
 
 from assay.analysis.comparison import Comparison, analyse
 from assay.report.tables import WIDE, print_comparison
+from assay.report.footnotes import seeds
 from assay.runs.record import Memory, Status
 from assay.step.evidence import Evidence
 from studies.synthetic import TREATMENTS, record
@@ -85,6 +86,14 @@ def test_the_smallest_change_and_the_method_are_said(comparison: Comparison) -> 
     assert f"Step times of equal processes deviate by {deviation} (7 degrees of freedom)" in text
     assert "2 processes a row over 2 seeds, 5 interleaved blocks in each" in text
     assert "Fewer than three seeds" in text
+
+
+def test_only_seeds_that_finished_are_counted() -> None:
+    whole = record(treatments=TREATMENTS[:1], seeds=3)
+    left = tuple(one for one in whole.cells if one.cell.seed != whole.seeds[-1])
+    assert seeds(analyse(whole)) == "3 seeds"
+    assert seeds(analyse(whole.model_copy(update={"cells": left}))) == "2 of 3 seeds"
+    assert seeds(analyse(record(treatments=TREATMENTS[:1], seeds=1))) == "1 seed"
 
 
 @pytest.mark.parametrize("width", [80, 160, None])

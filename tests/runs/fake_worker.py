@@ -19,6 +19,8 @@ spec = json.loads((folder / "run.json").read_bytes())
 steps = spec["config"]["training"]["steps"]
 tokens = spec["config"]["training"]["batch_size"] * spec["config"]["model"]["context_length"]
 rounded = 0.001 * any(one["name"].startswith("bf16") for one in spec["config"]["optimizations"])
+if "wrong" in moods and spec["config"]["optimizations"]:
+    rounded = 0.5
 stopping = threading.Event()
 granted = threading.Semaphore(0)
 

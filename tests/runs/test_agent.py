@@ -1,11 +1,14 @@
 """What is put on record once it is known whose end explains how a run on several ranks ended."""
 
+import subprocess
 from collections.abc import Iterator
 
 import pytest
 
 from assay.config import Home
+from assay.runs import launcher
 from assay.runs.agent import _conclude
+from assay.runs.channel import PARENT_GONE
 from assay.runs.claim import claimed
 from assay.runs.culprit import End
 from assay.runs.folder import RunFolder
@@ -68,3 +71,12 @@ def test_of_a_rank_without_a_reason_the_log_is_read_past_what_torch_wrote(folder
         Status.FAILED,
         f"rank 0 failed: ImportError: no such thing (its log is {folder.log_file})",
     )
+
+
+def test_without_a_parent_it_ends_at_once_and_leaves_no_word(folder: RunFolder) -> None:
+    """Its standard input is closed while torch is still being imported, and nothing is on record then."""
+    agent = subprocess.Popen([*launcher.AGENT, "--ranks", "2", str(folder.path)], stdin=subprocess.PIPE)
+    assert agent.stdin is not None
+    agent.stdin.close()
+    assert agent.wait(timeout=60) == PARENT_GONE
+    assert folder.result() is None

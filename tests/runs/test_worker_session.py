@@ -23,6 +23,7 @@ from assay.runs.record import RunResult, Status
 from assay.runs.worker import conclude
 from assay.runs.worker_phases import Phases
 from assay.runs.worker_result import Findings
+from assay.step.evidence import BEGINNING_ONLY
 from assay.training import checkpoint
 
 from .worker_runs import run_folder, small_corpus
@@ -313,8 +314,11 @@ def test_a_run_is_done_where_only_the_memory_pass_finds_no_more_documents(corpus
     training = {"steps": 6, "measure_memory": True}
     result = ended(run_folder(tmp_path / "run", corpus, training, optimizations=f"streaming:path={place}"))
     assert (result.status, result.steps, result.memory.tensors_peak_bytes) == (Status.DONE, 6, None)
-    (note,) = result.extra["notes"]
-    assert note.startswith("the memory pass had no step to measure, so its figures are missing: ")
+    memory, proof = result.extra["notes"]
+    assert memory.startswith("the memory pass had no step to measure, so its figures are missing: ")
+    assert proof.startswith("the step at the end could not be traced: ")
+    assert result.proven_until == "beginning"
+    assert dict(summary.lines(result))["evidence"] == BEGINNING_ONLY
 
 
 def test_a_damaged_checkpoint_is_noted_in_the_result(corpus: Prepared, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from assay.runs import launcher
 from assay.runs.prepare import ReadyRun
 from assay.runs.record import Predicted, RunResult, Status
 from assay.studies import compare as module
+from assay.studies.drift import FIRST_STEPS, NUDGED
 from assay.studies.protocol import News, Turn
 from assay.studies.record import ComparisonRecord, Ending, read
 
@@ -36,7 +37,7 @@ def measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Co
     monkeypatch.setattr(module, "ready", no_corpus)
     monkeypatch.delenv("FAKE", raising=False)
 
-    def compare(**changes: Any) -> ComparisonRecord:
+    def compare(steps: int = 10, **changes: Any) -> ComparisonRecord:
         wanted: dict[str, Any] = {
             "home": Home(tmp_path),
             "seeds": 1,
@@ -47,7 +48,8 @@ def measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Co
             "prepare": lambda message, fraction: None,
             "tell": lambda news: None,
         }
-        return module.compare(BASE, ["sdpa_attention"], **{**wanted, **changes})
+        run = BASE.model_copy(update={"training": BASE.training.model_copy(update={"steps": steps})})
+        return module.compare(run, ["sdpa_attention"], **{**wanted, **changes})
 
     return compare
 
@@ -60,6 +62,18 @@ def test_cells_rounds_and_curves_are_kept(measure: Callable[..., ComparisonRecor
     assert all(len(one.curve.train_loss) == 10 for one in record.cells)
     assert all((tmp_path / "runs" / one.result.run / "result.json").exists() for one in record.cells)
     assert read(record.id, Home(tmp_path)) == record
+
+
+def test_nudged_baselines_run_last_without_turns_and_are_no_cells(measure: Callable[..., ComparisonRecord]) -> None:
+    news: list[News] = []
+    record = measure(steps=FIRST_STEPS + 1, tell=news.append)
+    assert [one.cell.treatment for one in record.nudged] == [NUDGED]
+    assert (record.nudged[0].result.status, len(record.nudged[0].curve.train_loss)) == (Status.DONE, FIRST_STEPS + 1)
+    assert record.nudged[0].result.config.nudge == 1
+    assert NUDGED not in {one.cell.treatment for one in record.cells}
+    assert all(len(one.order) == 3 for one in record.rounds)
+    turns = [(one.cell.treatment, one.piece) for one in news if isinstance(one, Turn)]
+    assert turns[-1] == (NUDGED, "start")
 
 
 def test_a_killed_child_is_recorded_and_the_comparison_goes_on(

@@ -3,10 +3,11 @@ from collections import Counter
 import pytest
 
 from assay.config import load
+from assay.runs.folder import Event
 from assay.runs.record import Status
 from assay.studies.design import design
 from assay.studies.plan import waves
-from assay.studies.protocol import Conducted, Ended, News, Planned, Turn, Working, conduct
+from assay.studies.protocol import Conducted, Ended, News, Planned, Turn, Working, _curve, conduct
 from assay.studies.record import Ending
 
 from .fake_child import Stage
@@ -86,6 +87,11 @@ def test_the_loss_of_a_cell_is_kept() -> None:
     curve = run(Stage()).cells[0].curve
     assert curve.train_loss == (3.0, 2.0, 1.0)
     assert curve.evaluations == ((3, 1.5),)
+
+
+def test_a_curve_ends_before_a_step_whose_event_is_missing() -> None:
+    steps: list[Event] = [{"event": "step", "step": n, "loss": 3.0 - n} for n in (0, 1, 3)]
+    assert _curve(steps).train_loss == (3.0, 2.0)
 
 
 def test_an_interrupt_ends_every_living_cell_in_an_orderly_way() -> None:

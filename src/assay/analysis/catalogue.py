@@ -130,7 +130,7 @@ def measured(comparison: Comparison, optimization: str, treatment: str, configur
         date=comparison.record.created[:10],
         status=row.status,
         reason=row.reason,
-        proven=None if proof is None else proof.verdict,
+        proven=None if proof is None or row.status is Status.WRONG_VALUES else proof.verdict,
         evidence="" if proof is None else proof.observed,
         tensors_peak_bytes=peak if isinstance(peak, int) else None,
         predicted_peak_bytes=row.predicted.tensors_peak_bytes if row.predicted else None,

@@ -81,8 +81,7 @@ def analyse(record: ComparisonRecord) -> Comparison:
     first = record.of(BASELINE)
     environment = next((one.result.environment for one in usable(first) if one.result.environment), None)
     read = _Reading.of(record, environment)
-    again = read.row(AGAIN)
-    yardstick = Yardstick.of(record)
+    again, yardstick = read.row(AGAIN), Yardstick.of(record)
 
     def row(name: str) -> Row:
         cells = record.of(name)

@@ -17,7 +17,8 @@ from assay.analysis.effects import Effect, Pair, exact, loss
 from assay.analysis.noise import Verdict
 from assay.analysis.timed import figure
 from assay.config.base import Frozen
-from assay.runs.record import Predicted, RankResult, RunResult, Status
+from assay.runs.rank_record import RankResult
+from assay.runs.record import Predicted, RunResult, Status
 from assay.step.evidence import Evidence, ValueProof
 from assay.studies.record import CellResult
 

@@ -86,6 +86,9 @@ def _print_step(every: "EveryRank") -> None:
     if every.step_seconds is not None:
         together = "" if len(every.ranks) == 1 else " of all ranks"
         rows[f"step time{together}, at the rates measured here"] = format_seconds(every.step_seconds)
+        rates = fullest.machine.rates[fullest.machine.device(every.run.device)]
+        if rates.caveat:
+            rows["caution, these rates"] = rates.caveat
     print_table(("one optimizer step", of), rows.items())
 
 

@@ -40,6 +40,8 @@ def _facts(found: "Machine") -> Iterator[tuple[str, str]]:
     yield "cores", str(found.cores)
     yield "memory", format_bytes(found.memory_bytes)
     yield "instructions", " ".join(found.instructions) or "none that decides a dtype"
+    if found.instruction_set:
+        yield "instruction set of oneDNN", found.instruction_set
     for one in found.accelerators:
         yield "accelerator", f"{one.name}, {format_bytes(one.memory_bytes)}"
     if not found.accelerators:
@@ -49,6 +51,8 @@ def _facts(found: "Machine") -> Iterator[tuple[str, str]]:
         launches = (rates.launch_seconds, rates.backward_launch_seconds)
         yield f"launch on {device}", "{} forward, {} backward".format(*map(format_seconds, launches))
         yield f"measured on {device}", f"torch {rates.torch}, {rates.threads} threads"
+        if rates.caveat:
+            yield f"caution, {device}", f"{rates.caveat}; measure again with --fresh when the machine is idle"
 
 
 def _rates(found: "Machine") -> Iterator[tuple[str, str, str, str]]:

@@ -9,7 +9,7 @@ gives a range: from nothing to this bound. Two kernels take it:
 - With native products each thread copies a block of either factor, at most 256 rows and 512 columns of up to 4096 inner
   elements, and accumulates one block of the result in float32.
 
-The bounds hold for 1,494 products on one and two threads, with sides from 1 to 12,288, under oneDNN 3 on a processor
+The bounds held for 1,494 products on one and two threads, with sides from 1 to 12,288, in torch 2.13 on a processor
 with `avx512_core_bf16`. Newer sets use the second kernel; they were not measured. What other processors take is not
 known.
 """

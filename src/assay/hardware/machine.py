@@ -10,6 +10,10 @@ from assay.hardware.links import Link
 AMPERE, ADA = (8, 0), (8, 9)
 """Compute capabilities: the first with bfloat16 and TF32, the first with float8."""
 
+_LOADED = 0.1
+"""A share of the cores that may slow a measurement down."""
+_CONTRADICTION = 2.0
+
 
 class Accelerator(Frozen):
     """One device."""
@@ -36,6 +40,26 @@ class Rates(Frozen):
     torch: str
     link: Link | None = None
     """Between two processes of this machine that compute on such devices; None where it was not measured."""
+    doubtful: tuple[str, ...] = ()
+    """Dtypes, or `copy`, whose rate no second trial confirmed, or another rate contradicts."""
+    others_share: float | None = None
+    """Of all cores, what other programs and other guests of the host had meanwhile; None where it was not noted."""
+
+    @property
+    def contradictory(self) -> bool:
+        """Whether float32 comes out far slower than float64, which no processor does; some GPUs come a little near."""
+        narrow, wide = (self.matmul_flops.get(dtype) for dtype in ("float32", "float64"))
+        return narrow is not None and wide is not None and narrow < wide / _CONTRADICTION
+
+    @property
+    def caveat(self) -> str:
+        """Why the rates may be too low, in words; empty where nothing says so."""
+        found = []
+        if self.others_share is not None and self.others_share > _LOADED:
+            found.append(f"measured under load, others had {self.others_share:.0%} of the cores")
+        if self.doubtful:
+            found.append(f"no two trials agree: {', '.join(self.doubtful)}")
+        return "; ".join(found)
 
 
 class Machine(Frozen):

@@ -1,7 +1,8 @@
 """Rates measured on this machine earlier, read without torch: one small JSON file in the cache, by what decides them.
 
 A rate belongs to a processor or accelerator, a version of torch and a number of threads: under any other of them it is
-not known. A file that cannot be read counts as empty: the rates are only measured once more.
+not known. A file that cannot be read counts as empty, and so do rates of an earlier version of assay that contradict
+each other: they are only measured once more.
 """
 
 import os
@@ -28,7 +29,8 @@ def known_rates(home: Home, machine: Machine, threads: int | None = None) -> dic
     """Rates by device, `cpu` or `cuda`; a device that was not measured is left out."""
     entries = _read(rates_file(home))
     keys = {device: _key(device, machine, threads) for device in devices(machine)}
-    return {device: entries[key] for device, key in keys.items() if key in entries}
+    found = {device: entries[key] for device, key in keys.items() if key in entries}
+    return {device: rates for device, rates in found.items() if rates.doubtful or not rates.contradictory}
 
 
 def with_rates(home: Home, machine: Machine, measured: dict[str, Rates], threads: int | None = None) -> bytes:

@@ -3,18 +3,26 @@
 The matmul rate of a dtype is that of the fastest of repeated large square products, 2·n³ FLOPs each: a roof that a
 training step may be held against, not an average. n doubles until a product fills a share of the time allowed, so that
 a dtype without hardware for it, which may be a hundred times slower, is measured on a smaller product. The right factor
-is tried as it lies and transposed, as a linear layer has it: converted dtypes can differ sevenfold between the two. The
-bandwidth is that of a copy too large for any cache, counting bytes read and bytes written. The time to launch an
+is tried as it lies and transposed, as a linear layer has it: converted dtypes can differ sevenfold between the two.
+
+No rate rests on one trial (`measure.agreement`). A float32 rate far below that of float64 contradicts it, and is
+measured again. What no second trial confirms, or stays a contradiction, is named in the record, with the share of the
+cores that others had meanwhile.
+
+The bandwidth is that of a copy too large for any cache, counting bytes read and bytes written. The time to launch an
 operation is that of one on a few numbers, in a chain of many. What joins two processes on a CPU is measured with it.
 """
 
 import argparse
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import torch
 
 from assay.hardware import Rates
+from assay.measure.agreement import OthersShare, agreed
 from assay.measure.link import measure_link
 
 DTYPES = ("float32", "bfloat16", "float16", "float64", "float8_e4m3fn")
@@ -23,6 +31,10 @@ _LARGEST = {"cpu": 4096, "cuda": 16384}
 _COPY_BYTES = {"cpu": 2**28, "cuda": 2**30}
 _PRODUCTS = 2
 """At least so many products of the final size should fit the time allowed."""
+_AGAIN = 2
+"""How often a doubtful rate is measured again."""
+_CLOSE = 0.1
+"""Two measurements agree that differ by no more."""
 _CHAIN = 256
 """Small operations, each on the result of the last."""
 
@@ -33,34 +45,69 @@ def measure_rates(device: str, seconds: float = 2.0) -> Rates:
         raise ValueError(f"this torch has no device {device!r}")
     torch.set_float32_matmul_precision("highest")
     share = seconds / (len(DTYPES) + 2)
-    forward, backward = _launch_seconds(device, share)
-    rates = {dtype: _matmul_flops(device, getattr(torch, dtype), share) for dtype in DTYPES}
-    return Rates(
-        device=device,
-        matmul_flops={dtype: rate for dtype, rate in rates.items() if rate is not None},
-        bandwidth_bytes=_bandwidth(device, share),
-        launch_seconds=forward,
-        backward_launch_seconds=backward,
-        threads=torch.get_num_threads(),
-        torch=torch.__version__,
-    )
+    with OthersShare() as others:
+        forward, backward = _launch_seconds(device, share)
+        products = {dtype: _matmul_rate(device, dtype, share) for dtype in DTYPES}
+        bandwidth = _bandwidth(device, share)
+        rates = Rates(
+            device=device,
+            matmul_flops=_flops(products),
+            bandwidth_bytes=bandwidth.per_second,
+            launch_seconds=forward,
+            backward_launch_seconds=backward,
+            threads=torch.get_num_threads(),
+            torch=torch.__version__,
+        )
+        for _ in range(_AGAIN):
+            for dtype in _doubtful(rates, products):
+                products[dtype] = _better(products[dtype], _matmul_rate(device, dtype, share))
+            rates = rates.model_copy(update={"matmul_flops": _flops(products)})
+    unconfirmed = () if bandwidth.confirmed else ("copy",)
+    doubtful = (*_doubtful(rates, products), *unconfirmed)
+    return rates.model_copy(update={"doubtful": doubtful, "others_share": others.share})
 
 
-def _matmul_flops(device: str, dtype: torch.dtype, seconds: float) -> float | None:
+class _Rate(NamedTuple):
+    """FLOP or bytes per second, and whether two trials agree in it."""
+
+    per_second: float
+    confirmed: bool
+
+
+def _flops(products: Mapping[str, _Rate | None]) -> dict[str, float]:
+    return {dtype: rate.per_second for dtype, rate in products.items() if rate is not None}
+
+
+def _doubtful(rates: Rates, products: Mapping[str, _Rate | None]) -> list[str]:
+    """Dtypes whose rate nothing confirms, and float32 where it contradicts float64."""
+    found = [dtype for dtype, rate in products.items() if rate is not None and not rate.confirmed]
+    return list(dict.fromkeys((*found, "float32") if rates.contradictory else found))
+
+
+def _better(one: _Rate | None, other: _Rate | None) -> _Rate | None:
+    """The faster one; where two measurements agree, each confirms the other."""
+    if one is None or other is None:
+        return one or other
+    faster, slower = max(one, other), min(one, other)
+    return faster._replace(confirmed=faster.confirmed or slower.per_second * (1 + _CLOSE) >= faster.per_second)
+
+
+def _matmul_rate(device: str, dtype: str, seconds: float) -> _Rate | None:
     """FLOP/s; None where the device has no such product."""
-    size, fastest = _SMALLEST, 0.0
+    size, fastest = _SMALLEST, None
     while True:
         try:
-            left, right = (torch.ones(size, size, device=device).to(dtype) for _ in range(2))
-            # the first of a size also prepares it
-            trials = [(min(_timed(device, one) for _ in range(3)), one) for one in _products(left, right)]
-            once, multiply = min(trials, key=lambda trial: trial[0])
+            left, right = (torch.ones(size, size, device=device).to(getattr(torch, dtype)) for _ in range(2))
+            # The first trial of a size also prepares it.
+            trials = [(agreed(partial(_timed, device, one)), one) for one in _products(left, right)]
+            once, multiply = min(trials, key=lambda trial: trial[0].seconds)
         except RuntimeError:
-            return fastest or None
-        fastest = max(fastest, 2 * size**3 / once)
+            return fastest
+        fastest = _better(fastest, _Rate(2 * size**3 / once.seconds, once.confirmed))
         # The next size takes eight times as long.
-        if 8 * once * _PRODUCTS > seconds or size >= _LARGEST[device]:
-            return max(fastest, 2 * size**3 / _shortest(device, multiply, seconds))
+        if 8 * once.seconds * _PRODUCTS > seconds or size >= _LARGEST[device]:
+            last = agreed(partial(_timed, device, multiply), seconds)
+            return _better(fastest, _Rate(2 * size**3 / last.seconds, last.confirmed))
         size *= 2
 
 
@@ -92,19 +139,11 @@ def _launch_seconds(device: str, seconds: float) -> tuple[float, float]:
             return forward, backward
 
 
-def _bandwidth(device: str, seconds: float) -> float:
+def _bandwidth(device: str, seconds: float) -> _Rate:
     source = torch.ones(_COPY_BYTES[device], device=device, dtype=torch.uint8)
     target = torch.ones_like(source)
-    return 2 * _COPY_BYTES[device] / _shortest(device, lambda: target.copy_(source), seconds)
-
-
-def _shortest(device: str, work: Callable[[], object], seconds: float) -> float:
-    """Seconds of the fastest of the repetitions that fit, at least one."""
-    end, shortest = time.perf_counter() + seconds, float("inf")
-    while True:
-        shortest = min(shortest, _timed(device, work))
-        if time.perf_counter() >= end:
-            return shortest
+    found = agreed(partial(_timed, device, lambda: target.copy_(source)), seconds)
+    return _Rate(2 * _COPY_BYTES[device] / found.seconds, found.confirmed)
 
 
 def _timed(device: str, work: Callable[[], object]) -> float:

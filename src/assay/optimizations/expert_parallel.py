@@ -70,7 +70,16 @@ class ExpertParallel(Optimization):
         return divide_experts(program, program.axis("dp"))
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
+        from assay.step.shares import divided_as
+
         held, whole = trace.held(".experts.")
+        experts = [one for one in trace.parameters if ".experts." in one.name]
+        right, layers = divided_as(trace, experts, "dp", lambda one: 0), len(trace.blocks) * trace.forwards
         sent = trace.communicated("all_to_all", axis="dp")
         observed = f"{held} of {whole} bytes of experts held by this rank; {sent} bytes exchanged over dp"
-        return self.evidence(observed, 0 < held * self.degree == whole and sent > 0)
+        # Each layer exchanges numbers of rows, rows and results; backward exchanges gradients of the last two.
+        forward, backward = (trace.calls("all_to_all", "dp", phase) for phase in ("forward", "backward"))
+        exchanged = (forward, backward) == (3 * layers, 2 * layers)
+        if not exchanged:
+            observed += f", in {forward} exchanges forwards and {backward} backwards of {layers} layers"
+        return self.evidence(observed, exchanged and 0 < right == len(experts) and held * self.degree == whole)

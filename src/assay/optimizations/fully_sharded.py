@@ -103,8 +103,14 @@ class FullySharded(Optimization):
         return expected.loosened(gradients=near, updates=REASSOCIATED)
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
+        from assay.step.shares import divided_as
+
         held, whole = trace.parameter_bytes, trace.whole_parameter_bytes
-        observed, shown = f"{held} of {whole} bytes of weights held by this rank", 0 < held < whole
+        right, parameters = divided_as(trace, trace.parameters, "dp", lambda one: 0), len(trace.parameters)
+        observed = f"{held} of {whole} bytes of weights held by this rank"
+        if right != parameters:
+            observed += f", and {right} of {parameters} weights divided into chunks of rows"
+        shown = trace.ranks.get("dp", 1) > 1 and 0 < right == parameters and 0 < held < whole
         if self.mixed_precision:
             low, total = trace.contractions(dtype="bfloat16"), trace.contractions()
             observed, shown = f"{observed}; {low} of {total} matmuls in bfloat16", shown and 0 < low == total

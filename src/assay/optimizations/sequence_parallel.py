@@ -63,5 +63,12 @@ class SequenceParallel(Optimization):
         scattered = trace.communicated("reduce_scatter", axis="tp", phase="forward")
         summed = trace.communicated("all_reduce", axis="tp", phase="forward")
         observed = f"{scattered} bytes summed into parts over tp in forward, {summed} bytes summed whole"
+        names = [one.name for one in trace.parameters]
+        first, last = (any(name.startswith(part) for name in names) for part in ("embedding.", "head.norm."))
+        pairs = 2 * len(trace.blocks)
+        wanted = ((pairs + first) * trace.forwards, (pairs + last) * trace.forwards)
+        calls = (trace.calls("reduce_scatter", "tp", "forward"), trace.calls("all_gather", "tp", "forward"))
+        if calls != wanted:
+            observed += f"; {calls[0]} of {wanted[0]} sums and {calls[1]} of {wanted[1]} gatherings of parts"
         # What is still summed whole are a few numbers a position, for the loss, and gradients of norms.
-        return self.evidence(observed, summed < scattered / 2)
+        return self.evidence(observed, calls == wanted != (0, 0) and summed < scattered / 2)

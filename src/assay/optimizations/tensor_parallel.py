@@ -13,6 +13,7 @@ from pydantic import Field
 from assay.config import Run
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
 from assay.step import Evidence, Trace
+from assay.step.trace import Held
 
 if TYPE_CHECKING:
     from assay.cost import Cost
@@ -62,7 +63,28 @@ class TensorParallel(Optimization):
         return split_matrices(program, program.axis("tp"))
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
+        from assay.step.shares import divided_as
+
         held, whole = trace.parameter_bytes, trace.whole_parameter_bytes
+        right, parameters = divided_as(trace, trace.parameters, "tp", _split_along), len(trace.parameters)
         reduced = trace.communicated("all_reduce", "reduce_scatter", axis="tp", phase="forward")
         observed = f"{held} of {whole} bytes of weights held by this rank; {reduced} bytes summed over tp in forward"
-        return self.evidence(observed, held < whole and reduced > 0)
+        if right != parameters:
+            observed += f"; {right} of {parameters} weights are divided as they should be"
+        # Every pair of matrices sums its outputs, and so does the embedding: in 16 bits at least.
+        sums = 2 * len(trace.blocks) + any(one.name.startswith("embedding.") for one in trace.parameters)
+        positions = trace.sequences * run.model.context_length // trace.ranks.get("cp", 1)
+        summed = reduced >= 2 * sums * positions * run.model.n_embd
+        degree = trace.ranks.get("tp", 1) == self.degree
+        return self.evidence(observed, degree and 0 < right == parameters and held < whole and summed)
+
+
+def _split_along(one: Held) -> int | None:
+    """The dimension along which a weight is split: rows of a pair's first matrix, columns of its second."""
+    module = one.name.removesuffix(".weight").removesuffix(".bias")
+    if ".experts." in one.name:
+        return 2 if one.name.endswith(".down") else 1
+    if module.endswith(("attention.projection", "mlp.down")):
+        return 1 if len(one.whole_shape) == 2 else None
+    rows = ("attention.qkv", "mlp.up", "mlp.gate", "embedding.token", "head.projection")
+    return 0 if module.endswith(rows) else None

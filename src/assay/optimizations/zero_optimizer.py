@@ -7,21 +7,20 @@ Gradients are summed on every rank during backward and stay whole; the paper's o
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import Run
 from assay.optimizations.base import Numerics, Optimization, Stage
 from assay.step import Evidence, Trace
+from assay.step.trace import Held
+from assay.step.updated import Updated
 
 if TYPE_CHECKING:
     from assay.cost import Cost
     from assay.cost.layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
-
-_REMAINDER = 0.1
-"""Share of the state that may be held beyond an even part: of tensors that another axis has split along their only
-dimension, or that the ranks do not divide evenly."""
 
 
 class ZeroOptimizer(Optimization):
@@ -60,13 +59,39 @@ class ZeroOptimizer(Optimization):
         held, whole = trace.optimizer_state_bytes, trace.whole_optimizer_state_bytes
         # What this rank would hold if dp divided nothing: another axis may have split weights and their state alike.
         replica = whole * trace.parameter_bytes / trace.whole_parameter_bytes
-        # Experts that dp has divided already are updated where they lie.
-        own = sum(one.held_bytes for one in trace.parameters if "dp" in one.divided_over)
-        kept = replica * own / trace.parameter_bytes
         gathered = trace.communicated("all_gather", axis="dp", phase="update")
+        pieces = [_piece(one, ranks, trace.place.get("dp", 0)) for one in trace.parameters]
+        due = {one.name: (one, piece) for one, (piece, _) in zip(trace.parameters, pieces, strict=True)}
+        right = sum(_fits(one, *due[one.name]) for one in trace.updates if one.name in due)
         observed = (
             f"{held} of {replica:.0f} bytes of a replica's optimizer state held by this rank of {ranks}; "
             f"{gathered} bytes of updated weights gathered, for {trace.parameter_bytes} bytes of weights"
         )
-        divided = kept < held <= kept + (replica - kept) * (1 / ranks + _REMAINDER)
-        return self.evidence(observed, ranks > 1 and divided and gathered > 0)
+        if right != len(trace.parameters):
+            observed += f"; {right} of {len(trace.parameters)} weights have the state of this rank's piece"
+        divided = 0 < right == len(trace.parameters) and held < replica
+        return self.evidence(observed, ranks > 1 and divided and gathered == sum(whole for _, whole in pieces) > 0)
+
+
+def _piece(one: Held, ranks: int, index: int) -> tuple[int, int]:
+    """Elements that this rank updates of a weight, and the bytes that all ranks gather of it.
+
+    A weight is cut along its first dimension that is whole. An expert that dp divides is updated where it is.
+    """
+    from assay.step.shares import chunk
+
+    free = next((axis for axis in range(len(one.shape)) if axis not in one.dimensions.values()), None)
+    if free is None or "dp" in one.divided_over:
+        return prod(one.shape), 0
+    length, row = one.shape[free], prod(one.shape[:free] + one.shape[free + 1 :])
+    return chunk(length, ranks, index) * row, chunk(length, ranks, 0) * ranks * row * _width(one)
+
+
+def _fits(updated: Updated, weight: Held, elements: int) -> bool:
+    """True if the optimizer has the piece, and no entry of its state is larger."""
+    sizes = [size for key, size in updated.state.items() if key != "step"]
+    return updated.elements == elements and all(size <= elements * _width(weight) for size in sizes)
+
+
+def _width(weight: Held) -> int:
+    return weight.whole_bytes // max(1, prod(weight.whole_shape))

@@ -1,7 +1,9 @@
 """Sentences below the table of a comparison: how its intervals came about, what it can tell, and caveats."""
 
 from assay.analysis.comparison import Comparison
+from assay.analysis.row import usable
 from assay.report.wording import COLUMNS, fine_percent, prediction_error
+from assay.studies.design import BASELINE
 from assay.units import format_bytes
 
 
@@ -13,13 +15,20 @@ def footnotes(comparison: Comparison) -> list[str]:
 
 def _method(comparison: Comparison) -> str:
     record = comparison.record
-    seeds, processes, blocks = len(record.seeds), record.protocol.processes, record.protocol.blocks
-    rows = f"{seeds * processes} process{'es' if seeds * processes > 1 else ''} a row"
+    count, blocks = len(record.seeds) * record.protocol.processes, record.protocol.blocks
+    rows = f"{count} process{'es' if count > 1 else ''} a row"
     return (
-        f"Changes are against both runs of the baseline ({rows} over {seeds} seed{'s' if seeds > 1 else ''}, {blocks} "
+        f"Changes are against both runs of the baseline ({rows} over {seeds(comparison)}, {blocks} "
         "interleaved blocks in each). Brackets are intervals in percent over processes; those of one column hold "
         "together in 95 % of comparisons."
     )
+
+
+def seeds(comparison: Comparison) -> str:
+    """``"3 seeds"``, or ``"2 of 3 seeds"`` where the baseline, which every change is against, finished at two."""
+    planned = len(comparison.record.seeds)
+    finished = len({one.cell.seed for one in usable(comparison.record.of(BASELINE))})
+    return f"{'' if finished == planned else f'{finished} of '}{planned} seed{'s' if planned > 1 else ''}"
 
 
 def _smallest_change(comparison: Comparison) -> str:

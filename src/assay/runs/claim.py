@@ -64,6 +64,7 @@ def claimed(ready: ReadyRun, home: Home, resume: RunFolder | None = None) -> Ite
         if resume is None and folder.path.exists() and not folder.events_file.exists():
             with suppress(StorageError):
                 folder.remove()
+                Store(home).remove([folder.id])
         raise
 
 

@@ -6,8 +6,12 @@ Timed blocks and evidence belong to one process, and only the last one's stand. 
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
+
+from pydantic import ValidationError
 
 from assay.runs.log import Event
+from assay.runs.record import Block
 
 
 def steps(events: Iterable[Event]) -> list[Event]:
@@ -48,6 +52,15 @@ def of_last_process(events: Iterable[Event], kind: str) -> list[Event]:
         elif event["event"] == kind:
             since.append(event)
     return since
+
+
+def blocks(events: Iterable[Event]) -> list[Block]:
+    """The timed blocks of the last process; one that an assay with other fields wrote may be left out."""
+    found: list[Block] = []
+    for event in of_last_process(events, "block"):
+        with suppress(ValidationError):
+            found.append(Block.of(event))
+    return found
 
 
 def of_last_mesh(events: Iterable[Event]) -> list[Event]:

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Literal, Self
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
-from assay.config.base import Frozen
 from assay.config.run import Run
+from assay.runs.rank_record import PredictedRank, RankResult, Record
 from assay.step.evidence import Evidence, ValueProof
 
 
@@ -57,13 +57,7 @@ class Status(StrEnum):
         }.get(self, 3)
 
 
-class _Record(Frozen):
-    """Read back from JSON, where tuples are lists and enumerations are text."""
-
-    model_config = ConfigDict(strict=False)
-
-
-class Quartiles(_Record):
+class Quartiles(Record):
     """Of a sample: median and quartiles, and how many values."""
 
     median: float
@@ -86,7 +80,7 @@ LEAST_DISTURBANCE_SECONDS = 0.04
 """The kernel counts in hundredths of a second; a few of them are no disturbance."""
 
 
-class Block(_Record):
+class Block(Record):
     """One timed block: consecutive steady steps, between which other cells of a comparison had their turn.
 
     It begins with a settling step, which is in none of these figures but the process's mark.
@@ -126,7 +120,7 @@ class Block(_Record):
         return taken > max(DISTURBED * self.cores * self.seconds, LEAST_DISTURBANCE_SECONDS)
 
 
-class PhaseMemory(_Record):
+class PhaseMemory(Record):
     """Peaks within one phase of the run; the process's mark is reset between phases."""
 
     process_peak_bytes: int | None = None
@@ -138,7 +132,7 @@ class PhaseMemory(_Record):
     tensors_peak_bytes: int | None = None
 
 
-class Memory(_Record):
+class Memory(Record):
     """The four numbers, and where they were taken."""
 
     tensors_peak_bytes: int | None = None
@@ -166,91 +160,7 @@ class Memory(_Record):
     phases: Mapping[str, PhaseMemory] = Field(default_factory=dict)
 
 
-class Sent(_Record):
-    """What a rank hands to one collective along one mesh axis in a step."""
-
-    collective: str
-    axis: str
-    count: int
-    payload_bytes: int
-    """Of the whole that is gathered, summed or sent."""
-
-
-class Spent(_Record):
-    """How long one collective along one mesh axis was under way on a rank in a step, each call by itself."""
-
-    collective: str
-    """As in `Sent`, and `recv`."""
-    axis: str
-    count: int
-    seconds: float
-    """Summed over calls, of which several may be under way at once."""
-    wait_seconds: float | None
-    """Of these, until the last of the ranks had called; None where their clocks are not one."""
-
-
-class Idle(_Record):
-    """What a rank of a pipeline did not compute between its line's first forward and last backward."""
-
-    share: float
-    """Of that time, the median over some steps after the run."""
-    shares: tuple[float, ...]
-    """By step."""
-    processor_share: float | None
-    """Processor time over wall time of the spans in which it computed; None on an accelerator."""
-    comparable: bool
-    """Whether every rank of the line had a core of its own, so that the share may be held against a formula."""
-
-    @property
-    def caveat(self) -> str:
-        """In words; empty where the share is comparable."""
-        return "" if self.comparable else "not comparable: a rank had no core of its own"
-
-
-class RankResult(_Record):
-    """What one rank of a run held, and what it handed to the others."""
-
-    rank: int
-    place: Mapping[str, int]
-    """Its index along each mesh axis."""
-    tensors_peak_bytes: int | None = None
-    process_peak_bytes: int | None = None
-    parameter_bytes: int | None = None
-    gradient_bytes: int | None = None
-    optimizer_state_bytes: int | None = None
-    sent: tuple[Sent, ...] = ()
-    profiled_step_seconds: float | None = None
-    """Of one step under the profiler, after the run."""
-    communication_seconds: float | None = None
-    """Of those, how many had a collective under way, waiting for late ranks included."""
-    spent: tuple[Spent, ...] = ()
-    """By collective and axis in the same step; nothing where the backend does not show each call."""
-    idle: Idle | None = None
-    """None without a pipeline, or where its ranks have no common clock."""
-
-    @property
-    def communication_share(self) -> float | None:
-        """Of the profiled step."""
-        if self.communication_seconds is None or not self.profiled_step_seconds:
-            return None
-        return self.communication_seconds / self.profiled_step_seconds
-
-    @property
-    def sent_bytes(self) -> int:
-        """By all collectives together."""
-        return sum(one.payload_bytes for one in self.sent)
-
-
-class PredictedRank(_Record):
-    """What the estimator said of one rank."""
-
-    tensors_peak_bytes: int
-    sent_bytes: int
-    idle_share: float | None = None
-    """Of a pipeline played with unequal stages, by their FLOPs; sends are free."""
-
-
-class Predicted(_Record):
+class Predicted(Record):
     """What the estimator said before the run: the same keys, and FLOPs. Over ranks, of the one that holds most."""
 
     tensors_peak_bytes: int | None = None
@@ -272,7 +182,7 @@ class Predicted(_Record):
     """What a formula says that a rank of a pipeline idles, all stages being equal: (p−1)/(vm + p−1), or its variant."""
 
 
-class Environment(_Record):
+class Environment(Record):
     """What else decides a figure: results of unlike environments are never compared silently."""
 
     assay: str
@@ -296,7 +206,7 @@ class Environment(_Record):
         return [name for name in type(self).model_fields if getattr(self, name) != getattr(other, name)]
 
 
-class RunResult(_Record):
+class RunResult(Record):
     """One run, whole."""
 
     run: str

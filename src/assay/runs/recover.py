@@ -10,7 +10,7 @@ from assay.errors import StorageError, UsageError
 from assay.runs import history
 from assay.runs.alive import is_running
 from assay.runs.folder import RunFolder, RunSpec
-from assay.runs.record import Block, Quartiles, RunResult, Status
+from assay.runs.record import Quartiles, RunResult, Status
 from assay.step.evidence import Evidence, ValueProof
 
 
@@ -60,7 +60,7 @@ def compose(folder: RunFolder, status: Status, reason: str | None) -> RunResult:
             (ValueProof.model_validate(event["proof"]) for event in history.of_last_process(events, "values")), None
         ),
         "proven_until": "beginning" if proven and status is not Status.RUNNING else None,
-        "blocks": tuple(Block.of(event) for event in history.of_last_process(events, "block")),
+        "blocks": tuple(history.blocks(events)),
     }
     return begun(spec).model_copy(update=facts)
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from assay.runs.folder import RunSpec
-from assay.runs.record import Block, Environment, Memory, Quartiles, RankResult, RunResult, Status
+from assay.runs.rank_record import RankResult
+from assay.runs.record import Block, Environment, Memory, Quartiles, RunResult, Status
 from assay.step.evidence import Evidence, ValueProof
 from assay.step.trace import Trace
 

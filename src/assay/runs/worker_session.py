@@ -33,6 +33,7 @@ from assay.runs.worker_proof import has_trained, prove_at_end, traced_step
 from assay.runs.worker_ranks import every_rank
 from assay.runs.worker_result import Findings
 from assay.runs.worker_values import ValueCheck
+from assay.step import dropout
 from assay.step.evidence import Evidence, ValueProof
 from assay.step.program import Step
 from assay.training.endings import (
@@ -130,8 +131,8 @@ class Session:
                 self._say_evidence(Evidence.model_validate({name: event[name] for name in Evidence.model_fields}))
             for event in history.of_last_process(earlier, "router"):
                 self.findings.routers = event["layers"]
-            for event in history.of_last_process(earlier, "block"):
-                self._say_block(Block.of(event))
+            for block in history.blocks(earlier):
+                self._say_block(block)
 
     def _train(self, loop: Loop) -> None:
         """The steps of this process. Raises an `Ending` where they stop before the last."""
@@ -191,7 +192,8 @@ class Session:
         )
 
     def _traced_step(self, step: Step, index: int, probes: ActivationNorms | None) -> StepRecord:
-        record, self.findings.trace = traced_step(step, index, probes)
+        skipped = None if self.findings.position is None else self.findings.position.skipped_steps
+        record, self.findings.trace = traced_step(step, index, probes, skipped)
         return record
 
     def _prove(self) -> None:
@@ -204,6 +206,7 @@ class Session:
         own = [
             f"{one.optimization} took no effect: {one.observed}" for one in self.findings.evidence if not one.verdict
         ]
+        own += [text for text in (dropout.fault(self.findings.trace, self.run),) if text]
         missing = [said for said in self.ranks.gather(own[0] if own else "") if said]
         if missing:
             raise NoEffect(missing[0])

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from typing import Literal
 
 from assay.config.base import Frozen
+from assay.step.masks import Masks
+from assay.step.scaling import Scaling
 from assay.step.updated import Group, Updated
 
 Phase = Literal["forward", "backward", "recompute", "update"]
@@ -146,6 +148,10 @@ class Trace(Frozen):
     """Parameters that the optimizer was given."""
     groups: tuple[Group, ...] = ()
     """Parameter groups of the optimizer."""
+    masks: Masks = Masks()
+    scaling: Scaling = Scaling()
+    schedule: tuple[str, ...] = ()
+    """What a pipeline's rank ran, in order: `F0.1` is stage 0's forward of micro-batch 1; B, I and W are backwards."""
     learning_rate: float | None = None
     """Learning rate that the schedule has for this step."""
     ranks: Mapping[str, int] = {}
@@ -205,6 +211,14 @@ class Trace(Frozen):
             if any(fragment in one.collective for fragment in fragments)
             and axis in (None, one.axis)
             and phase in (None, one.phase)
+        )
+
+    def calls(self, collective: str, axis: str, phase: Phase) -> int:
+        """Calls of one collective along one axis in one phase."""
+        return sum(
+            one.count
+            for one in self.communications
+            if (one.collective, one.axis, one.phase) == (collective, axis, phase)
         )
 
     def count(self, *fragments: str, phase: Phase | None = None, dtype: str | None = None) -> int:

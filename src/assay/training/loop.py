@@ -33,6 +33,8 @@ from assay.units import format_steps
 
 _FIRST = "is the first tensor that is not finite"
 
+TakeStep = Callable[[Step, int, ActivationNorms | None], "StepRecord | Taken"]
+
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
@@ -138,10 +140,6 @@ def _record(taken: Taken, figures: Sequence[float], waited: float) -> StepRecord
         finite=finite or skipped,
         loss_scale=taken.loss_scale,
     )
-
-
-TakeStep = Callable[[Step, int, ActivationNorms | None], StepRecord | Taken]
-"""Does one step of a program: the step to do, its index, and the probes that watch it."""
 
 
 @dataclass

@@ -4,8 +4,8 @@ Errors are Euclidean norms over one tensor. A float64 baseline is the truth.
 
 Reassociated values: |x − x₆₄| ≤ K·max(|x₃₂ − x₆₄|, u·|x₆₄|), with x₃₂ the float32 baseline and u = 2⁻²⁴, its roundoff.
 The float32 baseline's own error says how hard the tensor is to compute: the gradient of a key bias is zero in truth and
-rounding in practice, and its bound is rounding, too. K is twice the largest ratio that honest configurations show
-(docs/measured/values.md).
+rounding in practice, and its bound is rounding, too. K is 8 for losses and gradients:
+200 honest configurations reach 1.9 (docs/measured/values.md), and other machines add up in other orders.
 
 Lossy values: |x − x₆₄| ≤ ρ·|x₆₄| with the bound ρ that the technique states. For tensors far smaller than others the
 bound is ρ·0.01 of the size that all gradients have on average: rounding of large values reaches them, too.
@@ -23,7 +23,7 @@ from torch import Tensor
 
 from assay.reference.expected import Closeness
 
-GRADIENT_RATIO = 64.0
+GRADIENT_RATIO = 8.0
 """K of losses and gradients."""
 UPDATE_RATIO = 64.0
 """K of updates."""

@@ -59,16 +59,15 @@ class Recorded:
 
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
         """Token ids and targets of the whole batch, `[rows, T]` each: share i of n has rows i, i + n, …"""
-        return self._rows("ids", step), self._rows("targets", step)
+        parts = self.micro_batches(step)
+        if len(parts) == 1:
+            return parts[0]
+        return torch.cat([ids for ids, _ in parts]), torch.cat([targets for _, targets in parts])
 
     def micro_batches(self, step: int) -> list[tuple[Tensor, Tensor]]:
-        """Token ids and targets of every forward of the step, rank after rank; ranks of one share count once."""
-        first_of_share = {int(one.about["share"][0]): one for one in reversed(self.ranks)}
-        return [
-            (one.get(Key("ids", step, name)), one.get(Key("targets", step, name)))
-            for _, one in sorted(first_of_share.items())
-            for name in one.keys("ids", step)
-        ]
+        """Token ids and targets of every micro-batch, over all ranks: together they are the batch, in order."""
+        names = self.ranks[0].keys("ids", step)
+        return [(self._rows("ids", step, name), self._rows("targets", step, name)) for name in names]
 
     def noise(self, step: int) -> dict[str, Tensor]:
         """The random state of rank 0 before the step, by device."""
@@ -86,9 +85,9 @@ class Recorded:
         """Whether ranks of one share of the batch have unlike rows."""
         return any(not torch.equal(one, other) for pair in self._shares("ids", step).values() for one, other in pair)
 
-    def _rows(self, kind: str, step: int) -> Tensor:
+    def _rows(self, kind: str, step: int, name: str) -> Tensor:
         count = int(self.ranks[0].about["share"][1])
-        shares = {int(one.about["share"][0]): self._of_rank(one, kind, step) for one in self.ranks}
+        shares = {int(one.about["share"][0]): one.get(Key(kind, step, name)) for one in self.ranks}
         rows = sum(len(one) for one in shares.values())
         whole = torch.empty(rows, *shares[0].shape[1:], dtype=shares[0].dtype)
         for index, own in shares.items():

@@ -38,6 +38,8 @@ from optimizations.mutations.values import ValueRecord
 
 VERIFY, VALUES, SECOND = "verify", "values", "second trace"
 """The parts of the proof; each failure begins with the part that found it."""
+UNCHECKED = "unchecked"
+"""In their place: the value check broke off. A real run is then not refused."""
 
 _UNSTEADY = {"data_seconds", "graph_breaks"}
 """Of a trace: figures that two equal runs of one process need not share."""
@@ -99,7 +101,7 @@ def _beginning(step: Step, run: Run, ranks: Ranks, found: Account) -> Trace:
     taken = [record.take(index, take_step) for index in range(LATE - 1)]
     tracer, last = _traced(step, LATE - 1)
     records = read(step, [*taken, last])
-    found.fail(VALUES, *record.failures(records))
+    _checked(found, VALUES, record, records)
     return _judged(run, found, VERIFY, records, tracer)
 
 
@@ -112,9 +114,16 @@ def _end(step: Step, run: Run, ranks: Ranks, found: Account, first: Trace, initi
     record = ValueRecord(step, run, ranks, Corpus(run), done)
     tracer, last = record.take(done, _traced)
     records = read(step, [*taken, last])
-    found.fail(SECOND, *(f"values: {one}" for one in record.failures(records)))
+    _checked(found, f"{SECOND}, {VALUES}", record, records)
     trace = _judged(run, found, SECOND, records, tracer)
     found.fail(SECOND, differences(first, trace, mixture=run.model.n_expert is not None))
+
+
+def _checked(found: Account, part: str, record: ValueRecord, records: Sequence[StepRecord]) -> None:
+    try:
+        found.fail(part, *record.failures(records))
+    except (RuntimeError, LookupError, ValueError) as error:
+        found.fail(UNCHECKED, f"{type(error).__name__}: {error}")
 
 
 def _traced(step: Step, index: int) -> tuple[StepTracer, StepRecord | Taken]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from optimizations.mutations.harness import Account, account
+from optimizations.mutations.harness import UNCHECKED, Account, account
 from optimizations.mutations.mutant import Mutant
 from optimizations.mutations.named import run_of
 from optimizations.mutations.on_two import accounts
@@ -30,7 +30,8 @@ class Judgement:
     @property
     def parts(self) -> list[str]:
         """The parts of the proof that caught it, in their order; none: it passed."""
-        return list(dict.fromkeys(one.partition(":")[0] for one in self.broken.failures))
+        found = dict.fromkeys(one.partition(":")[0].partition(",")[0] for one in self.broken.failures)
+        return [part for part in found if part != UNCHECKED]
 
 
 def judged(chosen: Sequence[Named], place: Path) -> list[Judgement]:

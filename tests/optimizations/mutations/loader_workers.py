@@ -6,6 +6,9 @@ _ITEM, _CALL = "assay.step.workers:_Steps.__getitem__", "assay.step.workers:Work
 _BEGIN, _READ = "assay.step.workers:Workers._begin", "self._batches(step, self._share)"
 _PAIR = "(ids.numpy(), targets.numpy())"
 _OVER_RANKS = {"stack": "loader_workers+data_parallel"}
+_OTHERS = """num_workers=self._workers,
+            prefetch_factor=self._ahead,
+            persistent_workers=True,"""
 
 MUTANTS = (
     Mutant(
@@ -51,8 +54,8 @@ MUTANTS = (
         rewritten(
             _BEGIN,
             (
-                "num_workers=self._workers,\n            prefetch_factor=self._ahead,\n            persistent_workers=True,\n",
-                "num_workers=0,\n",
+                _OTHERS,
+                "num_workers=0,",
             ),
             ('            multiprocessing_context="fork",\n', ""),
         ),

@@ -23,7 +23,7 @@ LATE = 4
 Break = Callable[[pytest.MonkeyPatch], None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Mutant:
     """One wrong variant of a technique."""
 
