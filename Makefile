@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 
 demo: setup
 	$(BIN)/assay compare demo --with sdpa_attention --with bf16_mixed --with activation_checkpointing \
-	  --with gradient_accumulation:micro_batches=4 --with sdpa_attention+bf16_mixed+activation_checkpointing --seeds 2
+	  --with gradient_accumulation:micro_batches=4 --with sdpa_attention+bf16_mixed+activation_checkpointing --seeds 3
 
 test: setup
 	$(BIN)/pytest -n 2 --dist loadfile

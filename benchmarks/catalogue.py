@@ -1,17 +1,23 @@
 """Measure the catalogue: every optimization at its defaults against the reference configuration's baseline.
 
-    python benchmarks/catalogue.py [NAME ...] [--source demo] [--out FILE] [--blocks 5] [--seeds 1] [--group 6]
+    python benchmarks/catalogue.py [NAME ...] [--source demo] [--out FILE] [--blocks 5] [--seeds 3] [--group 4]
+                                   [--minutes M] [--anew]
 
-Those of one group are compared as `assay compare` does, in interleaved blocks beside a baseline that runs twice. What
-this machine cannot do, or a run refuses, is written down with the reason. An entry replaces the earlier one of the
-same optimization on the same device, and the file is written after every group: it can be stopped, and go on with
-names. Without ``--out`` it is the file that ships with the package; `make docs` then writes the cards anew.
+Those of one group are compared as `assay compare` does: several processes a row, in interleaved blocks beside a
+baseline that runs twice. What this machine cannot do, or a run refuses, is written down with the reason. An entry
+replaces the earlier one of the same optimization on the same device, and the file is written after every group.
+
+It can be stopped at any time and continued. Entries of this device and this torch that are of enough processes stand,
+unless ``--anew`` is given. ``--minutes`` begins no further group after that time. Without ``--out`` the file is the one
+that ships with the package; `make docs` then writes the cards anew.
 """
 
 import argparse
+import math
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,14 +31,36 @@ from assay.errors import UsageError
 from assay.hardware import Machine, detect
 from assay.optimizations import Unavailable, Unpredicted, catalogue, resolve
 from assay.runs.record import Status
+from assay.studies.design import LEAST_PROCESSES
+
+WIDE = ("model.n_embd=256",)
+"""Products that are large enough to be worth another format, a compiler or another device."""
+LONG = ("model.context_length=256", "training.batch_size=2")
+"""Score matrices that outweigh the rest of a block."""
+MANY_WORDS = ("model.vocab_size=8191", "training.batch_size=4")
+"""A head that outweighs the blocks; the number of words is odd."""
+MANY_WEIGHTS = ("model.n_embd=256", "training.batch_size=1", "model.context_length=32")
+"""Few tokens for many weights: most of a step is its update."""
+MANY_TOKENS = ("model.n_layer=1", "model.n_embd=32", "training.batch_size=64")
+"""Many tokens for few weights: a batch takes time beside its step."""
 
 SETTINGS: dict[str, tuple[str, ...]] = {
-    "vocab_padding": ("model.vocab_size=257",),
-    "weight_tying": ("model.tie_embeddings=false",),
-    "optimizer_in_backward": ("training.gradient_clip=0",),
-    "context_parallel": ("model.context_length=128",),
-    "pipeline_parallel": ("model.n_layer=4",),
-    "expert_parallel": ("model.n_expert=4", "training.gradient_clip=0"),
+    "vocab_padding": MANY_WORDS,
+    "weight_tying": ("model.tie_embeddings=false", *MANY_WORDS),
+    "chunked_cross_entropy": MANY_WORDS,
+    "sdpa_attention": LONG,
+    "bf16_full": WIDE,
+    "bf16_mixed": WIDE,
+    "compile": WIDE,
+    **dict.fromkeys(("adafactor", "adam", "adamw_8bit", "adamw_bf16_state", "foreach_adamw"), MANY_WEIGHTS),
+    **dict.fromkeys(("fused_adamw", "lion", "muon", "sgd"), MANY_WEIGHTS),
+    "optimizer_in_backward": ("training.gradient_clip=0", *MANY_WEIGHTS),
+    **dict.fromkeys(("loader_workers", "pinned_prefetch", "streaming", "deferred_metrics"), MANY_TOKENS),
+    **dict.fromkeys(("data_parallel", "fully_sharded", "zero_optimizer"), WIDE),
+    **dict.fromkeys(("tensor_parallel", "sequence_parallel"), WIDE),
+    "context_parallel": LONG,
+    "pipeline_parallel": ("model.n_layer=4", *WIDE),
+    "expert_parallel": ("model.n_expert=4", "training.gradient_clip=0", *WIDE),
 }
 """What a technique has to find changed, in its baseline as well, before it has anything to do."""
 
@@ -105,8 +133,17 @@ def refused(name: str, source: str, reason: UsageError, machine: Machine) -> Ent
     )
 
 
-def measure(names: Sequence[str], source: str, out: Path, *, seeds: int, blocks: int, size: int) -> Catalogue:
-    """Measure these, and write them beside what is there."""
+def stands(entry: Entry, machine: Machine) -> bool:
+    """Whether an entry is of this machine and torch, and of as many processes as an interval needs."""
+    here = entry.device == device_of(machine) and entry.torch == version("torch")
+    return here and entry.processes is not None and entry.processes >= LEAST_PROCESSES
+
+
+def measure(
+    names: Sequence[str], source: str, out: Path, *, seeds: int, blocks: int, size: int, seconds: float = math.inf
+) -> Catalogue:
+    """Measure these, and write them beside what is there; begin no group later than `seconds` from now."""
+    end = time.monotonic() + seconds
     known = read(out) if out.exists() else Catalogue()
     plans, refusals = [], {}
     for name in names:
@@ -116,6 +153,9 @@ def measure(names: Sequence[str], source: str, out: Path, *, seeds: int, blocks:
             refusals[name] = reason
     with tempfile.TemporaryDirectory() as place:
         for group in groups(plans, size):
+            if time.monotonic() > end:
+                print("out of time; the same command goes on", file=sys.stderr)
+                break
             overrides, listed = group[0].overrides, [one.treatment for one in group]
             print(" ".join((source, *overrides)), "with", *listed, file=sys.stderr, flush=True)
             comparison = api.compare(
@@ -141,12 +181,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="left out: the whole catalogue")
     parser.add_argument("--source", default="demo", help="preset or file of the reference configuration")
     parser.add_argument("--out", type=Path, default=shipped())
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--blocks", type=int, default=5)
-    parser.add_argument("--group", type=int, default=6, help="how many share a baseline at most")
+    parser.add_argument("--group", type=int, default=4, help="how many share a baseline at most")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no group after so many")
+    parser.add_argument("--anew", action="store_true", help="measure again what stands in the file, too")
     options = parser.parse_args(arguments)
-    names = options.names or list(catalogue())
-    asked = {"seeds": options.seeds, "blocks": options.blocks, "size": options.group}
+    names, machine = options.names or list(catalogue()), detect()
+    if options.out.exists() and not options.anew:
+        done = {one.optimization for one in read(options.out).entries if stands(one, machine)}
+        names = [name for name in names if name.partition(":")[0] not in done]
+    asked = {"seeds": options.seeds, "blocks": options.blocks, "size": options.group, "seconds": 60 * options.minutes}
     found = measure(names, options.source, options.out, **asked)
     for name in names:
         for one in found.of(name):

@@ -54,8 +54,8 @@ def measurements() -> str:
     """The lectures' table, device by device."""
     text = NOTE + (
         "# Does it help?\n\nEach method at its defaults against a baseline without any, which it took turns with; "
-        "speed is tokens a second, memory the tensors' peak. What is smaller than the difference between two identical "
-        "runs is not distinguishable. `python benchmarks/catalogue.py` measures it anew.\n"
+        "speed is tokens a second, memory the tensors' peak. A change whose interval holds zero is not "
+        "distinguishable. `python benchmarks/catalogue.py` measures it anew.\n"
     )
     for device, entries in read(shipped()).by_device().items():
         rows = [TITLES, ("---",) * len(TITLES), *table(catalogue(), entries)]

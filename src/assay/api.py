@@ -104,6 +104,7 @@ def compare(
     *overrides: str,
     treatments: Sequence[str],
     seeds: int = 3,
+    processes: int | None = None,
     blocks: int = 5,
     timeout: float | None = None,
     home: Home | Path | str | None = None,
@@ -112,8 +113,9 @@ def compare(
 ) -> "Comparison":
     """Measure a baseline, twice, and every treatment at each of some seeds, and read what came out.
 
-    Each treatment is a row: ``"sdpa_attention+bf16_mixed"``. The cells of a seed take turns in `blocks` timed blocks;
-    `timeout` is in seconds that one of them may work. A Ctrl-C ends it in an orderly way, with what has finished.
+    Each treatment is a row: ``"sdpa_attention+bf16_mixed"``. Each row has `processes` at each seed; None takes as many
+    as an interval needs. They take turns in `blocks` timed blocks; `timeout` is in seconds that one of them may work.
+    A Ctrl-C ends it in an orderly way, with what has finished.
     Raises `UsageError` before anything runs, and `StorageError` when the disk refuses.
     """
     from assay.analysis.comparison import analyse
@@ -127,6 +129,7 @@ def compare(
         treatments,
         home=place,
         seeds=seeds,
+        processes=processes,
         blocks=blocks,
         timeout=timeout,
         title=_title(source),

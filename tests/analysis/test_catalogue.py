@@ -34,6 +34,12 @@ def test_the_proof_of_a_stack_is_that_of_its_own(entry: Entry) -> None:
     assert measured(analyse(record()), "compile", TREATMENTS[4], "demo").proven is None
 
 
+def test_what_computes_wrong_values_is_not_proven() -> None:
+    comparison = analyse(record(factors={**FACTORS, TREATMENTS[2]: (0.5, 0.6, 1.2, 1e-9)}))
+    found = measured(comparison, TREATMENTS[2], TREATMENTS[2], "demo")
+    assert (found.status, found.proven) == (Status.WRONG_VALUES, None)
+
+
 def test_it_is_read_as_it_was_written(entry: Entry, tmp_path: Path) -> None:
     Catalogue(entries=(entry,)).write(tmp_path / "one.json")
     assert read(tmp_path / "one.json").entries == (entry,)

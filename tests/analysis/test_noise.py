@@ -1,26 +1,12 @@
 import pytest
 
 from assay.analysis.effects import Effect
-from assay.analysis.noise import Noise, Verdict
+from assay.analysis.noise import Verdict, judge_exact, judge_sampled
 
 
-def effect(change: float, low: float | None = None, high: float | None = None) -> Effect:
+def effect(change: float, low: float | None = None, high: float | None = None, *, equal: bool = False) -> Effect:
     interval = None if low is None or high is None else (low, high)
-    return Effect(change=change, interval=interval, pairs=10 if interval else 2)
-
-
-QUIET = Noise(effects={"step_seconds": effect(0.001, -0.02, 0.022), "tensors_peak_bytes": effect(0.0)})
-UNKNOWN = Noise(effects={})
-
-
-def test_the_floor_is_the_far_end_of_the_interval() -> None:
-    assert QUIET.floor("step_seconds") == pytest.approx(0.022)
-    assert QUIET.floor("tensors_peak_bytes") == 0.0
-    assert UNKNOWN.floor("step_seconds") is None
-
-
-def test_the_floor_is_the_change_where_there_is_no_interval() -> None:
-    assert Noise(effects={"step_seconds": effect(-0.2)}).floor("step_seconds") == pytest.approx(0.25)
+    return Effect(change=change, interval=interval, pairs=10 if interval else 2, equal=equal)
 
 
 @pytest.mark.parametrize(
@@ -28,28 +14,33 @@ def test_the_floor_is_the_change_where_there_is_no_interval() -> None:
     [
         (effect(-0.12, -0.13, -0.11), Verdict.DIFFERS),
         (effect(0.30, 0.28, 0.32), Verdict.DIFFERS),
-        (effect(0.05, -0.01, 0.11), Verdict.WITHIN_NOISE),  # the interval holds zero
-        (effect(0.015, 0.010, 0.020), Verdict.WITHIN_NOISE),  # clear of zero, and no larger than nothing at all makes
-        (effect(-0.0215, -0.03, -0.015), Verdict.WITHIN_NOISE),  # as large as the floor, on the other side
+        (effect(0.001, 0.0005, 0.0015), Verdict.DIFFERS),
+        (effect(0.05, -0.01, 0.11), Verdict.NOT_DISTINGUISHABLE),
+        (effect(3.0, -0.5, 30.0), Verdict.NOT_DISTINGUISHABLE),
         (effect(0.5), Verdict.TOO_FEW),
-        (effect(0.0), Verdict.EQUAL),
+        (effect(0.0, equal=True), Verdict.EQUAL),
+        (effect(0.0, 0.0, 0.0, equal=True), Verdict.EQUAL),
+        (effect(0.0), Verdict.TOO_FEW),  # two seeds that cancel
+        (effect(0.0, -0.1, 0.1), Verdict.NOT_DISTINGUISHABLE),
     ],
 )
 def test_verdicts_on_sampled_quantities(measured: Effect, verdict: Verdict) -> None:
-    assert QUIET.judge_sampled("step_seconds", measured) is verdict
+    assert judge_sampled(measured) is verdict
 
 
-def test_without_a_floor_the_interval_alone_decides() -> None:
-    assert UNKNOWN.judge_sampled("step_seconds", effect(0.001, 0.0005, 0.0015)) is Verdict.DIFFERS
-    assert UNKNOWN.judge_sampled("step_seconds", effect(0.001, -0.0005, 0.0025)) is Verdict.WITHIN_NOISE
+def test_the_same_run_is_never_said_to_differ() -> None:
+    assert judge_sampled(effect(0.12, 0.11, 0.13), same=True) is Verdict.NOT_DISTINGUISHABLE
+    assert judge_sampled(effect(0.0, equal=True), same=True) is Verdict.EQUAL
 
 
 def test_verdicts_on_exact_quantities() -> None:
-    restless = Noise(effects={"tensors_peak_bytes": effect(0.01)})
-    assert QUIET.judge_exact("tensors_peak_bytes", effect(-0.0001)) is Verdict.DIFFERS
-    assert QUIET.judge_exact("tensors_peak_bytes", effect(0.0)) is Verdict.EQUAL
-    assert restless.judge_exact("tensors_peak_bytes", effect(0.005)) is Verdict.WITHIN_NOISE
-    assert restless.judge_exact("tensors_peak_bytes", effect(0.05)) is Verdict.DIFFERS
+    still, restless = effect(0.0, equal=True), effect(0.01)
+    assert judge_exact(effect(-0.0001), still) is Verdict.DIFFERS
+    assert judge_exact(still, restless) is Verdict.EQUAL
+    assert judge_exact(effect(0.0, -0.1, 0.1), still) is Verdict.DIFFERS  # seeds that cancel
+    assert judge_exact(effect(0.005), restless) is Verdict.NOT_DISTINGUISHABLE
+    assert judge_exact(effect(0.05), restless) is Verdict.DIFFERS
+    assert judge_exact(effect(-0.0001), None) is Verdict.DIFFERS
 
 
 def test_only_a_difference_is_distinguishable() -> None:

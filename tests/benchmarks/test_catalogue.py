@@ -38,3 +38,14 @@ def test_what_was_refused_is_written_down(reason: UsageError) -> None:
     assert entry.reason is not None
     assert str(reason) in entry.reason
     assert Catalogue().renewed([entry]).of("fp8") == (entry,)
+
+
+def test_an_entry_stands_if_it_is_of_this_machine_and_of_enough_processes() -> None:
+    from catalogue import refused, stands
+
+    entry = refused("fp8", "demo", Unavailable("no such unit"), SMALL)
+    assert not stands(entry, SMALL)
+    assert stands(entry.model_copy(update={"processes": 3}), SMALL)
+    assert not stands(entry.model_copy(update={"processes": 1}), SMALL)
+    assert not stands(entry.model_copy(update={"processes": 3, "device": "another"}), SMALL)
+    assert not stands(entry.model_copy(update={"processes": 3, "torch": "1.0"}), SMALL)

@@ -11,7 +11,8 @@ from runs.conftest import Fake
 
 from .conftest import TINY, Assay
 
-DESIGN = (*TINY, "--with", "sdpa_attention", "--with", "bf16_mixed", "--seeds", "1", "--blocks", "2")
+ONCE = ("--seeds", "1", "--processes", "1")
+DESIGN = (*TINY, "--with", "sdpa_attention", "--with", "bf16_mixed", *ONCE, "--blocks", "2")
 
 
 def test_it_prints_a_table_and_last_the_page(assay: Assay, fake: Fake, corpus: str) -> None:
@@ -75,7 +76,20 @@ def test_who_is_told_to_end_while_it_writes_shows_what_was_measured(
 )
 def test_failed_cells_exit_3_and_results_0(assay: Assay, fake: Fake, corpus: str, status: str, code: int) -> None:
     fake.behaves(status=status)
-    said = assay("compare", "demo", corpus, *TINY, "--with", "sdpa_attention", "--seeds", "1", "--blocks", "1")
+    said = assay(
+        "compare",
+        "demo",
+        corpus,
+        *TINY,
+        "--with",
+        "sdpa_attention",
+        "--seeds",
+        "1",
+        "--processes",
+        "1",
+        "--blocks",
+        "1",
+    )
     assert said.code == code
     assert status.replace("_", " ") in said.out
 
@@ -101,6 +115,7 @@ def test_a_row_with_wrong_losses_says_so_in_the_table_and_exits_3(assay: Assay, 
         (("--with", "gradient_accumulation:micro_batches=5"), "micro"),
         (("--with", "sdpa_attention", "--seeds", "0"), "at least one seed"),
         (("--with", "sdpa_attention", "--blocks", "0"), "at least one timed block"),
+        (("--with", "sdpa_attention", "--processes", "0"), "at least one process"),
         (("--with", "sdpa_attention", "--timeout", "-1"), "positive number of seconds"),
         (("--with", "sdpa_attention", "model.n_embd=10", "model.n_head=4"), "not divisible"),
         (("--with", "sdpa_attention", "--page", "no/such/folder/page.html"), "a folder that exists"),

@@ -59,6 +59,12 @@ def test_files_that_are_no_configuration(tmp_path: Path) -> None:
         load("dmeo")
 
 
+def test_a_presets_shape_gives_way_to_the_weights_that_a_run_starts_from() -> None:
+    model = load("gpt2-124m", ["model.init_from=somewhere", "model.n_head=2"]).model
+    assert model.model_fields_set == {"init_from", "n_head"}
+    assert "n_layer" in load("gpt2-124m").model.model_fields_set
+
+
 @given(names=st.permutations(["seed", "model", "training", "data"]))
 def test_key_order_and_spelled_out_defaults_do_not_change_the_identity(names: list[str]) -> None:
     spelled = Run().model_dump(mode="json")

@@ -120,17 +120,22 @@ def test_gpt2_gives_the_token_counts_that_nanogpt_prints(home: Home, shared: Cal
     assert counts == [301_966, 36_059]
 
 
-def test_gpt2_offline_names_both_remedies(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    import tokenizers as library
+def test_gpt2_offline_names_both_remedies_and_asks_once(
+    home: Home, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[str] = []
 
-    class Offline:
-        @staticmethod
-        def from_pretrained(name: str) -> None:
-            raise Exception("offline")
+    def offline(api: object, name: str, timeout: float) -> None:
+        asked.append(name)
+        raise OSError("no route to the hub")
 
-    monkeypatch.setattr(library, "Tokenizer", Offline)
-    with pytest.raises(UsageError, match=r"data\.tokenizer_path .* put both into .*cache/gpt2"):
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda repository, name: None)
+    monkeypatch.setattr("huggingface_hub.HfApi.model_info", offline)
+    remedies = r"\(no route to the hub\); set data\.tokenizer_path .* put both into .*cache/gpt2"
+    with pytest.raises(UsageError, match=remedies):
         make_tokenizer(DataConfig(tokenizer="gpt2"), STORY, home)
+    assert asked == ["gpt2"]
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_folder_that_is_not_gpt2s_is_refused(home: Home, tmp_path: Path) -> None:

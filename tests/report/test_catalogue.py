@@ -46,7 +46,7 @@ def test_it_helps_where_more_is_faster_and_less_is_smaller(metric: str, title: s
 
 @pytest.mark.parametrize("change", [0.2, -0.2])
 def test_noise_neither_helps_nor_harms(change: float) -> None:
-    said = cells("tokens_per_second", change, Verdict.WITHIN_NOISE)["speed"]
+    said = cells("tokens_per_second", change, Verdict.NOT_DISTINGUISHABLE)["speed"]
     assert said.startswith("not distinguishable")
 
 

@@ -33,6 +33,19 @@ def test_pieces_count_down_to_nothing_even_when_cells_die() -> None:
     assert board.ended[CELLS[2].name] == "killed"
 
 
+def test_repeated_rounds_are_shown_and_leave_the_count_of_pieces() -> None:
+    board, states, stage = Board(), set(), Stage()
+    stage.disturbed = {(CELLS[0].name, "block 3")}
+
+    def tell(news: News) -> None:
+        board.hear(news)
+        states.update(board.states.values())
+
+    conduct(waves(CELLS, 9), stage.start, stage.blocks, tell)
+    assert board.pieces == (56, 56)
+    assert "block repeated 1×" in states
+
+
 def test_time_left_weighs_each_kind_of_piece_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     from assay.report import progress
 

@@ -51,15 +51,15 @@ def comparison() -> Comparison:
 def test_every_row_has_its_figures_changes_predictions_and_proof(comparison: Comparison, width: int | None) -> None:
     text = printed(comparison, width)
     sdpa = section(text, "sdpa_attention")
-    for piece in ("46.8 MiB", "−28.0 %", "246 MiB", "−22.0 %", "2.4100 2.4160", "−12.0 %", "+13.7 %", "[−12.9, −11.2]"):
+    for piece in ("46.8 MiB", "−28.0 %", "246 MiB", "−22.0 %", "2.4100 2.4160", "−12.0 %", "+13.6 %", "[−13.0, −10.9]"):
         assert piece in sdpa
     assert "predicted" in sdpa
     assert "−14.2 %" in sdpa
     assert "✓ 4 of 4 attentions fused" in sdpa
     assert "✓ 49 of 49 matmuls in bfloat16" in section(text, "bf16_mixed")
     assert "bit-equal" in section(text, "activation_checkpointing")
-    assert "within the noise" in section(text, TREATMENTS[4])
-    assert "within the noise" not in sdpa
+    assert "not distinguishable" in section(text, TREATMENTS[4])
+    assert "not distinguishable" not in sdpa
 
 
 @pytest.mark.parametrize("width", [60, 80, WIDE - 1, WIDE, 120, 160, 200])
@@ -78,10 +78,13 @@ def test_a_pipe_gets_plain_lines_whole(comparison: Comparison) -> None:
     assert line.count("+0.20 %") == 6
 
 
-def test_the_noise_floor_and_the_method_are_said(comparison: Comparison) -> None:
+def test_the_smallest_change_and_the_method_are_said(comparison: Comparison) -> None:
     text = " ".join(printed(comparison, 120).split())
-    assert "Noise floor, from the baseline run twice: process, peak 0.1 %; step time 1.4 %" in text
-    assert "5 interleaved blocks a cell, 2 seeds" in text
+    assert "Smallest change that can be told: process, peak 0.04" in text
+    assert "step time 1.2 % (a true change of 1.5 % in four of five comparisons)" in text
+    deviation = f"{100 * comparison.resolution['step_seconds'].deviation:.2g} %"
+    assert f"Step times of equal processes deviate by {deviation} (7 degrees of freedom)" in text
+    assert "2 processes a row over 2 seeds, 5 interleaved blocks in each" in text
     assert "Fewer than three seeds" in text
 
 
@@ -112,6 +115,36 @@ def test_three_seeds_show_the_mean_loss_with_an_interval() -> None:
     text = section(printed(analyse(record(seeds=3)), 120), "bf16_mixed")
     assert "2.4180" in text
     assert "too few seeds" not in text
+
+
+def test_too_few_processes_are_said_and_give_no_interval_of_a_time() -> None:
+    text = printed(analyse(record(seeds=1)), 120)
+    assert "Too few processes for intervals of times: give more --seeds or --processes." in text
+    assert "too few processes" in section(text, "sdpa_attention")
+    assert "[" not in text
+
+
+def test_losses_that_cancel_are_not_bit_equal() -> None:
+    made = record()
+    shifts = {0: 0.25, 1: -0.25}
+    cells = tuple(
+        one.model_copy(
+            update={"result": one.result.model_copy(update={"val_loss": one.result.val_loss + shifts[one.cell.seed]})}
+        )
+        if one.cell.treatment == TREATMENTS[2] and one.result.val_loss
+        else one
+        for one in made.cells
+    )
+    before = section(printed(analyse(made), None), TREATMENTS[2])
+    after = section(printed(analyse(made.model_copy(update={"cells": cells})), None), TREATMENTS[2])
+    assert "bit-equal" in before
+    assert "bit-equal" not in after
+    assert "0.0 % too few seeds" in after
+
+
+def test_a_difference_too_small_to_print_is_said() -> None:
+    text = section(printed(analyse(record(seeds=3)), None), "sdpa_attention")
+    assert "0.0 % [0.0, 0.0] a difference below 0.05 %" in text
 
 
 def test_brackets_in_names_are_not_markup() -> None:

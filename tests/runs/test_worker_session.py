@@ -17,12 +17,13 @@ from assay.data import Prepared
 from assay.optimizations import forget, search
 from assay.parallel.loss_scale import DynamicLossScale
 from assay.runs import worker_session
-from assay.runs.channel import Channel
+from assay.runs.channel import AGAIN, GO, Channel
 from assay.runs.folder import RunFolder
 from assay.runs.record import RunResult, Status
 from assay.runs.worker import conclude
 from assay.runs.worker_phases import Phases
 from assay.runs.worker_result import Findings
+from assay.step.evidence import BEGINNING_ONLY
 from assay.training import checkpoint
 
 from .worker_runs import run_folder, small_corpus
@@ -42,16 +43,56 @@ def torchs_own_settings() -> Iterator[None]:
     torch.utils.deterministic.fill_uninitialized_memory = fill  # type: ignore[attr-defined]
 
 
-def ended(folder: RunFolder) -> RunResult:
+def ended(folder: RunFolder, voice: type[Channel] = Channel) -> RunResult:
     """The result of a run, as `worker.main` would write it."""
     _, out = os.pipe()
     requests, _ = os.pipe()
-    channel = Channel(folder.events_file, os.open(os.devnull, os.O_WRONLY), requests, in_turns=False)
+    channel = voice(folder.events_file, os.open(os.devnull, os.O_WRONLY), requests, in_turns=False)
     os.close(out)
     phases = Phases(channel, "import", 0.0)
     findings = Findings(folder.spec(), phases)
     session = worker_session.Session(folder, channel, phases, findings, None)
     return findings.result(*conclude(session.work, lambda: f"in the phase {phases.current}"))
+
+
+class Repeating(Channel):
+    """Grants every turn, and asks for two more blocks after the run."""
+
+    repeats = 2
+
+    def wait(self, upcoming: str) -> str:
+        if upcoming != "repeat":
+            return GO
+        self.repeats -= 1
+        return AGAIN if self.repeats >= 0 else GO
+
+
+def test_a_repeated_block_changes_nothing_of_the_training(corpus: Prepared, tmp_path: Path) -> None:
+    training = {"steps": 24, "eval_interval": 0}
+    plain = ended(run_folder(tmp_path / "plain", corpus, training))
+    folder = run_folder(tmp_path / "repeated", corpus, training)
+    repeated = ended(folder, Repeating)
+    assert [block.repeated for block in repeated.blocks] == [False] * 5 + [True] * 2
+    assert {block.steps for block in repeated.blocks} == {3}
+    assert (repeated.val_loss, repeated.train_loss) == (plain.val_loss, plain.train_loss)
+    assert (repeated.steps, repeated.tokens) == (plain.steps, plain.tokens)
+    assert repeated.step_seconds is not None
+    assert repeated.step_seconds.count == 15
+    assert sum(event["event"] == "step" for event in folder.events()) == 24
+    assert repeated.memory.tensors_peak_bytes == plain.memory.tensors_peak_bytes
+    weights = [
+        checkpoint.read_state(tmp_path / name / "checkpoints" / "step-00000024") for name in ("plain", "repeated")
+    ]
+    assert weights[0]["position"]["tokens"] == weights[1]["position"]["tokens"]
+
+
+def test_a_block_records_what_the_machine_did(corpus: Prepared, tmp_path: Path) -> None:
+    block = ended(run_folder(tmp_path / "run", corpus, {"steps": 24})).blocks[0]
+    if Path("/proc/stat").exists():
+        assert block.others_seconds is not None
+        assert block.others_seconds >= 0
+        assert block.load is not None
+    assert block.cores == os.cpu_count()
 
 
 def test_a_budget_ends_a_run_that_can_go_on(corpus: Prepared, tmp_path: Path) -> None:
@@ -273,8 +314,11 @@ def test_a_run_is_done_where_only_the_memory_pass_finds_no_more_documents(corpus
     training = {"steps": 6, "measure_memory": True}
     result = ended(run_folder(tmp_path / "run", corpus, training, optimizations=f"streaming:path={place}"))
     assert (result.status, result.steps, result.memory.tensors_peak_bytes) == (Status.DONE, 6, None)
-    (note,) = result.extra["notes"]
-    assert note.startswith("the memory pass had no step to measure, so its figures are missing: ")
+    memory, proof = result.extra["notes"]
+    assert memory.startswith("the memory pass had no step to measure, so its figures are missing: ")
+    assert proof.startswith("the step at the end could not be traced: ")
+    assert result.proven_until == "beginning"
+    assert dict(summary.lines(result))["evidence"] == BEGINNING_ONLY
 
 
 def test_a_damaged_checkpoint_is_noted_in_the_result(corpus: Prepared, tmp_path: Path) -> None:

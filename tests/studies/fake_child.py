@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from types import TracebackType
 
+from assay.runs.channel import AGAIN, GO
 from assay.runs.log import Event
 from assay.runs.record import RunResult, Status
 from assay.studies.design import Cell
@@ -29,6 +30,8 @@ class Stage:
         self.deaths: dict[str, tuple[str, Status]] = {}
         """By cell: the piece of work in which it dies, and how that is recorded."""
         self.interrupts_at: tuple[str, str] | None = None
+        self.disturbed: set[tuple[str, str]] = set()
+        """Cells and pieces of work in which another program has both cores."""
 
     def start(self, cell: Cell) -> "FakeChild":
         self.alive.add(cell.name)
@@ -42,24 +45,41 @@ class FakeChild(AbstractContextManager["FakeChild"]):
     def __init__(self, stage: Stage, cell: Cell) -> None:
         self.finished = False
         self.folder = FakeFolder()
+        self.upcoming: str | None = "start"
         self.status = Status.DONE
         self._stage = stage
         self._cell = cell
+        self._repeats = 0
         self._pieces = iter(["start", *(f"block {n}" for n in range(1, stage.blocks + 1)), "finish"])
 
-    def turn(self) -> Iterator[Event]:
-        piece = next(self._pieces)
+    def turn(self, word: str = GO) -> Iterator[Event]:
+        piece = self._piece(word)
         assert not self.finished, "a dead child was given a turn"
         assert self._stage.working is None, "two children worked at a time"
         self._stage.working = self._cell.name
-        self._stage.log.append((self._cell.name, piece))
+        if piece != "end":
+            self._stage.log.append((self._cell.name, piece))
         yield {"event": "phase", "name": "steady"}
+        if "block" in piece:
+            yield {"event": "block", **self._block((self._cell.name, piece) in self._stage.disturbed)}
         self._stage.working = None
         if self._stage.interrupts_at == (self._cell.name, piece):
             raise KeyboardInterrupt
         death, status = self._stage.deaths.get(self._cell.name, ("", Status.DONE))
-        if piece in (death, "finish"):
+        if piece in (death, "end"):
             self._end(status if piece == death else Status.DONE)
+        elif "finish" in piece or "repeated" in piece:
+            self.upcoming = "repeat"
+
+    def _piece(self, word: str) -> str:
+        if self.upcoming != "repeat":
+            return next(self._pieces)
+        self._repeats += word == AGAIN
+        return f"repeated block {self._repeats}" if word == AGAIN else "end"
+
+    def _block(self, disturbed: bool) -> dict[str, float]:
+        block = {"steps": 5, "seconds": 1.0, "median_step_seconds": 0.2, "tokens": 5}
+        return block | {"others_seconds": 2.0 if disturbed else 0.0, "cores": 2}
 
     def interrupt(self) -> None:
         self._stage.log.append((self._cell.name, "interrupted"))

@@ -63,10 +63,17 @@ def blocks(step: float, peak: float, rng: random.Random, *, count: int = 5, nois
     return tuple(found)
 
 
-def result(cell: Cell, factors: tuple[float, float, float, float], noise: float = 0.01, **changes: Any) -> RunResult:
-    """One finished run."""
+def result(
+    cell: Cell,
+    factors: tuple[float, float, float, float],
+    noise: float = 0.01,
+    between: float = 0.0,
+    **changes: Any,
+) -> RunResult:
+    """One finished run; blocks deviate by `noise`, and processes by `between`."""
     rng = random.Random(f"{cell.name}{noise}")
     tensors, process, step, shift = factors
+    step *= math.exp(between * random.Random(f"process {cell.name}{noise}").gauss(0, 1))
     timed = blocks(0.052 * step, 330e6 * process, rng, noise=noise)
     loss = 2.41 + 0.006 * cell.seed + shift
     peak = round(68_157_440 * tensors)
@@ -107,28 +114,31 @@ def curve(cell: Cell, shift: float, steps: int = 60) -> Curve:
 def record(
     *,
     seeds: int = 2,
+    processes: int = 1,
     treatments: tuple[str, ...] = TREATMENTS,
     factors: Mapping[str, tuple[float, float, float, float]] = FACTORS,
     noise: float = 0.01,
+    between: float = 0.0,
     changes: Mapping[str, dict[str, Any]] | None = None,
     base: Run | None = None,
     **fields: Any,
 ) -> ComparisonRecord:
     """A comparison in which each treatment has its factors; `changes` overwrites fields of a treatment's results."""
     base = (base or load("demo")).with_vocabulary()
-    cells = design(base, treatments, seeds)
+    cells = design(base, treatments, seeds, processes)
+    waves = list(dict.fromkeys((cell.seed, cell.process) for cell in cells))
     held = tuple(
         CellResult(
             cell=cell,
-            wave=0,
-            result=result(cell, factors[cell.treatment], noise, **(changes or {}).get(cell.treatment, {})),
+            wave=waves.index((cell.seed, cell.process)),
+            result=result(cell, factors[cell.treatment], noise, between, **(changes or {}).get(cell.treatment, {})),
             curve=curve(cell, factors[cell.treatment][3]),
         )
         for cell in cells
     )
     rounds = tuple(
-        Round(seed=seed, wave=0, number=number, order=tuple(cell.name for cell in cells if cell.seed == seed))
-        for seed in range(base.seed, base.seed + seeds)
+        Round(seed=wave[0], wave=at, number=number, order=tuple(c.name for c in cells if (c.seed, c.process) == wave))
+        for at, wave in enumerate(waves)
         for number in range(5)
     )
     nudged = [cell.model_copy(update={"treatment": NUDGED}) for cell in cells if cell.treatment == BASELINE]
@@ -140,7 +150,9 @@ def record(
         "seeds": tuple(range(base.seed, base.seed + seeds)),
         "treatments": treatments,
         "ending": Ending.COMPLETE,
-        "protocol": Protocol(blocks=5, resident=7, needed_bytes=3 * 10**9, available_bytes=20 * 10**9),
+        "protocol": Protocol(
+            blocks=5, processes=processes, resident=7, needed_bytes=3 * 10**9, available_bytes=20 * 10**9
+        ),
         "cells": held,
         "rounds": rounds,
         "nudged": tuple(

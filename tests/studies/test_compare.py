@@ -41,6 +41,7 @@ def measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Co
         wanted: dict[str, Any] = {
             "home": Home(tmp_path),
             "seeds": 1,
+            "processes": 1,
             "blocks": 2,
             "timeout": None,
             "title": "test",
@@ -106,7 +107,7 @@ def test_an_interrupt_saves_what_there_is(measure: Callable[..., ComparisonRecor
     assert read(record.id, Home(tmp_path)) == record
 
 
-@pytest.mark.parametrize("change", [{"blocks": 0}, {"timeout": -1.0}, {"seeds": 0}])
+@pytest.mark.parametrize("change", [{"blocks": 0}, {"timeout": -1.0}, {"seeds": 0}, {"processes": 0}])
 def test_what_is_not_possible_leaves_nothing_behind(
     measure: Callable[..., ComparisonRecord], tmp_path: Path, change: dict[str, Any]
 ) -> None:

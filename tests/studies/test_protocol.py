@@ -116,6 +116,46 @@ def test_an_error_leaves_no_child_alive() -> None:
     assert stage.alive == set()
 
 
+def test_a_disturbed_round_is_repeated_by_every_cell_after_it_finished() -> None:
+    stage = Stage()
+    stage.disturbed = {
+        (FIRST[1], "block 2"),
+        (FIRST[3], "block 2"),
+        (FIRST[0], "block 5"),
+        (FIRST[2], "repeated block 1"),
+    }
+    done = run(stage)
+    rounds = [one for one in done.rounds if one.seed == 0]
+    assert [one.number for one in rounds] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert {one.number: set(one.disturbed) for one in rounds if one.disturbed} == {
+        2: {FIRST[1], FIRST[3]},
+        5: {FIRST[0]},
+        6: {FIRST[2]},
+    }
+    assert all(sorted(one.order) == sorted(FIRST) for one in rounds)
+    pieces = [piece for name, piece in stage.log if name == FIRST[0]]
+    assert pieces[-4:] == ["finish", "repeated block 1", "repeated block 2", "repeated block 3"]
+    assert len([one for one in done.rounds if one.seed == 1]) == 5
+    assert {one.result.status for one in done.cells} == {Status.DONE}
+
+
+def test_there_are_at_most_as_many_repeated_rounds_as_planned_ones() -> None:
+    stage = Stage(blocks=2)
+    stage.disturbed = {(name, f"{kind}block {n}") for name in NAMES for kind in ("", "repeated ") for n in range(1, 9)}
+    done = run(stage)
+    assert [one.number for one in done.rounds] == [1, 2, 3, 4] * 2
+    assert {one.result.status for one in done.cells} == {Status.DONE}
+
+
+def test_a_death_in_a_repeated_round_ends_that_cell_alone() -> None:
+    stage = Stage()
+    stage.disturbed = {(FIRST[0], "block 1")}
+    stage.deaths[FIRST[1]] = ("repeated block 1", Status.KILLED)
+    done = run(stage)
+    endings = {one.cell.name: one.result.status for one in done.cells}
+    assert endings == {name: Status.KILLED if name == FIRST[1] else Status.DONE for name in NAMES}
+
+
 def test_news_tell_what_runs_and_what_is_left() -> None:
     heard: list[News] = []
     run(Stage(), heard=heard)

@@ -57,6 +57,8 @@ class Entry(Frozen):
     """Kept for backward on one device, from the trace."""
     predicted_saved_bytes: int | None = None
     changes: Mapping[str, Change] = Field(default_factory=dict)
+    processes: int | None = None
+    """Processes of its row; None where only blocks of one were counted."""
     flags: tuple[str, ...] = ()
 
 
@@ -135,6 +137,7 @@ def measured(comparison: Comparison, optimization: str, treatment: str, configur
         saved_bytes=sum(saved.values()) if saved else None,
         predicted_saved_bytes=row.predicted.saved_bytes if row.predicted and saved else None,
         changes=_changes(row),
+        processes=row.finished,
         flags=row.flags,
     )
 

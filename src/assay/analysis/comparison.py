@@ -1,14 +1,17 @@
-"""A comparison, read: one row per treatment, the noise floor, and everything that should make a reader careful."""
+"""A comparison, read: one row per treatment, how small a change it can tell, and what should make a reader careful."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
+from assay.analysis.effects import Effect
 from assay.analysis.flags import equal_flags, evidence_flags, peak_flags, twin_flags
 from assay.analysis.losses import Yardstick
-from assay.analysis.noise import Noise
+from assay.analysis.noise import judge_exact, judge_sampled
 from assay.analysis.plain import row_columns, row_json
 from assay.analysis.promises import held, unheld
-from assay.analysis.row import EXACT, METRICS, PREDICTED, Row, effects, metrics, repaid, usable
+from assay.analysis.row import EXACT, PREDICTED, TIMED, Row, effects, metrics, repaid, usable
+from assay.analysis.timed import CONTROLS, Resolution, Timed, disturbances, rounds, timed
 from assay.config.base import Frozen
 from assay.runs.record import Environment, Predicted, RunResult, Status
 from assay.studies.design import AGAIN, BASELINE
@@ -26,7 +29,8 @@ class Comparison(Frozen):
     baseline: Row
     again: Row
     """The baseline a second time."""
-    noise: Noise
+    resolution: Mapping[str, Resolution]
+    """How small a change it can tell, by timed metric."""
     rows: tuple[Row, ...]
     """One per treatment, in the order of listing."""
     environment: Environment | None
@@ -62,8 +66,10 @@ class Comparison(Frozen):
             "id": self.record.id,
             "rows": [row_json(row) for row in self.rows],
             "baseline": row_json(self.baseline),
-            "noise": {**row_json(self.again), "floor": {name: self.noise.floor(name) for name in METRICS}},
+            "again": row_json(self.again),
+            "smallest_change": {name: one.model_dump(mode="json") for name, one in self.resolution.items()},
             "seeds": list(self.record.seeds),
+            "processes": self.record.protocol.processes,
             "blocks": self.record.protocol.blocks,
             "caveats": list(self.caveats),
             "environment": self.environment.model_dump(mode="json") if self.environment else None,
@@ -74,59 +80,84 @@ def analyse(record: ComparisonRecord) -> Comparison:
     """Read a record. Pure: the same record gives the same comparison."""
     first = record.of(BASELINE)
     environment = next((one.result.environment for one in usable(first) if one.result.environment), None)
-    again = _row(record, AGAIN, environment)
-    noise = Noise(effects=again.effects)
-    yardstick = Yardstick.of(record)
+    read = _Reading.of(record, environment)
+    again, yardstick = read.row(AGAIN), Yardstick.of(record)
 
     def row(name: str) -> Row:
         cells = record.of(name)
-        kept = held(_judged(_row(record, name, environment), noise), _alike(cells, environment), yardstick)
+        kept = held(_judged(read.row(name), again), _alike(cells, environment), yardstick)
         return _flagged(kept, cells, (*equal_flags(usable(cells), yardstick), *twins[name]))
 
     twins = twin_flags({name: usable(record.of(name)) for name in record.treatments})
     return Comparison(
         record=record,
-        baseline=_row(record, BASELINE, environment),
-        again=held(_judged(again, noise), _alike(record.of(AGAIN), environment), yardstick),
-        noise=noise,
+        baseline=read.row(BASELINE),
+        again=held(_judged(again, again), _alike(record.of(AGAIN), environment), yardstick),
+        resolution={name: one.resolution for name, one in read.timed.items() if one.resolution},
         rows=tuple(row(name) for name in record.treatments),
         environment=environment,
         caveats=tuple(_caveats(record, again, yardstick)),
     )
 
 
-def _row(record: ComparisonRecord, treatment: str, environment: Environment | None) -> Row:
-    cells = record.of(treatment)
-    alike = _alike(cells, environment)
-    results = [one.result for one in cells]
-    status, reason = _ending(results, len(record.seeds))
-    good = [one.result for one in usable(cells)]
-    predicted = next((result.predicted for result in results if result.predicted), None)
-    reference = next((one.result.predicted for one in record.of(BASELINE) if one.result.predicted), None)
-    return Row(
-        treatment=treatment,
-        status=status,
-        reason=reason,
-        runs=tuple(result.run for result in results),
-        planned=len(record.seeds),
-        finished=len(good),
-        metrics=metrics(cells),
-        effects={} if treatment == BASELINE else effects(record.references, alike),
-        break_even=repaid(record.of(BASELINE), alike) if treatment in record.treatments else None,
-        predicted=predicted,
-        predicted_change=_predicted_change(reference, predicted) if treatment in record.treatments else {},
-        evidence=(good or results)[0].evidence if results else (),
-        values=next((result.values for result in results if result.values), None),
-        proven_until=(good or results)[0].proven_until if results else None,
-        ranks=(good or results)[0].ranks if results else (),
-        flags=tuple(
-            dict.fromkeys(
-                flag
-                for result in results
-                for flag in (*_unlike(result, environment), *_more_threads(result, environment))
-            )
-        ),
-    )
+@dataclass(frozen=True)
+class _Reading:
+    """What all rows of a comparison share."""
+
+    record: ComparisonRecord
+    environment: Environment | None
+    kept: Mapping[int, Sequence[int]]
+    """By wave: the rounds that count."""
+    timed: Mapping[str, Timed]
+    """By metric."""
+
+    @classmethod
+    def of(cls, record: ComparisonRecord, environment: Environment | None) -> Self:
+        good = usable(record.cells)
+        kept = rounds(good)
+        alike = _alike(good, environment)
+        return cls(record, environment, kept, {name: timed(name, alike, kept) for name in TIMED})
+
+    def row(self, treatment: str) -> Row:
+        """One treatment, or a baseline."""
+        record, cells = self.record, self.record.of(treatment)
+        alike = _alike(cells, self.environment)
+        results = [one.result for one in cells]
+        status, reason = _ending(results, record.planned)
+        good = [one.result for one in usable(cells)]
+        predicted = next((result.predicted for result in results if result.predicted), None)
+        reference = next((one.result.predicted for one in record.of(BASELINE) if one.result.predicted), None)
+        treated = treatment in record.treatments
+        controls = [one for one in record.cells if one.cell.treatment in CONTROLS]
+        return Row(
+            treatment=treatment,
+            status=status,
+            reason=reason,
+            runs=tuple(result.run for result in results),
+            planned=record.planned,
+            finished=len(good),
+            metrics=metrics(cells, controls if treatment == BASELINE else cells, self.kept),
+            effects={} if treatment == BASELINE else self._effects(treatment, alike),
+            break_even=repaid(record.of(BASELINE), alike, self.kept) if treated else None,
+            predicted=predicted,
+            predicted_change=_predicted_change(reference, predicted) if treated else {},
+            evidence=(good or results)[0].evidence if results else (),
+            values=next((result.values for result in results if result.values), None),
+            proven_until=(good or results)[0].proven_until if results else None,
+            ranks=(good or results)[0].ranks if results else (),
+            flags=tuple(
+                dict.fromkeys(
+                    flag
+                    for result in results
+                    for flag in (*_unlike(result, self.environment), *_more_threads(result, self.environment))
+                )
+            ),
+        )
+
+    def _effects(self, treatment: str, alike: Sequence[CellResult]) -> dict[str, Effect]:
+        sampled = {name: one.effects[treatment] for name, one in self.timed.items() if treatment in one.effects}
+        second = self.record.of(AGAIN) if treatment != AGAIN else ()
+        return sampled | effects((*self.record.references, *second), alike, len(self.record.treatments))
 
 
 def _ending(results: Sequence[RunResult], planned: int) -> tuple[Status, str | None]:
@@ -134,12 +165,13 @@ def _ending(results: Sequence[RunResult], planned: int) -> tuple[Status, str | N
     worst = next((result for result in results if result.status is not Status.DONE), None)
     if worst is not None:
         return worst.status, worst.reason
-    return (Status.DONE, None) if len(results) == planned else (Status.INTERRUPTED, "not every seed was reached")
+    return (Status.DONE, None) if len(results) == planned else (Status.INTERRUPTED, "not every process was reached")
 
 
-def _judged(row: Row, noise: Noise) -> Row:
+def _judged(row: Row, again: Row) -> Row:
+    same = row.treatment == AGAIN
     verdicts = {
-        name: (noise.judge_exact if name in EXACT else noise.judge_sampled)(name, effect)
+        name: judge_exact(effect, again.effects.get(name)) if name in EXACT else judge_sampled(effect, same=same)
         for name, effect in row.effects.items()
     }
     return row.model_copy(update={"verdicts": verdicts})
@@ -199,9 +231,10 @@ def _caveats(record: ComparisonRecord, again: Row, yardstick: Yardstick) -> list
     step = again.effects.get("step_seconds")
     if step and step.interval and not step.interval[0] <= 0 <= step.interval[1]:
         found.append(
-            f"Two identical baselines differed in step time by {format_percent(step.change)}, more than their "
-            "interval explains; smaller changes are called noise."
+            f"Two equal baselines differed in step time by {format_percent(step.change)}, more than their interval "
+            "explains. That happens by chance in one comparison of twenty; compare again if it matters."
         )
+    found += disturbances(record)
     if len(record.seeds) < 3:
         found.append("Fewer than three seeds: losses are printed as their values, without an interval.")
     return [*found, *unheld(record, yardstick)]

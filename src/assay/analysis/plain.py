@@ -4,6 +4,7 @@ from math import nan
 from statistics import fmean
 from typing import Any
 
+from assay.analysis.noise import Verdict
 from assay.analysis.row import METRICS, PREDICTED, Row
 
 
@@ -27,12 +28,15 @@ def row_json(row: Row) -> dict[str, Any]:
         "evidence": [item.model_dump(mode="json") for item in row.evidence],
         "values": row.values.model_dump(mode="json") if row.values else None,
         "ranks": [{**one.model_dump(mode="json"), "communication_share": one.communication_share} for one in row.ranks],
-        "distinguishable": {
-            name: row.verdicts[name].distinguishable if name in row.verdicts else None for name in METRICS
-        },
+        "distinguishable": {name: _distinguishable(row.verdicts.get(name)) for name in METRICS},
         "verdict": {name: verdict.value for name, verdict in row.verdicts.items()},
         "flags": list(row.flags),
     }
+
+
+def _distinguishable(verdict: Verdict | None) -> bool | None:
+    """True or false where the comparison can say; None where it has too few processes or no figure."""
+    return None if verdict is None or verdict is Verdict.TOO_FEW else verdict.distinguishable
 
 
 def row_columns(row: Row) -> dict[str, Any]:

@@ -1,20 +1,24 @@
 """One row of a comparison: its figures, and their change against the baseline.
 
-A time is the geometric mean of its blocks' medians, so that the ratio of two rows is the change printed beside it;
-bytes are the most that any seed held; losses are listed seed by seed.
+A time is the geometric mean over processes, each the geometric mean of its blocks' medians. The baseline's is over both
+of its runs, so that the ratio of two rows is the change printed beside it. Bytes are the most that any process held;
+losses are listed seed by seed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import geometric_mean
+from math import exp
+from statistics import fmean
 from typing import Literal
 
 from pydantic import Field
 
 from assay.analysis.break_even import BreakEven, break_even
-from assay.analysis.effects import Effect, Pair, exact, loss, timed
+from assay.analysis.effects import Effect, Pair, exact, loss
 from assay.analysis.noise import Verdict
+from assay.analysis.timed import figure
 from assay.config.base import Frozen
-from assay.runs.record import Block, Predicted, RankResult, RunResult, Status
+from assay.runs.rank_record import RankResult
+from assay.runs.record import Predicted, RunResult, Status
 from assay.step.evidence import Evidence, ValueProof
 from assay.studies.record import CellResult
 
@@ -38,9 +42,9 @@ class Row(Frozen):
     runs: tuple[str, ...]
     """Ids of the runs, seed by seed."""
     planned: int
-    """Seeds that were asked for."""
+    """Processes that were asked for."""
     finished: int
-    """Seeds that the figures are from."""
+    """Processes that the figures are from."""
     metrics: Mapping[str, Figure]
     """By metric; losses as one value a seed. None where it was not measured."""
     effects: Mapping[str, Effect] = Field(default_factory=dict)
@@ -66,12 +70,18 @@ def usable(cells: Iterable[CellResult]) -> list[CellResult]:
     return [one for one in cells if one.result.status in (Status.DONE, Status.BUDGET_REACHED)]
 
 
-def metrics(cells: Sequence[CellResult]) -> dict[str, Figure]:
-    """The figures of a row from its cells."""
-    results = [one.result for one in usable(cells)]
-    step = _mean([_step(block) for result in results for block in result.blocks])
+def metrics(
+    cells: Sequence[CellResult], timed: Sequence[CellResult], kept: Mapping[int, Sequence[int]]
+) -> dict[str, Figure]:
+    """The figures of a row from its cells, times from `timed` ones; `kept` has the rounds of each wave that count."""
+    good = usable(cells)
+    results = [one.result for one in good]
+    logs = [figure("step_seconds", one.result, kept[one.wave]) for one in usable(timed) if one.wave in kept]
+    known = [value for value in logs if value is not None]
+    step = exp(fmean(known)) if known else None
     if step is None:
-        step = _mean([result.step_seconds.median for result in results if result.step_seconds])
+        medians = [result.step_seconds.median for result in results if result.step_seconds]
+        step = fmean(medians) if medians else None
     tokens = results[0].config.tokens_per_step if results else 0
     return {
         "tensors_peak_bytes": _most(result.memory.tensors_peak_bytes for result in results),
@@ -80,58 +90,39 @@ def metrics(cells: Sequence[CellResult]) -> dict[str, Figure]:
         "process_peak_bytes": _most(result.memory.process_peak_bytes for result in results),
         "step_seconds": step,
         "tokens_per_second": None if step is None else tokens / step,
-        "val_loss": tuple(result.val_loss for result in results if result.val_loss is not None),
-        "train_loss": tuple(result.train_loss for result in results if result.train_loss is not None),
+        "val_loss": _by_seed(good, "val_loss"),
+        "train_loss": _by_seed(good, "train_loss"),
     }
 
 
-def effects(baseline: Sequence[CellResult], treated: Sequence[CellResult]) -> dict[str, Effect]:
-    """The change of every metric that both have."""
-    before, after = usable(baseline), usable(treated)
-    places = {(one.cell.seed, one.wave): one.result for one in before}
-    seeds = {one.cell.seed: one.result for one in reversed(before)}
-    together = [(places[one.cell.seed, one.wave], one.result) for one in after if (one.cell.seed, one.wave) in places]
-    by_seed = [(seeds[one.cell.seed], one.result) for one in after if one.cell.seed in seeds]
+def effects(baseline: Sequence[CellResult], treated: Sequence[CellResult], comparisons: int) -> dict[str, Effect]:
+    """The change of every exact metric and loss that both have; of losses as one of several comparisons.
+
+    Of several baselines of one process, the first that is usable counts.
+    """
+    processes = {(one.cell.seed, one.cell.process): one.result for one in reversed(usable(baseline))}
+    seeds: dict[int, list[tuple[RunResult, RunResult]]] = {}
+    for one in usable(treated):
+        if before := processes.get((one.cell.seed, one.cell.process)):
+            seeds.setdefault(one.cell.seed, []).append((before, one.result))
     found = {
-        **{name: timed(_block_pairs(name, together) or _run_pairs(name, by_seed)) for name in TIMED},
-        **{name: exact(_memory_pairs(name, by_seed)) for name in EXACT},
-        **{name: loss(_loss_pairs(name, by_seed)) for name in LOSSES},
+        **{name: exact(_memory_pairs(name, [pair for both in seeds.values() for pair in both])) for name in EXACT},
+        **{name: loss([_loss_pairs(name, both) for both in seeds.values()], comparisons) for name in LOSSES},
     }
     return {name: effect for name, effect in found.items() if effect is not None}
 
 
-def repaid(baseline: Sequence[CellResult], treated: Sequence[CellResult]) -> BreakEven | None:
+def repaid(
+    baseline: Sequence[CellResult], treated: Sequence[CellResult], kept: Mapping[int, Sequence[int]]
+) -> BreakEven | None:
     """What the first step costs beyond the baseline's at the same seed, and when that is earned back."""
     results = {one.cell.seed: one.result for one in reversed(usable(baseline))}
     both = [(results[one.cell.seed], one.result) for one in usable(treated) if one.cell.seed in results]
-    before, after = metrics(baseline)["step_seconds"], metrics(treated)["step_seconds"]
+    before, after = (metrics(cells, cells, kept)["step_seconds"] for cells in (baseline, treated))
     return break_even(both, before, after) if isinstance(before, float) and isinstance(after, float) else None
 
 
 _Both = Sequence[tuple[RunResult, RunResult]]
-
-
-def _block_pairs(metric: str, both: _Both) -> list[Pair]:
-    """Block by block, of cells that took turns."""
-    pairs = [
-        (_of_block(metric, one), _of_block(metric, other))
-        for before, after in both
-        for one, other in zip(before.blocks, after.blocks, strict=False)
-    ]
-    return [(one, other) for one, other in pairs if one is not None and other is not None]
-
-
-def _run_pairs(metric: str, both: _Both) -> list[Pair]:
-    """Run by run, of cells that were not alive together."""
-    pairs = []
-    for before, after in both:
-        one, other = (
-            [value for block in result.blocks if (value := _of_block(metric, block)) is not None]
-            for result in (before, after)
-        )
-        if one and other:
-            pairs.append((geometric_mean(one), geometric_mean(other)))
-    return pairs
 
 
 def _memory_pairs(metric: str, both: _Both) -> list[Pair]:
@@ -144,19 +135,13 @@ def _loss_pairs(metric: str, both: _Both) -> list[Pair]:
     return [(one, other) for one, other in pairs if one is not None and other is not None]
 
 
-def _of_block(metric: str, block: Block) -> float | None:
-    if metric == "process_peak_bytes":
-        return block.process_peak_bytes
-    step = _step(block)
-    return step if metric == "step_seconds" else block.tokens / block.steps / step
-
-
-def _step(block: Block) -> float:
-    return block.median_step_seconds
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return geometric_mean(values) if values else None
+def _by_seed(cells: Sequence[CellResult], metric: str) -> tuple[float, ...]:
+    """A loss of each seed; the mean where its processes ended at unlike ones."""
+    found: dict[int, list[float]] = {}
+    for one in cells:
+        if (value := getattr(one.result, metric)) is not None:
+            found.setdefault(one.cell.seed, []).append(value)
+    return tuple(values[0] if len(set(values)) == 1 else fmean(values) for values in found.values())
 
 
 def _most(values: Iterable[int | None]) -> int | None:

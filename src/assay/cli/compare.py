@@ -21,7 +21,15 @@ _With = Annotated[
         help="A treatment: one row of the table. Give it once for each row.",
     ),
 ]
-_Seeds = Annotated[int, typer.Option(metavar="N", help="Runs of every row, each with a seed of its own.")]
+_Seeds = Annotated[int, typer.Option(metavar="N", help="Seeds of every row; all rows share them.")]
+_Processes = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="Processes of every row at each seed; left out: so many that a row has three in all.",
+        show_default=False,
+    ),
+]
 _Blocks = Annotated[int, typer.Option(metavar="N", help="Timed blocks of every run.")]
 _Timeout = Annotated[float | None, typer.Option(metavar="SECONDS", help="Stop a run that works longer than this.")]
 _Page = Annotated[
@@ -37,6 +45,7 @@ def compare(
     nproc: Nproc = None,
     oversubscribe: Oversubscribe = False,
     seeds: _Seeds = 3,
+    processes: _Processes = None,
     blocks: _Blocks = 5,
     timeout: _Timeout = None,
     page: _Page = None,
@@ -44,8 +53,9 @@ def compare(
 ) -> None:
     """Measure a baseline and what each treatment changes: memory, time and loss, beside what was predicted.
 
-    The baseline has every optimization off and runs twice, which shows how large the noise is. The runs of a seed are
-    alive together and take turns in short timed blocks, so that all of them see the same machine.
+    The baseline has every optimization off and runs twice. Intervals are over processes, not over the blocks of one,
+    and hold for all treatments together. The runs of a seed are alive together and take turns in short timed blocks,
+    so that all of them see the same machine.
 
     \b
     assay compare demo --with sdpa_attention --with bf16_mixed
@@ -67,7 +77,7 @@ def compare(
     home = Home()
     _writable(page)
     ask = partial(api.compare, source, *changes(overrides, nproc, oversubscribe), treatments=with_ or ())
-    comparison = _watched(partial(ask, seeds=seeds, blocks=blocks, timeout=timeout, home=home))
+    comparison = _watched(partial(ask, seeds=seeds, processes=processes, blocks=blocks, timeout=timeout, home=home))
     with deaf():
         written = write_page(comparison, home, page)
         if as_json:

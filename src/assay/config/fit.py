@@ -1,7 +1,8 @@
 """Whether a model can start from another's weights: which fields must be alike, and what a run takes over unasked.
 
-A field that nobody has set takes the checkpoint's value. One that was set, in a file, a preset or an override, must be
-the checkpoint's. Everything that is not is listed at once, as overrides that can be pasted.
+A field that nobody has set takes the checkpoint's value; a preset's shape gives way, since who names a checkpoint
+beside a preset means its training. A field that was set in a file or an override must be the checkpoint's. Everything
+that is not is listed at once, as overrides that can be pasted.
 """
 
 from typing import Any
@@ -9,18 +10,21 @@ from typing import Any
 from assay.config.model import ModelConfig
 from assay.errors import UsageError
 
-_FUNCTION = (
+FUNCTION = (
     *("n_layer", "n_head", "n_embd", "vocab_size", "n_kv_head", "n_hidden", "bias", "norm", "norm_position"),
     *("position", "rotary_base", "activation", "n_expert", "n_expert_active", "qk_norm", "tie_embeddings"),
 )
 """Fields of the function that a model computes, whatever it was trained for."""
+
+SHAPE = (*FUNCTION, "context_length")
+"""Fields that a run takes over from the model whose weights it starts from."""
 
 
 def adopted(ours: ModelConfig, theirs: ModelConfig) -> ModelConfig:
     """Our configuration with the checkpoint's values in the fields of its function that nobody has set."""
     taken = {
         name: getattr(theirs, name)
-        for name in (*_FUNCTION, "context_length")
+        for name in SHAPE
         if name not in ours.model_fields_set and getattr(theirs, name) is not None
     }
     return ours.model_copy(update=taken)
@@ -32,7 +36,7 @@ def disagreements(ours: ModelConfig, theirs: ModelConfig, *, hugging_face: bool)
     Of a Hugging Face checkpoint our context may be shorter, and biases are checked when they are read: missing ones are
     zero there, and zeros may be left out here.
     """
-    pairs = {name: (getattr(ours, name), getattr(theirs, name)) for name in _FUNCTION}
+    pairs = {name: (getattr(ours, name), getattr(theirs, name)) for name in FUNCTION}
     pairs["n_kv_head"] = ours.kv_heads, theirs.kv_heads
     pairs["n_hidden"] = ours.hidden, theirs.hidden
     if hugging_face:

@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from assay.config.fit import SHAPE
 from assay.config.reading import as_corpus, check_size, is_mapping, read_text
 from assay.config.run import Run, Spec
 from assay.errors import UsageError, first_line, meant, shown
@@ -50,6 +51,9 @@ def load(
         if "=" not in override or override.startswith("="):
             raise UsageError(f"{shown(override)} is not an override: write key=value, for instance training.steps=100")
     base = OmegaConf.create(source.model_dump(mode="json")) if isinstance(source, Run) else _read(source)
+    if isinstance(source, str) and source in presets() and any(one.startswith("model.init_from=") for one in overrides):
+        for name in SHAPE:
+            base.get("model", {}).pop(name, None)
     with _one_sentence(f"the overrides {' '.join(overrides)}"):
         for override in overrides:
             check_size(override.partition("=")[2], shown(override))

@@ -71,18 +71,25 @@ def flash(tape: Writer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 def unfused(tape: Writer, q: Tensor, k: Tensor, v: Tensor, p: float, noise: str | None) -> Tensor:
     """Torch's `math` backend: in float32 whatever comes in; keeps scaled queries and keys, the probabilities, values.
 
-    Its mask is made anew in each layer, added, and not kept.
+    Its mask is made anew in each layer and added in place. Mask, wide copies and scaled queries and keys are held until
+    it returns. The softmax looks for rows without any score, which takes a mask of all scores.
     """
     rows, heads, length, depth = q.shape
     # Heads are merged with rows without a copy where there is one, or where they lie so.
     apart = [not (heads == 1 or length == 1 or lies_merged(x)) for x in (q, k, v)]
-    q, k = layers.scaled(tape, q), layers.scaled(tape, k)
+    given = (q, k, v)
+    q, k, v = wide = tuple(
+        layers.view(tape, x, f"wide_{label}", x.shape) for label, x in zip("qkv", given, strict=True)
+    )
+    q, k = scaled = layers.scaled(tape, q), layers.scaled(tape, k)
+    mask = tape.made("added_mask", (length, length), "float32", batched=False)
+    tape.write("aten.where", "elementwise", (), (mask,), ())
     q, k, v = (_heads_merged(tape, *one) for one in zip((q, k, v), "qkv", apart, strict=True))
     scores = bmm(tape, "scores", q, layers.view(tape, k, "k_columns", (rows * heads, depth, length)))
-    mask = tape.made("added_mask", (length, length), "float32", batched=False)
-    masked = tape.made("masked", scores.shape, scores.dtype)
-    tape.write("aten.add", "elementwise", (scores,), (masked,), (ALIAS,), extras=(mask,), backward="AddBackward")
+    masked = tape.made("masked", scores.shape, scores.dtype, of=scores.name)
+    tape.write("aten.add", "elementwise", (scores, mask), (masked,), (ALIAS, NONE), backward="AddBackward")
     weights = tape.made("probabilities", masked.shape, masked.dtype)
+    empty = (replace(weights, dtype="bool"), replace(weights, dtype="bool", shape=(*weights.shape[:-1], 1)))
     tape.write(
         "aten._safe_softmax",
         "normalization",
@@ -91,11 +98,12 @@ def unfused(tape: Writer, q: Tensor, k: Tensor, v: Tensor, p: float, noise: str 
         (FRESH,),
         saves=(weights,),
         backward="SafeSoftmaxBackward",
+        forward_scratch=tuple(replace(one, name=f"{one.name} empty") for one in empty),
     )
-    mixed = bmm(tape, "mixed", layers.dropout(tape, weights, p, noise), v)
-    # A view is cast by whoever reads it, but for the values, which are cast with the queries and keys.
+    mixed = bmm(tape, "mixed", layers.dropout(tape, weights, p, noise), v, holds=(*given, *wide, *scaled, mask))
+    # A view is cast by whoever reads it, but for those that come first.
     tape.operations[:] = [
-        one if one.name == "aten.view" and one.outputs[0] is not v else replace(one, autocast="float32")
+        one if one.name == "aten.view" and one.outputs[0] not in wide else replace(one, autocast="float32")
         for one in tape.operations
     ]
     merge = layers.copy if heads > 1 and length > 1 else layers.view

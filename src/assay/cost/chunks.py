@@ -37,6 +37,7 @@ def _in_one(cost: Cost, head: Tape, chunks: int) -> Operation:
         outputs=last.outputs,
         gradients=(FRESH, INPLACE, NONE),
         saves=(x.name, weight.name, "targets"),
+        holds=(x.name,),
         flops=product.flops,
         backward_flops=product.flops + product.backward_flops,
         padding_flops=product.flops + product.padding_flops,

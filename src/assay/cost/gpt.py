@@ -75,8 +75,8 @@ class Forward:
             return layers.rms_norm(site, x, weight)
         return layers.norm(site, x, weight, self.parameters.get(f"{site.site}.bias"))
 
-    def _dropout(self, site: Writer, x: Tensor) -> Tensor:
-        return layers.dropout(site.at("dropout"), x, self.config.dropout, self.kernels.dropout_noise)
+    def _dropout(self, site: Writer, x: Tensor, holds: Sequence[Tensor] = ()) -> Tensor:
+        return layers.dropout(site.at("dropout"), x, self.config.dropout, self.kernels.dropout_noise, holds)
 
     def _embedding(self, site: Writer) -> Tensor:
         config, ids = self.config, self.batch["ids"]
@@ -116,7 +116,8 @@ class Forward:
             k, v = (self._repeat(site, part, q.shape) for part in (k, v))
         mask, noise = self.tables["mask"], self.kernels.dropout_noise
         merged = attention.hand_coded(site.at("core"), q, k, v, mask, self.config.dropout, noise)
-        return self._dropout(site, self._linear(site.at("projection"), merged, holds=(x, *given)))
+        held = (x, *given, merged)
+        return self._dropout(site, self._linear(site.at("projection"), merged, holds=held), held)
 
     def _heads(self, site: Writer, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries `[B, n_head, T, head_dim]`, keys and values `[B, kv_heads, T, head_dim]`."""
@@ -168,7 +169,7 @@ class Forward:
         else:
             up = self._linear(site.at("up"), x)
             inner = layers.elementwise(site.at("activation"), "aten.gelu", up, backward="GeluBackward")
-        return self._dropout(site, self._linear(site.at("down"), inner, holds=(x,)))
+        return self._dropout(site, self._linear(site.at("down"), inner, holds=(x,)), holds=(x,))
 
     def _head(self, site: Writer, x: Tensor) -> None:
         config, targets = self.config, self.batch["targets"]

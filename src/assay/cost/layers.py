@@ -117,14 +117,24 @@ def add(tape: Writer, x: Tensor, y: Tensor) -> Tensor:
     return out
 
 
-def dropout(tape: Writer, x: Tensor, probability: float, noise_dtype: str | None) -> Tensor:
+def dropout(
+    tape: Writer, x: Tensor, probability: float, noise_dtype: str | None, holds: Sequence[Tensor] = ()
+) -> Tensor:
     """Keeps its noise: as wide as the input on a CPU, `noise_dtype` where a fused kernel keeps a mask instead."""
     if probability == 0.0:
         return x
     out = tape.made("dropped", x.shape, x.dtype)
     noise = tape.made("noise", x.shape, noise_dtype or x.dtype)
     tape.write(
-        "aten.mul", "elementwise", (x,), (out,), (FRESH,), saves=(noise,), extras=(noise,), backward="MulBackward"
+        "aten.mul",
+        "elementwise",
+        (x,),
+        (out,),
+        (FRESH,),
+        saves=(noise,),
+        extras=(noise,),
+        holds=holds,
+        backward="MulBackward",
     )
     return out
 

@@ -30,7 +30,9 @@ def narrowed(cost: Cost, dtype: str) -> Cost:
     """The same of what leaves float32 again."""
     for operation in cost.tape:
         if operation.autocast == "float32" or (operation.name == "aten.view" and operation.inputs[0] in lifted):
-            tape.extend((*_copies(operation, cost, lifted), operation.reading(lifted)))
+            copies = _copies(operation, cost, lifted)
+            held = (lifted[name] for name in operation.holds if name in lifted)
+            tape.extend((*copies, replace(operation.reading(lifted), holds=(*operation.holds, *held))))
             lifted.update({one.name: one.name for one in operation.outputs})
             continue
         if not lifted.keys().isdisjoint(operation.inputs):

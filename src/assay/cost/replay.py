@@ -38,6 +38,9 @@ class Pass:
         """By position: the generator's state for the recomputation that begins there."""
         self.gradients: dict[str, Storage] = {}
         """On their way to a value."""
+        again = (range(segment.first, segment.stop + 1) for segment in self.plan.segments)
+        self.again = frozenset(chain.from_iterable(again))
+        """Positions whose nodes get what they kept from a second run."""
         self.reported: Counter[str] = Counter()
         self.complete: list[str] = []
         """Weights whose gradients are complete, and stay with their module until its backward is through."""
@@ -221,10 +224,20 @@ class Pass:
             self._deliver(name, storage, operation)
 
     def _gradients(self, index: int, operation: Operation, incoming: list[Storage]) -> list[tuple[str, Storage]]:
-        """What a node makes. Compiled, a product makes the weight's first and then lets go of the other factor."""
+        """What a node makes. Compiled, a product makes the weight's first and then lets go of the other factor.
+
+        A bias's gradient comes last, when a node that ran again has let go of what it kept.
+        """
         handed = [one for one in zip(operation.inputs, operation.gradients, strict=True) if one[1] is not Gradient.NONE]
         if not (operation.compiled and operation.flops):
-            return [(name, self._gradient(index, name, how, operation, incoming)) for name, how in handed]
+            given = []
+            for name, how in handed:
+                if operation.name == "aten.addmm" and how is Gradient.INPLACE and index in self.again:
+                    self.ledger.mark("backward", operation.backward, operation.site)
+                    for base in self.kept.pop(index, ()):
+                        self._release(base)
+                given.append((name, self._gradient(index, name, how, operation, incoming)))
+            return given
         (factor, how), *weights = handed
         given = [(name, self._gradient(index, name, one, operation, incoming)) for name, one in reversed(weights)]
         base = self.plan.base[factor]

@@ -2,7 +2,8 @@
 
 `bpe` is trained on the training text alone, and kept in the cache under a digest of that text and its size; the same
 text gives the same merges. `gpt2` is looked for in `data.tokenizer_path`, then in the cache, then on the Hugging Face
-hub, and what the hub gives is put into the cache.
+hub, and what the hub gives is put into the cache. The hub's library asks a hub that is not there again and again, half
+a minute long and aloud; so the hub is asked for the name first, once.
 """
 
 import hashlib
@@ -17,12 +18,13 @@ from assay.data.atomic import write_file
 from assay.data.corpora import Corpus
 from assay.data.progress import Progress, silent
 from assay.data.tokenizers import ByteTokenizer, CharTokenizer, LibraryTokenizer, Tokenizer, from_json, pieces
-from assay.errors import UsageError, meant
+from assay.errors import UsageError, first_line, meant
 
 NAMES = ("char", "byte", "bpe", "gpt2")
 
 _GPT2_FILES = ("vocab.json", "merges.txt")
 _GPT2_END = "<|endoftext|>"
+_PATIENCE_SECONDS = 10.0
 _TRAINER = "byte-level-1"
 """Part of the cache key of trained vocabularies: change it with the way they are trained."""
 
@@ -112,18 +114,27 @@ def _in_folder(folder: Path) -> tuple[Path, ...]:
 
 
 def _from_hub(folder: Path, progress: Progress) -> tuple[Path, ...]:
-    from tokenizers import Tokenizer as Library
-
     progress("fetching GPT-2's tokenizer from the Hugging Face hub", None)
     try:
-        text = Library.from_pretrained("gpt2").to_str()
-    except Exception as error:  # the library raises bare Exceptions
+        content = _downloaded("gpt2", "tokenizer.json").read_bytes()
+    except Exception as error:  # of whichever client of HTTP the library has
         raise UsageError(
-            "GPT-2's tokenizer could not be fetched from the Hugging Face hub; set data.tokenizer_path to a folder"
-            f" with vocab.json and merges.txt, or put both into {folder}"
+            f"GPT-2's tokenizer could not be fetched from the Hugging Face hub ({first_line(error)}); set"
+            f" data.tokenizer_path to a folder with vocab.json and merges.txt, or put both into {folder}"
         ) from error
-    write_file(folder / "tokenizer.json", text.encode())
+    write_file(folder / "tokenizer.json", content)
     return (folder / "tokenizer.json",)
+
+
+def _downloaded(repository: str, name: str) -> Path:
+    """A file of the hub, out of the library's own cache where it lies there. Raises whatever its client raises."""
+    from huggingface_hub import HfApi, hf_hub_download, try_to_load_from_cache
+
+    cached = try_to_load_from_cache(repository, name)
+    if isinstance(cached, str):
+        return Path(cached)
+    HfApi().model_info(repository, timeout=_PATIENCE_SECONDS)
+    return Path(hf_hub_download(repository, name))
 
 
 def _gpt2(vocabulary: Path, merges: Path) -> Tokenizer:

@@ -33,8 +33,11 @@ from assay.measure.blocks import BlockForwards, runs_again
 from assay.measure.communication import Axes, collective_of, payload_bytes
 from assay.measure.compiled import GraphCalls, class_of
 from assay.measure.held import held, shared
+from assay.measure.masks import MaskCounts
 from assay.measure.optimizer import Writes, groups, updated
+from assay.measure.order import recorded
 from assay.measure.saved import SavedTensors
+from assay.measure.scaling import ScaledLosses
 from assay.measure.storages import bytes_by_dtype, distinct_bytes, identity, storages
 from assay.measure.synchronizations import Synchronizations
 from assay.step.compiled import Call, graph_breaks
@@ -60,7 +63,9 @@ class StepTracer:
         self._updates_in_backward = 0
         self._sequences = 0
         self._data_seconds = 0.0
-        self._learning_rate: float | None = None
+        self._index = 0
+        self._scaled = ScaledLosses(step.program.loss_scale)
+        self._schedule: list[str] = []
         self._prepared: Counter[str] = Counter()
 
     def watch(self) -> Step:
@@ -88,6 +93,8 @@ class StepTracer:
             self._open.enter_context(graphs.observed())
         self._open.callback(self._count_prepared, Counter(self.step.program.prepared))
         self._open.enter_context(self._blocks.watched())
+        self._open.enter_context(self._scaled.watched())
+        self._open.enter_context(recorded(self.step, self._schedule))
         self._open.enter_context(self._recorder)
         self._open.enter_context(self._saved)
         return self
@@ -97,8 +104,11 @@ class StepTracer:
     ) -> None:
         self._open.__exit__(kind, error, trace)
 
-    def trace(self, loss: float, targets: int) -> Trace:
-        """The account of the watched step, given its loss and number of targets. Raises when none was run."""
+    def trace(self, loss: float, targets: int, skipped: int | None = 0) -> Trace:
+        """The account of the watched step, given its loss and number of targets. Raises when none was run.
+
+        `skipped` updates were left out before it; None: unknown.
+        """
         if self._gradient_bytes is None:
             raise RuntimeError("no step was traced: run one step of `watch()` inside the context, up to its update")
         device = self.step.program.device
@@ -125,7 +135,10 @@ class StepTracer:
             whole_state_bytes=bytes_by_dtype(state),
             updates=updated(self.step, self._recorder.writes),
             groups=groups(self.step),
-            learning_rate=self._learning_rate,
+            masks=self._recorder.masks.masks(),
+            scaling=self._scaled.scaling(self._index, skipped),
+            schedule=tuple(self._schedule),
+            learning_rate=self.step.program.schedule(self._index),
             ranks={} if mesh is None else dict(zip(mesh.mesh_dim_names or (), mesh.shape, strict=True)),
             place={} if mesh is None else {axis: mesh.get_local_rank(axis) for axis in mesh.mesh_dim_names or ()},
             whole_parameter_bytes=sum(p.numel() * p.element_size() for _, p in self.step.named_parameters()),
@@ -141,7 +154,7 @@ class StepTracer:
         )
 
     def _batches(self, index: int, share: Share) -> Sequence[MicroBatch]:
-        self._learning_rate = self.step.program.schedule(index)
+        self._index = index
         asked = time.perf_counter()
         rows = self.step.program.batches(index, share)
         self._data_seconds += time.perf_counter() - asked
@@ -205,6 +218,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """How many updates are under way, one inside the other."""
         self.synchronizations = Synchronizations(step)
         self.writes = Writes(step)
+        self.masks = MaskCounts()
         self._parameters = parameters
         self._axes = Axes(step.program.mesh)
         self._replayed = step.program.graphs
@@ -231,6 +245,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._record(func, args, kwargs, result)
         if self.updating:
             self.writes.note(func, args, kwargs)
+        elif self._replayed is None:  # what a device records for a graph cannot be read while it is recorded
+            self.masks.note(func, args, result, self._phase())
         return result
 
     def origin(self, storage: int) -> str:

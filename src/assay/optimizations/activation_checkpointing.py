@@ -64,6 +64,8 @@ class ActivationCheckpointing(Optimization):
         return program
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
+        from assay.step.dropout import unequal_again
+
         chosen = trace.blocks[:: self.every]
         forwards = [one for one in trace.block_forwards if one.block in chosen]
         matmuls, flops = sum(one.contractions for one in forwards), sum(one.flops for one in forwards)
@@ -79,4 +81,5 @@ class ActivationCheckpointing(Optimization):
         observed = f"{again} matmuls of {len(forwards) * trace.forwards} blocks ran again in backward"
         if not whole:
             observed += f", {repeated} FLOPs; their forwards had {matmuls} of {flops}"
-        return self.evidence(observed, whole)
+        wrong = unequal_again(trace)
+        return self.evidence(observed + wrong, whole and not wrong)

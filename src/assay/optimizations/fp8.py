@@ -90,8 +90,12 @@ class Fp8(Optimization):
 
     def apply(self, program: "Program", run: Run) -> "Program":
         import torch
-        from torchao.float8 import convert_to_float8_training
-        from torchao.float8.float8_linear import Float8Linear
+
+        from assay.optimizers.quiet import importing_torchao
+
+        with importing_torchao():
+            from torchao.float8 import convert_to_float8_training
+            from torchao.float8.float8_linear import Float8Linear
 
         for part in program.parts:
             convert_to_float8_training(part, module_filter_fn=lambda _, name: name.startswith("blocks."))

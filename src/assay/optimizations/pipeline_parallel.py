@@ -111,16 +111,9 @@ class PipelineParallel(Optimization):
             )
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        from assay.cost import schedules
         from assay.cost.stages import staged
 
-        make: dict[str, Callable[[int, int], Schedule]] = {
-            "gpipe": schedules.gpipe,
-            "1f1b": schedules.one_f_one_b,
-            "interleaved": partial(schedules.interleaved, chunks=self.stages.per_rank),
-            "zero-bubble": schedules.zero_bubble_by_hand,
-        }
-        return staged(cost, self.stages, self.micro_batches, make[self.schedule](self.degree, self.micro_batches))
+        return staged(cost, self.stages, self.micro_batches, self._order())
 
     def apply(self, program: "Program", run: Run) -> "Program":
         from assay.parallel.pipeline import pipelined
@@ -134,4 +127,29 @@ class PipelineParallel(Optimization):
             for rank in range(self.degree)
         ]
         observed = f"{len(trace.blocks)} of {layers} blocks held by this rank, {trace.forwards} micro-batches"
-        return self.evidence(observed, trace.blocks in of_ranks and trace.forwards == self.micro_batches)
+        rank = trace.place.get("pp", 0)
+        due, counted = self._calls_of(rank), trace.forwards == self.micro_batches
+        kept = [ran == wanted for ran, wanted in zip(trace.schedule, due, strict=False)]
+        ordered = len(trace.schedule) == len(due) and all(kept)
+        if not ordered:
+            first = kept.index(False) if False in kept else min(len(trace.schedule), len(due))
+            ran, wanted = (order[first] if first < len(order) else "nothing" for order in (trace.schedule, due))
+            observed += f"; in the order of {self.schedule} call {first} is {wanted}, and {ran} ran"
+        held = rank < len(of_ranks) and trace.blocks == of_ranks[rank]
+        return self.evidence(observed, held and counted and ordered)
+
+    def _order(self) -> "Schedule":
+        from assay.cost import schedules
+
+        make: dict[str, Callable[[int, int], Schedule]] = {
+            "gpipe": schedules.gpipe,
+            "1f1b": schedules.one_f_one_b,
+            "interleaved": partial(schedules.interleaved, chunks=self.stages.per_rank),
+            "zero-bubble": schedules.zero_bubble_by_hand,
+        }
+        return make[self.schedule](self.degree, self.micro_batches)
+
+    def _calls_of(self, rank: int) -> list[str]:
+        """Calls of a rank's stages in the order of the schedule, as a trace writes them."""
+        stages = self.stages.of(rank)
+        return [f"{one.kind}{stages[one.chunk]}.{one.micro_batch}" for one in self._order().orders[rank]]

@@ -64,7 +64,8 @@ class SelectiveCheckpointing(Optimization):
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         if self.policy == "matmuls":
             keeping = replace(cost, kept_results=frozenset({"contraction"}))
-            return keeping.recomputing(cost.block_sites, noise=run.model.dropout > 0)
+            apart = keeping.rewrite(lambda site: site.endswith(".attention.core"), _sum_apart)
+            return apart.recomputing(cost.block_sites, noise=run.model.dropout > 0)
         inside = cost.rewrite(lambda site: site.endswith(".attention"), _repeat_in_core)
         cores = (f"{site}.attention.core" for site in cost.block_sites)
         return inside.recomputing(cores, noise=run.model.dropout > 0)
@@ -89,7 +90,9 @@ class SelectiveCheckpointing(Optimization):
         return replace(program, kept=(*program.kept, *kept))
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
-        blocks = len(trace.blocks) * trace.forwards
+        from assay.step.dropout import unequal_again
+
+        wrong, blocks = unequal_again(trace), len(trace.blocks) * trace.forwards
         products = trace.contractions(phase="recompute")
         norms = trace.of_class("normalization", "recompute")
         others = norms + trace.of_class("elementwise", "recompute")
@@ -97,13 +100,20 @@ class SelectiveCheckpointing(Optimization):
         if self.policy == "attention":
             # The core's first product; nobody waits for the second, which keeps its inputs before it runs.
             within = trace.count("bmm", "attention", phase="recompute")
-            return self.evidence(observed, within == products == blocks)
+            return self.evidence(observed + wrong, within == products == blocks and not wrong)
         whole = sum(one.normalizations for one in trace.block_forwards)
         observed += f", {norms} of {whole} normalizations among them"
-        return self.evidence(observed, products == 0 < norms == whole)
+        return self.evidence(observed + wrong, products == 0 < norms == whole and not wrong)
 
 
 def _repeat_in_core(operations: "Tape") -> Iterable[Any]:
     """Key and value heads are repeated for their groups inside the core, whose forward is what runs again."""
     for one in operations:
         yield replace(one, site=f"{one.site}.core") if one.name == "aten.repeat_interleave" else one
+
+
+def _sum_apart(operations: "Tape") -> Iterable[Any]:
+    """Torch's unfused attention adds its mask in place, but not where results are watched to be kept."""
+    for one in operations:
+        in_place = one.name == "aten.add" and one.outputs[0].view_of is not None
+        yield replace(one, outputs=(replace(one.outputs[0], view_of=None),)) if in_place else one

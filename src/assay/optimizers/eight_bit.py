@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode, is_traceabl
 
 from assay.config import TrainingConfig
 from assay.optimizers.groups import decay_groups
+from assay.optimizers.quiet import importing_torchao
 from assay.step.program import NamedParameters, OptimizerLike
 
 _SIGNED = {"exp_avg": True, "exp_avg_sq": False}
@@ -79,8 +80,9 @@ def _as_written() -> AbstractContextManager[Any]:
 
 def adamw_8bit(training: TrainingConfig) -> Callable[[NamedParameters], OptimizerLike]:
     """torchao's AdamW8bit as a recipe. Raises `ImportError` without torchao."""
-    from torchao.optim import AdamW8bit
-    from torchao.optim.subclass_8bit import OptimState8bit
+    with importing_torchao():
+        from torchao.optim import AdamW8bit
+        from torchao.optim.subclass_8bit import OptimState8bit
 
     def recipe(parameters: NamedParameters) -> OptimizerLike:
         inner = AdamW8bit(

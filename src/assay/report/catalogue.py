@@ -1,7 +1,7 @@
 """The measured catalogue in words: the table "method, speed, memory: does it help?", and the lines of a card.
 
 The table is the one of the lectures that this package grew out of, with a measurement in the place of each yes and no.
-What is smaller than the difference between two identical runs is `not distinguishable`, which is neither.
+A change whose interval holds zero is `not distinguishable`, which is neither.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -98,14 +98,14 @@ def _said(change: Change) -> str:
     """The change with its interval, or that it is none."""
     if change.verdict is Verdict.EQUAL:
         return "exactly equal"
-    if change.verdict is Verdict.WITHIN_NOISE:
-        return f"not distinguishable ({format_percent(change.change)})"
     text = format_percent(change.change)
-    if change.verdict is Verdict.TOO_FEW:
-        text += " (too few to tell)"
     if change.interval is not None:
         low, high = (format_percent(end).removesuffix(" %") for end in change.interval)
         text += f" [{low}, {high}]"
+    if change.verdict is Verdict.NOT_DISTINGUISHABLE:
+        return f"not distinguishable ({text})"
+    if change.verdict is Verdict.TOO_FEW:
+        text += " (too few to tell)"
     if change.predicted is not None:
         text += f", predicted {format_percent(change.predicted)}"
     return text

@@ -25,15 +25,15 @@ Curve = tuple[list[float], list[float]]
 
 
 def changes(comparison: Comparison) -> str:
-    """What each treatment changes, in percent, with intervals, the noise floor as a band and the predictions."""
+    """Changes by treatment, in percent: intervals, predictions, and as a band those that are too small to tell."""
     rows = [row for row in comparison.rows if row.effects]
     if not rows:
         return ""
     shown = [column for column in COLUMNS if column.metric.endswith(("_bytes", "_seconds"))]
     with canvas(WIDTH, 0.9 + 0.42 * len(rows), len(shown), sharey=True) as (figure, axes):
         for axis, column in zip(axes, shown, strict=True):
-            floor = comparison.noise.floor(column.metric) or 0.0
-            axis.axvspan(-100 * floor / (1 + floor), 100 * floor, color=GRID, alpha=0.8, linewidth=0)
+            if least := comparison.resolution.get(column.metric):
+                axis.axvspan(-100 * least.told / (1 + least.told), 100 * least.told, color=GRID, alpha=0.8, linewidth=0)
             axis.axvline(0, color=SOFT, linewidth=1)
             for place, row in enumerate(rows):
                 _change(axis, place, row, column.metric, comparison.rows.index(row) + 1)

@@ -46,12 +46,12 @@ class Board:
         elif isinstance(news, Turn):
             self._stop_clock()
             self._began = (news.piece, time.monotonic())
-            self._owed[news.cell.name][news.piece] -= 1
+            self._owed[news.cell.name][news.piece] = max(0, self._owed[news.cell.name][news.piece] - 1)
             self.working = news.cell.name
             self.wave = next(at for at, wave in enumerate(self._waves) if news.cell in wave)
-            self.states[news.cell.name] = {"start": "starting", "block": f"block {news.number}/{self._blocks}"}.get(
-                news.piece, "finishing"
-            )
+            again = f"block repeated {news.number - self._blocks}×"
+            block = f"block {news.number}/{self._blocks}" if news.number <= self._blocks else again
+            self.states[news.cell.name] = {"start": "starting", "block": block}.get(news.piece, "finishing")
         elif isinstance(news, Working) and not self.states[news.cell.name].startswith("block"):
             self.states[news.cell.name] = news.phase.replace("_", " ")
         elif isinstance(news, Ended):
@@ -138,7 +138,7 @@ class Lines:
             note(f"{news.cell.name}: starting")
         elif isinstance(news, Turn) and news.piece == "block" and self._round != (self._board.wave, news.number):
             self._round = (self._board.wave, news.number)
-            note(f"seed {news.cell.seed}: round {news.number}; {self._board.progress()}")
+            note(f"{news.cell.group}: round {news.number}; {self._board.progress()}")
         elif isinstance(news, Ended):
             why = f" ({news.result.reason})" if news.result.reason else ""
             note(f"{news.cell.name}: {self._board.ended[news.cell.name]}{why}; {self._board.progress()}")
@@ -200,7 +200,7 @@ class Live:
         behind, total = self._board.pieces
         grid = Table.grid(padding=(0, 3, 0, 0))
         shown = self._board.shown
-        grid.add_row("", *(Text(f"seed {wave[0].seed}", style="dim") for wave in shown))
+        grid.add_row("", *(Text(wave[0].group, style="dim") for wave in shown))
         for row in _side_by_side(shown):
             name = next(cell.treatment for cell in row if cell)
             grid.add_row(Text(name), *(self._state(cell) if cell else "" for cell in row))

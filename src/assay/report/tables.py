@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.text import Text
 
-WIDE = 112
+WIDE = 116
 """Columns of text from which the metrics stand side by side."""
 _STYLE = {"better": "green", "worse": "red", "neutral": "default"}
 _WIDE_LABEL, _WIDE_COLUMN, _WIDE_LOSSES = 10, 24, 22
@@ -23,7 +23,7 @@ _NARROW_LABEL = 16
 
 
 def print_comparison(comparison: Comparison, console: "Console") -> None:
-    """Print the whole comparison: baselines, treatments, noise floor, caveats. A pipe gets plain, unwrapped lines."""
+    """Print the whole comparison: baselines, treatments, what it can tell. A pipe gets plain, unwrapped lines."""
     rows = (comparison.baseline, comparison.again, *comparison.rows)
     if console.is_terminal and console.width >= WIDE:
         _print_wide(rows, console)

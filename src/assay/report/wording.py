@@ -1,7 +1,7 @@
 """One way to say a figure, for the terminal and for the page.
 
 Each metric of a row becomes a few short texts: the value, its change, the interval or the words that stand for it, and
-what was predicted. A change in the noise says so.
+what was predicted. A change that cannot be told from none says so.
 """
 
 from collections.abc import Sequence
@@ -48,8 +48,8 @@ COLUMNS = (
         "step_seconds",
         "step time",
         "less",
-        "The geometric mean over all timed blocks of the median optimizer step in each. Evaluation, compilation, the "
-        "trace and the memory pass are steps of their own and are not in it.",
+        "The geometric mean over processes, and in each over timed blocks, of the median optimizer step. Evaluation, "
+        "compilation, the trace and the memory pass are steps of their own and are not in it.",
     ),
     Column("tokens_per_second", "tokens/s", "more", "Tokens of one optimizer step over the step time."),
     Column(
@@ -68,7 +68,7 @@ class Texts(NamedTuple):
     change: str
     interval: str
     remark: str
-    """`within the noise`, `bit-equal`, or why there is no interval."""
+    """`not distinguishable`, `bit-equal`, or why there is no interval."""
     predicted: str
     tone: Tone
 
@@ -115,12 +115,12 @@ def interval(effect: Effect) -> str:
 
 
 def status(row: Row) -> str:
-    """``"out of memory, 1 of 2 seeds finished: …"`` for a row that is not done, else an empty text."""
+    """``"out of memory, 1 of 2 processes finished: …"`` for a row that is not done, else an empty text."""
     if row.status is Status.DONE:
         return ""
     words = row.status.value.replace("_", " ")
     if 0 < row.finished < row.planned:
-        words += f", {row.finished} of {row.planned} seeds finished"
+        words += f", {row.finished} of {row.planned} processes finished"
     if row.reason and row.reason.startswith(words):
         return row.reason
     return f"{words}: {row.reason}" if row.reason else words
@@ -154,16 +154,19 @@ def prediction_error(row: Row) -> float | None:
 
 
 def footnotes(comparison: Comparison) -> list[str]:
-    """Sentences below the table: how intervals came about, the noise floor, the predictions' errors, caveats."""
-    found = [_method(comparison), _noise_floor(comparison), _prediction_errors(comparison), _scratch(comparison)]
+    """Sentences below the table: how intervals came about, the smallest change, the predictions' errors, caveats."""
+    found = [_method(comparison), _smallest_change(comparison), _prediction_errors(comparison), _scratch(comparison)]
     return [sentence for sentence in (*found, *comparison.caveats) if sentence]
 
 
 def _method(comparison: Comparison) -> str:
-    blocks = comparison.record.protocol.blocks
+    record = comparison.record
+    count, blocks = len(record.seeds) * record.protocol.processes, record.protocol.blocks
+    rows = f"{count} process{'es' if count > 1 else ''} a row"
     return (
-        "Changes are against the baseline at the same seed; brackets are 95 % intervals in percent over paired blocks "
-        f"({blocks} interleaved blocks a cell, {seeds(comparison)})."
+        f"Changes are against both runs of the baseline ({rows} over {seeds(comparison)}, {blocks} "
+        "interleaved blocks in each). Brackets are intervals in percent over processes; those of one column hold "
+        "together in 95 % of comparisons."
     )
 
 
@@ -174,12 +177,23 @@ def seeds(comparison: Comparison) -> str:
     return f"{'' if finished == planned else f'{finished} of '}{planned} seed{'s' if planned > 1 else ''}"
 
 
-def _noise_floor(comparison: Comparison) -> str:
-    floors = {column.title: comparison.noise.floor(column.metric) for column in COLUMNS}
-    parts = [f"{title} {100 * floor:.1f} %" for title, floor in floors.items() if floor]
+def _smallest_change(comparison: Comparison) -> str:
+    """How small a change of each timed metric can be told."""
+    titles = {column.metric: column.title for column in COLUMNS if column.metric != "tokens_per_second"}
+    parts = [
+        f"{titles[name]} {100 * one.told:.2g} % (a true change of {100 * one.likely:.2g} % in four of five comparisons)"
+        for name, one in comparison.resolution.items()
+        if name in titles
+    ]
     if not parts:
-        return ""
-    return f"Noise floor, from the baseline run twice: {'; '.join(parts)}. A smaller change is within the noise."
+        return "Too few processes for intervals of times: give more --seeds or --processes."
+    step = comparison.resolution.get("step_seconds")
+    deviation = (
+        f" Step times of equal processes deviate by {100 * step.deviation:.2g} % ({step.degrees} degrees of freedom)."
+        if step
+        else ""
+    )
+    return f"Smallest change that can be told: {'; '.join(parts)}.{deviation}"
 
 
 def _prediction_errors(comparison: Comparison) -> str:
@@ -208,11 +222,13 @@ def _remark(metric: str, effect: Effect | None, verdict: Verdict | None) -> str:
         return ""
     if verdict is Verdict.EQUAL:
         return "bit-equal" if metric in LOSSES else "exactly equal"
-    if verdict is Verdict.WITHIN_NOISE:
-        return "within the noise"
+    if verdict is Verdict.NOT_DISTINGUISHABLE:
+        return verdict.value
+    if metric in EXACT:
+        return "range of processes" if effect.interval else "exact"
     if effect.interval:
-        return "" if metric not in EXACT else "range over seeds"
-    return "exact" if metric in EXACT else "too few seeds" if metric in LOSSES else "too few pairs"
+        return "" if format_percent(effect.change) != format_percent(0.0) else "a difference below 0.05 %"
+    return "too few seeds" if metric in LOSSES else "too few processes"
 
 
 def _tone(column: Column, effect: Effect | None, verdict: Verdict | None) -> Tone:

@@ -28,6 +28,9 @@ from assay.runs.sealed import seal_line
 PARENT_GONE = 3
 """Exit code of a child without a parent: that of a killed run."""
 
+GO, AGAIN = "go", "again"
+"""Words that grant a turn: the next piece of work, or one more timed block."""
+
 _WATCH_SECONDS = 0.5
 
 
@@ -45,7 +48,7 @@ class Voice(Protocol):
     interrupted: bool
 
     def event(self, kind: str, **values: Any) -> None: ...
-    def wait(self, upcoming: str) -> None: ...
+    def wait(self, upcoming: str) -> str: ...
     def stop_on_signals(self) -> None: ...
 
 
@@ -80,8 +83,9 @@ class Bystander(_Stoppable):
     def event(self, kind: str, **values: Any) -> None:
         """Nothing: the first rank's event tells it."""
 
-    def wait(self, upcoming: str) -> None:
+    def wait(self, upcoming: str) -> str:
         """Not at all: the ranks meet when the first one has its turn."""
+        return ""
 
 
 def closed(lifeline: int, wait_seconds: float | None = 0.0) -> bool:
@@ -164,14 +168,19 @@ class Channel(_Stoppable):
         self._tell(line)
         self._file.append(line)
 
-    def wait(self, upcoming: str) -> None:
-        """Ask for a turn and wait until it is granted, or until someone asks to stop. Without turns, go on."""
+    def wait(self, upcoming: str) -> str:
+        """Ask for a turn and wait until it is granted, or until someone asks to stop. Without turns, go on.
+
+        Returns the word that granted it: `GO` or `AGAIN`; an empty text where nobody did.
+        """
         if not self._in_turns or self.interrupted:
-            return
+            return ""
         self._tell(_line({"event": "yield", "next": upcoming}))
         while not self.interrupted:
-            if self._words.get() == b"go":
-                return
+            word = self._words.get().decode(errors="replace")
+            if word in (GO, AGAIN):
+                return word
+        return ""
 
     def _tell(self, line: bytes) -> None:
         with suppress(OSError):  # a parent that has gone is noticed where its requests are read

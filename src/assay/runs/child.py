@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from assay.errors import StorageError
+from assay.runs.channel import GO
 from assay.runs.ending import Stop, ending
 from assay.runs.folder import RunFolder
 from assay.runs.log import Event, parse_event
@@ -47,7 +48,7 @@ class Child:
     ) -> None:
         self.folder = folder
         self.upcoming: str | None = None
-        """What it waits to be granted: `start`, `block` or `finish`; None while it works."""
+        """What it waits to be granted: `start`, `block`, `finish` or `repeat`; None while it works."""
         self.finished = False
         """Whether it has ended and everything that it said has been handed out."""
         self._process = process
@@ -71,13 +72,13 @@ class Child:
             else:
                 yield from self._until_yield()
 
-    def turn(self) -> Iterator[Event]:
-        """Grant the next piece of work, and hand out what happens until it is done."""
+    def turn(self, word: str = GO) -> Iterator[Event]:
+        """Grant the next piece of work, or with `AGAIN` one more block, and hand out what happens until it is done."""
         if self.upcoming is None:
             yield from self._until_yield()
         if not self.finished:
             self.upcoming = None
-            self._say(b"go\n")
+            self._say(f"{word}\n".encode())
             yield from self._until_yield()
 
     def interrupt(self, grace_seconds: float = GRACE_SECONDS) -> None:

@@ -59,7 +59,7 @@ def blocks(events: Iterable[Event]) -> list[Block]:
     found: list[Block] = []
     for event in of_last_process(events, "block"):
         with suppress(ValidationError):
-            found.append(Block.model_validate({name: event[name] for name in Block.model_fields if name in event}))
+            found.append(Block.of(event))
     return found
 
 

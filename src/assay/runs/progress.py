@@ -6,7 +6,6 @@ first are slow with compilation and tracing; from the first alone nothing is for
 
 import sys
 import time
-from collections import deque
 from types import TracebackType
 from typing import Self
 
@@ -32,7 +31,8 @@ class Meter:
         self.done = 0
         self.phase = "preparing"
         self.loss: float | None = None
-        self._recent: deque[tuple[float, int]] = deque(maxlen=_RECENT_STEPS)
+        self._recent: tuple[tuple[float, int], ...] = ()
+        """Seconds and tokens of the last steps; replaced as a whole, since a display reads it from its thread."""
         self._eval_interval = 0
         self._part = (0, 0)
         """Parts of the current phase that are done, and their number."""
@@ -54,7 +54,7 @@ class Meter:
             self._part = (event["done"], event["total"])
         elif kind == "step":
             self.done, self.loss = event["step"] + 1, event["loss"]
-            self._recent.append((event["seconds"], event["tokens"]))
+            self._recent = (*self._recent, (event["seconds"], event["tokens"]))[-_RECENT_STEPS:]
         elif kind == "interrupting":
             self._enter("stopping")
 
@@ -68,10 +68,11 @@ class Meter:
         parts = [] if self.loss is None else [f"loss {self.loss:.4f}"]
         if self.phase in _WITHOUT_STEPS:
             return ", ".join([*parts, *self._time_here()])
-        seconds, tokens = sorted(self._recent)[(len(self._recent) - 1) // 2] if self._recent else (0.0, 0)
+        recent = sorted(self._recent)
+        seconds, tokens = recent[(len(recent) - 1) // 2] if recent else (0.0, 0)
         if seconds > 0:
             parts.append(f"{format_count(tokens / seconds)} tokens/s")
-            left = self._left(seconds) if len(self._recent) > 1 else 0.0
+            left = self._left(seconds) if len(recent) > 1 else 0.0
             parts += [f"{format_seconds(left)} left"] if left > 0 else []
         return ", ".join(parts)
 

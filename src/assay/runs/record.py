@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Literal, Self
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
-from assay.config.base import Frozen
 from assay.config.run import Run
+from assay.runs.rank_record import PredictedRank, RankResult, Record
 from assay.step.evidence import Evidence, ValueProof
 
 
@@ -57,13 +57,7 @@ class Status(StrEnum):
         }.get(self, 3)
 
 
-class _Record(Frozen):
-    """Read back from JSON, where tuples are lists and enumerations are text."""
-
-    model_config = ConfigDict(strict=False)
-
-
-class Quartiles(_Record):
+class Quartiles(Record):
     """Of a sample: median and quartiles, and how many values."""
 
     median: float
@@ -80,7 +74,13 @@ class Quartiles(_Record):
         return cls(median=median, lower=lower, upper=upper, count=len(values))
 
 
-class Block(_Record):
+DISTURBED = 0.1
+"""Share of all processor time from which a block counts as disturbed by others."""
+LEAST_DISTURBANCE_SECONDS = 0.04
+"""The kernel counts in hundredths of a second; a few of them are no disturbance."""
+
+
+class Block(Record):
     """One timed block: consecutive steady steps, between which other cells of a comparison had their turn.
 
     It begins with a settling step, which is in none of these figures but the process's mark.
@@ -91,11 +91,36 @@ class Block(_Record):
     """Of the steps alone, summed."""
     median_step_seconds: float
     tokens: int
-    process_peak_bytes: int | None
+    process_peak_bytes: int | None = None
     """High-water mark of the process's resident anonymous memory in this block's settling step."""
+    steal_seconds: float | None = None
+    """Processor time that a hypervisor gave to others during the timed steps, over all cores."""
+    others_seconds: float | None = None
+    """Processor time of processes that are not of this run, over all cores."""
+    load: float | None = None
+    """Tasks that ran or wanted to, averaged over a minute by the kernel, at the end of the block."""
+    clock_hertz: float | None = None
+    """Mean clock frequency of the cores at the end of the block."""
+    cores: int | None = None
+    """Cores over which these were counted."""
+    repeated: bool = False
+    """True if its steps came after the run's last and were discarded, in place of a block that was disturbed."""
+
+    @classmethod
+    def of(cls, event: Mapping[str, Any]) -> Self:
+        """A block from its event, which may be of an earlier version and lack some fields."""
+        return cls.model_validate({name: event[name] for name in cls.model_fields if name in event})
+
+    @property
+    def disturbed(self) -> bool:
+        """True if others had more than `DISTURBED` of the processor time of the timed steps."""
+        if self.others_seconds is None or self.cores is None:
+            return False
+        taken = self.others_seconds + (self.steal_seconds or 0.0)
+        return taken > max(DISTURBED * self.cores * self.seconds, LEAST_DISTURBANCE_SECONDS)
 
 
-class PhaseMemory(_Record):
+class PhaseMemory(Record):
     """Peaks within one phase of the run; the process's mark is reset between phases."""
 
     process_peak_bytes: int | None = None
@@ -107,7 +132,7 @@ class PhaseMemory(_Record):
     tensors_peak_bytes: int | None = None
 
 
-class Memory(_Record):
+class Memory(Record):
     """The four numbers, and where they were taken."""
 
     tensors_peak_bytes: int | None = None
@@ -135,91 +160,7 @@ class Memory(_Record):
     phases: Mapping[str, PhaseMemory] = Field(default_factory=dict)
 
 
-class Sent(_Record):
-    """What a rank hands to one collective along one mesh axis in a step."""
-
-    collective: str
-    axis: str
-    count: int
-    payload_bytes: int
-    """Of the whole that is gathered, summed or sent."""
-
-
-class Spent(_Record):
-    """How long one collective along one mesh axis was under way on a rank in a step, each call by itself."""
-
-    collective: str
-    """As in `Sent`, and `recv`."""
-    axis: str
-    count: int
-    seconds: float
-    """Summed over calls, of which several may be under way at once."""
-    wait_seconds: float | None
-    """Of these, until the last of the ranks had called; None where their clocks are not one."""
-
-
-class Idle(_Record):
-    """What a rank of a pipeline did not compute between its line's first forward and last backward."""
-
-    share: float
-    """Of that time, the median over some steps after the run."""
-    shares: tuple[float, ...]
-    """By step."""
-    processor_share: float | None
-    """Processor time over wall time of the spans in which it computed; None on an accelerator."""
-    comparable: bool
-    """Whether every rank of the line had a core of its own, so that the share may be held against a formula."""
-
-    @property
-    def caveat(self) -> str:
-        """In words; empty where the share is comparable."""
-        return "" if self.comparable else "not comparable: a rank had no core of its own"
-
-
-class RankResult(_Record):
-    """What one rank of a run held, and what it handed to the others."""
-
-    rank: int
-    place: Mapping[str, int]
-    """Its index along each mesh axis."""
-    tensors_peak_bytes: int | None = None
-    process_peak_bytes: int | None = None
-    parameter_bytes: int | None = None
-    gradient_bytes: int | None = None
-    optimizer_state_bytes: int | None = None
-    sent: tuple[Sent, ...] = ()
-    profiled_step_seconds: float | None = None
-    """Of one step under the profiler, after the run."""
-    communication_seconds: float | None = None
-    """Of those, how many had a collective under way, waiting for late ranks included."""
-    spent: tuple[Spent, ...] = ()
-    """By collective and axis in the same step; nothing where the backend does not show each call."""
-    idle: Idle | None = None
-    """None without a pipeline, or where its ranks have no common clock."""
-
-    @property
-    def communication_share(self) -> float | None:
-        """Of the profiled step."""
-        if self.communication_seconds is None or not self.profiled_step_seconds:
-            return None
-        return self.communication_seconds / self.profiled_step_seconds
-
-    @property
-    def sent_bytes(self) -> int:
-        """By all collectives together."""
-        return sum(one.payload_bytes for one in self.sent)
-
-
-class PredictedRank(_Record):
-    """What the estimator said of one rank."""
-
-    tensors_peak_bytes: int
-    sent_bytes: int
-    idle_share: float | None = None
-    """Of a pipeline played with unequal stages, by their FLOPs; sends are free."""
-
-
-class Predicted(_Record):
+class Predicted(Record):
     """What the estimator said before the run: the same keys, and FLOPs. Over ranks, of the one that holds most."""
 
     tensors_peak_bytes: int | None = None
@@ -241,7 +182,7 @@ class Predicted(_Record):
     """What a formula says that a rank of a pipeline idles, all stages being equal: (p−1)/(vm + p−1), or its variant."""
 
 
-class Environment(_Record):
+class Environment(Record):
     """What else decides a figure: results of unlike environments are never compared silently."""
 
     assay: str
@@ -265,7 +206,7 @@ class Environment(_Record):
         return [name for name in type(self).model_fields if getattr(self, name) != getattr(other, name)]
 
 
-class RunResult(_Record):
+class RunResult(Record):
     """One run, whole."""
 
     run: str

@@ -7,7 +7,6 @@ because then the run that waits for it has ended.
 import os
 import sys
 import threading
-from pathlib import Path
 
 from assay.data import open_prepared
 from assay.runs.folder import RunFolder
@@ -27,7 +26,7 @@ def main(place: str) -> int:
     run = spec.config
     device = device_of(run)
     settle_torch(run, device)
-    found = checked_in_memory(Recorded(values, run.ranks), run, open_prepared(Path(spec.data_folder)), device)
+    found = checked_in_memory(Recorded(values, run.ranks), run, open_prepared(folder.data_folder(spec)), device)
     (values / "proof.json").write_text(found.model_dump_json())
     return 0
 

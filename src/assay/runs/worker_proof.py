@@ -17,6 +17,7 @@ from assay.parallel.ranks import Ranks
 from assay.runs.folder import RunFolder
 from assay.runs.worker_result import Findings
 from assay.runs.worker_values import ValueCheck
+from assay.step import dropout
 from assay.step.evidence import ValueProof
 from assay.step.program import Step
 from assay.step.trace import Trace
@@ -26,13 +27,15 @@ from assay.training.loop import Loop, StepRecord, read, take_step
 from assay.training.probes import ActivationNorms
 
 
-def traced_step(step: Step, index: int, probes: ActivationNorms | None) -> tuple[StepRecord, Trace]:
-    """Do one step under the instruments → its record and its trace."""
+def traced_step(
+    step: Step, index: int, probes: ActivationNorms | None, skipped: int | None = None
+) -> tuple[StepRecord, Trace]:
+    """Do one step under the instruments → its record and its trace; `skipped` updates were left out before it."""
     tracer = StepTracer(step)
     with tracer:
         taken = take_step(tracer.watch(), index, probes)
     (record,) = read(step, [taken])
-    return record, tracer.trace(record.loss, record.tokens)
+    return record, tracer.trace(record.loss, record.tokens, skipped)
 
 
 def has_trained(loop: Loop, initial: Mapping[str, int], ranks: Ranks) -> None:
@@ -67,6 +70,7 @@ def prove_at_end(
     proofs = [one.verify(found, run) for one in optimizations]
     lost = [f"{one.optimization} was proven at the beginning and not at the end: {one.observed}" for one in proofs]
     faults = [text for text, one in zip(lost, proofs, strict=True) if not one.verdict]
+    faults += [text for text in (dropout.fault(found, run),) if text]
     if findings.trace is not None and not faults:
         changed = differences(findings.trace, found, mixture=run.model.n_expert is not None)
         faults = [f"the step at the end is not the one that was proven at the beginning: {changed}"] if changed else []

@@ -13,7 +13,7 @@ from assay.measure.stages import Busy, busy, idle
 from assay.measure.travel import Travel, travel
 from assay.measure.waits import Timed, spent
 from assay.parallel.ranks import Ranks
-from assay.runs.record import Idle, RankResult, Sent, Spent
+from assay.runs.rank_record import Idle, RankResult, Sent, Spent
 from assay.runs.worker_result import Findings
 from assay.step.trace import Trace
 from assay.training.loop import Loop

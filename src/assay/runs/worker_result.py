@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from assay.runs.folder import RunSpec
-from assay.runs.record import Block, Environment, Memory, Quartiles, RankResult, RunResult, Status
+from assay.runs.rank_record import RankResult
+from assay.runs.record import Block, Environment, Memory, Quartiles, RunResult, Status
 from assay.step.evidence import Evidence, ValueProof
 from assay.step.trace import Trace
 
@@ -105,7 +106,7 @@ class Findings:
     @property
     def process_peak_bytes(self) -> int | None:
         """The highest of the timed blocks, of this process."""
-        return _most(block.process_peak_bytes for block in self.blocks)
+        return _most(block.process_peak_bytes for block in self.blocks if not block.repeated)
 
     @property
     def _data_wait_share(self) -> float | None:

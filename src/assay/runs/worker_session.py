@@ -6,7 +6,6 @@ imports torch: that is a phase of its own, so its caller does it late.
 """
 
 import json
-import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -16,14 +15,15 @@ from pathlib import Path
 import psutil
 
 from assay.cost import parameter_count
-from assay.measure.process import keep_freed_memory, return_freed_memory, trim
+from assay.measure.process import keep_freed_memory, return_freed_memory
 from assay.optimizations import mesh_of, optimizations_of
 from assay.parallel.ranks import ALONE, joined, local_rank
 from assay.runs import history
-from assay.runs.channel import Voice
+from assay.runs.channel import AGAIN, Voice
 from assay.runs.folder import RunFolder
 from assay.runs.log import Event
 from assay.runs.record import Block, Quartiles
+from assay.runs.worker_blocks import TimedBlocks
 from assay.runs.worker_build import build_loop, device_of
 from assay.runs.worker_environment import same_versions, versions
 from assay.runs.worker_memory import count_tensors, measure_memory
@@ -33,6 +33,7 @@ from assay.runs.worker_proof import has_trained, prove_at_end, traced_step
 from assay.runs.worker_ranks import every_rank
 from assay.runs.worker_result import Findings
 from assay.runs.worker_values import ValueCheck
+from assay.step import dropout
 from assay.step.evidence import Evidence, ValueProof
 from assay.step.program import Step
 from assay.training.endings import (
@@ -62,12 +63,11 @@ class Session:
         self.optimizations = optimizations_of(self.run)
         self.blocks = turns or BLOCKS
         self.ranks = ALONE
-        self.steady: list[StepRecord] = []
-        """Steps of the timed block in progress."""
 
     def work(self) -> None:
         """Everything. Raises the `Ending` of a run that stops before its last step, once what is still due is done."""
         with joined(mesh_of(self.run), device_of(self.run, local_rank())) as self.ranks:
+            self.timed = TimedBlocks(self.phases, self.findings, self.ranks, self._say_block)
             same_versions([json.loads(said) for said in self.ranks.gather(json.dumps(versions()))])
             self._work()
 
@@ -82,6 +82,8 @@ class Session:
             raise
         loop.checkpoint()
         has_trained(loop, self.initial, self.ranks)
+        if ended is None:
+            self.timed.repeat(loop, lambda: self._wait("repeat") == AGAIN)
         if self.run.training.measure_memory:
             self.phases.enter("memory_pass")
             self.findings.memory = measure_memory(loop, self.findings.notes, self.phases.progressed)
@@ -153,7 +155,7 @@ class Session:
                 loop.advance(pieces.warmup, self.values.recording(take_step))
         for steps in pieces.blocks:
             self._wait("block")
-            self._block(loop, steps)
+            self.timed.block(steps, loop.advance)
         loop.stop_if_spent()
 
     @contextmanager
@@ -190,7 +192,8 @@ class Session:
         )
 
     def _traced_step(self, step: Step, index: int, probes: ActivationNorms | None) -> StepRecord:
-        record, self.findings.trace = traced_step(step, index, probes)
+        skipped = None if self.findings.position is None else self.findings.position.skipped_steps
+        record, self.findings.trace = traced_step(step, index, probes, skipped)
         return record
 
     def _prove(self) -> None:
@@ -203,50 +206,17 @@ class Session:
         own = [
             f"{one.optimization} took no effect: {one.observed}" for one in self.findings.evidence if not one.verdict
         ]
+        own += [text for text in (dropout.fault(self.findings.trace, self.run),) if text]
         missing = [said for said in self.ranks.gather(own[0] if own else "") if said]
         if missing:
             raise NoEffect(missing[0])
 
-    def _block(self, loop: Loop, steps: int) -> None:
-        """One timed block; one that a budget cuts short counts with the steps that it has.
-
-        Its first step finds memory and caches as others left them. It is not timed, and memory is read over it; of a
-        block of one step, both.
-        """
-        self.steady, stays, settling = [], len(self.phases.held_peaks), int(steps > 1)
-        trim()
-        stopped: Ending | None = None
-        try:
-            if settling:
-                self.phases.enter("settling")
-                loop.advance(settling)
-            self.phases.enter("steady")
-            loop.advance(steps - settling)
-        except Ending as stop:
-            stopped = stop
-        self.phases.enter("recording")
-        if self.steady:
-            seconds = [record.seconds for record in self.steady]
-            self.findings.steady_seconds.extend(seconds)
-            self.findings.data_seconds.extend(record.data_seconds for record in self.steady)
-            read_in = "settling" if settling else "steady"
-            peaks = [peak for phase, peak in self.phases.held_peaks[stays:] if phase == read_in]
-            self._say_block(
-                Block(
-                    steps=len(seconds),
-                    seconds=sum(seconds),
-                    median_step_seconds=statistics.median(seconds),
-                    tokens=sum(record.tokens for record in self.steady),
-                    process_peak_bytes=max(peaks, default=None),
-                )
-            )
-        if stopped is not None:
-            raise stopped
-
-    def _wait(self, upcoming: str) -> None:
+    def _wait(self, upcoming: str) -> str:
+        """Wait for a turn; returns the word that granted it, on every rank."""
         with self.phases.aside("waiting"):
-            self.channel.wait(upcoming)
-            self.ranks.meet()
+            word = self.channel.wait(upcoming)
+            (again,) = self.ranks.highest(float(word == AGAIN))
+        return AGAIN if again else word
 
     def _say_evidence(self, evidence: Evidence) -> None:
         self.findings.evidence.append(evidence)
@@ -263,7 +233,7 @@ class Session:
             self.values.stepped(record)
             phase = self.phases.current
             if phase == "steady":
-                self.steady.append(record)
+                self.timed.steady.append(record)
             elif phase == "first_step":
                 self.findings.first_step_seconds = record.seconds
             self.channel.event(

@@ -109,7 +109,7 @@ class ValueCheck:
         self._ranks.meet()
         said = ""
         if self._ranks.rank == 0:
-            data = open_prepared(Path(self._folder.spec().data_folder))
+            data = open_prepared(self._folder.data_folder(self._folder.spec()))
             recorded = Recorded(self._place, self._ranks.world)
             said = checked_in_memory(recorded, self._run, data, self._device).model_dump_json()
             shutil.rmtree(self._place, ignore_errors=True)

@@ -44,9 +44,20 @@ def held_in_16_bits(dtype: str, trace: Trace) -> tuple[str, bool]:
 
 
 def unscaled(trace: Trace) -> tuple[str, bool]:
-    """Whether gradients were divided by a loss scale, before the update: the kernel of torch's scaler tells."""
-    times = trace.count("_amp_foreach_non_finite_check_and_unscale_", phase="update")
-    return f"gradients divided by a loss scale {times} times", times == 1
+    """What was observed of the loss scale: that it multiplied every loss, and divided gradients before the update.
+
+    The kernel of torch's scaler shows the division. In a device's graph the multiplication is not seen.
+    """
+    times, scaling = trace.count("_amp_foreach_non_finite_check_and_unscale_", phase="update"), trace.scaling
+    observed = f"gradients divided by a loss scale {times} times"
+    multiplied = trace.graph_replays > 0 or (scaling.losses, scaling.factors) == (trace.forwards, (scaling.value,))
+    if not multiplied:
+        factors = " and ".join(f"{one:g}" for one in scaling.factors) or "nothing"
+        observed += f", where {scaling.losses} of {trace.forwards} losses were multiplied by {factors}"
+    due = scaling.due is None or scaling.due[0] <= scaling.value <= scaling.due[1]
+    if scaling.due is not None and not due:
+        observed += f", and the scale is {scaling.value:g} instead of {scaling.due[0]:g}"
+    return observed, times == 1 and multiplied and due
 
 
 def _unfused_products(trace: Trace) -> dict[Phase, int]:

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from typing import Literal
 
 from assay.config.base import Frozen
+from assay.step.masks import Masks
+from assay.step.scaling import Scaling
 from assay.step.updated import Group, Updated
 
 Phase = Literal["forward", "backward", "recompute", "update"]
@@ -146,6 +148,10 @@ class Trace(Frozen):
     """Parameters that the optimizer was given."""
     groups: tuple[Group, ...] = ()
     """Parameter groups of the optimizer."""
+    masks: Masks = Masks()
+    scaling: Scaling = Scaling()
+    schedule: tuple[str, ...] = ()
+    """What a pipeline's rank ran, in order: `F0.1` is stage 0's forward of micro-batch 1; B, I and W are backwards."""
     learning_rate: float | None = None
     """Learning rate that the schedule has for this step."""
     ranks: Mapping[str, int] = {}

@@ -15,7 +15,7 @@ from assay.optimizations import check, normalize
 from assay.runs.launcher import start
 from assay.runs.machine import measured_machine
 from assay.runs.prepare import ReadyRun, ready, threads_of
-from assay.studies.design import Cell, design
+from assay.studies.design import AGAIN, BASELINE, Cell, design, enough
 from assay.studies.drift import NUDGED, nudged
 from assay.studies.plan import Needs, waves
 from assay.studies.protocol import Child, Listener, conduct
@@ -28,24 +28,45 @@ def compare(
     *,
     home: Home,
     seeds: int,
+    processes: int | None,
     blocks: int,
     timeout: float | None,
     title: str,
     prepare: Progress,
     tell: Listener,
 ) -> ComparisonRecord:
-    """Measure the baseline twice and every treatment once at each seed, and keep the record.
+    """Measure the baseline twice and every treatment once in each process of each seed, and keep the record.
 
-    `timeout` is in seconds that one cell may work. Raises `UsageError` before anything runs for whatever is wrong with
-    the design or with any cell of it, and `StorageError` when the disk refuses.
+    `processes` are those of each row at each seed; None takes as many as an interval needs. Raises as `measured`.
+    """
+    cells = design(base, treatments, seeds, enough(seeds) if processes is None else processes)
+    return measured(cells, base, home=home, blocks=blocks, timeout=timeout, title=title, prepare=prepare, tell=tell)
+
+
+def measured(
+    cells: Sequence[Cell],
+    base: Run,
+    *,
+    home: Home,
+    blocks: int,
+    timeout: float | None,
+    title: str,
+    prepare: Progress,
+    tell: Listener,
+) -> ComparisonRecord:
+    """Measure the cells of a design, and keep the record. `timeout` is in seconds that one cell may work.
+
+    Raises `UsageError` before anything runs for whatever is wrong with any cell, and `StorageError` when the disk
+    refuses.
     """
     if blocks < 1:
         raise UsageError(f"--blocks {blocks} is not possible; a cell needs at least one timed block")
     if timeout is not None and not timeout > 0:
         raise UsageError(f"--timeout {timeout:g} is not possible; give a positive number of seconds")
     machine = detect()
-    cells, prepared = _ready(design(base, treatments, seeds), machine, home, prepare)
-    needs = Needs((prepared[cell.name] for cell in cells if cell.seed == base.seed), machine)
+    cells, prepared = _ready(cells, machine, home, prepare)
+    together = (cell for cell in cells if (cell.seed, cell.process) == (base.seed, 0))
+    needs = Needs((prepared[cell.name] for cell in together), machine)
     created = datetime.now(UTC).isoformat(timespec="seconds")
     planned = waves(cells, needs.resident())
     for cell in nudged(cells, accelerated=machine.device(base.device) == "cuda"):
@@ -64,9 +85,9 @@ def compare(
         title=title,
         base=base,
         seeds=tuple(dict.fromkeys(cell.seed for cell in cells)),
-        treatments=tuple(dict.fromkeys(cell.treatment for cell in cells))[2:],
+        treatments=tuple(dict.fromkeys(cell.treatment for cell in cells if cell.treatment not in (BASELINE, AGAIN))),
         ending=done.ending,
-        protocol=_protocol(blocks, needs),
+        protocol=_protocol(blocks, len({cell.process for cell in cells}), needs),
         cells=tuple(one for one in done.cells if one.cell.treatment != NUDGED),
         nudged=tuple(one for one in done.cells if one.cell.treatment == NUDGED),
         rounds=tuple(one for one in done.rounds if one.order),
@@ -75,11 +96,12 @@ def compare(
     return record
 
 
-def _protocol(blocks: int, needs: Needs) -> Protocol:
+def _protocol(blocks: int, processes: int, needs: Needs) -> Protocol:
     resident = needs.resident()
     note = needs.note(resident)
     return Protocol(
         blocks=blocks,
+        processes=processes,
         resident=resident,
         needed_bytes=sum(needs.host) if needs.known else None,
         available_bytes=needs.available_bytes,

@@ -1,9 +1,9 @@
 """How many cells can be alive at a time, and which: cells that take turns have to be in memory together.
 
-Every cell of a seed is alive at once where memory allows it, so that all of them see the same machine. Where it does
-not, the cells are cut into waves. Figures are paired within a wave only, so every wave after the first brings a fresh
-run of the baseline along; that costs runs and keeps the pairs honest. Where even two do not fit, cells run one after
-another and nothing is paired in time.
+One process of every row is alive at once where memory allows it, so that all of them see the same machine. Where it
+does not, the cells are cut into waves. Figures are paired within a wave only, so every wave after the first brings a
+fresh run of the baseline along; that costs runs and keeps the pairs honest. Where even two do not fit, cells run one
+after another and nothing is paired in time.
 """
 
 from collections.abc import Iterable, Sequence
@@ -72,12 +72,14 @@ class Needs:
 
 
 def waves(cells: Sequence[Cell], resident: int) -> list[Wave]:
-    """Cut the cells seed by seed into groups that are alive together; each holds a baseline if it holds two cells."""
-    seeds = dict.fromkeys(cell.seed for cell in cells)
-    return [wave for seed in seeds for wave in _of_seed([cell for cell in cells if cell.seed == seed], resident)]
+    """Cut the cells of each seed and process into groups alive together; each has a baseline if it has two cells."""
+    groups: dict[tuple[int, int], list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault((cell.seed, cell.process), []).append(cell)
+    return [wave for group in groups.values() for wave in _cut(group, resident)]
 
 
-def _of_seed(cells: Sequence[Cell], resident: int) -> list[Wave]:
+def _cut(cells: Sequence[Cell], resident: int) -> list[Wave]:
     if resident >= len(cells):
         return [tuple(cells)]
     if resident == 1:

@@ -3,6 +3,10 @@
 All cells of a wave are alive together and one works at a time: each is started up to its warm-up; then come the rounds,
 and in every round each living cell runs one timed block, in an order that is shuffled anew (and reproducibly) for each
 round; then each finishes. A cell that dies on the way is recorded, and the others go on.
+
+A round is disturbed if in any of its blocks other programs or a hypervisor had too much of the processor's time
+(`Block.disturbed`). It is repeated by all cells once these have evaluated and saved, with steps that are discarded, so
+that the training stays what it was. There are at most as many repeated rounds as planned ones.
 """
 
 import random
@@ -12,8 +16,9 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from assay.runs import history
+from assay.runs.channel import AGAIN, GO
 from assay.runs.log import Event
-from assay.runs.record import RunResult
+from assay.runs.record import Block, RunResult
 from assay.studies.design import Cell
 from assay.studies.plan import Wave
 from assay.studies.record import CellResult, Curve, Ending, Round
@@ -36,11 +41,15 @@ class Child(Protocol):
         """Whether it has ended."""
 
     @property
+    def upcoming(self) -> str | None:
+        """What it waits to be granted; `repeat` where it can do one more block."""
+
+    @property
     def folder(self) -> Folder:
         """Its folder."""
 
-    def turn(self) -> Iterable[Event]:
-        """Grant it its next piece of work, and follow it."""
+    def turn(self, word: str = GO) -> Iterable[Event]:
+        """Grant it its next piece of work, or one more block, and follow it."""
 
     def interrupt(self) -> None:
         """Ask it to save and end."""
@@ -132,6 +141,8 @@ class _Session:
         self._tell = tell
         self._done = done
         self._living: dict[str, tuple[Cell, Child]] = {}
+        self._clean = 0
+        """Rounds that nobody disturbed."""
 
     def run(self, cells: Sequence[Cell], start: Start, blocks: int) -> None:
         for cell in cells:
@@ -143,8 +154,17 @@ class _Session:
         for cell, _ in list(self._living.values()):
             self._tell(Turn(cell, "finish"))
             self._work(cell)
+        self._repeat(cells[0].seed, blocks)
         for cell, _ in list(self._living.values()):
             self._end(cell)
+
+    def _repeat(self, seed: int, blocks: int) -> None:
+        """Rounds in place of disturbed ones, while every cell that is alive can do one more block."""
+        for number in range(blocks + 1, 2 * blocks + 1):
+            able = self._living and all(child.upcoming == "repeat" for _, child in self._living.values())
+            if not able or self._clean >= blocks:
+                return
+            self._round(seed, number, AGAIN)
 
     def interrupt(self) -> None:
         """Let every living cell save and end; kill them all when asked a second time."""
@@ -161,24 +181,33 @@ class _Session:
             for cell, _ in list(self._living.values()):
                 self._end(cell)
 
-    def _round(self, seed: int, number: int) -> None:
+    def _round(self, seed: int, number: int, word: str = GO) -> None:
         order = list(self._living)
         random.Random(f"seed {seed}, wave {self._wave}, round {number}").shuffle(order)
-        ran = []
+        ran, disturbed = [], []
         for name in order:
             cell, _ = self._living[name]
             self._tell(Turn(cell, "block", number))
             ran.append(name)
-            self._work(cell)
-        self._done.rounds.append(Round(seed=seed, wave=self._wave, number=number, order=tuple(ran)))
+            if self._work(cell, word):
+                disturbed.append(name)
+        self._clean += not disturbed
+        self._done.rounds.append(
+            Round(seed=seed, wave=self._wave, number=number, order=tuple(ran), disturbed=tuple(disturbed))
+        )
 
-    def _work(self, cell: Cell) -> None:
+    def _work(self, cell: Cell, word: str = GO) -> bool:
+        """Let a cell do a piece of its work; True if a timed block in it was disturbed."""
+        disturbed = False
         _, child = self._living[cell.name]
-        for event in child.turn():
+        for event in child.turn(word):
             if event["event"] == "phase":
                 self._tell(Working(cell, str(event["name"])))
+            elif event["event"] == "block":
+                disturbed = Block.of(event).disturbed
         if child.finished:
             self._end(cell)
+        return disturbed
 
     def _end(self, cell: Cell) -> None:
         _, child = self._living[cell.name]

@@ -46,6 +46,8 @@ class Round(Frozen):
     wave: int
     number: int
     order: tuple[str, ...]
+    disturbed: tuple[str, ...] = ()
+    """Cells whose block others disturbed; the round then does not count, where enough others do."""
 
 
 class Protocol(Frozen):
@@ -53,6 +55,8 @@ class Protocol(Frozen):
 
     blocks: int
     """Timed blocks of each cell."""
+    processes: int = 1
+    """Of each row at each seed."""
     resident: int
     """How many cells were alive at a time at most."""
     needed_bytes: int | None = None
@@ -94,6 +98,11 @@ class ComparisonRecord(Frozen):
     def of(self, treatment: str) -> tuple[CellResult, ...]:
         """The cells of one treatment; further runs of the baseline, made only to be paired with, are left out."""
         return tuple(one for one in self.cells if one.cell.treatment == treatment and one.cell.replicate <= 1)
+
+    @property
+    def planned(self) -> int:
+        """Processes of each row."""
+        return len(self.seeds) * self.protocol.processes
 
     @property
     def references(self) -> tuple[CellResult, ...]:

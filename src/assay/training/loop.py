@@ -33,6 +33,8 @@ from assay.units import format_steps
 
 _FIRST = "is the first tensor that is not finite"
 
+TakeStep = Callable[[Step, int, ActivationNorms | None], "StepRecord | Taken"]
+
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
@@ -140,10 +142,6 @@ def _record(taken: Taken, figures: Sequence[float], waited: float) -> StepRecord
     )
 
 
-TakeStep = Callable[[Step, int, ActivationNorms | None], StepRecord | Taken]
-"""Does one step of a program: the step to do, its index, and the probes that watch it."""
-
-
 @dataclass
 class Loop:
     """Trains one run from a position on. `save` writes a checkpoint of a position and says where."""
@@ -162,6 +160,8 @@ class Loop:
     ranks: Ranks = ALONE
     updated_by: int | None = None
     """The step that made this process's last update."""
+    discarded: int = 0
+    """Steps that `discard` has done."""
 
     def advance(
         self,
@@ -220,6 +220,20 @@ class Loop:
     def discard_step(self) -> None:
         """Do the step that is next for an instrument's sake: it counts for nothing, and the run must be over."""
         train_step(self.step, self.position.step, self.probes)
+
+    def discard(self, steps: int) -> list[StepRecord]:
+        """Do steps after the run's last, read as often as in the run; they count for nothing, and the run must be over.
+
+        Raises `Unread` where the source of batches gives no more.
+        """
+        records: list[StepRecord] = []
+        while steps > 0:
+            some = min(steps, self.step.program.read_every)
+            first = self.position.step + self.discarded
+            records += self._read([take_step(self.step, first + at, self.probes) for at in range(some)])
+            self.discarded += some
+            steps -= some
+        return records
 
     def discard_until_updated(self) -> None:
         """The same until one makes its update."""

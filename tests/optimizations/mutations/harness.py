@@ -114,14 +114,14 @@ def _end(step: Step, run: Run, ranks: Ranks, found: Account, first: Trace, initi
     record = ValueRecord(step, run, ranks, Corpus(run), done)
     tracer, last = record.take(done, _traced)
     records = read(step, [*taken, last])
-    _checked(found, SECOND, record, records)
+    _checked(found, f"{SECOND}, {VALUES}", record, records)
     trace = _judged(run, found, SECOND, records, tracer)
     found.fail(SECOND, differences(first, trace, mixture=run.model.n_expert is not None))
 
 
 def _checked(found: Account, part: str, record: ValueRecord, records: Sequence[StepRecord]) -> None:
     try:
-        found.fail(part, *(f"values: {one}" for one in record.failures(records)))
+        found.fail(part, *record.failures(records))
     except (RuntimeError, LookupError, ValueError) as error:
         found.fail(UNCHECKED, f"{type(error).__name__}: {error}")
 

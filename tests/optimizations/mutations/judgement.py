@@ -30,7 +30,7 @@ class Judgement:
     @property
     def parts(self) -> list[str]:
         """The parts of the proof that caught it, in their order; none: it passed."""
-        found = dict.fromkeys(one.partition(":")[0] for one in self.broken.failures)
+        found = dict.fromkeys(one.partition(":")[0].partition(",")[0] for one in self.broken.failures)
         return [part for part in found if part != UNCHECKED]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from optimizations.mutations.harness import Account, account
-from optimizations.mutations.named import mutants_of, run_of
+from optimizations.mutations.named import HONEST, mutants_of, run_of
 from parallel.on_ranks import compute
 
 Asked = tuple[str, str, bool, bool]
@@ -29,7 +29,7 @@ def answer(case: Mapping[str, Any]) -> dict[str, Any]:
     from assay.runs.worker_build import device_of
 
     technique, name, broken, late = case["asked"]
-    mutant = mutants_of(technique)[name]
+    mutant = mutants_of(technique).get(name, HONEST)
     run = run_of(technique, mutant)
     with joined(mesh_of(run), device_of(run, int(os.environ["LOCAL_RANK"]))) as ranks:
         own = account(run, mutant.break_it if broken else lambda patch: None, late=late, ranks=ranks)

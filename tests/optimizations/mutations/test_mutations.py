@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from assay.optimizations import Stage, catalogue
+from assay.errors import UsageError
+from assay.hardware import detect
+from assay.optimizations import Stage, catalogue, optimizations_of
 from optimizations.mutations.judgement import Judgement, Named, judged
-from optimizations.mutations.named import mutants_of, run_of
+from optimizations.mutations.named import HONEST, mutants_of, run_of
 
 _FEWEST = 4
 
@@ -78,11 +80,32 @@ def test_all_are_caught(technique: str, tmp_path: Any, capsys: pytest.CaptureFix
         _expect_caught(one)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("technique", [name for name in catalogue() if not _compiles(name)])
+def test_honest_runs_with_dropout_are_proven_to_their_end(technique: str, tmp_path: Any) -> None:
+    _expect_proven(technique, tmp_path)
+
+
+def test_an_honest_run_with_dropout_is_proven_to_its_end(tmp_path: Any) -> None:
+    _expect_proven("activation_checkpointing", tmp_path)
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("one", _named([one for one in _all(gpu=True) if run_of(*one).ranks == 1]))
 def test_all_on_a_gpu_are_caught(one: Named, tmp_path: Any) -> None:
     _expect_caught(judged([one], tmp_path)[0])
+
+
+def _expect_proven(technique: str, place: Any) -> None:
+    run = run_of(technique, HONEST)
+    try:
+        for one in optimizations_of(run):
+            one.check(run, detect())
+    except UsageError as reason:
+        pytest.skip(str(reason))
+    (found,) = judged([(technique, HONEST)], place)
+    assert found.control.failures == []
 
 
 def _expect_caught(one: Judgement) -> None:

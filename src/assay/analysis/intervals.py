@@ -1,0 +1,232 @@
+"""Several treatments against one baseline: changes with intervals that hold all at once.
+
+The process is the unit of replication. Blocks of one process share what it got by chance (its memory layout, its
+neighbours), so however many there are, they count once: an observation is the mean logarithm of one process's blocks.
+
+    y = row + block + deviation,        deviation ~ N(0, σ²), independent between processes
+
+A block is a group of processes that took turns at one seed (a randomised block design). Least squares gives the change
+of each row against the baseline; σ² is pooled over all rows; its degrees of freedom are the observations less the
+parameters fitted. The interval of a change is change ± c·error. The factor c is Dunnett's (1955, 1964): among k
+treatments without any effect, the largest |change| / error exceeds it in 5 % of comparisons. With ρ the correlation of
+two changes, which share the baseline, and s the ratio of estimated to true deviation,
+
+    P(max |T| ≤ c) = ∫∫ [Φ((c·s + √ρ·z) / √(1−ρ)) − Φ((−c·s + √ρ·z) / √(1−ρ))]ᵏ φ(z) dz f(s) ds.
+
+The baseline runs twice in each block. Both runs are the control, and √k runs of it are the best that a design can have.
+Where rows have unequal numbers of processes, the least correlation is taken for all, which widens the intervals.
+
+A row may deviate more than the others do: ranks that share cores, for instance. Where an F test says so at the level
+`WIDER`, the row's interval is from its own deviation, if that makes it wider. At the level `APART` the others are
+pooled without the row, so that it does not hide what they change.
+
+Caveat: the deviation of logarithms is taken to be normal. `benchmarks/validity.py` tries it with autocorrelated blocks.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+CONFIDENCE = 0.95
+"""Probability that all intervals of a comparison hold."""
+POWER = 0.8
+"""Probability with which a change of the size `likely` is told from zero."""
+WIDER = 0.05
+"""Level of the F test from which a row that deviates more is judged by itself."""
+APART = 1e-4
+"""Level from which such a row is left out of the pooled deviation."""
+LEAST_DEGREES = 2
+"""Fewest degrees of freedom of an interval: one alone would rest on a single difference."""
+
+Floats = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class Differences:
+    """Changes of k rows on the log scale, with leading axes for several comparisons of one design."""
+
+    change: Floats
+    error: Floats
+    """Standard errors."""
+    degrees: Floats
+    critical: Floats
+    """Errors from the change to an end of its interval; NaN where there are too few degrees of freedom."""
+    deviation: Floats
+    """Pooled deviation between processes, without the axis of rows."""
+    pooled_degrees: Floats
+    apart: NDArray[np.bool_]
+    """Rows whose deviation is their own."""
+
+    @property
+    def half_width(self) -> Floats:
+        """Distance from the change to an end of its interval."""
+        return self.critical * self.error
+
+    @property
+    def differs(self) -> NDArray[np.bool_]:
+        """True where the interval excludes zero."""
+        return np.asarray(np.abs(self.change) > self.half_width)
+
+    @property
+    def likely(self) -> Floats:
+        """Least true change that is told from zero with the probability `POWER`."""
+        return (self.critical + student(POWER, self.degrees)) * self.error
+
+
+class _Fit(NamedTuple):
+    """Least squares of some observations."""
+
+    change: Floats
+    scale: Floats
+    """Standard errors at σ = 1, by row; NaN where the observations cannot tell the change."""
+    variance: Floats
+    degrees: int
+    correlation: float
+    """The least of two changes."""
+
+
+class Design:
+    """Which row and which block each observation belongs to; row 0 is the baseline."""
+
+    def __init__(self, rows: Sequence[int], blocks: Sequence[int]) -> None:
+        self._rows, self._blocks = np.asarray(rows, dtype=int), np.asarray(blocks, dtype=int)
+        self.count = int(self._rows.max(initial=0))
+
+    def differences(self, values: Floats) -> Differences:
+        """The changes of all rows. `values` is [..., observations], on the log scale.
+
+        A row that shares no block with the baseline, directly or through other rows, gets NaN.
+        """
+        values = np.asarray(values, dtype=float)
+        flat = values.reshape(-1, values.shape[-1])
+        whole, chance = self._fit(flat, np.full(len(self._rows), True)), self._chances(flat)
+        variance, pooled = self._deviation(flat, chance < APART)
+        error = np.sqrt(variance)[:, None] * whole.scale
+        degrees = np.repeat(pooled[:, None], self.count, axis=1)
+        critical = np.ones_like(error)
+        for one in np.unique(pooled):
+            critical[pooled == one] = critical_value(self.count, whole.correlation, int(one))
+        apart = self._widen(flat, chance, error, degrees, critical)
+
+        def shaped(one: NDArray[Any]) -> NDArray[Any]:
+            return one.reshape((*values.shape[:-1], *one.shape[1:]))
+
+        return Differences(
+            change=shaped(whole.change),
+            error=shaped(error),
+            degrees=shaped(degrees),
+            critical=shaped(critical),
+            deviation=shaped(np.sqrt(variance)),
+            pooled_degrees=shaped(pooled),
+            apart=shaped(apart),
+        )
+
+    def _deviation(self, values: Floats, apart: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+        """(σ², its degrees of freedom) of each comparison, pooled over the rows that are not apart in it."""
+        variance, degrees = np.empty(len(values)), np.empty(len(values))
+        patterns, which = np.unique(apart, axis=0, return_inverse=True)
+        for at, pattern in enumerate(patterns):
+            some = which.ravel() == at
+            found = self._fit(values[some], ~np.isin(self._rows, 1 + np.flatnonzero(pattern)))
+            variance[some], degrees[some] = found.variance, found.degrees
+        return variance, degrees
+
+    def _widen(
+        self, values: Floats, chance: Floats, error: Floats, degrees: Floats, critical: Floats
+    ) -> NDArray[np.bool_]:
+        """Judge the rows that deviate more by themselves, in place; returns which those are."""
+        apart = np.zeros(error.shape, dtype=bool)
+        for row in range(self.count):
+            own = self._by_block(values, row + 1)
+            count = own.shape[-1]
+            if count <= LEAST_DEGREES:
+                continue
+            factor, by_itself = critical_value(self.count, 0.0, count - 1), own.std(axis=-1, ddof=1) / np.sqrt(count)
+            here = (chance[:, row] < WIDER) & (factor * by_itself > critical[:, row] * error[:, row])
+            error[here, row], degrees[here, row], critical[here, row] = by_itself[here], count - 1, factor
+            apart[:, row] = here
+        return apart
+
+    def _chances(self, values: Floats) -> Floats:
+        """Probability of each row's deviation if it is that of the others together: an F test."""
+        from scipy.special import fdtrc
+
+        found = np.ones((len(values), self.count))
+        for row in range(1, self.count + 1):
+            own, others = self._by_block(values, row), self._fit(values, self._rows != row)
+            if own.shape[-1] <= LEAST_DEGREES or others.degrees < LEAST_DEGREES:
+                continue
+            usual = np.maximum(others.variance * self._expected(row), np.finfo(float).tiny)
+            found[:, row - 1] = fdtrc(own.shape[-1] - 1, others.degrees, own.var(axis=-1, ddof=1) / usual)
+        return found
+
+    def _fit(self, values: Floats, kept: NDArray[np.bool_]) -> _Fit:
+        """Fit the kept observations: an indicator of each treatment, then of each block."""
+        rows = self._rows[:, None] == np.arange(1, self.count + 1)
+        blocks = self._blocks[:, None] == np.unique(self._blocks)
+        matrix = np.hstack([rows, blocks]).astype(float)[kept]
+        inverse = np.linalg.pinv(matrix)
+        fitted = values[:, kept] @ inverse.T
+        residual = values[:, kept] - fitted @ matrix.T
+        degrees = len(matrix) - int(np.linalg.matrix_rank(matrix))
+        variance = (residual**2).sum(axis=-1) / degrees if degrees > 0 else np.full(len(values), np.nan)
+        covariance = (inverse @ inverse.T)[: self.count, : self.count]
+        known = np.isclose(np.diag(inverse @ matrix)[: self.count], 1.0)
+        scale = np.where(known, np.sqrt(np.diag(covariance)), np.nan)
+        pairs = np.outer(known, known) & ~np.eye(self.count, dtype=bool)
+        correlation = float(np.clip((covariance / np.outer(scale, scale))[pairs].min(initial=1.0), 0.0, 0.99))
+        return _Fit(np.where(known, fitted[:, : self.count], np.nan), scale, variance, degrees, correlation)
+
+    def _by_block(self, values: Floats, row: int) -> Floats:
+        """Difference of a row and the baseline in each block that has both: [comparisons, blocks]."""
+        found = []
+        for block in np.unique(self._blocks):
+            own, control = ((self._blocks == block) & (self._rows == one) for one in (row, 0))
+            if own.any() and control.any():
+                found.append(values[:, own].mean(axis=-1) - values[:, control].mean(axis=-1))
+        return np.stack(found, axis=-1) if found else np.empty((len(values), 0))
+
+    def _expected(self, row: int) -> float:
+        """Variance of a row's difference to the baseline in a block, at σ = 1."""
+        sizes = [
+            [int(((self._blocks == block) & (self._rows == one)).sum()) for one in (row, 0)]
+            for block in np.unique(self._blocks)
+        ]
+        return float(np.mean([1 / own + 1 / control for own, control in sizes if own and control]))
+
+
+def student(probability: float, degrees: Floats | float) -> Floats:
+    """Quantile of Student's t; NaN below one degree of freedom."""
+    from scipy.special import stdtrit
+
+    degrees = np.asarray(degrees, dtype=float)
+    return np.where(degrees >= 1, stdtrit(np.maximum(degrees, 1), probability), np.nan)
+
+
+@lru_cache(maxsize=256)
+def critical_value(count: int, correlation: float, degrees: int) -> float:
+    """Dunnett's two-sided factor for `count` changes of one correlation; NaN below `LEAST_DEGREES`."""
+    if degrees < LEAST_DEGREES or count < 1:
+        return float("nan")
+    low = float(student((1 + CONFIDENCE) / 2, degrees))
+    high = float(student(1 - (1 - CONFIDENCE) / (2 * count), degrees))
+    while high - low > 1e-6 and count > 1:
+        middle = (low + high) / 2
+        low, high = (middle, high) if _inside(middle, count, correlation, degrees) < CONFIDENCE else (low, middle)
+    return high
+
+
+def _inside(bound: float, count: int, correlation: float, degrees: int) -> float:
+    """P(max |T| ≤ bound): Gauss–Hermite over what the changes share, midpoints of probability over the deviation."""
+    from scipy.special import chdtri, ndtr
+
+    nodes, weights = np.polynomial.hermite_e.hermegauss(48)
+    tail = (np.arange(400) + 0.5) / 400
+    reach = bound * np.sqrt(chdtri(degrees, tail) / degrees)[:, None]
+    shared, own = np.sqrt(correlation) * nodes, np.sqrt(1 - correlation)
+    each = ndtr((reach + shared) / own) - ndtr((shared - reach) / own)
+    return float((each**count).mean(axis=0) @ (weights / weights.sum()))

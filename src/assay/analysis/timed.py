@@ -1,0 +1,167 @@
+"""Timed metrics of a comparison: from blocks to one figure a process, and from processes to changes.
+
+The figure of a process is the mean logarithm of its blocks. It is taken over rounds that all of its wave has, so that
+whatever a round saw of the machine happened to every row. A round in which a block was disturbed is left out for the
+whole wave, while at least `LEAST_ROUNDS` others stand.
+
+Processes are blocked by their wave: they took turns, so they saw the same minutes. Where some row never took turns with
+a baseline, all are blocked by seed instead.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import exp, expm1, log
+from statistics import fmean
+from typing import NamedTuple
+
+from assay.analysis.effects import Effect
+from assay.config.base import Frozen
+from assay.runs.record import DISTURBED, Block, RunResult
+from assay.studies.design import AGAIN, BASELINE
+from assay.studies.record import CellResult, ComparisonRecord
+
+LEAST_ROUNDS = 3
+CONTROLS = (BASELINE, AGAIN)
+Key = tuple[int, ...]
+
+
+class Resolution(Frozen):
+    """How small a change of a metric a comparison can tell, as fractions."""
+
+    told: float
+    """Smallest measured change of a typical row that is called a difference."""
+    likely: float
+    """Smallest true change that is told in four of five comparisons."""
+    deviation: float
+    """Standard deviation between processes of one row, pooled."""
+    degrees: int
+    """Degrees of freedom of that deviation."""
+
+
+class Timed(NamedTuple):
+    """What a comparison says of one timed metric."""
+
+    effects: dict[str, Effect]
+    """By treatment; that of `baseline (again)` is against the first baseline."""
+    resolution: Resolution | None
+    """None where no row has an interval."""
+
+
+class _Seen(NamedTuple):
+    """One process: an observation."""
+
+    treatment: str
+    wave: int
+    seed: Key
+    log: float
+
+
+def of_block(metric: str, block: Block) -> float | None:
+    """A timed metric of one block."""
+    if metric == "process_peak_bytes":
+        return block.process_peak_bytes
+    step = block.median_step_seconds
+    return step if metric == "step_seconds" else block.tokens / block.steps / step
+
+
+def rounds(cells: Sequence[CellResult]) -> dict[int, list[int]]:
+    """By wave: the rounds that its figures are from, as positions among the blocks."""
+    waves: dict[int, list[RunResult]] = {}
+    for one in cells:
+        if one.result.blocks:
+            waves.setdefault(one.wave, []).append(one.result)
+    found = {}
+    for wave, results in waves.items():
+        whole = range(min(len(result.blocks) for result in results))
+        clean = [at for at in whole if not any(result.blocks[at].disturbed for result in results)]
+        found[wave] = clean if len(clean) >= min(LEAST_ROUNDS, len(whole)) else list(whole)
+    return found
+
+
+def figure(metric: str, result: RunResult, kept: Sequence[int]) -> float | None:
+    """Mean logarithm of a process over some rounds; None where a block lacks the metric."""
+    values = [of_block(metric, result.blocks[at]) for at in kept]
+    known = [log(value) for value in values if value]
+    return fmean(known) if known else None
+
+
+def timed(metric: str, cells: Sequence[CellResult], kept: Mapping[int, Sequence[int]]) -> Timed:
+    """The change of every treatment among usable `cells`; `kept` says which rounds count, as `rounds` does."""
+    seen = [
+        _Seen(one.cell.treatment, one.wave, (one.cell.seed, one.cell.process), value)
+        for one in cells
+        if one.wave in kept and (value := figure(metric, one.result, kept[one.wave])) is not None
+    ]
+    names = list(dict.fromkeys(one.treatment for one in seen if one.treatment not in CONTROLS))
+    if not names or not any(one.treatment in CONTROLS for one in seen):
+        return Timed(_again(seen, None, 0), None)
+    return _judged(seen, names)
+
+
+def disturbances(record: ComparisonRecord) -> list[str]:
+    """How many rounds others disturbed, and what was done about it."""
+    disturbed = sum(bool(one.disturbed) for one in record.rounds)
+    if not disturbed:
+        return []
+    repeated = sum(one.number > record.protocol.blocks for one in record.rounds)
+    return [
+        f"In {disturbed} of {len(record.rounds)} rounds other programs or a hypervisor had more than "
+        f"{100 * DISTURBED:.0f} % of the processor time; {repeated} rounds were repeated for it. Disturbed rounds are "
+        f"left out where at least {LEAST_ROUNDS} others stand."
+    ]
+
+
+def _judged(seen: Sequence[_Seen], names: Sequence[str]) -> Timed:
+    import numpy as np
+
+    from assay.analysis.intervals import Design
+
+    rows = [0 if one.treatment in CONTROLS else 1 + names.index(one.treatment) for one in seen]
+    values = np.array([one.log for one in seen])
+    found = Design(rows, _numbered([(one.wave,) for one in seen])).differences(values)
+    if np.isnan(found.change).any():
+        found = Design(rows, _numbered([one.seed for one in seen])).differences(values)
+    effects = {
+        name: _effect(float(found.change[at]), float(found.half_width[at]), sum(row == at + 1 for row in rows))
+        for at, name in enumerate(names)
+        if not np.isnan(found.change[at])
+    }
+    degrees, deviation = int(found.pooled_degrees), float(found.deviation)
+    usual = found.half_width[~np.isnan(found.half_width) & ~found.apart]
+    if not len(usual):
+        return Timed({**_again(seen, None, 0), **effects}, None)
+    resolution = Resolution(
+        told=expm1(float(np.median(usual))),
+        likely=expm1(float(np.median(found.likely[~np.isnan(found.half_width) & ~found.apart]))),
+        deviation=deviation,
+        degrees=degrees,
+    )
+    return Timed({**_again(seen, deviation, degrees), **effects}, resolution)
+
+
+def _again(seen: Sequence[_Seen], deviation: float | None, degrees: int) -> dict[str, Effect]:
+    """The second baseline against the first of its wave, or of its seed."""
+    first = {one.wave: one.log for one in seen if one.treatment == BASELINE}
+    by_seed = {one.seed: one.log for one in reversed(seen) if one.treatment == BASELINE}
+    changes = [
+        one.log - before
+        for one in seen
+        if one.treatment == AGAIN and (before := first.get(one.wave, by_seed.get(one.seed))) is not None
+    ]
+    if not changes:
+        return {}
+    half = float("nan")
+    if deviation is not None:
+        from assay.analysis.intervals import CONFIDENCE, student
+
+        half = float(student((1 + CONFIDENCE) / 2, degrees)) * deviation * (2 / len(changes)) ** 0.5
+    return {AGAIN: _effect(fmean(changes), half, len(changes))}
+
+
+def _effect(change: float, half: float, pairs: int) -> Effect:
+    interval = None if half != half else (expm1(change - half), exp(change + half) - 1)
+    return Effect(change=expm1(change), interval=interval, pairs=pairs, equal=False)
+
+
+def _numbered(keys: Sequence[Key]) -> list[int]:
+    known = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    return [known[key] for key in keys]

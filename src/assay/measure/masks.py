@@ -1,0 +1,58 @@
+"""Counts dropout masks as they are drawn, and recognizes those that a second forward draws again by a digest."""
+
+from collections import Counter
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import torch
+from torch._ops import OpOverload
+
+from assay.step.masks import Masks
+from assay.step.trace import Phase
+
+
+class MaskCounts:
+    """The masks of one step."""
+
+    def __init__(self) -> None:
+        self._drawn: Counter[int] = Counter()
+        self._again: list[int] = []
+        self._elements = self._zeros = 0
+
+    def note(self, operator: OpOverload, args: tuple[Any, ...], result: Any, phase: Phase) -> None:
+        """An operator has run outside the update."""
+        mask = _mask(operator, args, result)
+        if mask is None or phase not in ("forward", "recompute"):
+            return
+        kept = mask.ne(0).cpu().numpy()
+        digest = crc32(np.packbits(kept).data)
+        if phase == "recompute":
+            self._again.append(digest)
+            return
+        self._drawn[digest] += 1
+        self._elements += kept.size
+        self._zeros += kept.size - int(kept.sum())
+
+    def masks(self) -> Masks:
+        """The account."""
+        left, unequal = Counter(self._drawn), 0
+        for digest in self._again:
+            unequal += left[digest] == 0
+            left[digest] -= left[digest] > 0
+        return Masks(
+            drawn=self._drawn.total(),
+            elements=self._elements,
+            zeros=self._zeros,
+            again=len(self._again),
+            unequal=unequal,
+        )
+
+
+def _mask(operator: OpOverload, args: tuple[Any, ...], result: Any) -> torch.Tensor | None:
+    """The mask that an operator drew: a CPU fills one with Bernoulli's numbers, a GPU returns one beside the result."""
+    if operator is torch.ops.aten.bernoulli_.float:
+        return result if isinstance(result, torch.Tensor) else None
+    if operator is torch.ops.aten.native_dropout.default and args[2]:
+        return result[1] if isinstance(result[1], torch.Tensor) else None
+    return None

@@ -1,0 +1,105 @@
+"""What else the machine did during a timed block: processor time that others had, load, clock frequency.
+
+The kernel counts processor time of all cores since it started (`/proc/stat`). What is busy and is not of this run had
+another program; what is *steal* had another guest of the hypervisor. Both come in hundredths of a second, so they say
+little of a block much shorter than a tenth. A figure that the kernel does not give is None.
+"""
+
+import os
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+_STAT = Path("/proc/stat")
+_LOAD = Path("/proc/loadavg")
+_PROCESSORS = Path("/proc/cpuinfo")
+_FREQUENCY = "cpufreq/scaling_cur_freq"
+_CORES = Path("/sys/devices/system/cpu")
+_BUSY = (0, 1, 2, 5, 6)
+"""user, nice, system, irq, softirq: columns of the first line of `/proc/stat`."""
+_STEAL = 7
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Processor seconds so far."""
+
+    busy_seconds: float | None
+    """Of all programs on all cores."""
+    steal_seconds: float | None
+    own_seconds: float
+    """Of this process and of those that it started."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What others had between two readings, and how the machine stood at the second."""
+
+    others_seconds: float | None
+    steal_seconds: float | None
+    load: float | None
+    clock_hertz: float | None
+    cores: int | None
+
+
+def read() -> Reading:
+    """Processor seconds now."""
+    own = time.process_time() + sum(map(_seconds, psutil.Process().children(recursive=True)))
+    columns = _columns()
+    if columns is None:
+        return Reading(None, None, own)
+    return Reading(sum(columns[at] for at in _BUSY), columns[_STEAL], own)
+
+
+def between(before: Reading, after: Reading, own_seconds: Sequence[float]) -> Surroundings:
+    """What happened between two readings, in which the processes of this run used `own_seconds`."""
+    others = None
+    if before.busy_seconds is not None and after.busy_seconds is not None:
+        others = max(0.0, after.busy_seconds - before.busy_seconds - sum(own_seconds))
+    steal = None
+    if before.steal_seconds is not None and after.steal_seconds is not None:
+        steal = max(0.0, after.steal_seconds - before.steal_seconds)
+    return Surroundings(others, steal, _load(), _clock_hertz(), os.cpu_count())
+
+
+def _columns() -> list[float] | None:
+    """Seconds of all cores, by column of the kernel."""
+    try:
+        words = _STAT.read_text().split("\n", 1)[0].split()[1:]
+        found = [int(word) / os.sysconf("SC_CLK_TCK") for word in words]
+    except (OSError, ValueError):
+        return None
+    return found if len(found) > _STEAL else None
+
+
+def _load() -> float | None:
+    try:
+        return float(_LOAD.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _clock_hertz() -> float | None:
+    """Mean over the cores, from the kernel's driver, or from what the processor says of itself."""
+    try:
+        kilohertz = [int((core / _FREQUENCY).read_text()) for core in _CORES.glob("cpu[0-9]*")]
+        return 1e3 * sum(kilohertz) / len(kilohertz)
+    except (OSError, ValueError, ZeroDivisionError):
+        pass
+    try:
+        found = re.findall(r"^cpu MHz\s*:\s*([\d.]+)", _PROCESSORS.read_text(), flags=re.MULTILINE)
+    except OSError:
+        return None
+    return 1e6 * sum(map(float, found)) / len(found) if found else None
+
+
+def _seconds(process: psutil.Process) -> float:
+    try:
+        used = process.cpu_times()
+    except psutil.Error:
+        return 0.0
+    return float(used.user + used.system)

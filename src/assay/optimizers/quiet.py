@@ -1,0 +1,24 @@
+"""Importing torchao without what its loader says of extensions for other processors, and torch of its enumerations.
+
+Both go through `logging`, whatever is imported of torchao, and concern nothing that is used here. Errors still show.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_LOGGERS = ("torchao", "torch.utils._pytree")
+
+
+@contextmanager
+def importing_torchao() -> Iterator[None]:
+    """Hide the warnings of torchao's import inside."""
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)

@@ -1,0 +1,35 @@
+"""Checks of dropout: the number of masks, their share of zeros, and that a second forward draws the same ones.
+
+The number of zeros among n draws has a standard deviation of sqrt(n * p * (1 - p)), and may be off by five of
+them. Masks drawn inside compiled code, a device's graph or a fused attention kernel are not seen, so they are not
+checked.
+"""
+
+from math import sqrt
+
+from assay.config import Run
+from assay.step.trace import Trace
+
+_DEVIATIONS = 5
+
+
+def fault(trace: Trace, run: Run) -> str:
+    """Say what is wrong with the masks of a step; empty where nothing is, or where they are not seen."""
+    p, masks = run.model.dropout, trace.masks
+    if p > 0 and not trace.compiled and not trace.graph_replays:
+        fused = trace.count("_scaled_dot_product_flash", "_scaled_dot_product_efficient", "_scaled_dot_product_cudnn")
+        embedded = any(one.name.startswith("embedding.") for one in trace.parameters)
+        due = trace.forwards * ((2 if fused else 3) * len(trace.blocks) + embedded)
+        if masks.drawn != due:
+            return f"dropout drew {masks.drawn} masks in forward where {due} are due"
+    if masks.elements and abs(masks.zeros - p * masks.elements) > _DEVIATIONS * sqrt(masks.elements * p * (1 - p)):
+        return f"dropout zeroed {masks.zeros / masks.elements:.4f} of {masks.elements} elements where p is {p:g}"
+    return ""
+
+
+def unequal_again(trace: Trace) -> str:
+    """Say how many masks of a second forward differ from the first one's; empty where none does."""
+    masks = trace.masks
+    if not masks.unequal:
+        return ""
+    return f", but {masks.unequal} of {masks.again} dropout masks drawn again are not the forward's"

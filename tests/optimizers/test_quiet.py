@@ -1,0 +1,26 @@
+"""torchao's import says nothing, and errors still do."""
+
+import logging
+import subprocess
+import sys
+
+import pytest
+
+from assay.optimizers.quiet import importing_torchao
+
+
+def test_warnings_are_hidden_inside_only(caplog: pytest.LogCaptureFixture) -> None:
+    logger = logging.getLogger("torchao")
+    with importing_torchao():
+        logger.warning("an extension is missing")
+        logger.error("it is broken")
+    logger.warning("and later")
+    assert [record.message for record in caplog.records] == ["it is broken", "and later"]
+
+
+def test_making_the_recipe_says_nothing() -> None:
+    pytest.importorskip("torchao")
+    code = "from assay.config import TrainingConfig; from assay.optimizers.eight_bit import adamw_8bit"
+    code += "; adamw_8bit(TrainingConfig())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")

@@ -1,0 +1,136 @@
+"""The proof at a run's end: what is lost after the first traced step ends the run as without effect, and says so."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from assay.data import Prepared
+from assay.optimizations import forget, search
+from assay.runs.record import RunResult, Status
+
+from .test_worker_session import ended, torchs_own_settings
+from .worker_runs import run_folder, small_corpus
+
+__all__ = ["torchs_own_settings"]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    return small_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+FADING = """
+from dataclasses import replace
+from assay.optimizations.{name} import {kind}
+
+class Fading({kind}):
+    def apply(self, program, run):
+        after, update, done = super().apply(program, run), program.update, [0]
+
+        def counted(step):
+            done[0] += 1
+            if done[0] == 4:
+                fade(program, step)
+            return update(step)
+
+        return replace(after, update=counted)
+
+
+def fade(program, step):
+    {fade}
+"""
+
+
+def faded(corpus: Prepared, place: Path, name: str, kind: str, fade: str, **training: Any) -> RunResult:
+    """A run whose technique does something else from the fourth update on."""
+    (place / "extra").mkdir()
+    (place / "extra" / "fading.py").write_text(FADING.format(name=name, kind=kind, fade=fade))
+    added = search(place / "extra")
+    try:
+        return ended(run_folder(place / "run", corpus, {"steps": 8, **training}, optimizations="fading"))
+    finally:
+        forget(added)
+
+
+@pytest.mark.parametrize("memory", [False, True])
+def test_a_technique_that_lasts_is_proven_until_the_end(corpus: Prepared, tmp_path: Path, memory: bool) -> None:
+    training = {"steps": 6, "measure_memory": memory}
+    folder = run_folder(tmp_path / "run", corpus, training, optimizations="sdpa_attention")
+    result = ended(folder)
+    assert (result.status, result.proven_until) == (Status.DONE, "end")
+    assert ended(folder).proven_until == "end"  # a finished run, opened again
+
+
+def test_a_kernel_that_is_given_up_on_the_way_ends_without_effect(corpus: Prepared, tmp_path: Path) -> None:
+    fade = """
+    from assay.model.attention import Attention, HandCodedAttention
+
+    for module in step.modules_of(Attention):
+        module.core = HandCodedAttention(step.parts[0].config)
+"""
+    result = faded(corpus, tmp_path, "sdpa_attention", "SdpaAttention", fade)
+    assert (result.status, result.proven_until, result.steps) == (Status.NO_EFFECT, "beginning", 8)
+    assert result.reason is not None
+    assert result.reason.startswith("fading was proven at the beginning and not at the end: 0 of 2 attention layers")
+    assert result.val_loss is not None
+
+
+def test_an_update_that_leaves_weights_out_ends_without_effect(corpus: Prepared, tmp_path: Path) -> None:
+    fade = "[group.update(params=group['params'][::2]) for group in step.optimizer.param_groups]"
+    result = faded(corpus, tmp_path, "sdpa_attention", "SdpaAttention", fade)
+    assert result.status is Status.NO_EFFECT
+    assert result.reason is not None
+    assert "the optimizer's state counts 3 updates where 8 were made" in result.reason
+
+
+def test_a_state_that_is_reset_ends_without_effect(corpus: Prepared, tmp_path: Path) -> None:
+    result = faded(corpus, tmp_path, "sdpa_attention", "SdpaAttention", "step.optimizer.state.clear()")
+    assert result.status is Status.NO_EFFECT
+    assert result.reason == "the optimizer's state counts 5 updates where 8 were made"
+
+
+def test_weights_that_stay_where_they_began_end_without_effect(corpus: Prepared, tmp_path: Path) -> None:
+    frozen = """
+from dataclasses import replace
+from assay.optimizations.lion import Lion
+
+class Fading(Lion):
+    def apply(self, program, run):
+        after = super().apply(program, run)
+        name = "blocks.0.mlp.up.bias"
+
+        def update(step):
+            weight = dict(step.named_parameters())[name]
+            before = weight.detach().clone()
+            norm = program.update(step)
+            weight.data.copy_(before)
+            return norm
+
+        return replace(after, update=update)
+"""
+    (tmp_path / "extra").mkdir()
+    (tmp_path / "extra" / "fading.py").write_text(frozen)
+    added = search(tmp_path / "extra")
+    try:
+        result = ended(run_folder(tmp_path / "run", corpus, {"steps": 5}, optimizations="fading"))
+    finally:
+        forget(added)
+    assert result.status is Status.NO_EFFECT
+    assert result.reason == "1 parameters kept their initial values through the run, blocks.0.mlp.up.bias among them"
+
+
+def test_a_run_that_stopped_is_proven_at_its_beginning_only(corpus: Prepared, tmp_path: Path) -> None:
+    training = {"steps": 400, "learning_rate": 1e35, "warmup_steps": 2, "gradient_clip": 0.0}
+    result = ended(run_folder(tmp_path / "run", corpus, training, optimizations="activation_checkpointing"))
+    assert result.status is Status.DIVERGED
+    assert result.proven_until == ("beginning" if result.evidence else None)
+
+
+@pytest.fixture(autouse=True)
+def _threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
