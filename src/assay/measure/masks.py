@@ -11,6 +11,9 @@ from torch._ops import OpOverload
 from assay.step.masks import Masks
 from assay.step.trace import Phase
 
+_LEAST_ELEMENTS = 256
+"""Two masks of so many elements agree by chance less than once in 10¹⁰ steps at any usual rate."""
+
 
 class MaskCounts:
     """The masks of one step."""
@@ -18,7 +21,7 @@ class MaskCounts:
     def __init__(self) -> None:
         self._drawn: Counter[int] = Counter()
         self._again: list[int] = []
-        self._elements = self._zeros = 0
+        self._elements = self._zeros = self._repeated = 0
 
     def note(self, operator: OpOverload, args: tuple[Any, ...], result: Any, phase: Phase) -> None:
         """An operator has run outside the update."""
@@ -30,6 +33,7 @@ class MaskCounts:
         if phase == "recompute":
             self._again.append(digest)
             return
+        self._repeated += digest in self._drawn and kept.size >= _LEAST_ELEMENTS
         self._drawn[digest] += 1
         self._elements += kept.size
         self._zeros += kept.size - int(kept.sum())
@@ -44,6 +48,7 @@ class MaskCounts:
             drawn=self._drawn.total(),
             elements=self._elements,
             zeros=self._zeros,
+            repeated=self._repeated,
             again=len(self._again),
             unequal=unequal,
         )

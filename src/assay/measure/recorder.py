@@ -18,7 +18,7 @@ from assay.measure.communication import Axes, collective_of, payload_bytes
 from assay.measure.compiled import GraphCalls, class_of
 from assay.measure.masks import MaskCounts
 from assay.measure.optimizer import Writes
-from assay.measure.storages import identity
+from assay.measure.storages import identity, storages
 from assay.measure.synchronizations import Synchronizations
 from assay.step.compiled import Call
 from assay.step.program import Step
@@ -52,6 +52,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.writes = Writes(step)
         self.masks = MaskCounts()
         self._parameters = parameters
+        self.recomputed_blocks: set[int] = set()
+        self._block_of = {
+            identity(storage): int(name.split(".")[1])
+            for name, parameter in step.named_parameters()
+            if name.startswith("blocks.")
+            for storage in storages(parameter)
+        }
         self._axes = Axes(step.program.mesh)
         self._replayed = step.program.graphs
         self._blocks = blocks
@@ -115,6 +122,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             sent = self._sent.setdefault((collective, self._axes.of(args, kwargs), phase), _Tally())
             sent.count += 1
             sent.bytes += payload_bytes(args, kwargs, result)
+        if phase == "recompute":
+            read = (identity(storage) for one in arguments for storage in storages(one))
+            self.recomputed_blocks.update(self._block_of[one] for one in read if one in self._block_of)
         self._remember(name, arguments, results)
 
     def _count_compiled(self, call: Call, phase: Phase) -> None:

@@ -82,4 +82,6 @@ class ActivationCheckpointing(Optimization):
         if not whole:
             observed += f", {repeated} FLOPs; their forwards had {matmuls} of {flops}"
         wrong = unequal_again(trace)
+        if others := set(trace.recomputed_blocks) - set(chosen):
+            wrong += f", but block {min(others)} was not to be checkpointed"
         return self.evidence(observed + wrong, whole and not wrong)

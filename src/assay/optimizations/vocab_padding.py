@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from assay.step.program import Program
 
 
+_PADDED = ("embedding.token.weight", "head.projection.weight")
+
+
 class VocabPadding(Optimization):
     """A number of embedding rows and logits that `multiple` divides."""
 
@@ -60,11 +63,18 @@ class VocabPadding(Optimization):
         return replace(program, initialize=zero_padding(program.initialize, tokens), rows_at_rest=at_rest)
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
+        from assay.cost import DTYPE_BYTES
+
         # Logarithms of probabilities are in float32, one row a token.
         tokens = run.tokens_per_step // trace.forwards
         columns = trace.largest_bytes("aten._log_softmax", phase="forward") // (4 * tokens)
-        observed = f"logits of {columns} columns for a vocabulary of {run.model.vocabulary}"
-        return self.evidence(observed, columns == self._rows(run))
+        tokens_known, width = run.model.vocabulary, run.model.n_embd
+        padded = columns % self.multiple == 0 and tokens_known <= columns < tokens_known + self.multiple
+        # Weights may be kept in 16 bits.
+        numbers = {one.name: one.whole_bytes // DTYPE_BYTES[one.dtype] for one in trace.parameters}
+        rows = sorted({numbers[name] // width for name in _PADDED if name in numbers})
+        observed = f"logits of {columns} columns and weights of {rows} rows for a vocabulary of {tokens_known}"
+        return self.evidence(observed, padded and rows == [columns])
 
     def _rows(self, run: Run) -> int:
         return -(-run.model.vocabulary // self.multiple) * self.multiple

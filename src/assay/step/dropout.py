@@ -22,6 +22,8 @@ def fault(trace: Trace, run: Run) -> str:
         due = trace.forwards * ((2 if fused else 3) * len(trace.blocks) + embedded)
         if masks.drawn != due:
             return f"dropout drew {masks.drawn} masks in forward where {due} are due"
+    if masks.repeated:
+        return f"dropout drew {masks.repeated} of {masks.drawn} masks a second time in one step"
     if masks.elements and abs(masks.zeros - p * masks.elements) > _DEVIATIONS * sqrt(masks.elements * p * (1 - p)):
         return f"dropout zeroed {masks.zeros / masks.elements:.4f} of {masks.elements} elements where p is {p:g}"
     return ""

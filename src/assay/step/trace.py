@@ -151,6 +151,8 @@ class Trace(Frozen):
     read_every: int = 1
     """Steps whose figures the program reads together."""
     masks: Masks = Masks()
+    recomputed_blocks: tuple[int, ...] = ()
+    """Blocks whose weights backward read in recomputed operators; nothing where weights are gathered or compiled."""
     scaling: Scaling = Scaling()
     schedule: tuple[str, ...] = ()
     """What a pipeline's rank ran, in order: `F0.1` is stage 0's forward of micro-batch 1; B, I and W are backwards."""

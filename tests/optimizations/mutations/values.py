@@ -19,16 +19,18 @@ from assay.values.recorded import Recorded
 from assay.values.recorder import STEPS, StepRecorder
 
 Taken = TypeVar("Taken")
+_LAST = 2
+"""Updates that are checked at a run's end."""
 
 
 class ValueRecord:
-    """Of a run's first steps, or of one step from `first` on."""
+    """Of a run's first steps, or of two steps from `first` on."""
 
     def __init__(self, step: Step, run: Run, ranks: Ranks, data: Any, first: int = 0) -> None:
         self._place = Path(ranks.gather(tempfile.mkdtemp())[0])
         self._step, self._run, self._ranks, self._data = step, run, ranks, data
         self._recorder = StepRecorder(
-            step, self._place, ranks, first, 1 if first else STEPS, rounds_state=expected_of(run).rule.rounds_state
+            step, self._place, ranks, first, _LAST if first else STEPS, rounds_state=expected_of(run).rule.rounds_state
         )
         if run.model.dropout > 0 and not expected_of(run).same_noise:
             self._recorder.probe()
