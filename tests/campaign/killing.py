@@ -28,7 +28,7 @@ _STARTED_SECONDS = 240.0
 
 KINDS = {
     "train": ("train", "demo", *SHAPE),
-    "compare": ("compare", "demo", *SHAPE, "--with", "sdpa_attention", "--seeds", "1", "--blocks", "2"),
+    "compare": ("compare", "demo", *SHAPE, "--with", "activation_checkpointing", "--seeds", "1", "--blocks", "2"),
     "ranks": ("train", "demo", *SHAPE, "--nproc", "2", "--with", "data_parallel"),
 }
 VICTIMS = {

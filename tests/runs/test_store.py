@@ -115,6 +115,18 @@ def test_a_file_that_is_no_store_is_put_aside(home: Home, content: bytes) -> Non
     assert home.store.with_name("store.sqlite.damaged").read_bytes() == content
 
 
+@pytest.mark.parametrize("layout", ["x'8aff'", "'CREATE TABLE runs (run TEXT)'", "'no statement'"])
+def test_a_damaged_layout_is_made_anew(home: Home, layout: str) -> None:
+    Store(home).ingest(result(home, "a"), 0)
+    with sqlite3.connect(home.store) as connection:
+        connection.execute("pragma writable_schema = 1")
+        connection.execute(f"update sqlite_master set sql = cast({layout} as text) where name = 'runs'")
+    connection.close()
+    store = Store(home)
+    store.ingest(result(home, "b"), 0)
+    assert "b" in store.entries()
+
+
 def test_a_home_that_cannot_be_written_has_its_index_in_memory(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     store = Store(home)

@@ -85,6 +85,8 @@ class Store:
                 return _transaction(self._memory, question, self.path)
             with closing(_connect(str(self.path))) as connection:
                 return _transaction(connection, question, self.path)
+        except UnicodeDecodeError as error:  # SQLite's message quotes what is damaged
+            raise _Damaged("its layout is no text") from error
         except sqlite3.DatabaseError as error:
             reason = str(error)
             if any(refusal in reason.lower() for refusal in _REFUSALS):
