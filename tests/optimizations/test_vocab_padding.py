@@ -83,7 +83,7 @@ def test_it_is_proven_where_it_was_applied_and_only_there() -> None:
     run = run_with(PADDED, FOUR[3])
     evidence = resolve(PADDED).verify(traced(run), run)
     assert evidence.verdict
-    assert evidence.observed == "logits of 64 columns for a vocabulary of 61"
+    assert evidence.observed == "logits of 64 columns and weights of [64] rows for a vocabulary of 61"
     assert not resolve(PADDED).verify(traced(without(run)), without(run)).verdict
 
 

@@ -24,7 +24,7 @@ from assay.measure.trace import StepTracer
 from assay.optimizations import optimizations_of
 from assay.parallel.ranks import ALONE, Ranks
 from assay.parallel.shards import local
-from assay.step import Trace
+from assay.step import Trace, dropout
 from assay.step.program import Step
 from assay.step.unchanged import differences
 from assay.training.build import baseline, build
@@ -141,6 +141,7 @@ def _judged(run: Run, found: Account, part: str, records: Sequence[StepRecord], 
     trace = tracer.trace(records[-1].loss, records[-1].tokens)
     evidence = [one.verify(trace, run) for one in optimizations_of(run)]
     found.fail(part, *(one.observed for one in evidence if not one.verdict))
+    found.fail(part, dropout.fault(trace, run))
     found.seen[part] = [(one.loss, one.log_gradient_norm, one.learning_rate, one.loss_scale) for one in records]
     found.seen[f"{part}, operations"] = json.loads(trace.model_dump_json(exclude=_UNSTEADY))
     return trace
