@@ -3,10 +3,10 @@
     python benchmarks/random_peaks.py [--count N] [--out docs/measured/random_peaks.md]
 
 Each cell draws a model, a batch and a stack of optimizations from its number, and is drawn again where the stack cannot
-be had. Its second step runs in this process. Cells in float32 may be off by 128 bytes, which are numbers that torch
-wraps in tensors on the way. The others may be off by 0.1 %, or by as many bytes. Left out are compiled stacks, whose
-ledger counts what fuses (`tests/cost/test_fusion.py`), stacks over ranks, and torch's unfused attention beside
-recomputation, where the ledger is up to 2 % off.
+be had. Its second step runs in this process, on one thread, since fused attention takes a small buffer for each. Cells
+in float32 may be off by 128 bytes, which are numbers that torch wraps in tensors on the way. The others may be off by
+0.1 %, or by as many bytes. Left out are compiled stacks, whose ledger counts what fuses (`tests/cost/test_fusion.py`),
+stacks over ranks, and torch's unfused attention beside recomputation, where the ledger is up to 2 % off.
 """
 
 import argparse
@@ -134,6 +134,7 @@ def measured(run: Run) -> int:
     from assay.training.loop import train_step
 
     device = torch.device("cpu")
+    torch.set_num_threads(1)
     forget_tables()
     before = live_tensor_bytes(device)
     program = baseline(run, _Tokens(run), device)  # type: ignore[arg-type]

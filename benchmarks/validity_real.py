@@ -16,6 +16,7 @@ from assay.analysis.comparison import analyse
 from assay.analysis.timed import figure, rounds
 from assay.config import Home
 from assay.data.progress import silent
+from assay.runs.record import Status
 from assay.studies.compare import measured
 from assay.studies.design import AGAIN, BASELINE, Cell
 from assay.studies.record import CellResult, ComparisonRecord
@@ -61,9 +62,12 @@ def _measure(names: Sequence[str], seeds: int, home: Home) -> ComparisonRecord:
         for seed in range(seeds)
         for name in names
     ]
-    return measured(
+    record = measured(
         cells, base, home=home, blocks=BLOCKS, timeout=300, title="demo", prepare=silent, tell=lambda news: None
     )
+    if failed := [one.result for one in record.cells if one.result.status is not Status.DONE]:
+        raise RuntimeError(f"a process did not end as it should: {failed[0].status.value}, {failed[0].reason}")
+    return record
 
 
 def _blocks(one: CellResult, kept: dict[int, list[int]]) -> list[float]:

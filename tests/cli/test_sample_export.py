@@ -17,7 +17,7 @@ from assay.model.weights import load_model
 from assay.runs.folder import RunFolder, RunSpec
 from assay.training import checkpoint
 from assay.training.build import baseline, build
-from assay.training.loop import Position
+from assay.training.step_record import Position
 from cli.conftest import Assay
 
 MODEL = {"n_layer": 1, "n_head": 2, "n_embd": 8, "context_length": 8}

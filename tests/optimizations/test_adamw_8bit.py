@@ -15,7 +15,8 @@ from assay.optimizers.narrow_state import narrow_adamw
 from assay.optimizers.recipes import adamw
 from assay.step.program import Step
 from assay.training import checkpoint
-from assay.training.loop import Position, train_step
+from assay.training.loop import train_step
+from assay.training.step_record import Position
 from estimate.built import build_step
 from optimizations.laboratory import losses, run_with, traced
 from optimizations.swapped import proof_of, traced_with

@@ -11,7 +11,8 @@ from assay.optimizations import Conflict, check, resolve
 from assay.parallel.loss_scale import DynamicLossScale
 from assay.step.program import Step
 from assay.training import checkpoint
-from assay.training.loop import Position, train_step
+from assay.training.loop import train_step
+from assay.training.step_record import Position
 from estimate.built import build_step
 from optimizations.laboratory import run_with, traced
 

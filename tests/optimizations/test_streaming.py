@@ -16,7 +16,8 @@ from assay.step import Trace
 from assay.step.program import Step
 from assay.training import checkpoint
 from assay.training.build import baseline, build
-from assay.training.loop import Position, train_step
+from assay.training.loop import train_step
+from assay.training.step_record import Position
 from estimate.built import RandomData
 from optimizations.laboratory import SHAPE, run_with, traced
 

@@ -53,11 +53,10 @@ def test_scratch_is_predicted_and_the_instant_named(name: str) -> None:
 
 @pytest.mark.parametrize("shape", [(288, 96), (96, 384), (256, 256)])
 def test_the_scratch_of_an_orthogonal_step(shape: tuple[int, int]) -> None:
-    """Within 3 %: what oneDNN takes for a product in bfloat16 is in no ledger."""
     weight = nn.Parameter(torch.randn(shape))
     weight.grad = torch.randn(shape)
     optimizer = torch.optim.Muon([weight], adjust_lr_fn="match_rms_adamw")
     optimizer.step()
     measured = tensor_peak(lambda: optimizer.step(), "cpu").above_start_bytes
     (instant,) = Muon().instants({"blocks.0.w": Tensor("blocks.0.w", shape, batched=False)})
-    assert instant.nbytes == pytest.approx(measured, rel=0.03)
+    assert 0 <= measured - instant.nbytes <= SCALARS

@@ -137,7 +137,8 @@ def _built(case: Case, run: Any, device: Any, ranks: Any) -> Any:
 def _resumed(case: Case, run: Any, step: Any, ranks: Any) -> list[list[float]]:
     """Losses of two more steps: of the step that goes on, and of another that goes on from its checkpoint."""
     from assay.training import checkpoint
-    from assay.training.loop import Position, train_step
+    from assay.training.loop import train_step
+    from assay.training.step_record import Position
 
     checkpoint.save(Path(case["folder"]), step, Position(case["steps"]), "any", ranks)
     again = _built(case, run, step.program.device, ranks)

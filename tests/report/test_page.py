@@ -54,6 +54,7 @@ def text(comparison: Comparison) -> str:
 
 def test_it_is_well_formed(text: str) -> None:
     assert Page(text).open == []
+    assert "built-in method" not in text
 
 
 def test_it_needs_no_network(text: str) -> None:

@@ -5,8 +5,8 @@ import pytest
 from rich.console import Console
 
 from assay.analysis.comparison import Comparison, analyse
+from assay.report.footnotes import seeds
 from assay.report.tables import WIDE, print_comparison
-from assay.report.wording import seeds
 from assay.runs.record import Memory, Status
 from assay.step.evidence import Evidence
 from studies.synthetic import TREATMENTS, record
@@ -101,7 +101,8 @@ def test_a_row_that_is_not_done_says_why_and_shows_no_figures(width: int | None)
     text = section(printed(analyse(record(changes={"bf16_mixed": DEAD})), width), "bf16_mixed")
     assert "no effect: bf16_mixed took no effect" in text
     assert "✗ 0 of 49 matmuls in bfloat16" in text
-    assert "ms" not in text
+    assert "85.7 ms" in section(printed(analyse(record()), width), "bf16_mixed")
+    assert "85.7 ms" not in text
 
 
 @pytest.mark.parametrize("width", [80, 160, None])

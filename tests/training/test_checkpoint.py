@@ -18,7 +18,7 @@ from assay.model.weights import read_weights
 from assay.parallel.ranks import ALONE, Ranks
 from assay.step.program import Step
 from assay.training import checkpoint
-from assay.training.loop import Position
+from assay.training.step_record import Position
 
 from .tiny import Watcher, loop_of, step_of, tiny, weights
 

@@ -10,7 +10,8 @@ from assay.hardware import Machine
 from assay.measure.storages import storages
 from assay.optimizations import Unavailable, catalogue, resolve
 from assay.training import checkpoint
-from assay.training.loop import Position, train_step
+from assay.training.loop import train_step
+from assay.training.step_record import Position
 from estimate.built import build_step
 from optimizations.laboratory import run_with
 

@@ -16,7 +16,8 @@ from assay.parallel.ranks import Ranks
 from assay.step.program import MicroBatch, Share, Step
 from assay.training.endings import BudgetReached, Diverged, Interrupted, Unread
 from assay.training.gradients import gradients
-from assay.training.loop import Loop, StepRecord, read
+from assay.training.loop import Loop, read
+from assay.training.step_record import StepRecord
 from assay.training.taken import take
 
 from .tiny import Watcher, loop_of, step_of, tiny, weights

@@ -14,8 +14,9 @@ from assay.step.program import MicroBatch, Program, Step
 from assay.training import checkpoint
 from assay.training.build import baseline, build
 from assay.training.evaluation import Evaluation
-from assay.training.loop import Loop, Position, StepRecord
+from assay.training.loop import Loop
 from assay.training.probes import ActivationNorms
+from assay.training.step_record import Position, StepRecord
 
 CPU = torch.device("cpu")
 

@@ -33,18 +33,14 @@ def train(
     \b
     assay train                                            the preset demo
     assay train shakespeare-char-cpu data.path=input.txt   a preset on a text of yours
-    assay train my.yaml training.steps=500 seed=1          a file, with changes
     assay train demo --with sdpa_attention+bf16_mixed      with two optimizations
-    assay train demo --with activation_checkpointing:every=2
     assay train my.yaml model.init_from=my-gpt2            from the weights of a GPT-2 folder, an export or a run
     assay train demo --nproc 2 --with data_parallel        on two processes of this machine
     assay train --resume last training.steps=200           go on with the last run
     assay train --resume last --nproc 1                    the same, on one process
     assay train --resume last --nproc 2 --with tensor_parallel
 
-    With model.init_from, fields of the model that no file and no override sets take the values of that model; all
-    that are set otherwise are listed before anything starts.
-
+    With model.init_from, fields of the model that nobody sets take that model's values; others are listed first.
     With --resume, --with takes techniques that divide the run among processes, in place of those it had.
     Ctrl-C stops after the current step and saves; --resume goes on from there.
 

@@ -83,9 +83,12 @@ class _Caster:
             else:
                 how = Gradient.NONE if gradients[position] is Gradient.NONE else Gradient.FRESH
                 renamed[name] = self._cast(operation, value, dtype, held=False, how=how)
+        # A function that lifts what it is given holds that until it returns.
+        lifts = dtype == "float32"
+        held = (self.casts[name] for name in operation.holds if lifts and name in self.casts)
         return replace(
             operation.reading(renamed),
-            holds=(*operation.holds, *(self.casts[name] for name in operation.holds if name in self.casts)),
+            holds=(*operation.holds, *held),
             gradients=tuple(gradients),
         )
 

@@ -1,5 +1,7 @@
 """Live bytes while a step is played, and the highest moment of each of its parts."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 
@@ -57,6 +59,24 @@ class Ledger:
         storage.holders -= 1
         if storage.holders == 0:
             self.live -= storage.nbytes
+
+    @contextmanager
+    def held(self, nbytes: int) -> Iterator[None]:
+        """Hold so many bytes inside, as recomputation holds the current random state while an earlier one is used."""
+        storage = self.take(nbytes) if nbytes else None
+        yield
+        if storage is not None:
+            self.drop(storage)
+
+    def add(self, earlier: Storage, later: Storage, site: str, *, in_place: bool) -> Storage:
+        """Add two gradients: into the earlier one if nothing else holds it and it is no view, else into a new one."""
+        total = earlier
+        if earlier.holders > 1 or earlier.viewed or not in_place:
+            total = self.take(earlier.nbytes)
+            self.mark("backward", "gradient sum", site)
+            self.drop(earlier)
+        self.drop(later)
+        return total
 
     def mark(self, phase: str, operation: str, site: str) -> None:
         """Remember this moment if it is the highest of its part of the step."""

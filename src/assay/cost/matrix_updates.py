@@ -25,6 +25,8 @@ from assay.cost.updates import (
 
 _STEPS = 5
 """Of the iteration."""
+_LEAST_TRANSPOSED, _TRANSPOSED_BYTES = 60 * 60, 60 * 60 * 2
+"""A tall matrix is turned over, and torch's CPU copies one of so many numbers by way of a block of 60 × 60."""
 
 
 def is_hidden_matrix(name: str, dimensions: int) -> bool:
@@ -48,7 +50,8 @@ class Muon(UpdateRule):
         for one in hidden.values():
             narrow = one.cast("bfloat16")
             product = replace(narrow, shape=(min(one.shape), min(one.shape)))
-            made.append(Instant("Muon", one.name, one.nbytes + 2 * narrow.nbytes + 2 * product.nbytes))
+            buffer = _TRANSPOSED_BYTES if one.shape[0] > one.shape[1] and one.elements >= _LEAST_TRANSPOSED else 0
+            made.append(Instant("Muon", one.name, one.nbytes + 2 * narrow.nbytes + 2 * product.nbytes + buffer))
         return (*made, *AdamW().instants(rest))
 
     def traffic(self, pieces: Pieces) -> Traffic:

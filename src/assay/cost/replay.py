@@ -8,8 +8,6 @@ other.
 """
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 
@@ -83,7 +81,7 @@ class Pass:
             for group in self.stage.ends.get(index, ()):
                 self.stage.gathered.before_backward(group)
             if index in segments:
-                with self._state_set_aside():
+                with self.ledger.held(self.cost.noise_bytes):
                     self._recompute(segments[index])
             self._node(index, self.cost.tape[index])
             if index in self.plan.hands_over:
@@ -198,14 +196,6 @@ class Pass:
         unused = [name for index in segment.cached for name in self.cached.pop(index, ())]
         self.kept[segment.first] = inputs + unused + self.kept.get(segment.first, [])
 
-    @contextmanager
-    def _state_set_aside(self) -> Iterator[None]:
-        """What the generator is at is kept while an earlier state of it stands."""
-        state = self.ledger.take(self.cost.noise_bytes) if self.cost.noise_bytes else None
-        yield
-        if state is not None:
-            self.ledger.drop(state)
-
     def _node(self, index: int, operation: Operation) -> None:
         """One node of the backward graph: take the outputs' gradients, make the inputs', free what was kept."""
         incoming = [self.gradients.pop(one.name) for one in operation.outputs if one.name in self.gradients]
@@ -271,7 +261,7 @@ class Pass:
         if earlier is not None:
             # Measured: under torch's engine for replicas and shards a tied weight's gradients add up in a third tensor.
             shared = bool(self.cost.groups) and name in self.cost.parameters
-            storage = self._sum(earlier, storage, operation, in_place=not shared)
+            storage = self.ledger.add(earlier, storage, operation.site, in_place=not shared)
         self.gradients[name] = storage
         if name in self.cost.parameters:
             self.reported[name] += 1
@@ -280,16 +270,6 @@ class Pass:
                     self.complete.append(name)
                 else:
                     self._accumulate(name)
-
-    def _sum(self, earlier: Storage, later: Storage, operation: Operation, *, in_place: bool) -> Storage:
-        """The engine adds into the earlier gradient if nothing else holds it and it is no view, else into a new one."""
-        total = earlier
-        if earlier.holders > 1 or earlier.viewed or not in_place:
-            total = self.ledger.take(earlier.nbytes)
-            self.ledger.mark("backward", "gradient sum", operation.site)
-            self.ledger.drop(earlier)
-        self.ledger.drop(later)
-        return total
 
     def _accumulate(self, name: str) -> None:
         """Make it the parameter's gradient, or add it to the one of an earlier micro-batch."""

@@ -5,7 +5,7 @@
 The step is relative to the size of the weight, and its rate no more than 1/√t (arXiv:1804.04235; this is torch's, which
 averages where the paper sums). State falls from 8 bytes a parameter to 4·(rows + columns) a matrix. The rate is the
 field's, in the shape of the run's schedule; the decay of a step, η·λ, stays the run's. Where ranks hold pieces of a
-matrix, its rows or columns are no longer all there, so that is refused. The proof does not see the learning rate.
+matrix, its rows or columns are no longer all there, so that is refused. The proof reads the rate from the groups.
 """
 
 from collections.abc import Mapping

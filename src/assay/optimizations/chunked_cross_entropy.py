@@ -72,5 +72,25 @@ class ChunkedCrossEntropy(Optimization):
         )
         # Of a micro-batch with fewer tokens than pieces, some pieces are empty.
         filled = min(self.chunks, trace.sequences * run.model.context_length // trace.forwards)
-        in_pieces = pieces == {"forward": wanted, "backward": wanted} and largest * filled < 2 * whole
+        # Rows of all pieces together are the positions of this rank, none forgotten and none twice.
+        positions = trace.sequences * run.model.context_length // trace.ranks.get("cp", 1)
+        rows = _rows(trace)
+        if rows != positions:
+            observed += f"; the pieces have {rows} rows, and the batch {positions}"
+        in_pieces = (
+            rows == positions and pieces == {"forward": wanted, "backward": wanted} and largest * filled < 2 * whole
+        )
         return self.evidence(observed, in_pieces)
+
+
+def _rows(trace: Trace) -> float:
+    """Rows of logits in forward: each row is read and written once, a number for every token of this rank's head."""
+    from assay.cost import DTYPE_BYTES
+    from assay.step.shares import chunk
+
+    weights = {one.name: one for one in trace.parameters}
+    head = weights.get("head.projection.weight") or weights["embedding.token.weight"]
+    split = "tp" in head.dimensions
+    columns = chunk(head.whole_shape[0], trace.ranks["tp"], trace.place["tp"]) if split else head.whole_shape[0]
+    made = [one for one in trace.operations if one.name == "aten._log_softmax" and one.phase == "forward"]
+    return sum(one.bytes / (2 * columns * DTYPE_BYTES[one.dtype]) for one in made)

@@ -8,8 +8,8 @@ Clipping multiplies by a factor that the host does not know, and by 1 where noth
 The price is knowing late. A step that is not finite is noticed up to `every` − 1 steps later, and by then has spoiled
 the weights: the run ends and names the step, but the tensor that is named is the first one spoiled, not the cause. A
 budget in seconds is looked at when figures are read. On a CPU, which computes what it is told before it goes on, there
-is nothing to wait for and nothing to win. The proof is of one step, in which the host waits for nothing; after how many
-steps figures are read it does not see. Has not run on a GPU yet.
+is nothing to wait for and nothing to win. The proof is of one step, in which the host waits for nothing, and of the
+number of steps whose figures the program reads together. Has not run on a GPU yet.
 """
 
 from collections.abc import Mapping
@@ -75,4 +75,6 @@ class DeferredMetrics(Optimization):
         where = "".join(f", {count} of them in {phase}" for phase, count in waits.items())
         operators = sum(operation.count for operation in trace.operations)
         observed = f"the host waited for the device {sum(waits.values())} times in {operators} operators{where}"
-        return self.evidence(observed, operators > 0 and not waits)
+        if trace.read_every != self.every:
+            observed += f"; figures are read after {trace.read_every} steps"
+        return self.evidence(observed, operators > 0 and not waits and trace.read_every == self.every)

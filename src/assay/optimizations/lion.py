@@ -3,7 +3,7 @@
 The step is the sign of a momentum, so it is larger than Adam's; the learning rate is to be three to ten times smaller
 and the decay larger by the same factor (arXiv:2302.06675, section 5). Here the rate is the field's, in the shape of the
 run's schedule, and the decay of a step, η·λ, stays the run's. It keeps 4 bytes of state a parameter in float32. The
-proof sees signs and one moment; it does not see the learning rate, nor the values of β₁ and β₂.
+proof counts signs and one moment, and reads learning rate, decay, β₁ and β₂ from the parameter groups.
 """
 
 from dataclasses import replace

@@ -5,7 +5,7 @@ bfloat16 (Jordan et al. 2024; at scale arXiv:2502.16982). Its size is matched to
 the run's learning rate and decay serve both. It keeps 4 bytes of state a parameter of hidden matrices in float32, 8 of
 the rest: embeddings, output weights, biases and gains are no maps between hidden states, and stay AdamW's. The
 iteration has 15 products a matrix, 10m²(2n + m) FLOPs of one of m × n with m ≤ n, whatever the batch. Where ranks hold
-pieces of a matrix it is refused. The proof counts the products, and does not see the value of the momentum.
+pieces of a matrix it is refused. The proof counts the products, and reads momentum and decay from the groups.
 """
 
 from collections.abc import Mapping

@@ -5,8 +5,8 @@
 Every direction is stepped along by the size of its gradient, which in a transformer differs by orders of magnitude from
 tensor to tensor: at a rate that suits one the others hardly move, so SGD ends far above Adam at equal steps
 (arXiv:2010.13154, arXiv:2402.16788). Its learning rate is its own, in the shape of the run's schedule; decay belongs to
-the gradient. It keeps 4 bytes of state a parameter in float32, and none without momentum. The proof sees whether there
-is momentum and whether it is Nesterov's; it does not see the learning rate, nor the values of momentum and decay.
+the gradient. It keeps 4 bytes of state a parameter in float32, and none without momentum. The proof reads momentum,
+decay and learning rate from the parameter groups, and counts the parameters that were updated.
 """
 
 from dataclasses import replace

@@ -14,6 +14,7 @@ from assay.analysis.row import Row
 from assay.config.home import Home
 from assay.data.atomic import write_file
 from assay.report import figures
+from assay.report.footnotes import footnotes
 from assay.report.theme import DARK, LIGHT, variable, variables
 from assay.report.wording import (
     COLUMNS,
@@ -21,7 +22,6 @@ from assay.report.wording import (
     figure,
     fine_percent,
     first_step,
-    footnotes,
     prediction_error,
     status,
     texts,

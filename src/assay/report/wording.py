@@ -8,13 +8,11 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Literal, NamedTuple
 
-from assay.analysis.comparison import Comparison
 from assay.analysis.effects import LEAST_SEEDS, Effect
 from assay.analysis.noise import Verdict
-from assay.analysis.row import EXACT, LOSSES, Figure, Row, usable
+from assay.analysis.row import EXACT, LOSSES, Figure, Row
 from assay.runs.record import Status
 from assay.step.evidence import ValueProof
-from assay.studies.design import BASELINE
 from assay.units import format_bytes, format_count, format_percent, format_seconds
 
 Tone = Literal["better", "worse", "neutral"]
@@ -151,64 +149,6 @@ def prediction_error(row: Row) -> float | None:
     if not isinstance(measured, int) or not measured or predicted is None:
         return None
     return predicted / measured - 1
-
-
-def footnotes(comparison: Comparison) -> list[str]:
-    """Sentences below the table: how intervals came about, the smallest change, the predictions' errors, caveats."""
-    found = [_method(comparison), _smallest_change(comparison), _prediction_errors(comparison), _scratch(comparison)]
-    return [sentence for sentence in (*found, *comparison.caveats) if sentence]
-
-
-def _method(comparison: Comparison) -> str:
-    record = comparison.record
-    count, blocks = len(record.seeds) * record.protocol.processes, record.protocol.blocks
-    rows = f"{count} process{'es' if count > 1 else ''} a row"
-    return (
-        f"Changes are against both runs of the baseline ({rows} over {seeds(comparison)}, {blocks} "
-        "interleaved blocks in each). Brackets are intervals in percent over processes; those of one column hold "
-        "together in 95 % of comparisons."
-    )
-
-
-def seeds(comparison: Comparison) -> str:
-    """``"3 seeds"``, or ``"2 of 3 seeds"`` where the baseline, which every change is against, finished at two."""
-    planned = len(comparison.record.seeds)
-    finished = len({one.cell.seed for one in usable(comparison.record.of(BASELINE))})
-    return f"{'' if finished == planned else f'{finished} of '}{planned} seed{'s' if planned > 1 else ''}"
-
-
-def _smallest_change(comparison: Comparison) -> str:
-    """How small a change of each timed metric can be told."""
-    titles = {column.metric: column.title for column in COLUMNS if column.metric != "tokens_per_second"}
-    parts = [
-        f"{titles[name]} {100 * one.told:.2g} % (a true change of {100 * one.likely:.2g} % in four of five comparisons)"
-        for name, one in comparison.resolution.items()
-        if name in titles
-    ]
-    if not parts:
-        return "Too few processes for intervals of times: give more --seeds or --processes."
-    step = comparison.resolution.get("step_seconds")
-    deviation = (
-        f" Step times of equal processes deviate by {100 * step.deviation:.2g} % ({step.degrees} degrees of freedom)."
-        if step
-        else ""
-    )
-    return f"Smallest change that can be told: {'; '.join(parts)}.{deviation}"
-
-
-def _prediction_errors(comparison: Comparison) -> str:
-    errors = {row.treatment: prediction_error(row) for row in (comparison.baseline, *comparison.rows)}
-    parts = [f"{name} {fine_percent(error)}" for name, error in errors.items() if error is not None]
-    return f"Predicted peak of tensors against the measured one: {'; '.join(parts)}." if parts else ""
-
-
-def _scratch(comparison: Comparison) -> str:
-    """Which rows had a library that took memory of its own."""
-    taken = {row.treatment: row.metrics.get("library_scratch_bytes") for row in (comparison.baseline, *comparison.rows)}
-    parts = [f"{name} {format_bytes(most)}" for name, most in taken.items() if isinstance(most, int) and most]
-    if not parts:
-        return ""
-    return f"Library scratch from torch's allocator, at its highest and not in the tensors: {'; '.join(parts)}."
 
 
 def fine_percent(fraction: float) -> str:

@@ -19,7 +19,8 @@ from assay.runs.record import Block
 from assay.runs.worker_phases import Phases
 from assay.runs.worker_result import Findings
 from assay.training.endings import Ending, Unread
-from assay.training.loop import Loop, StepRecord
+from assay.training.loop import Loop
+from assay.training.step_record import StepRecord
 
 
 class TimedBlocks:

@@ -23,8 +23,9 @@ from assay.step.program import Step
 from assay.step.trace import Trace
 from assay.step.unchanged import differences
 from assay.training.endings import NoEffect, Unread, WrongValues, is_out_of_memory
-from assay.training.loop import Loop, StepRecord, read, take_step
+from assay.training.loop import Loop, read, take_step
 from assay.training.probes import ActivationNorms
+from assay.training.step_record import StepRecord
 
 
 def traced_step(
@@ -86,7 +87,7 @@ _UPDATES = 2
 def _last_step(loop: Loop, notes: list[str], folder: RunFolder, run: Run, ranks: Ranks) -> _Last | None:
     def traced() -> _Last | None:
         loop.discard_until_updated()
-        index = loop.position.step + 1
+        index = loop.position.step + loop.discarded + 1  # whoever makes batches ahead only goes forwards
         while True:
             values = ValueCheck(folder, run, loop.step, index, ranks, updates=_UPDATES)
             try:

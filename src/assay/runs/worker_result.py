@@ -17,7 +17,7 @@ from assay.step.trace import Trace
 
 if TYPE_CHECKING:
     from assay.runs.worker_phases import Phases
-    from assay.training.loop import Position
+    from assay.training.step_record import Position
 
 
 @dataclass

@@ -47,8 +47,9 @@ from assay.training.endings import (
     WrongValues,
 )
 from assay.training.evaluation import Evaluation
-from assay.training.loop import Loop, StepRecord, take_step
+from assay.training.loop import Loop, take_step
 from assay.training.probes import ActivationNorms, RouterStatistics
+from assay.training.step_record import StepRecord
 from assay.units import format_steps
 
 

@@ -24,7 +24,8 @@ from assay.runs.folder import RunFolder
 from assay.step.evidence import ValueProof
 from assay.step.program import Step
 from assay.training.endings import is_out_of_memory
-from assay.training.loop import StepRecord, TakeStep
+from assay.training.loop import TakeStep
+from assay.training.step_record import StepRecord
 from assay.values.check import check_values
 from assay.values.recorded import Recorded
 from assay.values.recorder import STEPS, StepRecorder

@@ -148,6 +148,8 @@ class Trace(Frozen):
     """Parameters that the optimizer was given."""
     groups: tuple[Group, ...] = ()
     """Parameter groups of the optimizer."""
+    read_every: int = 1
+    """Steps whose figures the program reads together."""
     masks: Masks = Masks()
     scaling: Scaling = Scaling()
     schedule: tuple[str, ...] = ()

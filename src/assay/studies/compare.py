@@ -68,10 +68,9 @@ def measured(
     together = (cell for cell in cells if (cell.seed, cell.process) == (base.seed, 0))
     needs = Needs((prepared[cell.name] for cell in together), machine)
     created = datetime.now(UTC).isoformat(timespec="seconds")
-    planned = waves(cells, needs.resident())
-    for cell in nudged(cells, accelerated=machine.device(base.device) == "cuda"):
-        prepared[cell.name] = replace(prepared[cells[0].name], run=cell.run, predicted=None)
-        planned.append((cell,))
+    drifts = nudged(cells, accelerated=machine.device(base.device) == "cuda")
+    prepared |= {one.name: replace(prepared[cells[0].name], run=one.run, predicted=None) for one in drifts}
+    planned = [*waves(cells, needs.resident()), *((one,) for one in drifts)]
 
     def begin(cell: Cell) -> AbstractContextManager[Child]:
         known = prepared.get(cell.name) or prepared[cell.repeated(0).name]

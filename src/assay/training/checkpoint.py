@@ -31,7 +31,6 @@ from assay.model.weights import WEIGHTS, read_safetensors, write_json, write_saf
 from assay.parallel.ranks import ALONE, Ranks
 from assay.step.program import Step
 from assay.training.evaluation import Evaluation
-from assay.training.loop import Position
 from assay.training.spread import read_spread, read_spread_state, write_spread
 from assay.training.state import (
     copies_here,
@@ -42,6 +41,7 @@ from assay.training.state import (
     stateful_parts,
     weights_at_rest,
 )
+from assay.training.step_record import Position
 
 FORMAT = 3
 KEPT = 2

@@ -232,6 +232,8 @@ def check_values(recorded: Recorded, run: Run, data: Prepared, device: torch.dev
         return ValueProof(unchecked=f"{', '.join(expected.unstated)} does not say what it computes")
     if not recorded.steps:
         return ValueProof(unchecked="no step was recorded")
+    if missing := recorded.missing_shares():
+        return ValueProof(verdict=False, failures=(f"no rank trained on share {missing[0]} of the batch",))
     return Check(recorded, run, expected, data, device).proof()
 
 

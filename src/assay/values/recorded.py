@@ -81,6 +81,11 @@ class Recorded:
                 seen.setdefault(name, set()).add(one.digest(Key(kind, step, name)))
         return [name for name, digests in seen.items() if len(digests) > 1]
 
+    def missing_shares(self) -> list[int]:
+        """Shares of the batch that no rank trained on."""
+        count = int(self.ranks[0].about["share"][1])
+        return sorted(set(range(count)) - {int(one.about["share"][0]) for one in self.ranks})
+
     def differing_shares(self, step: int) -> bool:
         """Whether ranks of one share of the batch have unlike rows."""
         return any(not torch.equal(one, other) for pair in self._shares("ids", step).values() for one, other in pair)

@@ -177,17 +177,16 @@ class StepRecorder:
                         self._add_state(step, self._names[id(one)], key, _wide(value))
 
     def _add_state(self, step: int, name: str, key: str, value: Tensor) -> None:
+        """Padded rows included: the replay updates them, too."""
         whole, stored = _whole(value)
-        rows = self._step.program.rows_at_rest.get(name)
-        padded = rows is not None and whole.shape == self._parameters[name].shape
-        self._writer.add(Key("state", step, f"{name}|{key}"), whole[:rows] if padded else whole, stored=stored)
+        self._writer.add(Key("state", step, f"{name}|{key}"), whole, stored=stored)
 
     def _add(self, kind: str, step: int, name: str, tensor: Tensor) -> None:
         whole, stored = _whole(tensor)
         rows = self._step.program.rows_at_rest.get(name)
         self._writer.add(Key(kind, step, name), whole if rows is None else whole[:rows], stored=stored)
         if rows is not None:
-            self._writer.add(Key(f"{kind} padding", step, name), whole[rows:].abs().max())
+            self._writer.add(Key(f"{kind} padding", step, name), whole[rows:].abs().sum())
 
 
 def _whole(tensor: Tensor) -> tuple[Tensor, bool]:

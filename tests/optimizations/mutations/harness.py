@@ -29,8 +29,9 @@ from assay.step.program import Step
 from assay.step.unchanged import differences
 from assay.training.build import baseline, build
 from assay.training.evaluation import evaluate
-from assay.training.loop import StepRecord, read, take_step
+from assay.training.loop import read, take_step
 from assay.training.state import optimizer_tensors
+from assay.training.step_record import StepRecord
 from assay.training.taken import Taken
 from estimate.built import RandomData
 from optimizations.mutations.mutant import LATE, Break

@@ -13,7 +13,7 @@ from assay.config import Run
 from assay.optimizations import expected_of
 from assay.parallel.ranks import Ranks
 from assay.step.program import Step
-from assay.training.loop import StepRecord
+from assay.training.step_record import StepRecord
 from assay.values.check import check_values
 from assay.values.recorded import Recorded
 from assay.values.recorder import STEPS, StepRecorder

@@ -1,0 +1,164 @@
+"""The dispatch mode behind a trace: counts every operator of a step by phase, class and dtype.
+
+The phase of an operator is told by where it runs: inside the program's update or an optimizer's step it is `update`;
+inside the autograd engine it is `backward`, or `recompute` where a checkpoint repeats its forward; else `forward`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from assay.measure import operations
+from assay.measure.blocks import BlockForwards, runs_again
+from assay.measure.communication import Axes, collective_of, payload_bytes
+from assay.measure.compiled import GraphCalls, class_of
+from assay.measure.masks import MaskCounts
+from assay.measure.optimizer import Writes
+from assay.measure.storages import identity
+from assay.measure.synchronizations import Synchronizations
+from assay.step.compiled import Call
+from assay.step.program import Step
+from assay.step.trace import Communication, Operation, OperationClass, Phase
+
+_Key = tuple[str, str, Phase, OperationClass, str]
+
+
+@dataclass
+class _Tally:
+    """Executions of one kind."""
+
+    count: int = 0
+    flops: int = 0
+    bytes: int = 0
+    largest_bytes: int = 0
+
+
+class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts operators, and remembers which one made each storage."""
+
+    supports_higher_order_operators = True
+    """Those inside compiled code: what keeps the generator's state around an operator of a checkpoint."""
+
+    def __init__(self, step: Step, parameters: set[int], blocks: BlockForwards) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.captured_contractions = 0
+        self.updating = 0
+        """How many updates are under way, one inside the other."""
+        self.synchronizations = Synchronizations(step)
+        self.writes = Writes(step)
+        self.masks = MaskCounts()
+        self._parameters = parameters
+        self._axes = Axes(step.program.mesh)
+        self._replayed = step.program.graphs
+        self._blocks = blocks
+        self._tallies: dict[_Key, _Tally] = {}
+        self._sent: dict[tuple[str, str, Phase], _Tally] = {}
+        self._origins: dict[int, str] = {}
+        self.graphs = GraphCalls(self._count_compiled, self._remember_compiled)
+
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        """Compiled code stays compiled under it."""
+        return True
+
+    def __torch_dispatch__(
+        self, func: OpOverload, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if any(hasattr(kind, "__tensor_flatten__") for kind in types):
+            return NotImplemented  # a tensor made of others: its own dispatch runs first, and its parts come back here
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        if self.graphs.running or not isinstance(func, OpOverload):
+            return result
+        self._record(func, args, kwargs, result)
+        if self.updating:
+            self.writes.note(func, args, kwargs)
+        elif self._replayed is None:  # what a device records for a graph cannot be read while it is recorded
+            self.masks.note(func, args, result, self._phase())
+        return result
+
+    def origin(self, storage: int) -> str:
+        """What made a storage: an operator, the cast of a weight, or something before the step (`inputs`)."""
+        return self._origins.get(storage, "inputs")
+
+    def operations(self) -> tuple[Operation, ...]:
+        """Everything recorded, in the order of first execution."""
+        return tuple(
+            Operation(name=name, part_of=whole, phase=phase, operation_class=kind, dtype=dtype, **vars(tally))
+            for (name, whole, phase, kind, dtype), tally in self._tallies.items()
+        )
+
+    def communications(self) -> tuple[Communication, ...]:
+        """Every collective recorded, in the order of first execution."""
+        return tuple(
+            Communication(collective=name, axis=axis, phase=phase, count=tally.count, payload_bytes=tally.bytes)
+            for (name, axis, phase), tally in self._sent.items()
+        )
+
+    def _record(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        arguments = list(operations.tensors_in((args, kwargs)))
+        results = list(operations.tensors_in(result))
+        name, phase = operations.name_of(func), self._phase()
+        view = operations.is_view(func, arguments, results)
+        kind = operations.class_of(func, view=view)
+        moved = 0 if view else operations.bytes_of(func, [*arguments, *results])
+        self._count(Call(func, args, kwargs, result, again=False), phase, kind, moved)
+        if kind == "contraction" and self._replayed is not None and self._replayed.capturing:
+            self.captured_contractions += 1
+        if operations.waits_for_device(func, args, kwargs, result):
+            self.synchronizations.note(phase, [*arguments, *results])
+        if kind == "communication" and (collective := collective_of(func)):
+            sent = self._sent.setdefault((collective, self._axes.of(args, kwargs), phase), _Tally())
+            sent.count += 1
+            sent.bytes += payload_bytes(args, kwargs, result)
+        self._remember(name, arguments, results)
+
+    def _count_compiled(self, call: Call, phase: Phase) -> None:
+        """A fused kernel moves what no operator tells, so of compiled code only contractions have bytes."""
+        kind = class_of(call)
+        tensors = operations.tensors_in((call.args, call.kwargs, call.result))
+        self._count(call, phase, kind, operations.bytes_of(call.operator, tensors) if kind == "contraction" else 0)
+
+    def _count(self, call: Call, phase: Phase, kind: OperationClass, moved_bytes: int) -> None:
+        """Add one execution to its tally, whether it was dispatched or stands in a compiled graph."""
+        arguments, results = (list(operations.tensors_in(of)) for of in ((call.args, call.kwargs), call.result))
+        whole = "" if call.part_of is None else operations.name_of(call.part_of)
+        dtype = operations.dtype_of(arguments, results)
+        flops = 0
+        if kind == "contraction":
+            dtype = operations.multiplied_in(dtype, arguments)
+            flops = operations.flops_of(call.operator, call.args, call.kwargs, call.result)
+        key = (operations.name_of(call.operator), whole, phase, kind, dtype)
+        tally = self._tallies.setdefault(key, _Tally())
+        tally.count += 1
+        tally.flops += flops
+        tally.bytes += moved_bytes
+        tally.largest_bytes = max([tally.largest_bytes, *(one.numel() * one.element_size() for one in results)])
+        self._blocks.note(phase, kind, flops)
+
+    def _remember_compiled(self, given: Any, made: Any) -> None:
+        self._remember("compiled code", list(operations.tensors_in(given)), list(operations.tensors_in(made)))
+
+    def _remember(self, name: str, arguments: list[torch.Tensor], results: list[torch.Tensor]) -> None:
+        given = {identity(one.untyped_storage()) for one in arguments}
+        label = "weight copies" if name == "aten._to_copy" and given <= self._parameters else name
+        for one in results:
+            made = identity(one.untyped_storage())
+            if made not in given:
+                self._origins[made] = label
+
+    def _phase(self) -> Phase:
+        if self.updating:
+            return "update"
+        if in_backward():
+            return "recompute" if runs_again() else "backward"
+        return "forward"
+
+
+def in_backward() -> bool:
+    """True while the autograd engine runs on this thread."""
+    return torch._C._current_graph_task_id() != -1
