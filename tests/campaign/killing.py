@@ -28,7 +28,14 @@ _STARTED_SECONDS = 240.0
 
 KINDS = {
     "train": ("train", "demo", *SHAPE),
-    "compare": ("compare", "demo", *SHAPE, "--with", "activation_checkpointing", "--seeds", "1", "--blocks", "2"),
+    "compare": (
+        "compare",
+        "demo",
+        *SHAPE,
+        "--with",
+        "activation_checkpointing",
+        *("--seeds", "1", "--processes", "1", "--blocks", "2"),
+    ),
     "ranks": ("train", "demo", *SHAPE, "--nproc", "2", "--with", "data_parallel"),
 }
 VICTIMS = {
@@ -49,6 +56,13 @@ class Moment:
     victim: str
     line: int
     delay: float
+    checked: bool
+    """Whether the values of the run are checked, by a process that is then killed, too; that takes long."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The command."""
+        return (*KINDS[self.kind], f"training.check_values={str(self.checked).lower()}")
 
     @classmethod
     def draw(cls, number: int) -> "Moment":
@@ -57,7 +71,7 @@ class Moment:
         kind = list(KINDS)[number % len(KINDS)]
         victim = draw.choice(VICTIMS[kind])
         line = draw.randrange(LINES[kind])
-        return cls(number, kind, victim, line, draw.uniform(0, 3.0 if line < 5 else 0.1))
+        return cls(number, kind, victim, line, draw.uniform(0, 3.0 if line < 5 else 0.1), draw.random() < 0.2)
 
 
 def assay(home: Path, *words: str) -> "subprocess.Popen[str]":
@@ -73,7 +87,7 @@ def assay(home: Path, *words: str) -> "subprocess.Popen[str]":
 
 def killed(home: Path, moment: Moment, text: str) -> tuple[int, list[int]]:
     """Start, kill at the moment, wait for the command's end → its exit code, and who is left 10 s later."""
-    process = assay(home, *KINDS[moment.kind], text)
+    process = assay(home, *moment.words, text)
     deadline = time.monotonic() + _STARTED_SECONDS
     while _lines(home) < moment.line and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.005)

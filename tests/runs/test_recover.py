@@ -126,7 +126,8 @@ def test_all_that_a_dead_run_left_is_told(home: Home, ready_run: ReadyRun) -> No
     assert (result.step_seconds.median, result.step_seconds.count) == (pytest.approx(0.2), 3)
     assert result.tokens_per_second == pytest.approx(ready_run.run.tokens_per_step / 0.2)
     assert [one.model_dump() for one in result.evidence] == [proof]
-    assert [one.model_dump() for one in result.blocks] == [block]
+    (found,) = result.blocks
+    assert block.items() <= found.model_dump().items()
     say(folder, {"event": "start", "resumed_at": 4, "mesh": "dp=2"}, step(4, seconds=0.4))
     result = compose(folder, Status.KILLED, "because")
     assert result.steps == 5

@@ -115,6 +115,14 @@ def test_a_file_that_is_no_store_is_put_aside(home: Home, content: bytes) -> Non
     assert home.store.with_name("store.sqlite.damaged").read_bytes() == content
 
 
+def test_a_text_that_is_none_makes_the_store_anew(home: Home) -> None:
+    store = Store(home)
+    store.ingest(result(home, "a"), 0)
+    with sqlite3.connect(home.store) as connection:
+        connection.execute("update runs set reason = cast(x'8aff' as text)")
+    assert store.entries() == {}
+
+
 @pytest.mark.parametrize("layout", ["x'8aff'", "'CREATE TABLE runs (run TEXT)'", "'no statement'"])
 def test_a_damaged_layout_is_made_anew(home: Home, layout: str) -> None:
     Store(home).ingest(result(home, "a"), 0)

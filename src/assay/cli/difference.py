@@ -7,7 +7,8 @@ real here. That is what `assay compare` is for.
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from assay.cli.summary import UNKNOWN, amount, figure, flat
+from assay.cli.figures import UNKNOWN, amount, figure
+from assay.cli.summary import flat
 from assay.units import format_percent, format_seconds
 
 if TYPE_CHECKING:

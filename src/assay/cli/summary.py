@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING
 import typer
 
 from assay.cli.console import print_table
+from assay.cli.figures import UNKNOWN, amount, figure
 from assay.step.evidence import BEGINNING_ONLY
-from assay.units import format_bytes, format_count, format_flops, format_seconds
+from assay.units import format_count, format_flops, format_seconds
 
 if TYPE_CHECKING:
     from assay.config import Home, Run
     from assay.runs.record import RunResult
     from assay.step.evidence import Evidence, ValueProof
-
-UNKNOWN = "–"
-"""A figure that could not be had."""
 
 _MEMORY = {
     "tensors_peak_bytes": "tensors, asked of torch's allocator in one step",
@@ -61,25 +59,9 @@ def print_run(result: "RunResult", home: "Home", *, whole: bool = False) -> None
         typer.echo(f"{'next':<12}{hint}")
 
 
-def model_summary(run: "Run") -> str:
-    """``"4L 4H 128E 128T"``: layers, heads, width and context."""
-    model = run.model
-    return f"{model.n_layer}L {model.n_head}H {model.n_embd}E {model.context_length}T"
-
-
 def stack_summary(run: "Run") -> str:
     """The optimizations as they are written after ``--with``; ``"none"`` for the baseline."""
     return "+".join(map(str, run.optimizations)) or "none"
-
-
-def figure(value: float | None, digits: int = 4) -> str:
-    """A plain figure, or a dash."""
-    return UNKNOWN if value is None else f"{value:.{digits}f}"
-
-
-def amount(count: float | None) -> str:
-    """Bytes, or a dash."""
-    return UNKNOWN if count is None else format_bytes(count)
 
 
 def lines(result: "RunResult") -> Iterator[tuple[str, str]]:

@@ -1,9 +1,9 @@
 """Whether the process that measures a run is still there: seen from the process itself, never from what it last said.
 
 A process is the same one only if it has the same number on the same host and started at the same moment. The moment is
-counted in clock ticks since the host's boot, so that setting the clock changes nothing. Nothing can be seen from here
-of a process on another host, or in a container that is gone: such a run is believed for as long as it gives signs of
-life.
+counted in clock ticks since the host's boot, so that setting the clock changes nothing. A run without a known process
+is about to start while its folder is locked. Nothing can be seen from here of a process on another host, or in a
+container that is gone: such a run is believed for as long as it gives signs of life.
 """
 
 import fcntl
@@ -16,9 +16,6 @@ from assay.runs.folder import Process, RunFolder
 
 _CLOCK_SLACK_SECONDS = 2.0
 """By how much the start of a process may seem to move where only the wall clock is known."""
-
-_STARTING_SECONDS = 60.0
-"""How long a run may be without a process: its parent is between making the folder and starting the child."""
 
 _SILENT_SECONDS = 3600.0
 """Longer than a step, an evaluation or a wait for a turn takes."""
@@ -45,7 +42,7 @@ def is_running(folder: RunFolder) -> bool:
     except UsageError:
         return _locked(folder)
     if known is None:
-        return folder.stamp() == 0 and folder.age_seconds() < _STARTING_SECONDS
+        return folder.stamp() == 0 and _locked(folder)
     if known.host != socket.gethostname():
         return folder.stamp() == 0 and folder.quiet_seconds() < _SILENT_SECONDS
     now = this_process(known.pid)
@@ -53,7 +50,7 @@ def is_running(folder: RunFolder) -> bool:
 
 
 def _locked(folder: RunFolder) -> bool:
-    """Whether a process of this host holds the run's lock: what is left to see where `process.json` is damaged."""
+    """Whether a process of this host holds the run's lock, which tells where `process.json` does not."""
     with suppress(OSError), folder.lock_file.open("rb") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

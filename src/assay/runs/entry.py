@@ -4,6 +4,7 @@ It is a plain tuple of numbers and texts, so that thousands are read without loa
 """
 
 import json
+import marshal
 import re
 import zlib
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -56,7 +57,8 @@ class Entry(NamedTuple):
     @property
     def checksum(self) -> int:
         """A number that changes when any of the values does: how a damaged row of the store is found."""
-        return zlib.crc32(repr(tuple(self)).encode(errors="replace"))
+        # The oldest binary format: a later one also depends on where a text is stored.
+        return zlib.crc32(marshal.dumps(tuple(self), 2))
 
 
 TYPES = {

@@ -22,7 +22,7 @@ from assay.runs.entry import TYPES, Entry, entry_of
 if TYPE_CHECKING:
     from assay.runs.record import RunResult
 
-SCHEMA = 2
+SCHEMA = 3
 """Raise it when a column or the meaning of one changes; older stores are then filled anew from the folders."""
 
 _WAIT_SECONDS = 20.0
@@ -111,9 +111,7 @@ class _Damaged(Exception):
 
 
 def _connect(path: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None)
-    connection.text_factory = lambda text: text.decode(errors="replace")
-    return connection
+    return sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None)
 
 
 def _transaction(
