@@ -5,8 +5,9 @@
 Each cell draws a model, a batch and a stack of optimizations from its number, and is drawn again where the stack cannot
 be had. Its second step runs in this process, on one thread, since fused attention takes a small buffer for each. Cells
 in float32 may be off by 128 bytes, which are numbers that torch wraps in tensors on the way. The others may be off by
-0.1 %, or by as many bytes. Left out are compiled stacks, whose ledger counts what fuses (`tests/cost/test_fusion.py`),
-stacks over ranks, and torch's unfused attention beside recomputation, where the ledger is up to 2 % off.
+0.1 %, or by as many bytes, and with fused attention by 24 KiB, which are buffers of its backward. Left out are compiled
+stacks, whose ledger counts what fuses (`tests/cost/test_fusion.py`), stacks over ranks, and torch's unfused attention
+beside recomputation, where the ledger is up to 2 % off.
 """
 
 import argparse
@@ -28,6 +29,10 @@ from assay.hardware import Machine, detect
 
 COUNT = 200
 BYTES, SHARE = 128, 1e-3
+_ATTENTION_BYTES = 24 * 1024
+"""Of the buffers in which fused attention's backward works in 16 bits; they are in no ledger."""
+_MOST_SKIPPED = 30
+"""Updates that a loss scale may skip before the optimizer has its state."""
 MACHINE = Machine(processor="any", cores=1, memory_bytes=2**40)
 
 _PRECISION = ("", "", "", "bf16_mixed", "bf16_full", "fp16_mixed", "fp16_full")
@@ -58,8 +63,10 @@ class Cell(NamedTuple):
     @property
     def within(self) -> bool:
         """Whether the error is small enough."""
-        allowed = 0.0 if is_float32(self.run) else SHARE * self.measured
-        return abs(self.error) <= max(BYTES, allowed)
+        if is_float32(self.run):
+            return abs(self.error) <= BYTES
+        fused = any(one.name == "sdpa_attention" for one in self.run.optimizations)
+        return abs(self.error) <= max(BYTES, SHARE * self.measured, _ATTENTION_BYTES if fused else 0)
 
 
 def is_float32(run: Run) -> bool:
@@ -141,9 +148,9 @@ def measured(run: Run) -> int:
     for optimization in optimizations_of(run):
         program = optimization.apply(program, run)
     step = build(program)
-    train_step(step, 0)
+    first = next(index for index in range(_MOST_SKIPPED) if train_step(step, index) and step.optimizer.state)
     alive = live_tensor_bytes(device) - before
-    return alive + tensor_peak(lambda: train_step(step, 1) and None, "cpu").above_start_bytes
+    return alive + tensor_peak(lambda: train_step(step, first + 1) and None, "cpu").above_start_bytes
 
 
 def forget_tables() -> None:

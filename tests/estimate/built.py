@@ -10,6 +10,7 @@ import torch
 from assay.config import Run
 from assay.measure.memory import live_tensor_bytes
 from assay.measure.tensor_peak import tensor_peak
+from assay.model import attention, padding, rotary
 from assay.optimizations import optimizations_of
 from assay.step.program import MicroBatch, Program, Step
 from assay.training.build import baseline, build
@@ -53,9 +54,16 @@ def micro_batches(step: Step, index: int = 0) -> Sequence[MicroBatch]:
 
 def measured_peak(run: Run, data: RandomData | None = None) -> tuple[Step, int, str]:
     """The run's step on a CPU after two, most bytes of tensors in the second, and when; others' tensors left out."""
+    forget_tables()
     before = live_tensor_bytes(CPU)
     step = build_step(run, data)
     train_step(step, 0)
     live = live_tensor_bytes(CPU) - before
     peak = tensor_peak(lambda: train_step(step, 1) and None, "cpu")
     return step, live + peak.above_start_bytes, peak.instant
+
+
+def forget_tables() -> None:
+    """Masks and tables that an earlier step of this process left would be missing from what the next one makes."""
+    for table in (attention._future, padding._barred, rotary._tables):
+        table.cache_clear()

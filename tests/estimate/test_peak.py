@@ -10,10 +10,12 @@ from assay.estimate import estimate
 from assay.hardware import Machine
 from assay.measure.memory import live_tensor_bytes, memory_pass
 from assay.training.loop import train_step
-from estimate.built import build_step, measured_peak
+from estimate.built import build_step, forget_tables, measured_peak
 
 MACHINE = Machine(processor="any", cores=1, memory_bytes=2**34)
 CPU = torch.device("cpu")
+WRAPPED_NUMBERS = 128
+"""Bytes of numbers that torch wraps in tensors on the way."""
 CELLS = (
     "",
     "sdpa_attention",
@@ -28,6 +30,7 @@ CELLS = (
 def test_the_peak_and_its_instant_are_the_measured_ones(stack: str) -> None:
     run = configure("demo", ["model.vocab_size=256", "device=cpu"], _stack(stack))
     predicted = estimate(run, MACHINE).timeline.peak
+    forget_tables()
     step = build_step(run)
     before = live_tensor_bytes(CPU) - _own_bytes(step.named_parameters())
     for index in range(2):
@@ -36,7 +39,7 @@ def test_the_peak_and_its_instant_are_the_measured_ones(stack: str) -> None:
     measured = memory_pass(CPU, lambda: _train(step), live_tensor_bytes(CPU) - before)
     error = predicted.nbytes / measured.tensors_peak_bytes - 1
     print(f"{stack or 'baseline'}: predicted {predicted.nbytes}, measured {measured.tensors_peak_bytes}, {error:+.4%}")
-    assert abs(error) <= (0.05 if "bf16" in stack else 0.005)
+    assert abs(predicted.nbytes - measured.tensors_peak_bytes) <= WRAPPED_NUMBERS
     assert measured.tensors_peak_instant == predicted.label
 
 

@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from assay.config import ModelConfig
 from assay.config.run import Spec
+from assay.hardware import detect
 from assay.measure.heap import heap_of
 from assay.measure.memory import live_tensor_bytes, memory_pass
 from assay.measure.tensor_peak import tensor_peak
@@ -46,10 +47,27 @@ def test_two_instruments_agree_and_repeat(specs: tuple[Spec, ...]) -> None:
     assert len({(peak.above_start_bytes, peak.instant) for peak in by_torch}) == 1
     by_memray = heap_of(one_step)
     assert by_memray is not None
-    # To the byte, because at this instant no kernel asks for aligned scratch of its own.
-    assert by_memray.aligned_above_start_bytes == by_torch[0].above_start_bytes > 0
+    # To the byte: what a library takes from torch's allocator for itself is in both.
+    assert by_memray.aligned_above_start_bytes == by_torch[0].with_scratch_bytes > 0
     assert by_torch[0].instant == "backward: LogSoftmaxBackward"
     assert by_memray.above_start_bytes > by_memray.aligned_above_start_bytes
+
+
+def test_what_a_product_requests_for_itself_is_no_tensors() -> None:
+    left, right = torch.ones(96, 384, dtype=torch.bfloat16), torch.ones(384, 96, dtype=torch.bfloat16)
+
+    def multiply() -> None:
+        product = left @ right
+        again = product.clone()
+        again.addmm_(left, right, alpha=0.5)
+
+    measured = memory_pass(CPU, multiply, live_bytes=7)
+    assert measured.tensors_peak_bytes == 7 + 2 * 96 * 96 * 2
+    assert measured.library_scratch_bytes is not None
+    assert measured.allocator_peak_bytes == measured.tensors_peak_bytes + measured.library_scratch_bytes
+    expected = {"avx2": 0, "avx512_core": 36_992 + 4, "avx512_core_bf16": 74_752 + 4}
+    if (known := expected.get(detect().instruction_set)) is not None and torch.get_num_threads() == 1:
+        assert measured.library_scratch_bytes == known
 
 
 def test_a_short_request_is_seen() -> None:

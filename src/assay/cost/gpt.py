@@ -172,17 +172,17 @@ class Forward:
         return self._dropout(site, self._linear(site.at("down"), inner, holds=(x,)), holds=(x,))
 
     def _head(self, site: Writer, x: Tensor) -> None:
-        config, targets = self.config, self.batch["targets"]
+        config, targets, given = self.config, self.batch["targets"], x
         if config.norm_position == "pre":
             x = self._norm(site.at("norm"), x)
         owner = "embedding.token.weight" if config.tie_embeddings else "head.projection.weight"
         logits = layers.linear(site.at("projection"), x, self.parameters[owner], None)
         rows = self.rows * config.context_length
         logits = layers.view(site, logits, "rows", (rows, config.vocabulary))
-        cross_entropy(site, logits, targets)
+        cross_entropy(site, logits, targets, holds=(given,))
 
 
-def cross_entropy(site: Writer, logits: Tensor, targets: Tensor) -> Tensor:
+def cross_entropy(site: Writer, logits: Tensor, targets: Tensor, holds: Sequence[Tensor] = ()) -> Tensor:
     """Log-softmax and negative log-likelihood, both over all rows: keeps the log-probabilities and the targets."""
     logs = site.made("log_probabilities", logits.shape, "float32")
     site.write(
@@ -204,7 +204,7 @@ def cross_entropy(site: Writer, logits: Tensor, targets: Tensor) -> Tensor:
         (FRESH, NONE),
         saves=(logs, targets, weight),
         extras=(weight,),
-        holds=(logits,),
+        holds=(*holds, logits),
         backward="NllLossBackward",
     )
     return loss
