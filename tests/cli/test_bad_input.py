@@ -12,7 +12,6 @@ import pytest
 from assay.cli import streams
 from assay.config import Home
 from assay.errors import LONGEST_SENTENCE, LONGEST_VALUE, one_line, shown
-from assay.runs import store
 from cli.conftest import TINY, Assay
 from runs.conftest import Fake
 
@@ -101,20 +100,11 @@ def test_a_home_that_cannot_be_written_is_read(
 ) -> None:
     run = assay("train", corpus, *TINY, "--json").value["run"]
     monkeypatch.setattr(Home, "writable", lambda self: False)
-    monkeypatch.setattr(store.sql, "create_engine", _only_in_memory(store.sql.create_engine))
     before = sorted((path, path.stat().st_mtime_ns) for path in home.root.rglob("*"))
     assert [row["run"] for row in assay("runs", "ls", "--json").value] == [run]
     assert assay("runs", "show", run, "--json").value["run"] == run
     assert assay("data", "ls", "--json").code == 0
     assert sorted((path, path.stat().st_mtime_ns) for path in home.root.rglob("*")) == before
-
-
-def _only_in_memory(make):  # type: ignore[no-untyped-def]
-    def engine(url: str, **options: object):  # type: ignore[no-untyped-def]
-        assert url == "sqlite://"
-        return make(url, **options)
-
-    return engine
 
 
 def test_a_folder_without_write_permission_is_not_writable(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
