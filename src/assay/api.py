@@ -72,7 +72,6 @@ def train(
     Raises `UsageError` for what is wrong before anything is written, `StorageError` when the disk refuses.
     """
     from assay.optimizations import divided
-    from assay.runs.initial import with_initial_weights
     from assay.runs.launcher import start
     from assay.runs.prepare import ready
     from assay.runs.resume import continued, same_corpus
@@ -85,7 +84,7 @@ def train(
     if name is not None:
         _can_be_called(name, resume, place)
     if resume is None:
-        run = divided(with_initial_weights(configure(source, overrides, optimizations), place))
+        run = divided(_with_initial_weights(configure(source, overrides, optimizations), place))
     else:
         folder, run = continued(place, resume, _only_overrides(source, overrides), _specs(optimizations))
     prepared = ready(run, place, lambda message, fraction: tell(_event("prepare", message=message, fraction=fraction)))
@@ -120,12 +119,11 @@ def compare(
     """
     from assay.analysis.comparison import analyse
     from assay.data.progress import silent
-    from assay.runs.initial import with_initial_weights
     from assay.studies.compare import compare as measure
 
     place = home if isinstance(home, Home) else Home(home)
     record = measure(
-        with_initial_weights(configure(source, overrides), place),
+        _with_initial_weights(configure(source, overrides), place),
         treatments,
         home=place,
         seeds=seeds,
@@ -160,10 +158,9 @@ def estimate_every_rank(
     from assay.estimate.every_rank import estimate_every_rank as predict
     from assay.hardware.rates import known_machine
     from assay.optimizations import divided
-    from assay.runs.initial import with_initial_weights
     from assay.runs.prepare import threads_of
 
-    run = divided(with_initial_weights(configure(source, overrides, optimizations), Home()))
+    run = divided(_with_initial_weights(configure(source, overrides, optimizations), Home()))
     return predict(run, machine or known_machine(Home(), threads_of(run)))
 
 
@@ -181,9 +178,8 @@ def project(
     """
     from assay.estimate.projection import project as plan
     from assay.hardware.cluster import cluster
-    from assay.runs.initial import with_initial_weights
 
-    run = with_initial_weights(configure(source, overrides, optimizations), Home())
+    run = _with_initial_weights(configure(source, overrides, optimizations), Home())
     return plan(run, cluster(gpu, nodes, gpus_per_node))
 
 
@@ -207,6 +203,15 @@ def anatomy(
     words = [_title(source), *(one for one in (source, *overrides) if isinstance(one, str) and "=" in one)]
     stacked = "+".join(map(str, run.optimizations)) or "no optimization"
     return found.model_copy(update={"title": f"{' '.join(words)} with {stacked}"})
+
+
+def _with_initial_weights(run: Run, home: Home) -> Run:
+    """The run with the shape of the model that it starts from; what reads that is loaded only where one is named."""
+    if run.model.init_from is None:
+        return run
+    from assay.runs.initial import with_initial_weights
+
+    return with_initial_weights(run, home)
 
 
 def _follow(child: "Child", tell: Listener) -> "RunResult":

@@ -12,7 +12,6 @@ import pytest
 from assay.cli import streams
 from assay.config import Home
 from assay.errors import LONGEST_SENTENCE, LONGEST_VALUE, one_line, shown
-from assay.runs import store
 from cli.conftest import TINY, Assay
 from runs.conftest import Fake
 

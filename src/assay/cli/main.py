@@ -12,7 +12,7 @@ import importlib
 import os
 import sys
 import traceback
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 
@@ -41,10 +41,10 @@ _USAGE, _FAILED, _INTERRUPTED = 2, 1, 130
 class _Verbs(typer.core.TyperGroup):
     """Runs a verb and turns what it raises into a sentence and an exit code."""
 
-    def main(self, *args: Any, **options: Any) -> NoReturn:
-        """Run the command line and exit."""
+    def main(self, *args: Any, standalone_mode: bool = True, **options: Any) -> Any:
+        """Run the command line and exit with its code; without `standalone_mode` return the code."""
         try:
-            code = super().main(*args, **{**options, "standalone_mode": False})
+            code = super().main(*args, standalone_mode=False, **options)
         except typer.Abort:
             code = _say(_USAGE, "nothing was done")
         except SystemExit as end:
@@ -54,7 +54,7 @@ class _Verbs(typer.core.TyperGroup):
             if not hasattr(error, "exit_code"):
                 raise
             code = _refused_words(error)
-        sys.exit(code or 0)
+        return sys.exit(code or 0) if standalone_mode else code
 
     def invoke(self, ctx: Any) -> Any:
         try:

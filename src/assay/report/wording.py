@@ -86,8 +86,9 @@ def texts(row: Row, column: Column) -> Texts:
 
 
 def _predicted(row: Row, metric: str) -> str:
-    """A predicted figure and its change against the baseline's, as far as the estimator has them."""
-    value, change = getattr(row.predicted, metric, None), row.predicted_change.get(metric)
+    """A predicted figure, where there is a measured one beside it, and its change against the baseline's."""
+    measured, change = row.metrics.get(metric), row.predicted_change.get(metric)
+    value = None if measured is None else getattr(row.predicted, metric, None)
     return " ".join(filter(None, (figure(metric, value), "" if change is None else format_percent(change))))
 
 

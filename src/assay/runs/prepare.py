@@ -5,7 +5,10 @@ weights from, whether the place can be written, and then the corpus, which says 
 that has passed gets a folder.
 """
 
+import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,7 +60,7 @@ def ready(run: Run, home: Home, progress: Progress = silent, ranks_here: int | N
     run = with_initial_weights(run, home)
     check(run, machine)
     _vocabulary_fits(run, KNOWN_VOCABULARIES.get(run.data.tokenizer, 0))
-    with home.provisional():
+    with leaving_nothing(run, home):
         return _with_data(run, home.ready(), machine, progress)
 
 
@@ -69,20 +72,29 @@ def threads_of(run: Run, ranks_here: int | None = None) -> int | None:
 
 
 def _with_data(run: Run, home: Home, machine: Machine, progress: Progress) -> ReadyRun:
-    from assay.data import check_lengths, folder_for, prepare
+    from assay.data import check_lengths, prepare
 
-    was_there = folder_for(run.data, home).exists()
     prepared = prepare(run.data, home, progress)
-    try:
-        check_lengths(prepared, run.model.context_length)
-        _vocabulary_fits(run, prepared.vocab_size)
-        run = run.with_vocabulary(prepared.vocab_size)
-        predicted = predict(run, machine)
-    except UsageError:
-        if not was_there:
-            shutil.rmtree(prepared.folder, ignore_errors=True)
-        raise
-    return ReadyRun(run, prepared.folder, prepared.digest, predicted)
+    check_lengths(prepared, run.model.context_length)
+    _vocabulary_fits(run, prepared.vocab_size)
+    run = run.with_vocabulary(prepared.vocab_size)
+    return ReadyRun(run, prepared.folder, prepared.digest, predict(run, machine))
+
+
+@contextmanager
+def leaving_nothing(run: Run, home: Home) -> Iterator[None]:
+    """Take away the prepared text, and the home, that were made inside for a run that then cannot start."""
+    from assay.data import folder_for
+
+    folder = folder_for(run.data, home)
+    was_there = os.path.exists(folder)
+    with home.provisional():
+        try:
+            yield
+        except UsageError:
+            if not was_there:
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
 
 
 def predict(run: Run, machine: Machine) -> Predicted | None:

@@ -14,7 +14,7 @@ from assay.hardware import Machine, detect
 from assay.optimizations import check, normalize
 from assay.runs.launcher import start
 from assay.runs.machine import measured_machine
-from assay.runs.prepare import ReadyRun, ready, threads_of
+from assay.runs.prepare import ReadyRun, leaving_nothing, ready, threads_of
 from assay.studies.design import AGAIN, BASELINE, Cell, design, enough
 from assay.studies.drift import NUDGED, nudged
 from assay.studies.plan import Needs, waves
@@ -121,9 +121,11 @@ def _ready(
     checked: dict[str, ReadyRun] = {}
     complete: list[Cell] = []
     found: dict[str, ReadyRun] = {}
+    with leaving_nothing(cells[0].run, home):
+        for cell in cells:
+            if cell.treatment not in checked:
+                checked[cell.treatment] = ready(cell.run, home, prepare)
     for cell in cells:
-        if cell.treatment not in checked:
-            checked[cell.treatment] = ready(cell.run, home, prepare)
         known = checked[cell.treatment]
         run = known.run.model_copy(update={"seed": cell.seed})
         complete.append(cell.model_copy(update={"run": run}))
