@@ -100,20 +100,11 @@ def test_a_home_that_cannot_be_written_is_read(
 ) -> None:
     run = assay("train", corpus, *TINY, "--json").value["run"]
     monkeypatch.setattr(Home, "writable", lambda self: False)
-    monkeypatch.setattr(store, "_connect", _only_in_memory(store._connect))
     before = sorted((path, path.stat().st_mtime_ns) for path in home.root.rglob("*"))
     assert [row["run"] for row in assay("runs", "ls", "--json").value] == [run]
     assert assay("runs", "show", run, "--json").value["run"] == run
     assert assay("data", "ls", "--json").code == 0
     assert sorted((path, path.stat().st_mtime_ns) for path in home.root.rglob("*")) == before
-
-
-def _only_in_memory(connect):  # type: ignore[no-untyped-def]
-    def connected(path: str):  # type: ignore[no-untyped-def]
-        assert path == ":memory:"
-        return connect(path)
-
-    return connected
 
 
 def test_a_folder_without_write_permission_is_not_writable(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

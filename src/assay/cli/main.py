@@ -44,7 +44,7 @@ class _Verbs(typer.core.TyperGroup):
     def main(self, *args: Any, standalone_mode: bool = True, **options: Any) -> Any:
         """Run the command line and exit with its code; without `standalone_mode` return the code."""
         try:
-            code = super().main(*args, standalone_mode=False, **options)
+            code = super().main(*args, standalone_mode=False, **options)  # type: ignore[misc]
         except typer.Abort:
             code = _say(_USAGE, "nothing was done")
         except SystemExit as end:
