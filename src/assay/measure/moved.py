@@ -54,7 +54,8 @@ def state_fault(step: Step, updates: int) -> str:
 
 
 def _digest(parameter: Tensor) -> int:
-    piece = local(parameter).detach().contiguous().cpu()
+    # A copy: storage that NumPy has seen cannot be resized, and then counts as memory that torch did not allocate.
+    piece = local(parameter).detach().clone().contiguous().cpu()
     return crc32(piece.view(-1).view(torch.uint8).numpy().data) if piece.numel() else 0
 
 

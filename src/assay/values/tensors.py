@@ -88,6 +88,7 @@ class TensorReader:
 
 
 def _bits(tensor: Tensor) -> bytes:
-    whole = tensor.detach().cpu().contiguous()
+    # A copy: storage that NumPy has seen cannot be resized, and then counts as memory that torch did not allocate.
+    whole = tensor.detach().clone().cpu().contiguous()
     vector = whole if whole.ndim else whole[None]
     return vector.view(_RAW[whole.element_size()]).numpy().tobytes()
