@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from assay.runs.log import Event
 from assay.runs.record import Block
+from assay.step.evidence import ValueProof
 
 
 def steps(events: Iterable[Event]) -> list[Event]:
@@ -61,6 +62,14 @@ def blocks(events: Iterable[Event]) -> list[Block]:
         with suppress(ValidationError):
             found.append(Block.of(event))
     return found
+
+
+def values(events: Iterable[Event]) -> ValueProof | None:
+    """What the last process's value check found; None where there was none, or another assay wrote it."""
+    for event in of_last_process(events, "values"):
+        with suppress(ValidationError):
+            return ValueProof.model_validate(event.get("proof"))
+    return None
 
 
 def of_last_mesh(events: Iterable[Event]) -> list[Event]:

@@ -11,7 +11,7 @@ from assay.runs import history
 from assay.runs.alive import is_running
 from assay.runs.folder import RunFolder, RunSpec
 from assay.runs.record import Quartiles, RunResult, Status
-from assay.step.evidence import Evidence, ValueProof
+from assay.step.evidence import Evidence
 
 
 def begun(spec: RunSpec) -> RunResult:
@@ -56,9 +56,7 @@ def compose(folder: RunFolder, status: Status, reason: str | None) -> RunResult:
             Evidence(optimization=event["optimization"], observed=event["observed"], verdict=event["verdict"])
             for event in history.of_last_process(events, "evidence")
         ),
-        "values": next(
-            (ValueProof.model_validate(event["proof"]) for event in history.of_last_process(events, "values")), None
-        ),
+        "values": history.values(events),
         "proven_until": "beginning" if proven and status is not Status.RUNNING else None,
         "blocks": tuple(history.blocks(events)),
     }

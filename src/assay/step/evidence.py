@@ -1,5 +1,7 @@
 """Proofs: what a trace shows of an optimization, and how near a run's values are to their references."""
 
+from pydantic import ConfigDict
+
 from assay.config.base import Frozen
 
 BEGINNING_ONLY = "proven at its beginning only: no step was traced at the end"
@@ -17,6 +19,8 @@ class Evidence(Frozen):
 
 class ValueProof(Frozen):
     """What the value check found: losses, gradients and updates of a run's first steps against its references."""
+
+    model_config = ConfigDict(strict=False)  # read back from JSON, where tuples are lists
 
     verdict: bool = True
     """Whether every value is as near to its reference as the run's optimizations promise."""
