@@ -1,11 +1,13 @@
 """What stands after a resume, on hand-made events and against a straightforward replay."""
 
+import json
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.runs import history
+from assay.step.evidence import ValueProof
 
 Event = dict[str, Any]
 
@@ -56,3 +58,11 @@ def test_what_stands_is_what_an_uninterrupted_reader_would_have(processes: list[
     found = history.steps(events)
     assert [one["step"] for one in found] == list(range(len(standing)))
     assert [one["process"] for one in found] == standing
+
+
+def test_a_value_check_is_read_back_and_a_damaged_one_is_none() -> None:
+    proof = ValueProof(verdict=False, failures=("the loss in step 0 is off",), steps=3)
+    written = json.loads(json.dumps({"event": "values", "proof": proof.model_dump(mode="json")}))
+    assert history.values([start(), written]) == proof
+    assert history.values([start(), {"event": "values", "proof": {"steps": "many"}}]) is None
+    assert history.values([start()]) is None
