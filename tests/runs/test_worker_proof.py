@@ -79,11 +79,11 @@ def test_a_kernel_that_is_given_up_on_the_way_ends_without_effect(corpus: Prepar
 
 
 def test_an_update_that_leaves_weights_out_ends_without_effect(corpus: Prepared, tmp_path: Path) -> None:
-    fade = "[group.update(params=group['params'][::2]) for group in step.optimizer.param_groups]"
+    fade = "[group['params'][-1].requires_grad_(False) for group in step.optimizer.param_groups]"
     result = faded(corpus, tmp_path, "sdpa_attention", "SdpaAttention", fade)
     assert result.status is Status.NO_EFFECT
     assert result.reason is not None
-    assert "the optimizer's state counts 3 updates where 8 were made" in result.reason
+    assert "updates where 8 were made" in result.reason
 
 
 def test_a_state_that_is_reset_ends_without_effect(corpus: Prepared, tmp_path: Path) -> None:
