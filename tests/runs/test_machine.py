@@ -47,6 +47,6 @@ def test_a_measurement_that_breaks_off_says_so(tmp_path: Path, monkeypatch: pyte
 
 def test_a_place_that_cannot_be_written_is_said_first(tmp_path: Path, log: Path) -> None:
     (tmp_path / "home").write_text("a file")
-    with pytest.raises(UsageError, match="cannot be written"):
+    with pytest.raises(UsageError, match="cannot be a folder"):
         measured_machine(Home(tmp_path / "home"))
     assert not log.exists()
