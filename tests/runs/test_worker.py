@@ -258,8 +258,9 @@ def test_with_turns_it_waits_for_each(corpus: Prepared, tmp_path: Path) -> None:
             assert len(history.steps(folder.events())) == before
             process.go()
             assert process.until("block")["steps"] == 1, block
-        process.until("yield", next="finish")
-        process.go()
+        for upcoming in ("finish", "repeat"):
+            process.until("yield", next=upcoming)
+            process.go()
         code, _ = process.end()
     result = folder.result()
     assert result is not None

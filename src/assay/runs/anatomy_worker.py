@@ -55,7 +55,7 @@ def proofs(step: Step, run: Run, stack: Sequence[Optimization]) -> tuple[Evidenc
         with StepTracer(step) as tracer:
             record = train_step(tracer.watch(), TAKEN_STEPS)
         skipped = record.skipped
-    trace = tracer.trace(record.loss, record.tokens)
+    trace = tracer.trace(record.loss, record.tokens, skipped=None)
     return tuple(one.verify(trace, run) for one in stack)
 
 
