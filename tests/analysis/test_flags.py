@@ -81,7 +81,7 @@ def test_a_peak_that_does_not_repeat_is_flagged() -> None:
     )
     others = [one for one in made.cells if one.cell.treatment != BF16]
     comparison = analyse(made.model_copy(update={"cells": (*others, odd, *rest)}))
-    assert "differs between seeds" in flags_of(comparison, BF16)
+    assert "differs between processes" in flags_of(comparison, BF16)
     row = next(row for row in comparison.rows if row.treatment == BF16)
     assert row.effects["tensors_peak_bytes"].interval is not None
 
@@ -129,7 +129,7 @@ def test_a_proof_that_changes_with_the_seed_is_flagged() -> None:
         else one
         for one in made.cells
     )
-    assert "differs between seeds" in flags_of(analyse(made.model_copy(update={"cells": cells})), BF16)
+    assert "differs between processes" in flags_of(analyse(made.model_copy(update={"cells": cells})), BF16)
 
 
 def test_processes_of_as_many_threads_as_the_baselines_one_are_compared_with_a_caution() -> None:

@@ -13,6 +13,7 @@ from assay.hardware import Accelerator, Machine
 from assay.measure.memory import live_tensor_bytes, memory_pass
 from assay.optimizations import Conflict, Unavailable, Unpredicted, fp8, resolve
 from assay.step import Operation
+from assay.step.float8 import Float8Product
 from assay.step.trace import Phase
 from assay.training.loop import train_step
 from estimate.built import build_step
@@ -118,7 +119,36 @@ def test_a_direction_that_is_not_in_float8_does_not_pass(forward: int, backward:
         one.model_copy(update={"dtype": "bfloat16"}) for one in traced(run_with()).operations if "bmm" in one.name
     )
     operations = (*rest, *(products(*one) for one in (("forward", forward), ("backward", backward)) if one[1]))
-    assert resolve(FP8).verify(trace.model_copy(update={"operations": operations}), run).verdict is verdict
+    changed = {"operations": operations, "float8": factors(forward, backward)}
+    assert resolve(FP8).verify(trace.model_copy(update=changed), run).verdict is verdict
+
+
+def factors(forward: int, backward: int, gradients: str = "float8_e5m2", lost: int = 0) -> tuple[Float8Product, ...]:
+    """As a trace has them, with scales lost in so many products of forward."""
+    precise = "float8_e4m3fn"
+    return (
+        Float8Product(phase="forward", formats=(precise, precise), count=forward, full_scale=forward - lost),
+        Float8Product(phase="backward", formats=(gradients, precise), count=backward, full_scale=backward),
+    )
+
+
+def test_formats_and_scales_of_a_step_are_read() -> None:
+    assert traced(run_with(FP8)).float8 == factors(16, 32)
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (factors(16, 32, lost=1), "scales of 1 of 48 products do not reach the largest number"),
+        (factors(16, 32, gradients="float8_e4m3fn"), "32 of float8_e4m3fn × float8_e4m3fn in backward"),
+        ((), "the formats of some factors are unknown"),
+    ],
+)
+def test_other_formats_and_lost_scales_do_not_pass(found: tuple[Float8Product, ...], said: str) -> None:
+    run = run_with(FP8)
+    evidence = resolve(FP8).verify(traced(run).model_copy(update={"float8": found}), run)
+    assert not evidence.verdict
+    assert said in evidence.observed
 
 
 def test_the_rest_of_the_products_must_be_narrow(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,7 @@
 """The machine is measured once, by another process, and again only when asked."""
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import pytest
 from assay.config import Home
 from assay.errors import UsageError
 from assay.runs import machine
+from assay.runs.channel import PARENT_GONE
 from assay.runs.machine import measured_machine
 from hardware.measured import MEASURED
 
@@ -50,3 +53,11 @@ def test_a_place_that_cannot_be_written_is_said_first(tmp_path: Path, log: Path)
     with pytest.raises(UsageError, match="cannot be a folder"):
         measured_machine(Home(tmp_path / "home"))
     assert not log.exists()
+
+
+def test_measuring_ends_with_whoever_asked() -> None:
+    listening, held = os.pipe()
+    with subprocess.Popen([*machine._MEASURE, "cpu"], stdin=listening, stdout=subprocess.DEVNULL) as child:
+        os.close(listening)
+        os.close(held)
+        assert child.wait(timeout=60) == PARENT_GONE

@@ -340,3 +340,24 @@ def test_an_unexpected_error_leaves_its_traceback(capfd: pytest.CaptureFixture[s
     assert "ZeroDivisionError" in capfd.readouterr().err
     raising(UsageError("bad input"))
     assert "Traceback" not in capfd.readouterr().err
+
+
+def test_the_value_check_changes_no_figure_of_memory_or_loss(corpus: Prepared, tmp_path: Path) -> None:
+    training = {"steps": 6, "measure_memory": True}
+    with_check, without = (
+        finished(
+            run_folder(
+                tmp_path / f"checked-{checked}",
+                corpus,
+                {**training, "check_values": checked},
+                optimizations="sdpa_attention+bf16_mixed",
+            )
+        )[1]
+        for checked in (True, False)
+    )
+    assert with_check.values is not None
+    assert with_check.values.verdict
+    assert without.values is None or without.values.unchecked
+    assert with_check.memory.tensors_peak_bytes == without.memory.tensors_peak_bytes
+    assert with_check.memory.tensors_peak_instant == without.memory.tensors_peak_instant
+    assert (with_check.train_loss, with_check.val_loss) == (without.train_loss, without.val_loss)

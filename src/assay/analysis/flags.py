@@ -60,7 +60,7 @@ def evidence_flags(results: Sequence[RunResult]) -> list[str]:
         missing |= {f"{name} left no proof" for name, observed in said.items() if not observed}
         for name, observed in said.items():
             found.setdefault(name, set()).add(tuple(observed))
-    differs = [f"the proof of {name} differs between seeds" for name, seen in found.items() if len(seen - {()}) > 1]
+    differs = [f"the proof of {name} differs between processes" for name, seen in found.items() if len(seen - {()}) > 1]
     return [*sorted(failed), *differs, *sorted(missing)]
 
 
@@ -69,7 +69,7 @@ def peak_flags(results: Sequence[RunResult]) -> list[str]:
     flags = []
     peaks = {result.memory.tensors_peak_bytes for result in results}
     if len(peaks - {None}) > 1:
-        flags.append("the peak of tensors differs between seeds, where it should repeat exactly")
+        flags.append("the peak of tensors differs between processes, where it should repeat exactly")
     elif len(peaks) > 1:
         flags.append("the peak of tensors was not measured at every seed")
     errors = {

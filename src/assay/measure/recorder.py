@@ -16,6 +16,7 @@ from assay.measure import operations
 from assay.measure.blocks import BlockForwards, runs_again
 from assay.measure.communication import Axes, collective_of, payload_bytes
 from assay.measure.compiled import GraphCalls, class_of
+from assay.measure.float8 import Float8Products
 from assay.measure.masks import MaskCounts
 from assay.measure.optimizer import Writes
 from assay.measure.storages import identity, storages
@@ -51,6 +52,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.synchronizations = Synchronizations(step)
         self.writes = Writes(step)
         self.masks = MaskCounts()
+        self.float8 = Float8Products()
         self._parameters = parameters
         self.recomputed_blocks: set[int] = set()
         self._block_of = {
@@ -63,7 +65,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._replayed = step.program.graphs
         self._blocks = blocks
         self._tallies: dict[_Key, _Tally] = {}
-        self._sent: dict[tuple[str, str, Phase], _Tally] = {}
+        self._sent: dict[tuple[str, str, Phase, str], _Tally] = {}
         self._origins: dict[int, str] = {}
         self.graphs = GraphCalls(self._count_compiled, self._remember_compiled)
 
@@ -102,8 +104,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def communications(self) -> tuple[Communication, ...]:
         """Every collective recorded, in the order of first execution."""
         return tuple(
-            Communication(collective=name, axis=axis, phase=phase, count=tally.count, payload_bytes=tally.bytes)
-            for (name, axis, phase), tally in self._sent.items()
+            Communication(
+                collective=name, axis=axis, phase=phase, count=tally.count, payload_bytes=tally.bytes, dtype=dtype
+            )
+            for (name, axis, phase, dtype), tally in self._sent.items()
         )
 
     def _record(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
@@ -113,13 +117,16 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         view = operations.is_view(func, arguments, results)
         kind = operations.class_of(func, view=view)
         moved = 0 if view else operations.bytes_of(func, [*arguments, *results])
-        self._count(Call(func, args, kwargs, result, again=False), phase, kind, moved)
+        call = Call(func, args, kwargs, result, again=False)
+        self._count(call, phase, kind, moved)
+        self.float8.note(call, phase, readable=self._replayed is None)
         if kind == "contraction" and self._replayed is not None and self._replayed.capturing:
             self.captured_contractions += 1
         if operations.waits_for_device(func, args, kwargs, result):
             self.synchronizations.note(phase, [*arguments, *results])
         if kind == "communication" and (collective := collective_of(func)):
-            sent = self._sent.setdefault((collective, self._axes.of(args, kwargs), phase), _Tally())
+            dtype = operations.dtype_of(arguments, results)
+            sent = self._sent.setdefault((collective, self._axes.of(args, kwargs), phase, dtype), _Tally())
             sent.count += 1
             sent.bytes += payload_bytes(args, kwargs, result)
         if phase == "recompute":
@@ -132,6 +139,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kind = class_of(call)
         tensors = operations.tensors_in((call.args, call.kwargs, call.result))
         self._count(call, phase, kind, operations.bytes_of(call.operator, tensors) if kind == "contraction" else 0)
+        self.float8.note(call, phase, readable=False)
 
     def _count(self, call: Call, phase: Phase, kind: OperationClass, moved_bytes: int) -> None:
         """Add one execution to its tally, whether it was dispatched or stands in a compiled graph."""

@@ -130,6 +130,7 @@ class StepTracer:
             groups=groups(self.step),
             read_every=self.step.program.read_every,
             masks=self._recorder.masks.masks(),
+            float8=self._recorder.float8.products(),
             recomputed_blocks=tuple(sorted(self._recorder.recomputed_blocks)),
             scaling=self._scaled.scaling(self._index, skipped),
             schedule=tuple(self._schedule),

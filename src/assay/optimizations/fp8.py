@@ -36,6 +36,8 @@ _LOSS_ERROR = 1e-3
 """Largest relative error of the loss."""
 _ROUNDED = 2**-7
 """Relative error that float8 must cause in some gradient."""
+_PRECISE, _COARSE = "float8_e4m3fn", "float8_e5m2"
+"""Formats of inputs and weights, and of gradients."""
 
 
 class Fp8(Optimization):
@@ -119,7 +121,29 @@ class Fp8(Optimization):
             f"{forward} products in float8 forwards and {backward} backwards, of {layers} linear layers; "
             f"{narrow} of {rest} others in bfloat16"
         )
-        return self.evidence(observed, 0 < layers == forward and backward == 2 * layers and narrow == rest)
+        counted = 0 < layers == forward and backward == 2 * layers and narrow == rest
+        wrong = _wrong_formats(trace, layers) or _wrong_scales(trace)
+        return self.evidence(f"{observed}; {wrong}" if wrong else observed, counted and not wrong)
+
+
+def _wrong_formats(trace: Trace, layers: int) -> str:
+    """What is wrong with the formats of the factors; empty: nothing."""
+    # The gradient of a layer's output is the left factor of both products of its backward.
+    due = {"forward": (_PRECISE, _PRECISE), "recompute": (_PRECISE, _PRECISE), "backward": (_COARSE, _PRECISE)}
+    wrong = [one for one in trace.float8 if one.formats != due.get(one.phase)]
+    if wrong:
+        listed = ", ".join(f"{one.count} of {' × '.join(one.formats)} in {one.phase}" for one in wrong)
+        return f"products of other formats: {listed}"
+    counted = {phase: sum(one.count for one in trace.float8 if one.phase == phase) for phase in ("forward", "backward")}
+    known = counted == {"forward": layers, "backward": 2 * layers}
+    return "" if known else "the formats of some factors are unknown"
+
+
+def _wrong_scales(trace: Trace) -> str:
+    """How many products do not use the whole range of their formats; empty: none."""
+    read = [one for one in trace.float8 if one.full_scale is not None]
+    full, count = sum(one.full_scale or 0 for one in read), sum(one.count for one in read)
+    return "" if full == count else f"scales of {count - full} of {count} products do not reach the largest number"
 
 
 def _narrow(layer: "Module", given: "tuple[Tensor, ...]") -> "tuple[Tensor, ...]":

@@ -117,4 +117,24 @@ class FullySharded(Optimization):
         if self.offload:
             observed, away = f"{observed}; {trace.offloaded_bytes} bytes on the host", trace.offloaded_bytes
             shown = shown and away == held
-        return self.evidence(observed, shown)
+        moved, right = self._moved(trace)
+        return self.evidence(f"{observed}; {moved}", shown and right)
+
+    def _moved(self, trace: Trace) -> tuple[str, bool]:
+        """What the ranks gathered and summed, in words, and whether a step moves just that."""
+        forward = trace.communicated("all_gather", axis="dp", phase="forward")
+        again = trace.communicated("all_gather", axis="dp") - forward
+        summed = trace.communicated("reduce_scatter", axis="dp")
+        dtypes = sorted({one.dtype for one in trace.parameters})
+        kept = sum(trace.communicated("reduce_scatter", axis="dp", dtype=one) for one in dtypes)
+        observed = (
+            f"{forward} bytes of weights gathered for forwards and {again} for backwards; "
+            f"{kept} of {summed} bytes of gradients summed in {', '.join(dtypes)}"
+        )
+        if trace.ranks.get("pp", 1) > 1:
+            # A pipeline's weights stay from a backward to the next forward.
+            exact = forward > 0 and (again > 0) is self.reshard
+        else:
+            exact = forward * (2 if self.mixed_precision else 1) == summed * trace.forwards > 0
+            exact = exact and again == (forward if self.reshard else 0)
+        return observed, exact and kept == summed > 0

@@ -1,15 +1,16 @@
 """This machine with its measured rates: from the cache, or by a process of its own that may import torch."""
 
+import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from assay.config.home import Home
 from assay.data.atomic import write_file
 from assay.hardware import Machine, Rates
 from assay.hardware.rates import devices, known_machine, rates_file, with_rates
 
-_MEASURE = (sys.executable, "-P", "-m", "assay.measure.machine")
+_MEASURE = (sys.executable, "-P", "-m", "assay.runs.rates_worker")
 _NO_SUCH_DEVICE = 2
 _LIMIT_SECONDS = 300
 
@@ -44,10 +45,22 @@ def measured_machine(
 def _measure(device: str, threads: int | None) -> Rates | None:
     """The rates of one device, measured in a process of its own; None where torch has no such device."""
     command = [*_MEASURE, device, *(["--threads", str(threads)] if threads else [])]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_SECONDS, check=False)
+    answer = _run_with_lifeline(command)
     if answer.returncode == _NO_SUCH_DEVICE:
         return None
     if answer.returncode != 0:
         lines = answer.stderr.strip().splitlines() or ["it left no message"]
         raise RuntimeError(f"measuring {device} ended with exit code {answer.returncode}: {lines[-1]}")
     return Rates.model_validate_json(answer.stdout.strip().splitlines()[-1])
+
+
+def _run_with_lifeline(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+    """Run a command whose standard input is a pipe that closes when this process ends, whatever ends it."""
+    listening, held = os.pipe()
+    try:
+        return subprocess.run(
+            command, stdin=listening, capture_output=True, text=True, timeout=_LIMIT_SECONDS, check=False
+        )
+    finally:
+        os.close(listening)
+        os.close(held)

@@ -6,21 +6,20 @@ because then the run that waits for it has ended.
 
 import os
 import sys
-import threading
 
-from assay.data import open_prepared
-from assay.runs.folder import RunFolder
-from assay.runs.worker_build import device_of, settle_torch
-from assay.runs.worker_values import checked_in_memory
-from assay.values.recorded import Recorded
-
-_ALONE = 3
-"""Exit code where the run has ended."""
+from assay.runs.channel import PARENT_GONE, when_closed
 
 
 def main(place: str) -> int:
     """Check one run's record. An error that nobody expected leaves its traceback in the log."""
-    threading.Thread(target=_follow_the_run, daemon=True).start()
+    # Torch takes seconds to import, so the run is watched first.
+    when_closed(0, lambda: os._exit(PARENT_GONE))
+    from assay.data import open_prepared
+    from assay.runs.folder import RunFolder
+    from assay.runs.worker_build import device_of, settle_torch
+    from assay.runs.worker_values import checked_in_memory
+    from assay.values.recorded import Recorded
+
     folder = RunFolder(place)
     spec, values = folder.spec(), folder.path / "values"
     run = spec.config
@@ -29,11 +28,6 @@ def main(place: str) -> int:
     found = checked_in_memory(Recorded(values, run.ranks), run, open_prepared(folder.data_folder(spec)), device)
     (values / "proof.json").write_text(found.model_dump_json())
     return 0
-
-
-def _follow_the_run() -> None:
-    os.read(0, 1)
-    os._exit(_ALONE)
 
 
 if __name__ == "__main__":

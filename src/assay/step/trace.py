@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from assay.config.base import Frozen
+from assay.step.float8 import Float8Product
 from assay.step.masks import Masks
 from assay.step.scaling import Scaling
 from assay.step.updated import Group, Updated
@@ -60,6 +61,8 @@ class Communication(Frozen):
     count: int
     payload_bytes: int
     """Of the whole that it gathers, reduces or sends, as handed over at the call; a backend may carry it otherwise."""
+    dtype: str = ""
+    """Of what is handed over; empty in records of earlier versions."""
 
 
 class CompiledGraph(Frozen):
@@ -151,6 +154,7 @@ class Trace(Frozen):
     read_every: int = 1
     """Steps whose figures the program reads together."""
     masks: Masks = Masks()
+    float8: tuple[Float8Product, ...] = ()
     recomputed_blocks: tuple[int, ...] = ()
     """Blocks whose weights backward read in recomputed operators; nothing where weights are gathered or compiled."""
     scaling: Scaling = Scaling()
@@ -207,7 +211,9 @@ class Trace(Frozen):
         """Calls of compiled code in one direction."""
         return sum(graph.calls for graph in self.compiled if graph.backward is backward)
 
-    def communicated(self, *fragments: str, axis: str | None = None, phase: Phase | None = None) -> int:
+    def communicated(
+        self, *fragments: str, axis: str | None = None, phase: Phase | None = None, dtype: str | None = None
+    ) -> int:
         """Payload bytes of the collectives whose name contains any of `fragments`."""
         return sum(
             one.payload_bytes
@@ -215,6 +221,7 @@ class Trace(Frozen):
             if any(fragment in one.collective for fragment in fragments)
             and axis in (None, one.axis)
             and phase in (None, one.phase)
+            and dtype in (None, one.dtype)
         )
 
     def calls(self, collective: str, axis: str, phase: Phase) -> int:

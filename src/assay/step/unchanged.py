@@ -76,7 +76,7 @@ def _written(trace: Trace) -> Mapping[str, int]:
 def _bytes(trace: Trace) -> Mapping[str, int]:
     sent: Counter[str] = Counter()
     for one in trace.communications:
-        sent[f"bytes of {one.collective} over {one.axis} in {one.phase}"] += one.payload_bytes
+        sent[f"bytes of {one.collective} over {one.axis} in {one.phase}, {one.dtype}"] += one.payload_bytes
     return {
         "bytes saved for backward": trace.saved_total_bytes,
         "bytes saved on the host": trace.offloaded_saved_bytes,

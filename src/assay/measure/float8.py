@@ -1,0 +1,51 @@
+"""Records the products of float8 factors: their formats, and whether their scales use the whole range."""
+
+from collections import Counter
+
+import torch
+
+from assay.measure.storages import dtype_name
+from assay.step.compiled import Call
+from assay.step.float8 import Float8Product
+from assay.step.trace import Phase
+
+_PRODUCT = "_scaled_mm"
+
+
+class Float8Products:
+    """The products of one step."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[Phase, tuple[str, str]]] = Counter()
+        self._full: Counter[tuple[Phase, tuple[str, str]]] = Counter()
+        self._unread = False
+
+    def note(self, call: Call, phase: Phase, *, readable: bool) -> None:
+        """An operator has run; `readable`: its arguments have values."""
+        if call.operator._schema.name.partition("::")[2] != _PRODUCT:
+            return
+        left, right = call.args[:2]
+        key = phase, (dtype_name(left.dtype), dtype_name(right.dtype))
+        self._counts[key] += 1
+        if readable:
+            self._full[key] += _at_full_scale(left) and _at_full_scale(right)
+        else:
+            self._unread = True
+
+    def products(self) -> tuple[Float8Product, ...]:
+        """The account, in the order of first execution."""
+        return tuple(
+            Float8Product(
+                phase=phase,
+                formats=formats,
+                count=count,
+                full_scale=None if self._unread else self._full[phase, formats],
+            )
+            for (phase, formats), count in self._counts.items()
+        )
+
+
+def _at_full_scale(factor: torch.Tensor) -> bool:
+    """Whether the largest element is the largest number of the format; a factor of zeros has no scale to judge."""
+    largest = float(factor.float().abs().max())
+    return largest in (0.0, torch.finfo(factor.dtype).max)

@@ -1,0 +1,15 @@
+"""The process that measures a device's rates: ``python -m assay.runs.rates_worker [cpu|cuda] [--threads N]``.
+
+It ends when its standard input closes, because then the process that asked has ended. Before that is watched it
+imports nothing that takes long.
+"""
+
+import os
+
+from assay.runs.channel import PARENT_GONE, when_closed
+
+if __name__ == "__main__":
+    when_closed(0, lambda: os._exit(PARENT_GONE))
+    from assay.measure.machine import main
+
+    raise SystemExit(main())
