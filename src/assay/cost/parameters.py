@@ -1,4 +1,7 @@
-"""Every parameter of a GPT by name and shape, from its configuration alone; the module of the same names must agree."""
+"""Name and shape of every parameter of a GPT, from its configuration alone.
+
+They must agree with those of the module.
+"""
 
 from collections.abc import Iterator
 
@@ -13,12 +16,12 @@ def parameters(config: ModelConfig) -> dict[str, Tensor]:
 
 
 def parameter_count(config: ModelConfig) -> int:
-    """How many numbers a GPT learns."""
+    """Number of parameters of a GPT."""
     return sum(tensor.elements for tensor in parameters(config).values())
 
 
 def active_parameter_count(config: ModelConfig) -> int:
-    """How many of them compute one token: of a mixture's experts those that it is sent to, of the rest all."""
+    """Number of parameters that compute one token: of a mixture's experts only those that the token is sent to."""
     idle = 0 if config.n_expert is None else config.n_expert - config.n_expert_active
     experts = [tensor for name, tensor in parameters(config).items() if ".experts." in name]
     return parameter_count(config) - sum(idle * tensor.elements // tensor.shape[0] for tensor in experts)

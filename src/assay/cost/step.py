@@ -79,7 +79,7 @@ class Cost:
     sent_stays: bool = False
     """True if tensors sent to another stage stay allocated until the step ends."""
     buffers: tuple[Tensor, ...] = ()
-    """Tensors on the device between steps: receive buffers, and tensors received ahead for the next step."""
+    """Further tensors on the device between steps, such as receive buffers and batches fetched ahead."""
     summed_over: tuple[str, ...] = ()
     """Axes over which this rank's gradients are summed after the last backward of a step."""
     owned: tuple[str, ...] = ()
