@@ -14,9 +14,9 @@ rings, and pairwise exchange.
 | all-to-all | B | (n−1)/n B | n−1 |
 | send | B | B | 1 |
 
-A rank receives as many bytes as it sends. In a broadcast this is true of every rank between the two ends of the chain,
-and in a send of a rank between two others. Trees take fewer steps (about 2 log₂ n for an all-reduce) at the same
-traffic. A switch that sums in flight about halves an all-reduce's traffic. Neither is counted here.
+A rank receives as many bytes as it sends. In a broadcast this holds for the ranks between the two ends of the chain, in
+a send for a rank between two others. Trees take fewer steps (about 2 log₂ n for an all-reduce) at the same traffic. A
+switch that sums in flight about halves an all-reduce's traffic. Neither is counted here.
 
 Sources: Thakur, Rabenseifner and Gropp 2005 (doi:10.1177/1094342005051521); Patarasuk and Yuan 2009
 (doi:10.1016/j.jpdc.2008.09.002), whose lower bound the ring all-reduce meets. The factors are those by which nccl-tests
