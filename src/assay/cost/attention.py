@@ -14,8 +14,7 @@ from assay.cost.tensors import Tensor
 
 
 def hand_coded(tape: Writer, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, p: float, noise: str | None) -> Tensor:
-    """Attention with explicit scores; saves the copies of q, k and v that `bmm` needs, the mask, and the probabilities.
-    """
+    """Attention with explicit scores; saves the copies of q, k and v for `bmm`, the mask, and the probabilities."""
     rows, heads, length, depth = q.shape
     merged = rows * heads
     q, k, v = (contiguous(tape, x, label, (merged, length, depth)) for label, x in {"q": q, "k": k, "v": v}.items())

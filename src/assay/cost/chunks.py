@@ -18,8 +18,7 @@ _HEAD = ("head.projection", "head")
 
 
 def loss_in_chunks(cost: Cost, chunks: int) -> Cost:
-    """The ledger with one operation for the head, which holds the logits of one of `chunks` chunks of rows at a time.
-    """
+    """The ledger with one operation for the head, which holds the logits of one of `chunks` chunks at a time."""
     head = tuple(one for one in cost.tape if one.site in _HEAD)
     before = tuple(one for one in cost.tape if one.site not in _HEAD)
     return replace(cost, tape=(*before, _in_one(cost, head, chunks)))

@@ -26,8 +26,7 @@ _EXCHANGE = Sending("all_to_all", _AXIS)
 
 
 def divide_experts(cost: Cost) -> Cost:
-    """The ledger of one of the ranks that own whole experts, each of which also receives tokens from the other ranks.
-    """
+    """The ledger of one of the ranks that own whole experts, each of which also receives the others' tokens."""
     ranks, place = cost.mesh.degree(_AXIS), cost.place[_AXIS]
     owned = tuple(name for name in cost.parameters if ".experts." in name)
     learned = {name: one.piece(ranks, place) if name in owned else one for name, one in cost.parameters.items()}

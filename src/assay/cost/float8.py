@@ -135,8 +135,7 @@ class _Layer:
         if not self.converts:
             return ()
         a, b, wide = map(_wide, (left, right, out))
-        # The right factor is transposed back, each copy is scaled into another, and the result is narrowed into a new
-        # tensor.
+        # The right factor is transposed back, each copy scaled into another, and the result narrowed into a new tensor.
         most = max((a, a), (a, b, b), (a, b, wide, wide.cast(self.out.dtype)), key=_nbytes)
         return (self._rounded(right), *most)
 

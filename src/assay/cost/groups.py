@@ -159,7 +159,7 @@ class Gathered:
         self.last_message = None
 
     def _following(self, group: Group) -> Group | None:
-        """The group whose backward comes next: the last inner one after the outermost, else the inner one before this.
+        """The group whose backward comes next: after the outermost the last inner one, else the inner one before this.
         """
         outer, *inner = self.groups
         if group is outer:

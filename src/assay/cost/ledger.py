@@ -91,6 +91,6 @@ class Ledger:
 
 
 def _module(site: str) -> str:
-    """`blocks.3.attention` → `blocks.3`; `head.norm` → `head`."""
+    """Module of a site for the table of instants: `blocks.3.attention` → `blocks.3`; `head.norm` → `head`."""
     parts = site.split(".")
     return ".".join(parts[:2]) if parts[0] == "blocks" else parts[0]

@@ -37,8 +37,7 @@ def split_matrices(cost: Cost) -> Cost:
 
 
 def _norms_of_heads(pieces: Mapping[str, Tensor]) -> Iterator[Communication]:
-    """All-reduces of norms of queries and keys: these are whole on every rank, which uses them on its own heads only.
-    """
+    """All-reduces of the norms of queries and keys, which every rank has whole but uses on its own heads only."""
     for name, tensor in pieces.items():
         if name.endswith((".q_norm.weight", ".k_norm.weight")):
             yield Communication("all_reduce", _AXIS, tensor.nbytes, 1, "gradients of norms", tensor.dtype)
@@ -196,8 +195,7 @@ def _loss(operation: Operation, cost: Cost) -> Iterator[Operation]:
         yield from (_number(label, operation.outputs[0]) for label in ("maximum", "sum"))
     elif operation.name == "aten.nll_loss_forward":
         yield _number("picked", cost.values[operation.inputs[0]])
-        # Numbers for each token: target, the target's index in this part, row, the amount subtracted there, and
-        # gradient.
+        # For each token: target, the target's index in this part, row, the amount subtracted there, gradient.
         numbers = [replace(piece, shape=piece.shape[:1], dtype=dtype) for dtype in ("int64",) * 3 + ("float32",) * 2]
         yield replace(parted, backward_scratch=(piece, piece, *numbers))
     else:

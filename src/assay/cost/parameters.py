@@ -10,7 +10,10 @@ from assay.cost.tensors import Tensor
 
 
 def parameters(config: ModelConfig) -> dict[str, Tensor]:
-    """Distinct parameters in the order of the module's `named_parameters()`; a tied projection is left out."""
+    """Distinct parameters in the order of the module's `named_parameters()`; a tied projection is left out.
+
+    All are float32.
+    """
     shapes = dict(_shapes(config))
     return {name: Tensor(name, shape, "float32", batched=False) for name, shape in shapes.items()}
 

@@ -140,7 +140,7 @@ def _ready(
     end = ends.get(("F" if forward else "I", action.micro_batch, neighbour))
     if end is None or (not forward and ("F", action.micro_batch, position) not in ends):
         return None
-    # At the turn of a vee both neighbours are on the same stage.
+    # At the turn of a vee both neighbours are chunks of the same stage.
     turns = schedule.placement == "vee" and position // schedule.stages != neighbour // schedule.stages
     return end if turns or schedule.stages == 1 else end + send_seconds
 

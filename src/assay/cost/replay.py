@@ -74,8 +74,7 @@ class Pass:
         return {name for names in (*self.kept.values(), *self.cached.values()) for name in names}
 
     def backward(self) -> None:
-        """Run the tape's nodes in reverse; a module is recomputed before the first of its nodes that needs saved
-        tensors.
+        """Run the tape's nodes in reverse; a module is recomputed before the first node that needs its saved tensors.
         """
         segments = {segment.stop: segment for segment in self.plan.segments}
         self._receive()
@@ -178,7 +177,7 @@ class Pass:
         inputs = self.kept.pop(segment.first)
         for base in inputs:
             if base not in self.lasting and self.plan.last_use[base] in again:
-                self.storages[base].holders += 1  # the module's frame holds them, in addition to the segment
+                self.storages[base].holders += 1  # held by the module's frame as well as for backward
         for index in again:
             operation = self.cost.tape[index]
             if index == segment.stop and segment.stops_within:

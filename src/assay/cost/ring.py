@@ -32,8 +32,7 @@ _BESIDE_GATHERED_FORWARD, _WIDE_BACKWARD, _NARROW_BACKWARD = 4, 7, 4
 
 
 def ring(site: str, q: Tensor, k: Tensor, v: Tensor, *, place: int, ranks: int, kernels: Kernels) -> Tape:
-    """Attention of the rank at `place`, from queries, keys and values `[B, H, T/n, d]` to merged heads `[B, T/n, H·d]`.
-    """
+    """Attention of the rank at `place`: queries, keys and values `[B, H, T/n, d]` to merged heads `[B, T/n, H·d]`."""
     tape = Writer(site, {one.name: one for one in (q, k, v)})
     rows, heads, length, depth = q.shape
     # A rank computes its own piece whole, and half of each other rank's: 4·T²·d a head if nothing were left out.

@@ -51,15 +51,13 @@ class Cost:
     kept_results: frozenset[str] = frozenset()
     """Kinds of operations whose results recomputed modules save too, so that these operations run once."""
     noise_bytes: int = 0
-    """Bytes of generator state that each recomputed module saves with its inputs, to draw the same noise in recompute.
-    """
+    """Bytes of generator state that each recomputed module saves, to draw the same noise in recompute."""
     updates_in_backward: bool = False
     """True if each parameter is updated, and its gradient freed, as soon as the gradient is complete."""
     handed_together: tuple[str, ...] = ()
     """Modules whose weight gradients are all accumulated when the module's backward has finished."""
     replayed: bool = False
-    """True if forward and backward are replayed as a captured graph, whose memory stays allocated until the next step.
-    """
+    """True if forward and backward are replayed as a captured graph, whose memory stays until the next step."""
     mesh: Mesh = ONE_DEVICE
     rank: int = 0
     """Rank whose ledger this is."""
@@ -70,8 +68,7 @@ class Cost:
     schedule: Schedule | None = None
     """Schedule of the pipeline; None: micro-batches run one after the other."""
     sequence_parts: int = 1
-    """Parts into which positions are divided outside the pairs of split matrices, one for each tp rank; 1: undivided.
-    """
+    """Parts into which positions are divided outside the pairs of split matrices, one a tp rank; 1: undivided."""
     padding_bytes: int = 0
     """Bytes of padding in the storage of all shards."""
     exchanged: tuple[str, ...] = ()
@@ -109,8 +106,7 @@ class Cost:
 
     @property
     def reported_norm_bytes(self) -> int:
-        """Bytes of the activation norms of the first and the last block, two float32 numbers even if they are one
-        block.
+        """Bytes of the activation norms of the first and the last block: two float32 numbers, also for a single block.
         """
         return 4 * 2
 
@@ -235,9 +231,7 @@ class Cost:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes on the device before a step begins: weights, optimizer state, tables and buffers; gradients are
-        cleared.
-        """
+        """Bytes on the device before a step: weights, optimizer state, tables and buffers; gradients are cleared."""
         lasting = sum(tensor.nbytes for tensor in (*self.tables, *self.buffers))
         return lasting if self.rests_on_host else self.parameter_bytes + self.optimizer_state_bytes + lasting
 

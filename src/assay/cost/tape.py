@@ -47,11 +47,11 @@ class Operation:
     """One operation of the forward pass, with its backward."""
 
     name: str
-    """torch's operator."""
+    """Name of torch's operator."""
     site: str
-    """The module path, for instance `blocks.0.attention.core`."""
+    """Module path, for instance `blocks.0.attention.core`."""
     kind: str
-    """contraction, normalization, elementwise or movement."""
+    """Kind of operation: contraction, normalization, elementwise or movement."""
     inputs: tuple[str, ...]
     outputs: tuple[Tensor, ...]
     gradients: tuple[Gradient, ...]

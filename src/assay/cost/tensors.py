@@ -57,8 +57,7 @@ class Tensor:
         return replace(self, shape=(self.shape[0] // parts, *self.shape[1:]))
 
     def piece(self, parts: int, index: int, dimension: int = 0) -> Self:
-        """Shard `index` of `parts` along `dimension`: ⌈length / parts⌉ each, so the last shards are shorter or empty.
-        """
+        """Shard `index` of `parts` along `dimension`, ⌈length / parts⌉ long; the last shards are shorter or empty."""
         length = self.shape[dimension]
         share = -(-length // parts)
         own = max(0, min(share, length - index * share))

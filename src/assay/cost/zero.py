@@ -43,8 +43,7 @@ class _Division:
 
 
 def divided(cost: Cost, whole: Mapping[str, Tensor]) -> Cost:
-    """The ledger of a replica whose optimizer updates shards of the weights; `whole` are the model's undivided weights.
-    """
+    """The ledger of a replica whose optimizer updates shards of the weights; `whole` are the undivided weights."""
     index = cost.place[_AXIS]
     divisions = dict(_divisions(cost, whole))
     pieces = {name: one.piece(index) for name, one in divisions.items()}
