@@ -121,9 +121,7 @@ class _Caster:
         return name
 
     def _widest(self, operation: Operation) -> str:
-        """dtype of the results: float32 if an activation that is read is float32, or if none is read; else the low
-        dtype.
-        """
+        """dtype of the results: float32 if any activation read is float32, or none is read; else the low dtype."""
         read = [self.values[name] for name in operation.inputs if name not in self.cost.parameters] or [
             self.values[name] for name in operation.inputs
         ]

@@ -98,9 +98,7 @@ def _picked_table(operation: Operation, table: Tensor, positions: Tensor) -> Ope
 
 
 def _part(tensor: Tensor, parts: int) -> Tensor:
-    """This rank's part of the positions: the axis after rows and heads, or the axis in which rows and positions are
-    merged.
-    """
+    """This rank's part of the positions: the axis after rows and heads, or the one that merges rows and positions."""
     if not tensor.batched or not tensor.shape:
         return tensor
     return tensor.piece(parts, 0, {4: 2, 3: 1}.get(len(tensor.shape), 0))

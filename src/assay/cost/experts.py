@@ -2,8 +2,8 @@
 
 The experts of each layer need two exchanges of rows in forward and two of their gradients in backward
 (arXiv:2006.16668). An exchange of the numbers of rows precedes them. A rank sends n·k rows for its n tokens, whatever
-the router does. The number that it receives is the router's choice. Here it is as many, which is so if the ranks'
-experts are chosen equally often.
+the router does. The number that it receives is the router's choice. It is assumed to be as many, which is true if the
+ranks' experts are chosen equally often.
 
 The payload of an exchange is its larger side, so the predicted bytes are the least that a rank can exchange. They are
 exact for a rank whose experts are chosen no more often than the mean. On a fuller rank they lack its surplus of rows,

@@ -129,9 +129,7 @@ class _Layer:
         return replace(one, name=name, dtype=FORMAT, view_of=None, held=False)
 
     def _converted(self, left: Tensor, right: Tensor, out: Tensor) -> Held:
-        """Temporaries at the peak of a product of two rounded tensors; none unless the device multiplies float32
-        copies.
-        """
+        """Temporaries at the peak of a product, if the device multiplies float32 copies of the rounded tensors."""
         if not self.converts:
             return ()
         a, b, wide = map(_wide, (left, right, out))

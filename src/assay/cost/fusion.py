@@ -142,7 +142,7 @@ class _Region:
         return replace(output, view_of=stream)
 
     def _gradient(self, operation: Operation, name: str, how: Gradient) -> Gradient:
-        """Kind of a gradient in compiled code: overwriting, except for a norm with weights.
+        """Kind of a gradient in compiled code: a fresh one overwrites, except that of a norm with weights.
 
         Other loops still sum the weights' gradients over the incoming gradient of such a norm.
         """

@@ -2,13 +2,13 @@
 
 A group is a block's weights, or those of a stage that are in no block. Before a forward its shards are gathered into a
 message, and copied from that into weights of full size. The message is freed when that of the next group has been
-gathered. With `reshard` the weights are freed after the module's forward, and gathered again before its backward. At
-that time the message of the next group in backward is already gathered, too.
+gathered. With `reshard` the weights are freed after the module's forward, and gathered again before its backward. The
+message of the group that is next in backward is gathered at the same time.
 
 After backward the gradients are copied into a message and freed, and this rank keeps a shard of their sum. That message
 stays until the next group's. Shards are padded to equal rows (arXiv:2304.11277; read off torch 2.13's `_fully_shard`).
-Gloo gathers into a copy first. In a pipeline weights and gradients stay until its last backward has ended. Groups are
-then summed one by one, the outermost first.
+Gloo gathers into a copy first. In a pipeline weights and gradients stay until the stage's last backward has ended.
+Groups are then summed one by one, the outermost first.
 
 Replicas are the same engine with undivided weights: these are copied, and nothing is gathered. If gradients are summed
 in a wider dtype, those of the first of several micro-batches are widened after the group's backward. Later ones are
@@ -159,8 +159,7 @@ class Gathered:
         self.last_message = None
 
     def _following(self, group: Group) -> Group | None:
-        """The group whose backward comes next: after the outermost the last inner one, else the inner one before this.
-        """
+        """The group whose backward comes next: the last inner one after the outermost, else the inner one before."""
         outer, *inner = self.groups
         if group is outer:
             return inner[-1] if inner else None

@@ -36,7 +36,7 @@ class Layout:
 
     @property
     def last_stage(self) -> int:
-        """The stage with the logits: in a vee the first one, where it ends."""
+        """The stage with the logits: the last one, but in a vee the first."""
         return 0 if self.schedule == "zero_bubble_v" else self.mesh.pp - 1
 
     def layers(self, model: ModelConfig) -> tuple[float, ...]:

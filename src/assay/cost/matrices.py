@@ -132,7 +132,7 @@ def _experts(cost: Cost, run: Tape, learned: Mapping[str, Tensor]) -> Iterator[O
 
 
 def _ungrouped(operation: Operation, learned: Mapping[str, Tensor]) -> Operation:
-    """The grouped product, or a loop in its place, which saves no ends, if a part's width is no multiple of 8."""
+    """The grouped product; if a part's width is no multiple of 8, a loop over experts, which saves no ends of rows."""
     if operation.name != "aten._grouped_mm" or all(size % 8 == 0 for size in learned[operation.inputs[1]].shape[1:]):
         return operation
     x, weight, _ = operation.inputs
@@ -229,9 +229,7 @@ def _parted(operation: Operation, cost: Cost) -> Operation:
 
 
 def _part(tensor: Tensor, cost: Cost) -> Tensor:
-    """This rank's part of a tensor: of its heads if it has any, else of the last axis (hidden units, or the
-    vocabulary).
-    """
+    """This rank's part of a tensor: of its heads if it has any, else of the last axis (hidden units, vocabulary)."""
     if not tensor.shape:
         return tensor
     merged_with_rows = ".core" in tensor.name and len(tensor.shape) == 3

@@ -55,16 +55,14 @@ class Muon(UpdateRule):
         return (*made, *AdamW().instants(rest))
 
     def traffic(self, pieces: Pieces) -> Traffic:
-        """Passes over a hidden matrix: momentum and Nesterov 3 + 3, bfloat16 copy with norm and scale 3, step with
-        decay 4.5.
+        """Passes over a hidden matrix: momentum and Nesterov 3 + 3, bfloat16 copy, norm and scale 3, step and decay
+        4.5.
         """
         hidden, rest = _split(pieces)
         return each(hidden, 13.5, 9).plus(AdamW().traffic(rest))
 
     def products(self, pieces: Pieces) -> tuple[Product, ...]:
-        """Products of each step of the iteration: the matrix times its transpose, that squared, and that times the
-        matrix.
-        """
+        """Products of each iteration step: the matrix times its transpose, that squared, and that times the matrix."""
         hidden, _ = _split(pieces)
         sides = [(min(one.shape), max(one.shape)) for one in hidden.values()]
         return tuple(
@@ -92,8 +90,7 @@ class Adafactor(UpdateRule):
         return (*kept, *counts(pieces))
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
-        """The second moment's estimate with its factors, and the previous parameter's update; for a vector its square,
-        too.
+        """The second moment's estimate and factors, and the previous parameter's update; for a vector also its square.
         """
         matrices, vectors = groups(pieces)
         return (

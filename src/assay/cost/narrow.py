@@ -28,7 +28,7 @@ def narrowed(cost: Cost, dtype: str) -> Cost:
     wide: dict[str, str] = {}
     """Values that are float32, or their float32 copies, by the name under which they are read."""
     lifted: dict[str, str] = {}
-    """Likewise, values around operations in float32 whose results are cast back to 16 bits."""
+    """Likewise for operations with `autocast="float32"`, after which values are cast back to 16 bits."""
     for operation in cost.tape:
         if operation.autocast == "float32" or (operation.name == "aten.view" and operation.inputs[0] in lifted):
             copies = _copies(operation, cost, lifted)

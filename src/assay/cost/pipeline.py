@@ -4,10 +4,10 @@ A stage idles while the pipeline fills and drains. With p equal stages, m micro-
 (p−1)(t_F + t_B)/v seconds. The share of the whole step is (p−1)/(vm + p−1). Papers often print the bubble over the
 useful time instead, (p−1)/(vm): `bubble_fraction` is the share of the step.
 
-Zero-bubble schedules divide backward into the gradient of the input (t_I) and of the weights (t_W). ZB-H1 leaves
-(p−1)(t_F + t_I − t_W), with p micro-batches held. ZB-H2 leaves (p−1)(t_F + t_I − 2 t_W), with 2p−1 held. ZB-V leaves
-none with p held if t_F = t_I = t_W. All of that assumes equal stages, free sends, t_W no longer than the others, and as
-many micro-batches as are held. ZB-H2 and ZB-V are without a bubble only if no stage waits for another before its
+Zero-bubble schedules divide backward into the gradient of the input (t_I) and of the weights (t_W). ZB-H1 leaves a
+bubble of (p−1)(t_F + t_I − t_W), with p micro-batches held. ZB-H2 leaves (p−1)(t_F + t_I − 2 t_W), with 2p−1 held. ZB-V
+leaves none with p held if t_F = t_I = t_W. All of that assumes equal stages, free sends, t_W no longer than the others,
+and as many micro-batches as are held. ZB-H2 and ZB-V are without a bubble only if no stage waits for another before its
 update. That is counted from a stage's own begin to its own end, `span_seconds`. A step that ends for all at once still
 contains the pipeline's fill, which is in `makespan_seconds`.
 

@@ -21,8 +21,7 @@ def replicated(cost: Cost) -> Cost:
 
 
 def sharded(cost: Cost, *, reshard: bool, on_host: bool = False) -> Cost:
-    """The ledger of a rank that keeps its rows of all weights, gathered for forward and with `reshard` again for
-    backward.
+    """The ledger of a rank that keeps its rows of all weights; forward gathers them, and with `reshard` backward.
 
     With `on_host`, its rows, their gradients and their optimizer state are stored in the host's memory.
     """

@@ -70,16 +70,14 @@ def ring(site: str, q: Tensor, k: Tensor, v: Tensor, *, place: int, ranks: int, 
 
 
 def _forward(site: str, q: Tensor, *, merging: bool) -> Iterator[Tensor]:
-    """Temporaries of forward: own keys and values, stacked and as a message, and the widened first result; or four of a
-    merge.
+    """Temporaries of forward: own keys and values, stacked and as a message, and the first result; or four of a merge.
     """
     for index in range(_BESIDE_GATHERED_FORWARD):
         yield Tensor(f"{site}:piece{index}", q.shape, q.dtype, wide=merging or index < _BESIDE_GATHERED_FORWARD // 2)
 
 
 def _backward(site: str, q: Tensor, kernels: Kernels, *, halved: bool) -> Iterator[Tensor]:
-    """Temporaries of backward: sums, messages, and gradients of two pieces, the later with half the keys or half the
-    queries.
+    """Temporaries of backward: sums, messages, and gradients of two pieces, the later of half the keys or queries.
 
     Such halves are not contiguous, so a kernel copies that half of the incoming gradient.
     """

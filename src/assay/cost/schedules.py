@@ -112,9 +112,7 @@ def interleaved(stages: int, micro_batches: int, chunks: int) -> Schedule:
 
 
 def zero_bubble_h1(stages: int, micro_batches: int) -> Schedule:
-    """ZB-H1: 1F1B in which stage i delays its weights' gradients by i micro-batches, so that all stages hold equally
-    many.
-    """
+    """ZB-H1: 1F1B in which stage i delays its weights' gradients by i micro-batches, so that all hold equally many."""
     return _split_backward(stages, micro_batches, depth=1)
 
 
@@ -124,9 +122,7 @@ def zero_bubble_h2(stages: int, micro_batches: int) -> Schedule:
 
 
 def zero_bubble_v(stages: int, micro_batches: int) -> Schedule:
-    """ZB-V: a vee in which each stage runs the first possible of an input's gradient, a forward and a weight's
-    gradient.
-    """
+    """ZB-V: each stage runs the first possible of an input's gradient, a forward and a weight's gradient."""
     orders: list[list[Action]] = [[] for _ in range(stages)]
     counts: list[Counter[tuple[Kind, int]]] = [Counter() for _ in range(stages)]
     shape = Schedule(tuple(() for _ in range(stages)), 2, "vee")

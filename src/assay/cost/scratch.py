@@ -1,5 +1,4 @@
-"""The scratch that oneDNN takes from torch's allocator for a product in 16 bits, in addition to tensors: an upper
-bound.
+"""Scratch that oneDNN takes from torch's allocator for a product in 16 bits, in addition to tensors: an upper bound.
 
 Torch passes such products to oneDNN on x86 processors with AVX-512: those in bfloat16 from `avx512_core` on, those in
 float16 from `avx512_core_fp16` on. The scratch depends on the library's choice of blocks, so the ledger gives a range:

@@ -23,8 +23,8 @@ class Segment:
     cached: frozenset[int]
     """Operations whose results stay allocated from the first forward on, so that they are not recomputed."""
     inputs: tuple[str, ...]
-    """Storages from before the segment that it reads, without parameters and tables. The first forward saves these and
-    `cached` only."""
+    """Earlier storages that the segment reads, without parameters and tables. The first forward saves only these and
+    the results in `cached`."""
 
     @property
     def runs(self) -> frozenset[int]:

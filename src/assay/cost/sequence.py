@@ -100,8 +100,7 @@ class _Divided:
         )
 
     def _on_the_way(self, whole: Tensor) -> tuple[Tensor, ...]:
-        """Temporaries of a reduce-scatter: the whole in contiguous order, of which gloo makes a copy to sum in place.
-        """
+        """Temporaries of a reduce-scatter: the whole in contiguous order, and gloo's copy of it, to sum in place."""
         return (whole, whole) if self.cost.kernels.copied_gathers else (whole,)
 
     def _on_part(self, operation: Operation) -> Iterator[Operation]:

@@ -44,7 +44,7 @@ class Split:
         return next(rank for rank in range(self.ranks) if stage in self.of(rank))
 
     def blocks_of(self, stage: int, blocks: int) -> range:
-        """Indices of a stage's blocks, if the model has the given number of `blocks`."""
+        """Indices of a stage's blocks in a model of `blocks` blocks."""
         sizes = self.dealt or (blocks // self.count,) * self.count
         first = sum(sizes[:stage])
         return range(first, first + sizes[stage])
