@@ -90,8 +90,7 @@ class Adafactor(UpdateRule):
         return (*kept, *counts(pieces))
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
-        """The second moment's estimate and factors, and the previous parameter's update; for a vector also its square.
-        """
+        """The second moment's estimate and factors, and the previous parameter's update; a vector's square as well."""
         matrices, vectors = groups(pieces)
         return (
             *(

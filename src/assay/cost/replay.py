@@ -74,8 +74,7 @@ class Pass:
         return {name for names in (*self.kept.values(), *self.cached.values()) for name in names}
 
     def backward(self) -> None:
-        """Run the tape's nodes in reverse; a module is recomputed before the first node that needs its saved tensors.
-        """
+        """Run the tape's nodes in reverse; recompute a module before the first node that needs its saved tensors."""
         segments = {segment.stop: segment for segment in self.plan.segments}
         self._receive()
         for index in reversed(self.stage.indices):

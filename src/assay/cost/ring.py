@@ -70,7 +70,9 @@ def ring(site: str, q: Tensor, k: Tensor, v: Tensor, *, place: int, ranks: int, 
 
 
 def _forward(site: str, q: Tensor, *, merging: bool) -> Iterator[Tensor]:
-    """Temporaries of forward: own keys and values, stacked and as a message, and the first result; or four of a merge.
+    """Temporaries of forward, each like the queries: four of a merge, or on the first rank four others.
+
+    The latter are own keys and values, side by side and as a message, and the widened first result.
     """
     for index in range(_BESIDE_GATHERED_FORWARD):
         yield Tensor(f"{site}:piece{index}", q.shape, q.dtype, wide=merging or index < _BESIDE_GATHERED_FORWARD // 2)

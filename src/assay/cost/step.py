@@ -35,7 +35,7 @@ class Cost:
     tables: tuple[Tensor, ...]
     """Constant tensors on the device, such as the mask: neither learned nor part of a batch."""
     batch: tuple[Tensor, ...]
-    """Token ids and targets, and in a pipeline the activations received from another stage."""
+    """Token ids and targets, `[B, T]` each, and in a pipeline the activations received from another stage."""
     rule: UpdateRule
     """The optimizer: its state, and the temporaries of its update."""
     optimized: dict[str, Tensor] | None = None
@@ -106,7 +106,7 @@ class Cost:
 
     @property
     def reported_norm_bytes(self) -> int:
-        """Bytes of the activation norms of the first and the last block: two float32 numbers, also for a single block.
+        """Bytes of the activation norms of the first and the last block: two float32 numbers, even of a single block.
         """
         return 4 * 2
 
