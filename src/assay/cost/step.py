@@ -106,8 +106,7 @@ class Cost:
 
     @property
     def reported_norm_bytes(self) -> int:
-        """Bytes of the activation norms of the first and the last block: two float32 numbers, even of a single block.
-        """
+        """Bytes of the activation norms of the first and the last block: two float32 numbers, even of one block."""
         return 4 * 2
 
     @property
