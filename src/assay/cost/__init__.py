@@ -1,4 +1,4 @@
-"""Bytes held and FLOPs done by one device in one step, as plain arithmetic; no torch."""
+"""Bytes and FLOPs of one device in one optimizer step, as plain arithmetic; no torch."""
 
 from assay.cost.ledger import Moment
 from assay.cost.parameters import active_parameter_count, parameter_count, parameters

@@ -1,7 +1,8 @@
-"""Adam's relatives, as the ledger sees them: what their update makes on the way, read off torch 2.13's loops.
+"""Adam's relatives as the ledger sees them: the temporaries of their updates, read off torch 2.13's loops.
 
-Over lists (`foreach`) the denominators of a whole group live at once. In one kernel (`fused`) nothing is made. Decay
-inside the gradient (Adam) makes a sum for every decayed parameter. Moments in bfloat16 are widened for their turn.
+Over lists (`foreach`) the denominators of a whole group are alive at once. One kernel (`fused`) has no temporaries.
+Decay inside the gradient (Adam) makes a sum for every decayed parameter. Moments in bfloat16 are widened one parameter
+at a time.
 """
 
 from dataclasses import dataclass
@@ -13,13 +14,13 @@ from assay.cost.updates import AdamW, Instant, Pieces, UpdateRule, after_another
 
 @dataclass(frozen=True)
 class FusedAdamW(AdamW):
-    """One kernel a group, which reads weight, gradient and moments and writes all but the gradient."""
+    """One kernel for each group, which reads weight, gradient and moments and writes all but the gradient."""
 
     passes: ClassVar = 7.0
     launches: ClassVar = 0.0
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
-        """Nothing beside what is held."""
+        """One instant without temporaries."""
         return (Instant("AdamW", "", 0),)
 
 
@@ -30,7 +31,7 @@ class ForeachAdamW(AdamW):
     launches: ClassVar = 0.0
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
-        """√v of a whole group."""
+        """√v of a whole group at once."""
         return tuple(Instant("AdamW", "", _nbytes(group)) for group in groups(pieces) if group)
 
 
@@ -41,7 +42,7 @@ class Adam(AdamW):
     passes: ClassVar = 22.0
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
-        """AdamW's, and for what decays the sum of gradient and decay."""
+        """AdamW's temporaries; decayed parameters add `grad + λ·weight`."""
         decayed, spared = groups(pieces)
         return tuple(
             Instant("Adam", tensor.name, before + made * tensor.nbytes)
@@ -58,11 +59,11 @@ class NarrowAdamW(UpdateRule):
     launches: ClassVar = 14.0
 
     def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
-        """Two narrow moments a parameter, and its step count."""
+        """Two moments in bfloat16 for each parameter, and its step count."""
         return (*(one.cast("bfloat16") for one in like(pieces, "exp_avg", "exp_avg_sq")), *counts(pieces))
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
-        """Both moments of one parameter, wide."""
+        """Both moments of one parameter, widened."""
         return tuple(Instant("NarrowAdamW", one.name, 2 * one.nbytes) for one in in_order(pieces))
 
 

@@ -1,4 +1,4 @@
-"""The attention cores on a tape, from the queries, keys and values to the merged heads.
+"""The attention cores on a tape, from queries, keys and values to the merged heads.
 
 Shapes: B sequences, H query heads, T positions, d channels a head. Inputs are `[B, H, T, d]` views or tensors, the
 result is `[B, T, H·d]`.
@@ -14,7 +14,7 @@ from assay.cost.tensors import Tensor
 
 
 def hand_coded(tape: Writer, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, p: float, noise: str | None) -> Tensor:
-    """Scores written out: keeps the copies of q, k and v that `bmm` needs, the mask, and the probabilities."""
+    """Attention with explicit scores; saves the copies of q, k and v for `bmm`, the mask, and the probabilities."""
     rows, heads, length, depth = q.shape
     merged = rows * heads
     q, k, v = (contiguous(tape, x, label, (merged, length, depth)) for label, x in {"q": q, "k": k, "v": v}.items())
@@ -47,11 +47,11 @@ def hand_coded(tape: Writer, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, p: f
 
 
 def flash(tape: Writer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """The fused kernel: keeps q, k, v, its output, and one number a row and head; its heads lie merged already."""
+    """Fused attention; saves q, k, v, its output, and one number for each row and head. It returns merged heads."""
     rows, heads, length, depth = q.shape
     out = tape.made("mixed", (rows * heads, length, depth), q.dtype)
     row_sums = tape.made("logsumexp", (rows * heads, length), "float32")
-    # Scores and mixture, each 2·T²·d multiply-adds a head; backward recomputes the scores: five products for two.
+    # Scores and mixture take 2·T²·d FLOPs a head each; backward recomputes the scores: five products for two.
     flops = 4 * rows * heads * length * length * depth
     tape.write(
         "aten._scaled_dot_product_flash_attention",
@@ -69,13 +69,13 @@ def flash(tape: Writer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def unfused(tape: Writer, q: Tensor, k: Tensor, v: Tensor, p: float, noise: str | None) -> Tensor:
-    """Torch's `math` backend: in float32 whatever comes in; keeps scaled queries and keys, the probabilities, values.
+    """Torch's `math` backend, always in float32; saves scaled queries and keys, the probabilities, and the values.
 
     Its mask is made anew in each layer and added in place. Mask, wide copies and scaled queries and keys are held until
-    it returns. The softmax looks for rows without any score, which takes a mask of all scores.
+    it returns. The softmax searches for rows without any score, which takes a boolean mask of all scores.
     """
     rows, heads, length, depth = q.shape
-    # Heads are merged with rows without a copy where there is one, or where they lie so.
+    # Heads are merged with rows without a copy if there is one head or position, or if their layout allows it.
     apart = [not (heads == 1 or length == 1 or lies_merged(x)) for x in (q, k, v)]
     given = (q, k, v)
     q, k, v = wide = tuple(
@@ -101,7 +101,7 @@ def unfused(tape: Writer, q: Tensor, k: Tensor, v: Tensor, p: float, noise: str 
         forward_scratch=tuple(replace(one, name=f"{one.name} empty") for one in empty),
     )
     mixed = bmm(tape, "mixed", layers.dropout(tape, weights, p, noise), v, holds=(*given, *wide, *scaled, mask))
-    # A view is cast by whoever reads it, but for those that come first.
+    # A view is cast by its readers, except the views of the arguments.
     tape.operations[:] = [
         one if one.name == "aten.view" and one.outputs[0] not in wide else replace(one, autocast="float32")
         for one in tape.operations
@@ -111,7 +111,7 @@ def unfused(tape: Writer, q: Tensor, k: Tensor, v: Tensor, p: float, noise: str 
 
 
 def _heads_merged(tape: Writer, x: Tensor, label: str, apart: bool) -> Tensor:
-    """`[B, H, T, d] → [B·H, T, d]`: of one sequence a view, however its heads lie."""
+    """Reshape `[B, H, T, d] → [B·H, T, d]`: a view for a single sequence or if heads are not `apart`, else a copy."""
     rows, heads, length, depth = x.shape
     if not apart or rows == 1:
         return layers.view(tape, x, label, (rows * heads, length, depth))
@@ -121,18 +121,18 @@ def _heads_merged(tape: Writer, x: Tensor, label: str, apart: bool) -> Tensor:
 
 
 def contiguous(tape: Writer, x: Tensor, label: str, shape: tuple[int, ...]) -> Tensor:
-    """`[B, H, T, d]` with the positions of a head side by side: a copy, unless they lie so already."""
+    """`[B, H, T, d]` with contiguous positions in each head: a view if they are contiguous already, else a copy."""
     return (layers.view if lies_merged(x) else layers.copy)(tape, x, label, shape)
 
 
 def lies_merged(x: Tensor) -> bool:
-    """Whether the positions of each head lie side by side."""
+    """True if the positions of each head are contiguous in memory."""
     _, heads, length, _ = x.shape
     return x.view_of is None and (x.name.rstrip("'").endswith(":repeated") or heads == 1 or length == 1)
 
 
 def bmm(tape: Writer, label: str, left: Tensor, right: Tensor, holds: Sequence[Tensor] = ()) -> Tensor:
-    """`[N, a, b] × [N, b, c]`: keeps both."""
+    """Batched product `[N, a, b] × [N, b, c]`; saves both factors."""
     count, rows, inner = left.shape
     out = tape.made(label, (count, rows, right.shape[-1]), left.dtype)
     flops = 2 * count * rows * inner * right.shape[-1]

@@ -1,9 +1,9 @@
-"""Mixed precision on a tape: what torch's autocast inserts and where dtypes change because of it.
+"""Mixed precision on a tape: the casts that torch's autocast inserts, and the dtypes that follow from them.
 
-Contractions get their inputs in the low dtype, a router's excepted. An activation is cast at each use; a parameter once
-per forward, and that copy lives until the forward's context exits; a module that casts by itself keeps its copy only as
-long as it needs it. The loss is lifted back to float32; a CUDA device lifts softmax and norms, too. Everything else
-computes in the widest dtype that reaches it.
+Contractions get their inputs in the low dtype, except a router's. An activation is cast at each use. A parameter is
+cast once per forward, and that copy lives until the forward's context exits. A module that casts by itself keeps its
+copy only as long as it needs it. The loss is cast back to float32; a CUDA device widens softmax and norms, too. Every
+other operation computes in the widest dtype of its inputs.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from assay.cost.tape import Gradient, Operation
 from assay.cost.tensors import Tensor
 
 LIFTED = {"aten._log_softmax", "aten.nll_loss_forward"}
-"""The loss: in float32 whatever the rest computes in."""
+"""Operations of the loss, which are in float32 whatever the low dtype."""
 _EXACT = {"bool", "int32", "int64"}
 _LIFTED_ON_CUDA = {"aten._softmax", "aten.native_layer_norm", "aten._fused_rms_norm"}
 
@@ -29,7 +29,7 @@ def autocast(cost: Cost, dtype: str) -> Cost:
 
 
 def composed_in_float32(operation: Operation, values: Mapping[str, Tensor]) -> Operation:
-    """A root-mean-square norm of a narrow input: it keeps a copy in float32, and its gradients are as wide."""
+    """An RMS norm of a narrow input: it saves the input in float32, and its gradients are as wide."""
     lifted = replace(values[operation.inputs[0]], name=f"{operation.site}:lifted", dtype="float32", view_of=None)
     return replace(
         operation,
@@ -40,20 +40,20 @@ def composed_in_float32(operation: Operation, values: Mapping[str, Tensor]) -> O
 
 
 class _Caster:
-    """Walks the tape, following dtypes."""
+    """Walks the tape and follows dtypes."""
 
     def __init__(self, cost: Cost, dtype: str) -> None:
         self.cost, self.dtype = cost, dtype
         self.lifted = LIFTED | (_LIFTED_ON_CUDA if cost.kernels.softmax_autocast else set())
         self.values = dict(cost.values)
         self.copies: dict[str, str] = {}
-        """Parameter → its copy in the low dtype."""
+        """Name of each parameter's copy in the low dtype."""
         self.casts: dict[str, str] = {}
-        """Activation → its latest copy in another dtype."""
+        """Name of each activation's latest copy in another dtype."""
         self.tape: list[Operation] = []
 
     def add(self, operation: Operation) -> None:
-        """Append the operation with its inputs cast and its results in the dtype that follows."""
+        """Append the operation with its inputs cast, and its results in the dtype that follows."""
         if operation.autocast == "float32" or operation.name in self.lifted:
             self._finish(self._with_inputs(operation, "float32"), "float32")
         elif operation.autocast == "low" or operation.kind == "contraction":
@@ -64,9 +64,10 @@ class _Caster:
             self._finish(operation, dtype)
 
     def _with_inputs(self, operation: Operation, dtype: str) -> Operation:
-        """Torch's own operators cast the last argument first, as their compiled calls evaluate them.
+        """The operation with its inputs cast to `dtype`.
 
-        A module that casts in Python casts the first argument first.
+        Torch's own operators cast the last argument first, because their compiled calls evaluate it first. A module
+        that casts in Python casts the first argument first.
         """
         renamed: dict[str, str] = {}
         gradients = list(operation.gradients)
@@ -83,7 +84,7 @@ class _Caster:
             else:
                 how = Gradient.NONE if gradients[position] is Gradient.NONE else Gradient.FRESH
                 renamed[name] = self._cast(operation, value, dtype, held=False, how=how)
-        # A function that lifts what it is given holds that until it returns.
+        # A function that widens its arguments holds the copies until it returns.
         lifts = dtype == "float32"
         held = (self.casts[name] for name in operation.holds if lifts and name in self.casts)
         return replace(
@@ -120,7 +121,7 @@ class _Caster:
         return name
 
     def _widest(self, operation: Operation) -> str:
-        """The dtype that reaches the results: of the activations read, or of what is read where there are none."""
+        """dtype of the results: float32 if any activation read is float32, or none is read; else the low dtype."""
         read = [self.values[name] for name in operation.inputs if name not in self.cost.parameters] or [
             self.values[name] for name in operation.inputs
         ]
@@ -129,7 +130,7 @@ class _Caster:
         return "float32" if "float32" in dtypes else self.dtype
 
     def _follow_tables(self, operation: Operation, dtype: str) -> None:
-        """Rotary tables are made in the dtype of what they turn."""
+        """Give rotary tables the dtype of the tensor that they rotate, in which they are made."""
         for name in operation.inputs:
             value = self.values[name]
             if value in self.cost.tables and value.dtype == "float32":
@@ -152,9 +153,10 @@ class _Caster:
         self.tape.append(replace(operation, outputs=outputs))
 
     def _with_lifted(self, operation: Operation, dtype: str) -> Operation:
-        """A product or a sum with a narrow argument makes a wide copy of it; a sum on CUDA does not.
+        """The operation with temporaries for narrow arguments: a product or a sum widens them; a sum on CUDA does not.
 
-        In backward a factor's gradient is as wide as that copy until it is cast, when what the product kept has gone.
+        In backward a factor's gradient is as wide as that copy until it is cast, after the product's saved tensors are
+        freed.
         """
         narrow, summands = (
             tuple(self.values[name] for name in self._handed(operation, how) if self._is_narrow(name, dtype))
@@ -165,7 +167,7 @@ class _Caster:
         return replace(
             operation,
             forward_scratch=(*operation.forward_scratch, *wide),
-            # A wide tensor is a narrow one and as much again.
+            # A wide gradient has twice the bytes of the narrow one, which is counted already.
             backward_scratch=(*operation.backward_scratch, *narrow),
         )
 
@@ -176,5 +178,5 @@ class _Caster:
         return self.values[name].dtype not in (*_EXACT, dtype)
 
     def _result(self, output: Tensor, dtype: str) -> Tensor:
-        # A summed loss is a scalar, and in float32 whatever makes it.
+        # The summed loss is a scalar, and in float32 whichever operation makes it.
         return output if output.dtype in _EXACT or not output.shape else output.cast(dtype)

@@ -1,9 +1,9 @@
-"""The head on a tape when its loss is computed in pieces of rows, each piece's logits twice (`assay.model.loss`).
+"""The head on a tape when its loss is computed in chunks of rows, whose logits are recomputed (`assay.model.loss`).
 
-One operation in place of the projection and the cross-entropy: it keeps what it reads, and at its worst holds the
-logits of one piece and their logarithms in float32, in forward as in backward. The logits of the second time are no
-FLOPs that the model needs. What it leaves out is the traffic of the logits, so of a head that is narrow beside its
-vocabulary the time comes out too short.
+One operation replaces the projection and the cross-entropy. It saves its inputs. At its peak, in forward as in
+backward, it holds one chunk's logits and their logarithms in float32. The recomputed logits are no FLOPs that the model
+needs. The traffic of the logits is left out, so the predicted time is too short for a head that is narrow relative to
+its vocabulary.
 """
 
 from dataclasses import replace
@@ -18,7 +18,7 @@ _HEAD = ("head.projection", "head")
 
 
 def loss_in_chunks(cost: Cost, chunks: int) -> Cost:
-    """The ledger when the rows of logits come and go in so many pieces."""
+    """The ledger with one operation for the head, which holds the logits of one of `chunks` chunks at a time."""
     head = tuple(one for one in cost.tape if one.site in _HEAD)
     before = tuple(one for one in cost.tape if one.site not in _HEAD)
     return replace(cost, tape=(*before, _in_one(cost, head, chunks)))

@@ -1,11 +1,11 @@
-"""What a rank sends in a collective, counted at two places: what the caller hands over, and what goes over the wire.
+"""Bytes of a rank's collectives, counted at two places: the argument of the call, and the traffic on the link.
 
-Three sizes of one all-gather are three different numbers, so each has its own name. `payload_bytes` is the whole
-tensor: what every rank holds before a reduce-scatter and after an all-gather. `handed_bytes` is the argument of the
-call, which is what an instrument at the call sees. `sent_bytes` is what leaves a rank, under the algorithms whose
-traffic is least for large tensors: rings, and pairwise exchange.
+One all-gather has three different sizes, so each has its own name. `payload_bytes` is the whole tensor, which every
+rank holds before a reduce-scatter and after an all-gather. `handed_bytes` is the argument of the call, which an
+instrument at the call sees. `sent_bytes` leave a rank, under the algorithms with the least traffic for large tensors:
+rings, and pairwise exchange.
 
-| collective | handed over | sent by a rank | steps |
+| collective | argument | sent by a rank | steps |
 | --- | --- | --- | --- |
 | all-reduce | B | 2 (n−1)/n B | 2 (n−1) |
 | reduce-scatter | B | (n−1)/n B | n−1 |
@@ -14,12 +14,12 @@ traffic is least for large tensors: rings, and pairwise exchange.
 | all-to-all | B | (n−1)/n B | n−1 |
 | send | B | B | 1 |
 
-What a rank receives is as much. In a broadcast that is true of every rank between the two ends of the chain, and in a
-send of a rank between two others. Trees take fewer steps (about 2 log₂ n for an all-reduce) at the same traffic, and a
-switch that adds up in flight about halves an all-reduce's; neither is counted here.
+A rank receives as many bytes as it sends. In a broadcast this holds for the ranks between the two ends of the chain, in
+a send for a rank between two others. Trees take fewer steps (about 2 log₂ n for an all-reduce) at the same traffic. A
+switch that sums in flight about halves an all-reduce's traffic. Neither is counted here.
 
 Sources: Thakur, Rabenseifner and Gropp 2005 (doi:10.1177/1094342005051521); Patarasuk and Yuan 2009
-(doi:10.1016/j.jpdc.2008.09.002), whose lower bound the ring all-reduce meets; the factors are those by which nccl-tests
+(doi:10.1016/j.jpdc.2008.09.002), whose lower bound the ring all-reduce meets. The factors are those by which nccl-tests
 turns time into bus bandwidth (github.com/NVIDIA/nccl-tests, doc/PERFORMANCE.md).
 """
 
@@ -35,7 +35,7 @@ COLLECTIVES: tuple[Collective, ...] = get_args(Collective)
 
 
 def sent_bytes(collective: Collective, ranks: int, payload_bytes: float) -> float:
-    """What leaves one of `ranks` ranks; nothing does where there is only one."""
+    """Bytes that leave each of `ranks` ranks; 0 if there is only one."""
     if ranks == 1:
         return 0.0
     if collective in ("broadcast", "send"):
@@ -45,12 +45,12 @@ def sent_bytes(collective: Collective, ranks: int, payload_bytes: float) -> floa
 
 
 def handed_bytes(collective: Collective, ranks: int, payload_bytes: float) -> float:
-    """The size of the argument with which one of `ranks` ranks calls."""
+    """Bytes of the argument with which each of `ranks` ranks calls."""
     return payload_bytes / ranks if collective == "all_gather" else float(payload_bytes)
 
 
 def steps(collective: Collective, ranks: int) -> int:
-    """How many messages a rank must wait for, one after the other: each costs the link's latency."""
+    """Number of messages that a rank waits for, one after the other; each costs the link's latency."""
     if ranks == 1:
         return 0
     if collective == "send":
@@ -60,37 +60,37 @@ def steps(collective: Collective, ranks: int) -> int:
 
 @dataclass(frozen=True)
 class Communication:
-    """The same collective `count` times in a step, among the ranks that differ along an axis."""
+    """A collective that runs `count` times in a step, among the ranks that differ along an axis."""
 
     collective: Collective
     axis: str
-    """One of the mesh's, or several joined by ``+`` whose ranks join: a gradient is summed over ``dp+cp``."""
+    """Axis of the mesh, or several joined by ``+``: a gradient is summed over ``dp+cp``."""
     payload_bytes: float
-    """Of the whole tensor, once."""
+    """Bytes of the whole tensor in one call."""
     count: int = 1
     what: str = ""
-    """What is sent, in words."""
+    """The payload, in words."""
     dtype: str = "bfloat16"
 
     def cut(self, parts: int) -> Self:
-        """The same of one of so many parts."""
+        """The communication of one of `parts` equal parts of the payload."""
         return replace(self, payload_bytes=self.payload_bytes / parts)
 
     def ranks(self, mesh: Mesh) -> int:
-        """How many ranks join."""
+        """Number of ranks that take part."""
         return prod(map(mesh.degree, self.axis.split("+")))
 
     def sent_bytes(self, mesh: Mesh) -> float:
-        """What leaves a rank, over all `count` times."""
+        """Bytes that leave a rank in all `count` calls."""
         return self.count * sent_bytes(self.collective, self.ranks(mesh), self.payload_bytes)
 
     def handed_bytes(self, mesh: Mesh) -> float:
-        """What a rank hands over in all `count` calls; a group of one makes none."""
+        """Bytes of a rank's arguments in all `count` calls; a group of one rank makes none."""
         ranks = self.ranks(mesh)
         return self.count * handed_bytes(self.collective, ranks, self.payload_bytes) if ranks > 1 else 0.0
 
     def steps(self, mesh: Mesh) -> int:
-        """Latencies in a row, over all `count` times."""
+        """Number of messages in sequence in all `count` calls."""
         return self.count * steps(self.collective, self.ranks(mesh))
 
 

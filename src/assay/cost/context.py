@@ -1,8 +1,8 @@
 """Context parallelism on a tape: all but attention works on positions alone, so a rank does its part of each operation.
 
-Weights are whole on every rank, and what lies there of each gradient is summed when a step's last backward is over. A
-rank's positions are two pieces of a sequence (`parallel.context`), so learned positions and rotary tables are picked,
-not sliced, and what is picked is a copy. Token ids and targets are picked, too, beside the batch that came.
+Weights are whole on every rank, and their gradients are summed after the last backward of a step. A rank's positions
+are two pieces of a sequence (`parallel.context`). Learned positions and rotary tables are therefore indexed, not
+sliced, and the results are copies. Token ids and targets are indexed, too, in addition to the whole batch.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,19 +15,19 @@ from assay.cost.tape import Gradient, Operation, Tape
 from assay.cost.tensors import Tensor
 
 Core = Callable[[str, Tensor, Tensor, Tensor, Cost], Tape]
-"""(site, this rank's queries, keys and values, the ledger) → attention's core, ending in `SITE:merged`."""
+"""Function of a site, this rank's queries, keys and values, and the ledger. It returns the core up to `SITE:merged`."""
 
 _AXIS = "cp"
 _LEARNED = "embedding.position.weight"
 
 
 def ring_core(site: str, q: Tensor, k: Tensor, v: Tensor, cost: Cost) -> Tape:
-    """Torch's."""
+    """Torch's ring attention."""
     return ring(site, q, k, v, place=cost.place[_AXIS], ranks=cost.mesh.degree(_AXIS), kernels=cost.kernels)
 
 
 def divide_context(cost: Cost, core: Core = ring_core) -> Cost:
-    """The ledger of one of the ranks that divide every sequence."""
+    """The ledger of one of the ranks that divide every sequence; `core` writes attention."""
     length, parts = cost.batch[0].shape[1], cost.mesh.degree(_AXIS)
     positions = Tensor("positions", (length // parts,), "int64", batched=False)
     picked = tuple(replace(one, shape=(one.shape[0], length // parts), batched=True) for one in cost.batch)
@@ -43,7 +43,7 @@ def divide_context(cost: Cost, core: Core = ring_core) -> Cost:
 
 
 def _divided(operation: Operation, cost: Cost, positions: Tensor) -> Iterator[Operation]:
-    """The operation on this rank's positions, with what it picks before it."""
+    """The operation on this rank's positions, after the look-ups of the weights and tables that it reads."""
     if CORE in operation.site:
         yield operation
         return
@@ -84,7 +84,7 @@ def _picked_weights(site: str, learned: Tensor, positions: Tensor) -> Operation:
 
 
 def _picked_table(operation: Operation, table: Tensor, positions: Tensor) -> Operation:
-    """Rows of a table, which was made in the dtype of what it will turn."""
+    """Rows of a rotary table, which is made in the dtype of the tensor that it rotates."""
     turned, made = operation.inputs[0], operation.outputs[0]
     shape = (*positions.shape, table.shape[1])
     return Operation(
@@ -98,7 +98,7 @@ def _picked_table(operation: Operation, table: Tensor, positions: Tensor) -> Ope
 
 
 def _part(tensor: Tensor, parts: int) -> Tensor:
-    """Positions are the axis behind rows and heads; where rows and positions are one axis, that one."""
+    """This rank's part of the positions: the axis after rows and heads, or the one that merges rows and positions."""
     if not tensor.batched or not tensor.shape:
         return tensor
     return tensor.piece(parts, 0, {4: 2, 3: 1}.get(len(tensor.shape), 0))

@@ -1,4 +1,4 @@
-"""The cores of attention found in a ledger, whatever wrote them, and written anew."""
+"""Search and replacement of the attention cores in a ledger, whichever module wrote them."""
 
 from collections.abc import Callable
 
@@ -7,11 +7,13 @@ from assay.cost.tape import Tape
 from assay.cost.tensors import Tensor
 
 CORE = ".attention.core"
-"""What the site of a core ends in."""
+"""Part of a site's name that marks it as an attention core."""
 
 
 def exchange_core(cost: Cost, make: Callable[[str, Tensor, Tensor, Tensor], Tape]) -> Cost:
-    """The ledger in which `make` writes each core anew: (site, queries, keys, values) → up to the merged heads."""
+    """The ledger in which `make` writes each core anew: (site, queries, keys, values) → operations up to the merged
+    heads.
+    """
     values = cost.values
 
     def exchanged(core: Tape) -> Tape:

@@ -1,9 +1,9 @@
 """torchao's AdamW with moments in 8 bits, as the ledger sees it (arXiv:2110.02861; read off `torchao/optim`).
 
-A moment of 4,096 numbers or more that blocks of 256 divide is a code of a byte for each number, a float32 scale for
-each block, and a table of the 256 values that codes stand for; each moment has a table of its own. Every other moment
-is as wide as its weight. What the update makes on the way is the compiler's choice: both moments of one weight at full
-width is the most that its arithmetic names, and what is taken here.
+A moment is coded if it has 4,096 numbers or more, in whole blocks of 256. It has a code of one byte for each number and
+a float32 scale for each block. Its own table holds the 256 values of the codes. Every other moment is as wide as its
+weight. The temporaries of the update are the compiler's choice. Both moments of one weight at full width are the most
+that its arithmetic names, and are assumed here.
 """
 
 from collections.abc import Iterator
@@ -18,24 +18,26 @@ _SMALLEST, _BLOCK, _CODES = 4096, 256, 256
 
 @dataclass(frozen=True)
 class EightBitAdamW(AdamW):
-    """Moments as codes, in one compiled kernel: weight, gradient and codes read, weight and codes written."""
+    """AdamW with coded moments in one compiled kernel, which reads weight, gradient and codes and writes weight and
+    codes.
+    """
 
     passes: ClassVar = 4.0
     launches: ClassVar = 1.0
 
     def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
-        """Two moments a parameter, each of one tensor or of three, and its step count."""
+        """Two moments for each parameter, each of one tensor or of three, and its step count."""
         moments = like(pieces, "exp_avg", "exp_avg_sq")
         return (*(part for one in moments for part in _parts(one)), *counts(pieces))
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
-        """Both moments of one parameter, wide."""
+        """Both moments of one parameter, in float32."""
         width = 2 * DTYPE_BYTES["float32"]
         return tuple(Instant("AdamW8bit", one.name, width * one.elements) for one in in_order(pieces))
 
 
 def is_coded(moment: Tensor) -> bool:
-    """Whether it is kept in 8 bits; what is small or does not come in whole blocks stays as it is."""
+    """True if the moment is kept in 8 bits: it is large enough and has whole blocks."""
     return moment.elements >= _SMALLEST and moment.elements % _BLOCK == 0
 
 

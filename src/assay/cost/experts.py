@@ -1,13 +1,16 @@
-"""Experts divided among the ranks that share a batch, on a tape: rows travel to their experts and back.
+"""Experts divided among the ranks that share a batch, on a tape: rows are sent to their experts and back.
 
-Around the experts of each layer come two exchanges of rows in forward and, of their gradients, two in backward
-(arXiv:2006.16668), and before them one of how many rows will come. A rank hands over n·k rows for the n tokens that it
-has, whatever the router does. How many it receives is the router's choice; here it is as many, which is so when the
-ranks' experts are chosen equally often. Since the payload of an exchange is its larger side, the bytes predicted are
-the least that a rank can exchange: exact for one whose experts are chosen no more often than the mean, and for a fuller
-one short by its surplus of rows, as are its activations.
+The experts of each layer need two exchanges of rows in forward and two of their gradients in backward
+(arXiv:2006.16668). An exchange of the numbers of rows precedes them. A rank sends n·k rows for its n tokens, whatever
+the router does. The number that it receives is the router's choice. It is assumed to be as many, which is true if the
+ranks' experts are chosen equally often.
 
-Between the exchanges lie two gathers, since what arrives is sorted by rank and then by expert; both keep their index.
+The payload of an exchange is its larger side, so the predicted bytes are the least that a rank can exchange. They are
+exact for a rank whose experts are chosen no more often than the mean. On a fuller rank they lack its surplus of rows,
+as do its activations.
+
+Between the exchanges there are two gathers, because arriving rows are sorted by rank and then by expert. Both save
+their index.
 """
 
 from collections.abc import Iterator
@@ -23,7 +26,7 @@ _EXCHANGE = Sending("all_to_all", _AXIS)
 
 
 def divide_experts(cost: Cost) -> Cost:
-    """The ledger of one of the ranks that own whole experts, each others' tokens among theirs."""
+    """The ledger of one of the ranks that own whole experts, each of which also receives the others' tokens."""
     ranks, place = cost.mesh.degree(_AXIS), cost.place[_AXIS]
     owned = tuple(name for name in cost.parameters if ".experts." in name)
     learned = {name: one.piece(ranks, place) if name in owned else one for name, one in cost.parameters.items()}
@@ -38,7 +41,7 @@ def _exchanged(cost: Cost, ranks: int) -> Iterator[Operation]:
 
 
 def by_experts(tape: Tape) -> Iterator[tuple[str, Tape]]:
-    """The tape in runs: those of a layer's experts with their site, and what lies between with none."""
+    """The tape in runs: the operations of a layer's experts with their site, and those between with an empty one."""
 
     def experts(operation: Operation) -> str:
         inner, found, _ = operation.site.partition(".experts")
@@ -71,7 +74,7 @@ def _experts(cost: Cost, site: str) -> int:
 
 
 def _integers(name: str, of: Tensor, *made: Tensor) -> Operation:
-    """What is worked out of the routes, without gradients."""
+    """An operation without gradients on the integers of the routes."""
     return Operation(name, "", "movement", (of.name,), made, (Gradient.NONE,))
 
 

@@ -1,9 +1,9 @@
 """Linear layers whose products are in float8, as the ledger sees them (read off `torchao/float8`).
 
-A layer keeps its narrow input and its weight itself, and rounds both anew whenever it multiplies: to a wide copy, to
-that copy scaled, and to one byte a number. What is rounded lives until the layer's forward or backward is through, and
-a kernel that wants a matrix turned gets a copy. That backward is one function of many instants; on the tape it is a row
-of operations that do nothing forwards, each with what one instant holds beside its results. The last runs first.
+A layer saves its narrow input and its weight, and rounds both anew for each product. Rounding makes a wide copy, that
+copy scaled, and one byte a number. Rounded tensors live until the layer's forward or backward has finished, and a
+kernel that needs a transposed matrix gets a copy. That backward is one function with many instants. On the tape it is a
+row of operations that do nothing in forward, each with the temporaries of one instant. The last runs first.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from assay.cost.tape import Gradient, Operation, Writer
 from assay.cost.tensors import Tensor
 
 FORMAT = "float8_e4m3fn"
-"""Of inputs and weights. Gradients have another, of as many bytes."""
+"""dtype of rounded inputs and weights. Gradients have another of as many bytes."""
 _CAST = "aten._to_copy"
 _PRODUCTS = ("aten.mm", "aten.addmm")
 _BACKWARD = "matmul_with_hp_or_float8_argsBackward"
@@ -23,7 +23,7 @@ Held = tuple[Tensor, ...]
 
 
 def float8(cost: Cost, sites: Sequence[str]) -> Cost:
-    """The ledger of a step under autocast when the linear layers of these modules multiply in float8."""
+    """The ledger of a step under autocast in which the linear layers of these modules multiply in float8."""
     values, converts = cost.values, cost.kernels.float8_in_float32
     inside = [one for one in cost.tape if one.within(*sites)]
     copied = {one.outputs[0].name: one.inputs[0] for one in inside if one.name == _CAST}
@@ -41,7 +41,7 @@ def float8(cost: Cost, sites: Sequence[str]) -> Cost:
 class _Layer:
     """One linear layer: its input and result are narrow, its weight and bias in float32.
 
-    Where the device `converts`, a product is one of copies in float32.
+    If the device `converts`, it multiplies float32 copies of the rounded tensors.
     """
 
     def __init__(self, linear: Operation, values: dict[str, Tensor], given: Held, *, converts: bool) -> None:
@@ -49,7 +49,7 @@ class _Layer:
         (self.x, self.weight, *self.bias), (self.out,) = given, linear.outputs
 
     def operations(self) -> list[Operation]:
-        """In the order of forward."""
+        """The operations of the layer, in the order of forward."""
         product = self._multiply()
         last = self._backward(product)
         if self.bias:
@@ -63,7 +63,7 @@ class _Layer:
     def _multiply(self) -> Tensor:
         tape, x, weight = self.tape, self.x, self.weight
         turned = tape.made("turned", weight.shape, x.dtype, batched=False, of=weight.name)
-        # The weight's gradient is widened before backward lets go of the input.
+        # The weight's gradient is widened before backward frees the input.
         tape.write("aten.t", "movement", (weight,), (turned,), (Gradient.INPLACE,), saves=(x,), backward="TBackward")
         for one in (x, weight):
             scratch = _widened(one)
@@ -85,21 +85,21 @@ class _Layer:
         return product
 
     def _backward(self, product: Tensor) -> Tensor:
-        """Write the instants, from the end of backward to its begin; returns the product's last name."""
+        """Write the instants of backward, the last one first; returns the product's last view."""
         tape, x, weight = self.tape, self.x, self.weight
         g, w, i = map(self._rounded, (product, weight, x))
-        # The second product gives the weight's gradient, and wants both of its factors turned.
+        # The second product computes the weight's gradient, and needs both of its factors transposed.
         scratch = (g, w, g, i, g, i, *self._converted(product, x, weight))
         tape.operations[-1] = replace(tape.operations[-1], backward_scratch=scratch)
         last = self._instant(product, g, w, g, i, *_widened(x))
         last = self._instant(last, g, w, g, *_widened(product))
-        # The first gives the input's, and wants the weight turned.
+        # The first product computes the input's gradient, and needs the weight transposed.
         last = self._instant(last, g, w, w, *self._converted(product, weight, x), gives=True)
         last = self._instant(last, g, w, *_widened(weight))
         return self._instant(last, g, *_widened(product))
 
     def _instant(self, product: Tensor, *held: Tensor, gives: bool = False) -> Tensor:
-        """What backward holds at one time; at one of them it `gives` the gradient of the input."""
+        """Write one instant of backward and its temporaries `held`; with `gives` it computes the input's gradient."""
         after = self.tape.made("product", product.shape, product.dtype, of=product.name)
         inputs = (product, self.x) if gives else (product,)
         gradients = (Gradient.ALIAS, Gradient.FRESH)[: len(inputs)]
@@ -109,7 +109,7 @@ class _Layer:
             inputs,
             (after,),
             gradients,
-            # What a function of Python's keeps it keeps when it has run: a recomputation multiplies before it stops.
+            # A Python function saves its tensors after it has run, so a recomputation multiplies before it stops.
             saves=(self.x,),
             backward=_BACKWARD,
             backward_scratch=held,
@@ -124,22 +124,22 @@ class _Layer:
         self.tape.write("aten.add", "elementwise", (product, narrow), (self.out,), gradients, backward="AddBackward")
 
     def _rounded(self, one: Tensor) -> Tensor:
-        """One byte a number."""
+        """The tensor rounded to one byte a number."""
         name = f"{self.linear.site}:rounded {one.name}"
         return replace(one, name=name, dtype=FORMAT, view_of=None, held=False)
 
     def _converted(self, left: Tensor, right: Tensor, out: Tensor) -> Held:
-        """The most that a product of two rounded tensors makes on the way, where it is one of copies in float32."""
+        """Temporaries at the peak of a product, if the device multiplies float32 copies of the rounded tensors."""
         if not self.converts:
             return ()
         a, b, wide = map(_wide, (left, right, out))
-        # The right factor is turned back, each copy scaled into another, and the result narrowed beside itself.
+        # The right factor is transposed back, each copy scaled into another, and the result narrowed into a new tensor.
         most = max((a, a), (a, b, b), (a, b, wide, wide.cast(self.out.dtype)), key=_nbytes)
         return (self._rounded(right), *most)
 
 
 def _widened(one: Tensor) -> Held:
-    """What rounding makes on its way: the tensor in float32 and scaled, and the same within the format's range."""
+    """Quantization temporaries: the scaled float32 tensor and its clamped copy."""
     return _wide(one), _wide(one)
 
 

@@ -1,16 +1,17 @@
-"""The step as a compiler of fused loops makes it: products stay calls of libraries, everything else is in loops.
+"""A step with compiled modules: products stay library calls, everything else is in fused loops.
 
-Read off the code that TorchInductor makes of our modules, region by region (the embedding, each block, the head):
+Read off the code that TorchInductor generates for our modules, region by region (the embedding, each block, the head):
 
-- A result is written only where a product reads it, where its region ends, or where streams meet; what follows from one
-  stream alone is computed where it is read.
-- Products keep what they always keep. A loop keeps what its own backward can start from: the results of products,
-  statistics of rows, and noise. A table is made inside, and a mask is kept by each that reads it.
-- A loop writes over what it reads last, where that is as large: over arguments in forward, over gradients and what was
-  kept for it in backward. The gradient of a weight comes first, and frees the other factor.
-- A region hands over the gradients of its weights when all of its backward is through.
+- A result is written to memory only if a product reads it, if its region ends, or if streams meet. A result that
+  follows from a single stream is computed where it is read.
+- Products save the same tensors as in eager mode. A loop saves tensors from which its backward can start: results of
+  products, statistics of rows, and noise. Tables are computed inside, and each reader saves its own mask.
+- A loop overwrites a tensor of which it is the last reader, if that is as large: arguments in forward, gradients and
+  its saved tensors in backward. The gradient of a weight is computed first, and frees the other factor.
+- A region accumulates the gradients of its weights when all of its backward has finished.
 
-The tests hold the bytes against measured ones. Which of two equally large values is kept makes no difference to them.
+The tests compare the bytes with measured ones. It makes no difference to them which of two equally large values is
+saved.
 """
 
 from collections import Counter
@@ -23,11 +24,11 @@ from assay.cost.tape import Gradient, Operation
 from assay.cost.tensors import Tensor
 
 _SOFTMAXES = {"aten._softmax", "aten._log_softmax", "aten._safe_softmax"}
-"""Computed again from their input, the largest of each row, and the row's sum."""
+"""Operations recomputed from their input, the maximum of each row, and the row's sum."""
 
 
 def fused(cost: Cost, sites: Sequence[str]) -> Cost:
-    """The ledger when each of these modules is compiled as one, or around what is opaque in it."""
+    """The ledger with each of these modules compiled as one region, or as several around opaque operations."""
     opaque = [one for one in cost.tape if one.opaque]
     sites = tuple(chain.from_iterable(_regions(cost, site, opaque) for site in sites))
 
@@ -39,7 +40,7 @@ def fused(cost: Cost, sites: Sequence[str]) -> Cost:
     for site, operations in groupby(cost.tape, region):
         run = tuple(operations)
         tape.extend(_Region(cost, values, reads, run).compiled() if site else run)
-    # A checkpoint's region keeps the generator's state before each draw.
+    # A checkpointed region saves the generator's state before each draw.
     draws = sum(operation.within(*cost.recomputed[:1]) and _draws(operation) for operation in cost.tape)
     return replace(
         cost, tape=tuple(tape), handed_together=sites, noise_bytes=cost.noise_bytes * draws
@@ -47,19 +48,19 @@ def fused(cost: Cost, sites: Sequence[str]) -> Cost:
 
 
 def _regions(cost: Cost, site: str, opaque: Sequence[Operation]) -> Iterable[str]:
-    """The module, or the modules of what is left of it."""
+    """The module itself, or the modules that remain of it without opaque operations."""
     if not any(one.within(site) for one in opaque):
         return (site,)
     return dict.fromkeys(one.site for one in cost.tape if one.within(site) and not one.opaque)
 
 
 def _reads(operations: Iterable[Operation]) -> Counter[str]:
-    """How often each value is read, or kept to be."""
+    """Number of times that each value is read or saved."""
     return Counter(chain.from_iterable((*one.inputs, *one.saves) for one in operations))
 
 
 class _Region:
-    """One module's operations, and which of their results must be written."""
+    """One compiled module's operations, and which of their results must be written to memory."""
 
     def __init__(
         self, cost: Cost, values: dict[str, Tensor], reads: Counter[str], operations: tuple[Operation, ...]
@@ -73,19 +74,19 @@ class _Region:
         products = _reads(one for one in operations if one.kind == "contraction")
         self.written = {self._base(name) for name in elsewhere | products.keys()}
         self.kept: set[str] = set()
-        """What operations before keep for backward."""
+        """Values that earlier operations save for backward."""
         self.computed: dict[str, str] = {}
-        """Results that are not written, and the storage from which they are computed when they are read."""
+        """Results that are not written, with the storage from which their readers compute them."""
 
     def compiled(self) -> Iterator[Operation]:
-        """The operations as compiled code does them."""
+        """The operations as compiled code runs them."""
         after = []
         for one in self.operations:
             after.append(self._product(one) if one.kind == "contraction" else self._loop(one))
             self.kept.update(after[-1].saves)
         kept: set[str] = set()
         for operation in after:
-            # What loops that follow each other keep is the first one's, whose backward comes last and writes.
+            # A tensor saved by consecutive loops belongs to the first, whose backward runs last and overwrites it.
             if operation.kind == "contraction":
                 kept.clear()
                 yield operation
@@ -116,24 +117,24 @@ class _Region:
         )
 
     def _held(self, operation: Operation) -> tuple[str, ...]:
-        """Compiled code has no frames; those who called it have."""
+        """Values of `holds` from outside the region: compiled code has no frames of its own, but its callers have."""
         return tuple(name for name in operation.holds if name not in self.maker)
 
     def _base(self, name: str) -> str:
-        """The storage behind a value."""
+        """Name of the storage behind a value."""
         while (below := self.values[name].view_of) is not None:
             name = below
         return name
 
     def _storage(self, name: str) -> str:
-        """The storage behind a value, or behind that from which it is computed."""
+        """Name of the storage behind a value, or of the storage from which it is computed."""
         return self.computed.get(self._base(name), self._base(name))
 
     def _streams(self, operation: Operation) -> Iterator[str]:
         return (name for name in operation.inputs if name not in self.streamless)
 
     def _written(self, output: Tensor, streams: set[str]) -> Tensor:
-        """A result, which is nothing of its own where it follows from one stream and only loops read it."""
+        """A result, which becomes a view of its stream if it has only one and only loops read it."""
         if output.view_of is not None or output.name in self.written or len(streams) != 1 or not output.shape:
             return output
         (stream,) = streams
@@ -141,14 +142,17 @@ class _Region:
         return replace(output, view_of=stream)
 
     def _gradient(self, operation: Operation, name: str, how: Gradient) -> Gradient:
-        """In place, but for a norm with weights: other loops sum their gradients over what came in."""
+        """Kind of a gradient in compiled code: a fresh one overwrites, except that of a norm with weights.
+
+        Other loops still sum the weights' gradients over the incoming gradient of such a norm.
+        """
         if how is not Gradient.NONE and name in self.computed:
             return Gradient.INSIDE
         weighted = operation.kind == "normalization" and Gradient.INPLACE in operation.gradients
         return Gradient.OVERWRITING if how is Gradient.FRESH and not weighted else how
 
     def _sources(self, reader: Operation, name: str, own: dict[str, Tensor]) -> Iterator[str]:
-        """What is kept in the place of a value; `own` grows by what the reader makes for it."""
+        """Names of the tensors saved in place of a value; `own` is extended by those that the reader makes for it."""
         base = self._base(name)
         maker = self.maker.get(base)
         if name in self.tables:
@@ -170,7 +174,7 @@ class _Region:
             yield name
 
     def _smaller(self, reader: Operation, name: str, maker: Operation, own: dict[str, Tensor]) -> Iterator[str]:
-        """Where streams meet: the result, or what it is computed from again where that is less."""
+        """Where streams meet: the sum itself, or the tensors from which it is recomputed if these are fewer bytes."""
         made = dict(own)
         sources = list(chain.from_iterable(self._sources(reader, one, made) for one in self._streams(maker)))
         added = sum((made | self.values)[one].nbytes for one in sources if one not in self.kept)
@@ -181,7 +185,10 @@ class _Region:
             yield name
 
     def _weight_first(self, operation: Operation) -> bool:
-        """Measured: a product with a bias that goes straight into a sum keeps autograd's order."""
+        """True if backward computes the weight's gradient first.
+
+        Measured: a product with a bias whose result is only added keeps autograd's order.
+        """
         inputs = operation.inputs
         if len(inputs) not in (2, 3) or self.values[inputs[1]].batched:
             return False
@@ -192,7 +199,7 @@ class _Region:
 
 
 def _follows(operation: Operation, extra: Tensor) -> bool:
-    """Whether it is computed again: of a norm all but statistics, which are smaller than the result."""
+    """True if backward recomputes it. Norm statistics are saved, because they are smaller than the output."""
     return operation.kind == "normalization" and extra.elements >= operation.outputs[0].elements
 
 
@@ -201,7 +208,7 @@ def _draws(operation: Operation) -> bool:
 
 
 def _let_through(operation: Operation, extra: Tensor) -> Tensor:
-    """Of dropout's noise a loop keeps only what was let through."""
+    """The extra as compiled code saves it: dropout's noise becomes a boolean mask."""
     return extra if operation.kind == "normalization" else replace(extra, dtype="bool")
 
 

@@ -1,7 +1,7 @@
 """The baseline's forward pass as a tape: the GPT of `assay.model`, operation by operation, without torch.
 
-Reads like the model, because it must stay like it: the tests hold the bytes that it keeps for backward against what
-the module really keeps, to the byte, over configurations drawn at random.
+The code reads like the model, because it must stay like it. The tests compare the bytes saved for backward with those
+that the module really saves, to the byte, over configurations drawn at random.
 """
 
 from collections.abc import Sequence
@@ -17,18 +17,18 @@ from assay.cost.tensors import Tensor
 
 @dataclass(frozen=True)
 class Kernels:
-    """Where the kernels of one kind of device keep something else than another's."""
+    """Allocations in which the kernels of one kind of device differ from another's."""
 
     dropout_noise: str | None
-    """dtype of what dropout keeps; None: the input's."""
+    """dtype of the noise that dropout saves; None: the input's."""
     softmax_autocast: str | None
-    """dtype to which autocast lifts softmax and norms; None: it leaves them."""
+    """dtype to which autocast widens softmax and norms; None: it leaves them."""
     copied_gathers: bool
-    """Whether its collectives gather into a copy of what is asked for: gloo's do."""
+    """True if collectives gather into a copy of the requested tensor, as gloo's do."""
     generator_bytes: int
-    """Of the state of its generator of noise, as a tensor in its own memory: a GPU's is the host's."""
+    """Bytes of the random generator's state as a tensor on the device; 0 for a GPU, whose state is on the host."""
     float8_in_float32: bool
-    """Whether a product in float8 is one of copies in float32: a processor without AMX has no other."""
+    """True if a float8 product multiplies copies in float32: a processor without AMX has no other."""
 
 
 CPU = Kernels(
@@ -46,7 +46,7 @@ class Forward:
         self.config, self.rows, self.kernels = config, rows, kernels
         self.parameters = parameters(config)
         length, depth = config.context_length, config.head_dim
-        # The whole batch lies on the device once; micro-batches are views of it, so it is never cut.
+        # The whole batch is on the device once; micro-batches are views of it, so it is never cut.
         self.batch = {name: Tensor(name, (rows, length), "int64", batched=False) for name in ("ids", "targets")}
         self.tables = {"mask": Tensor("mask", (length, length), "bool", batched=False)}
         if config.position == "rotary":
@@ -55,7 +55,7 @@ class Forward:
         self.writer = Writer("", {**self.parameters, **self.batch, **self.tables})
 
     def tape(self) -> Tape:
-        """The operations from token ids to the summed loss."""
+        """The operations from token ids `[B, T]` to the summed loss."""
         x = self._embedding(self.writer.at("embedding"))
         for index in range(self.config.n_layer):
             x = self._block(self.writer.at(f"blocks.{index}"), x)
@@ -106,7 +106,7 @@ class Forward:
                 x = self._norm(norm, layers.add(site, x, run(site.at(branch), x)))
             else:
                 x = layers.add(site, x, run(site.at(branch), self._norm(norm, x)))
-        # Whoever calls the block has what it gave until the block returns.
+        # The block's caller holds its input until the block returns.
         site.operations[-1] = replace(site.operations[-1], holds=(given.name,))
         return x
 
@@ -144,7 +144,7 @@ class Forward:
         return q, k, v
 
     def _repeat(self, site: Writer, x: Tensor, shape: tuple[int, ...]) -> Tensor:
-        """One copy of a key or value head per query head of its group; the gradient is summed over the group."""
+        """One copy of a key or value head for each query head of its group; the gradient is summed over the group."""
         out = site.made("repeated", shape, x.dtype)
         site.write("aten.repeat_interleave", "movement", (x,), (out,), (FRESH,), backward="RepeatBackward")
         return out
@@ -183,7 +183,7 @@ class Forward:
 
 
 def cross_entropy(site: Writer, logits: Tensor, targets: Tensor, holds: Sequence[Tensor] = ()) -> Tensor:
-    """Log-softmax and negative log-likelihood, both over all rows: keeps the log-probabilities and the targets."""
+    """Log-softmax and negative log-likelihood over all rows; saves the log-probabilities and the targets."""
     logs = site.made("log_probabilities", logits.shape, "float32")
     site.write(
         "aten._log_softmax",

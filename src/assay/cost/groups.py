@@ -1,16 +1,19 @@
-"""Weights that are gathered for the time in which their module runs: torch's FSDP2, as bytes that come and go.
+"""Weights that are gathered only while their module runs, as bytes allocated and freed by torch's FSDP2.
 
-A group is a block's weights, or those of a stage that are in no block. Before a forward its pieces are gathered into a
-message, and from that copied into weights of full size; the message is freed when the next one has been copied. With
-`reshard` the weights go after the module's forward, and come again before its backward, when the message of the group
-that comes next is already on its way. After backward the gradients are copied into a message and freed, and what this
-rank keeps of their sum is a piece of it; that message stays until the next group's. Pieces are padded to equal rows
-(arXiv:2304.11277; read off torch 2.13's `_fully_shard`); gloo gathers into a copy first. In a pipeline weights and
-gradients stay until its last backward is over, and then groups are summed one by one, the outermost first. Replicas are
-the same engine with pieces that are whole: weights are copied, and nothing is gathered. Where gradients are summed in a
-wider dtype than they come in, those of the first of several micro-batches are lifted once its backward is through with
-the group, and later ones are added to them. Pieces in the host's memory come to the device while their message is made,
-and what is kept of a sum goes as soon as it is there (read off torch; not measured).
+A group is a block's weights, or those of a stage that are in no block. Before a forward its shards are gathered into a
+message, and copied from that into weights of full size. The message is freed when that of the next group has been
+gathered. With `reshard` the weights are freed after the module's forward, and gathered again before its backward. The
+message of the group that is next in backward is gathered at the same time.
+
+After backward the gradients are copied into a message and freed, and this rank keeps a shard of their sum. That message
+stays until the next group's. Shards are padded to equal rows (arXiv:2304.11277; read off torch 2.13's `_fully_shard`).
+Gloo gathers into a copy first. In a pipeline weights and gradients stay until the stage's last backward has ended.
+Groups are then summed one by one, the outermost first.
+
+Replicas are the same engine with undivided weights: these are copied, and nothing is gathered. If gradients are summed
+in a wider dtype, those of the first of several micro-batches are widened after the group's backward. Later ones are
+added to them. Shards in the host's memory are copied to the device while their message is made. The shard of a sum is
+moved to the host as soon as it is computed (read off torch; not measured).
 """
 
 from dataclasses import dataclass, field
@@ -23,47 +26,47 @@ class Group:
     """Weights that are gathered, freed and summed together."""
 
     sites: tuple[str, ...]
-    """Modules during which they are there."""
+    """Modules that read the weights."""
     weights: tuple[str, ...]
     whole_bytes: int
-    """Of all of them as they are gathered, padded."""
+    """Bytes of all weights as they are gathered, padding included."""
     summed_bytes: int
-    """Of their gradients as these are summed: the dtype of a sum may be wider."""
+    """Bytes of all gradients as they are summed; the dtype of a sum may be wider."""
     ranks: int
-    """Among which they are divided; 1 for replicas."""
+    """Number of ranks among which the weights are divided; 1 for replicas."""
     axis: str
-    """Along which gradients are summed."""
+    """Axis along which gradients are summed."""
     reshard: bool
-    """Whether they go between forward and backward."""
+    """True if the weights are freed between forward and backward."""
     on_host: bool = False
-    """Whether what this rank keeps of them, and of their gradients, lies in the host's memory."""
+    """True if this rank's shards of weights and gradients are stored in the host's memory."""
 
     @property
     def widens(self) -> bool:
-        """Whether gradients are lifted to be summed: those of a micro-batch, once its backward is through with them."""
+        """True if gradients are widened to be summed, each micro-batch's after its backward of the group."""
         return self.summed_bytes != self.whole_bytes
 
 
 @dataclass
 class Gathered:
-    """The groups of one stage while a step is played. Outer groups come first."""
+    """The groups of one stage while a step is played, outer groups first."""
 
     groups: tuple[Group, ...]
     ledger: Ledger
     copied: bool
-    """Whether a message on its way takes its bytes twice."""
+    """True if a collective allocates a second message while it runs."""
     weights: dict[Group, Storage] = field(default_factory=dict)
     messages: dict[Group, Storage] = field(default_factory=dict)
-    """Gathered ahead of time."""
+    """Messages gathered ahead of time."""
     last_message: Storage | None = None
-    """Of the newest gathering in forward."""
+    """Message of the latest gather in forward."""
     summed: Storage | None = None
-    """The newest message of gradients."""
+    """The latest message of gradients."""
     waiting: dict[str, Storage] = field(default_factory=dict)
-    """Gradients of a later micro-batch, by weight, until they are added to the lifted ones."""
+    """Gradients of a later micro-batch, by weight, until they are added to the widened ones."""
 
     def before_forward(self, group: Group) -> None:
-        """Have the weights there."""
+        """Gather the weights."""
         if group in self.weights:
             return
         message = self._message(group, "forward")
@@ -73,16 +76,16 @@ class Gathered:
         self.last_message = message
 
     def after_forward(self, group: Group) -> None:
-        """Free what comes again."""
+        """Free the weights if backward gathers them again."""
         if group.reshard:
             self.ledger.drop(self.weights.pop(group))
 
     def leave_forward(self) -> None:
-        """The stage's forward is over."""
+        """Free the last message, because the stage's forward has ended."""
         self._free_last()
 
     def before_backward(self, group: Group) -> None:
-        """Have the weights there, and send for those of the group whose backward comes next."""
+        """Gather the weights, and the message of the group whose backward comes next."""
         if group not in self.weights:
             message = self.messages.pop(group, None) or self._message(group, "backward")
             self.weights[group] = self.ledger.take(group.whole_bytes)
@@ -100,7 +103,7 @@ class Gathered:
         self.ledger.drop(self.weights.pop(group))
 
     def widens(self, weight: str) -> bool:
-        """Whether a weight's gradients of several micro-batches are added in a wider dtype."""
+        """True if a weight's gradients of several micro-batches are added in a wider dtype."""
         return any(group.widens and weight in group.weights for group in self.groups)
 
     def add_waiting(self, group: Group) -> None:
@@ -110,7 +113,7 @@ class Gathered:
                 self.ledger.drop(self.waiting.pop(name))
 
     def lift(self, group: Group, gradients: dict[str, Storage]) -> None:
-        """Lift the gradients of the first of several micro-batches, one after the other."""
+        """Widen the gradients of the first of several micro-batches, one after the other."""
         for name in group.weights if group.widens else ():
             narrow = gradients[name]
             gradients[name] = self.ledger.take(narrow.nbytes * group.summed_bytes // group.whole_bytes)
@@ -118,7 +121,7 @@ class Gathered:
             self.ledger.drop(narrow)
 
     def sum_gradients(self, group: Group, gradients: list[Storage]) -> None:
-        """Exchange the whole gradients for this rank's piece of their sum."""
+        """Reduce-scatter the whole gradients to this rank's shard of their sum."""
         self.leave_backward()
         self.summed = self.ledger.take(group.summed_bytes)
         self.ledger.mark("backward", "gradient message", group.sites[0])
@@ -130,7 +133,7 @@ class Gathered:
             self.ledger.drop(own)
 
     def leave_backward(self) -> None:
-        """Free the newest message of gradients: another one follows, or the stage's backward is over."""
+        """Free the latest message of gradients: another one follows, or the stage's backward has ended."""
         if self.summed is not None:
             self.ledger.drop(self.summed)
         self.summed = None
@@ -156,7 +159,7 @@ class Gathered:
         self.last_message = None
 
     def _following(self, group: Group) -> Group | None:
-        """The one whose backward comes next: of the outermost the last inner one, which ran just before it ended."""
+        """The group whose backward comes next: the last inner one after the outermost, else the inner one before."""
         outer, *inner = self.groups
         if group is outer:
             return inner[-1] if inner else None

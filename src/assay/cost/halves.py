@@ -1,13 +1,13 @@
-"""A stage's backward in two halves, as torch 2.13 cuts it (`stage_backward_input` and `stage_backward_weight`).
+"""A stage's backward in two halves, as torch 2.13 divides it (`stage_backward_input` and `stage_backward_weight`).
 
-The first half runs the graph down to the stage's input and keeps it: nothing is freed but what lies above the topmost
-operation with weights, and the gradients that reach operations with weights stay, too. The second half makes the
-weights' gradients from those, one operation after the other from the first to the last; what an operation kept goes
-with it, and all else, which the last one holds, at the end. The first stage of all hands nothing back: its first half
-does nothing, and its second half is the whole backward (arXiv:2401.10241 cuts it, too).
+The first half runs the graph down to the stage's input and keeps the graph. It frees only the saved tensors above the
+topmost operation with weights. The gradients that reach operations with weights are kept, too. The second half computes
+the weights' gradients from those, from the first operation to the last. Each operation frees its saved tensors, and the
+last one all others. The very first stage returns no gradient: its first half does nothing, and its second half is the
+whole backward. arXiv:2401.10241 divides it likewise.
 
-At the turn of a vee two stages on one rank hand their tensors to each other as they are: each takes the place of what
-the step before has left in the buffer.
+At the turn of a vee two stages on one rank pass their tensors to each other without a copy. Each replaces the tensor
+that the previous step left in the buffer.
 """
 
 from dataclasses import replace
@@ -19,12 +19,13 @@ from assay.cost.tape import Gradient, Operation
 
 
 class Halved(Pass):
-    """One micro-batch on its way through a stage of a pipeline and back."""
+    """One micro-batch in forward and backward through a stage of a pipeline."""
 
     def __init__(self, step: PlayedStep, stage: PlayedStage, *, first: bool, last: bool) -> None:
         super().__init__(step, stage, first=first, last=last)
         self.waiting: dict[int, dict[str, Storage]] = {}
-        """By position on the tape: gradients of an operation's results, until its weights' are made from them."""
+        """Gradients of an operation's results, by its position on the tape, until the weights' gradients are computed
+        from them."""
 
     def forward(self) -> None:
         super().forward()
@@ -32,7 +33,7 @@ class Halved(Pass):
             self._replace(self.stage.output)
 
     def input_gradients(self) -> None:
-        """The first half."""
+        """Run the first half: gradients down to the stage's input."""
         if not self._hands_back():
             return
         kept, self.kept = self.kept, {}
@@ -50,7 +51,7 @@ class Halved(Pass):
                 self._replace(name)
 
     def weight_gradients(self) -> None:
-        """The second half."""
+        """Run the second half: gradients of the stage's weights."""
         if not self.waiting:
             self.backward()
             return
@@ -62,7 +63,7 @@ class Halved(Pass):
         self._leave()
 
     def _hands_back(self) -> bool:
-        """Whether anything that came in has a gradient."""
+        """True if an input of the stage has a gradient."""
         return any(
             how is not Gradient.NONE and name in self.lasting and name not in self.cost.parameters
             for index in self.stage.indices
@@ -79,13 +80,13 @@ class Halved(Pass):
         self.waiting[index] = here
 
     def _handing(self, operation: Operation, *, weights: bool) -> Operation:
-        """The operation when it hands gradients to its weights only, or to all but these."""
+        """The operation when it computes gradients of its weights only, or of all but its weights."""
         pairs = zip(operation.inputs, operation.gradients, strict=True)
         chosen = (how if (name in self.cost.parameters) == weights else Gradient.NONE for name, how in pairs)
         return replace(operation, gradients=tuple(chosen))
 
     def _replace(self, name: str) -> None:
-        """A buffer's earlier tensor goes."""
+        """Free a buffer's earlier tensor."""
         self.ledger.drop(Storage(self.values[name].nbytes))
 
     def _let_go(self, index: int) -> None:

@@ -1,7 +1,7 @@
-"""How torch's layers look on a tape: what each saves, and what its backward allocates (eager, CPU kernels).
+"""Torch's layers on a tape: what each saves for backward, and what its backward allocates (eager, CPU kernels).
 
-Read off torch's derivative formulas and held to the byte by the tests against saved-tensor hooks. Where a CUDA kernel
-keeps something else (dropout's mask is one byte an element there) the caller says so through `dropout_dtype`.
+Read off torch's derivative formulas; the tests compare them to the byte with saved-tensor hooks. Where a CUDA kernel
+saves something else, the caller passes its dtype: dropout's mask is one byte an element there (`noise_dtype`).
 """
 
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ VIEWED = Gradient.VIEWED
 def linear(
     tape: Writer, x: Tensor, weight: Tensor, bias: Tensor | None, autocast: str = "", holds: Sequence[Tensor] = ()
 ) -> Tensor:
-    """`[…, in] → […, out]`; keeps its input and (where it is a copy) its weight.
+    """Linear layer, `[…, in] → […, out]`; saves its input, and its weight if that is a copy.
 
-    The product is of rows with the weight transposed, so both gradients come back as views.
+    Rows are multiplied with the transposed weight, so both gradients are returned as views.
     """
     wide, narrow = weight.shape
     out = tape.made("out", (*x.shape[:-1], wide), x.dtype)
@@ -43,7 +43,7 @@ def linear(
 
 
 def norm(tape: Writer, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """LayerNorm (`bias` or none) over the last dimension: keeps its input, mean and reciprocal deviation."""
+    """LayerNorm over the last dimension, with or without `bias`; saves its input, mean and reciprocal deviation."""
     out = tape.made("out", x.shape, x.dtype)
     statistics = tuple(tape.made(label, (*x.shape[:-1], 1), "float32") for label in ("mean", "rstd"))
     inputs = (x, weight) if bias is None else (x, weight, bias)
@@ -61,9 +61,9 @@ def norm(tape: Writer, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor
 
 
 def rms_norm(tape: Writer, x: Tensor, weight: Tensor) -> Tensor:
-    """RMSNorm, which torch's CPU composes: keeps its input, the reciprocal deviation and the normalized input.
+    """RMSNorm, composed on torch's CPU; saves its input, the reciprocal deviation and the normalized input.
 
-    Its backward holds most in the derivative of the square: five tensors like the input, and the deviation is gone.
+    Its backward peaks in the derivative of the square: five tensors like the input, after the deviation has been freed.
     """
     out = tape.made("out", x.shape, x.dtype)
     deviation = tape.made("rstd", (*x.shape[:-1], 1), "float32")
@@ -83,35 +83,35 @@ def rms_norm(tape: Writer, x: Tensor, weight: Tensor) -> Tensor:
 
 
 def elementwise(tape: Writer, name: str, x: Tensor, *, backward: str) -> Tensor:
-    """An activation function: keeps its input."""
+    """Activation function; saves its input."""
     out = tape.made(name.rpartition(".")[2], x.shape, x.dtype)
     tape.write(name, "elementwise", (x,), (out,), (FRESH,), saves=(x,), backward=backward)
     return out
 
 
 def scaled(tape: Writer, x: Tensor) -> Tensor:
-    """A product with a number: keeps nothing."""
+    """Product with a number; saves nothing."""
     out = tape.made("scaled", x.shape, x.dtype)
     tape.write("aten.mul", "elementwise", (x,), (out,), (FRESH,), backward="MulBackward")
     return out
 
 
 def product(tape: Writer, x: Tensor, y: Tensor) -> Tensor:
-    """`x · y`, both with gradients: keeps both."""
+    """Product `x · y`, both with gradients; saves both."""
     out = tape.made("product", x.shape, x.dtype)
     tape.write("aten.mul", "elementwise", (x, y), (out,), (FRESH, FRESH), saves=(x, y), backward="MulBackward")
     return out
 
 
 def table_product(tape: Writer, x: Tensor, table: Tensor) -> Tensor:
-    """`x` times a constant table: keeps the table."""
+    """Product of `x` and a constant table; saves the table."""
     out = tape.made("turned", x.shape, x.dtype)
     tape.write("aten.mul", "elementwise", (x, table), (out,), (FRESH, NONE), saves=(table,), backward="MulBackward")
     return out
 
 
 def add(tape: Writer, x: Tensor, y: Tensor) -> Tensor:
-    """A residual sum: keeps nothing, and passes its gradient on twice."""
+    """Residual sum; saves nothing, and passes its gradient on to both inputs."""
     out = tape.made("sum", x.shape, "float32" if "float32" in (x.dtype, y.dtype) else x.dtype)
     tape.write("aten.add", "elementwise", (x, y), (out,), (ALIAS, ALIAS), backward="AddBackward")
     return out
@@ -120,7 +120,7 @@ def add(tape: Writer, x: Tensor, y: Tensor) -> Tensor:
 def dropout(
     tape: Writer, x: Tensor, probability: float, noise_dtype: str | None, holds: Sequence[Tensor] = ()
 ) -> Tensor:
-    """Keeps its noise: as wide as the input on a CPU, `noise_dtype` where a fused kernel keeps a mask instead."""
+    """Dropout; saves its noise in the input's dtype, or in `noise_dtype` where a fused kernel saves a mask instead."""
     if probability == 0.0:
         return x
     out = tape.made("dropped", x.shape, x.dtype)
@@ -140,14 +140,14 @@ def dropout(
 
 
 def view(tape: Writer, x: Tensor, label: str, shape: tuple[int, ...]) -> Tensor:
-    """The same storage under another shape."""
+    """View of the same storage under another shape."""
     out = tape.made(label, shape, x.dtype, batched=x.batched, of=x.name)
     tape.write("aten.view", "movement", (x,), (out,), (ALIAS,), backward="ViewBackward")
     return out
 
 
 def copy(tape: Writer, x: Tensor, label: str, shape: tuple[int, ...]) -> Tensor:
-    """A contiguous copy under another shape, whose gradient flows back as a view."""
+    """Contiguous copy under another shape, whose gradient is returned as a view."""
     out = tape.made(label, shape, x.dtype)
     tape.write("aten.clone", "movement", (x,), (out,), (ALIAS,), backward="CloneBackward")
     return out

@@ -1,7 +1,7 @@
-"""How a step lies on many devices: its mesh, its pieces and what is divided or made again. Everything but the model.
+"""Layout of a step on many devices: its mesh, its shards, and its recomputation. Everything but the model.
 
-A layout is what the techniques of a run come to: each says what it changes in it, in the order in which they are
-applied, as `predict` does with the ledger of one device. Plans for machines that nobody here has are made from it.
+Each technique of a run changes the layout, in the order in which they are applied, as `predict` changes the ledger of
+one device. Plans for machines that are not available are made from the result.
 """
 
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ ScheduleName = Literal["gpipe", "one_f_one_b", "interleaved", "zero_bubble_h1", 
 
 @dataclass(frozen=True)
 class Layout:
-    """Which ranks there are, how a batch is cut, and what each rank keeps."""
+    """The mesh, the division of a batch, and the tensors that each rank keeps."""
 
     mesh: Mesh
     batch: int
@@ -27,24 +27,24 @@ class Layout:
     micro_batch: int = 1
     schedule: ScheduleName = "one_f_one_b"
     chunks: int = 1
-    """Of the layers that a stage holds; more than one only when interleaved, two in a vee."""
+    """Chunks of the layers of a stage; more than one only when interleaved, two in a vee."""
     zero: Literal[0, 1, 2, 3] = 0
     sequence_parallel: bool = False
     recompute: Recompute = "none"
     dealt: tuple[int, ...] = ()
-    """Layers by stage, one chunk each; empty: equally many."""
+    """Number of layers of each stage, with one chunk each; empty: equally many."""
 
     @property
     def last_stage(self) -> int:
-        """Where the logits are: a vee ends where it began."""
+        """The stage with the logits: the last one, but in a vee the first."""
         return 0 if self.schedule == "zero_bubble_v" else self.mesh.pp - 1
 
     def layers(self, model: ModelConfig) -> tuple[float, ...]:
-        """How many each stage has."""
+        """Number of layers of each stage."""
         return self.dealt or (model.n_layer / self.mesh.pp,) * self.mesh.pp
 
     def cut(self, parts: int) -> Self:
-        """Micro-batches into so many equal parts. Raises `UsageError` where they do not divide."""
+        """The layout with micro-batches cut into `parts` equal parts. Raises `UsageError` if they do not divide."""
         if self.micro_batch % parts:
             raise UsageError(
                 f"{self.micro_batch} sequences of a rank cannot be cut into {parts} micro-batches; "
@@ -54,7 +54,7 @@ class Layout:
 
     @property
     def micro_batches(self) -> int:
-        """How many each pipeline gets. Raises `UsageError` where the batch does not divide."""
+        """Number of micro-batches of each pipeline. Raises `UsageError` if the batch does not divide."""
         share = self.mesh.dp * self.micro_batch
         if self.batch % share:
             raise UsageError(
@@ -64,7 +64,7 @@ class Layout:
         return self.batch // share
 
     def order(self) -> Schedule:
-        """The schedule of its pipeline. Raises `UsageError` where it does not exist."""
+        """The schedule of the pipeline. Raises `UsageError` if it does not exist."""
         stages, micro_batches = self.mesh.pp, self.micro_batches
         if self.schedule == "zero_bubble_v" and self.chunks == 2:
             return schedules.zero_bubble_v(stages, micro_batches)
@@ -84,7 +84,7 @@ class Layout:
             raise UsageError(str(error)) from error
 
     def check(self, model: ModelConfig) -> None:
-        """Raise `UsageError` where the model does not divide so."""
+        """Raise `UsageError` if the mesh or the stages do not divide the model."""
         parts = 1 if self.dealt else self.mesh.pp * self.chunks
         if self.dealt and (len(self.dealt), sum(self.dealt)) != (self.mesh.pp, model.n_layer):
             raise UsageError(f"{model.n_layer} layers cannot be dealt as {self.dealt} to {self.mesh.pp} stages")

@@ -1,4 +1,4 @@
-"""Live bytes while a step is played, and the highest moment of each of its parts."""
+"""Live bytes while a step is played, and the highest instant of each of its parts."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Moment:
-    """A point of the step: what runs, where, and the bytes alive."""
+    """A point of the step: the operation, its site, and the bytes alive."""
 
     phase: str
     """forward, recompute, backward or update."""
@@ -17,7 +17,7 @@ class Moment:
 
     @property
     def label(self) -> str:
-        """Phase and operation: what an instrument can name, too."""
+        """Phase and operation, which an instrument can name as well."""
         return f"{self.phase}: {self.operation}"
 
     def __str__(self) -> str:
@@ -26,21 +26,21 @@ class Moment:
 
 @dataclass(eq=False)
 class Storage:
-    """Bytes with a count of those who hold them."""
+    """Bytes with a reference count."""
 
     nbytes: int
     holders: int = 1
     viewed: bool = False
-    """Whether it is held under another shape than it was made with."""
+    """True if it is read under another shape than the one it was made with."""
 
     def may_become(self, nbytes: int) -> bool:
-        """Whether a compiled loop may write over it: as large as that, and nobody else has it."""
+        """True if a compiled loop may overwrite it: it has `nbytes` bytes and a single holder."""
         return self.holders == 1 and self.nbytes == nbytes
 
 
 @dataclass
 class Ledger:
-    """What is alive, what was asked for, and when it was most."""
+    """Bytes alive, allocations so far, and the highest instant of each part of the step."""
 
     live: int
     allocations: int = 0
@@ -48,28 +48,28 @@ class Ledger:
     highest: dict[tuple[str, str], Moment] = field(default_factory=dict)
 
     def take(self, nbytes: int) -> Storage:
-        """Allocate, with one holder."""
+        """Allocate a storage with one holder."""
         self.live += nbytes
         self.allocations += 1
         self.allocated_bytes += nbytes
         return Storage(nbytes)
 
     def drop(self, storage: Storage) -> None:
-        """Take one holder away; the last one frees."""
+        """Remove one holder; the storage is freed with its last."""
         storage.holders -= 1
         if storage.holders == 0:
             self.live -= storage.nbytes
 
     @contextmanager
     def held(self, nbytes: int) -> Iterator[None]:
-        """Hold so many bytes inside, as recomputation holds the current random state while an earlier one is used."""
+        """Hold `nbytes` inside the context: the current random state, while recomputation uses the saved one."""
         storage = self.take(nbytes) if nbytes else None
         yield
         if storage is not None:
             self.drop(storage)
 
     def add(self, earlier: Storage, later: Storage, site: str, *, in_place: bool) -> Storage:
-        """Add two gradients: into the earlier one if nothing else holds it and it is no view, else into a new one."""
+        """Sum two gradients, into the earlier one if it has no other holder and is no view, else into a new tensor."""
         total = earlier
         if earlier.holders > 1 or earlier.viewed or not in_place:
             total = self.take(earlier.nbytes)
@@ -79,18 +79,18 @@ class Ledger:
         return total
 
     def mark(self, phase: str, operation: str, site: str) -> None:
-        """Remember this moment if it is the highest of its part of the step."""
+        """Record this instant if it is the highest of its part of the step."""
         part = (phase, "" if phase == "update" else _module(site))
         if part not in self.highest or self.live > self.highest[part].nbytes:
             self.highest[part] = Moment(phase, operation, site, self.live)
 
     def repeat(self, since: tuple[int, int], times: int) -> None:
-        """Count the requests made since `since` so many times more."""
+        """Add the allocations made since `since` another `times` times."""
         self.allocations += (self.allocations - since[0]) * times
         self.allocated_bytes += (self.allocated_bytes - since[1]) * times
 
 
 def _module(site: str) -> str:
-    """`blocks.3.attention` → `blocks.3`; `head.norm` → `head`."""
+    """Module of a site for the table of instants: `blocks.3.attention` → `blocks.3`; `head.norm` → `head`."""
     parts = site.split(".")
     return ".".join(parts[:2]) if parts[0] == "blocks" else parts[0]

@@ -1,14 +1,14 @@
-"""Tensor parallelism on a tape: what lies between the two matrices of a pair is a part, what lies outside is whole.
+"""Tensor parallelism on a tape: tensors between the two matrices of a pair are divided, all others are whole.
 
-The first matrix of a pair gives a part of its outputs and hands back a partial gradient of its input; the second gives
-a partial sum. So a pair sends its whole result once in forward and once in backward, each an all-reduce into a new
-tensor (arXiv:1909.08053). The vocabulary is divided with its embedding and its head, and the loss is computed from
-parts of the logits: three numbers a token are summed (torch's `loss_parallel`). Rows of a weight that do not divide
-leave the last ranks less.
+The first matrix of a pair computes a part of its outputs, and returns a partial gradient of its input. The second
+computes a partial sum. A pair therefore sends a whole tensor once in forward and once in backward, each an all-reduce
+into a new tensor (arXiv:1909.08053). The vocabulary is divided with its embedding and its head. The loss is computed
+from parts of the logits, and three numbers a token are summed (torch's `loss_parallel`). If the rows of a weight do not
+divide evenly, the last ranks have fewer.
 
-Each expert of a mixture is such a pair, too, and all of a layer's send together: the rows of all choices, k times the
-residual stream. Its router is whole on every rank. Parts whose widths a grouped product does not take are multiplied
-one expert after the other.
+Each expert of a mixture is such a pair, too, and all experts of a layer communicate together. They send the rows of all
+choices, k times the residual stream. The router is whole on every rank. If a grouped product does not take the width of
+a part, experts are multiplied one after the other.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ _SECOND = ("attention.projection", "mlp.down")
 
 
 def split_matrices(cost: Cost) -> Cost:
-    """The ledger of one of the ranks that share every matrix."""
+    """The ledger of one of the ranks that divide every matrix."""
     learned = {name: _weight(cost, name, tensor) for name, tensor in cost.parameters.items()}
     pieces = {name: _weight(cost, name, tensor) for name, tensor in cost.pieces.items()}
     tape = tuple(one for run in by_experts(cost.tape) for one in _rewritten_run(cost, *run, learned))
@@ -37,14 +37,14 @@ def split_matrices(cost: Cost) -> Cost:
 
 
 def _norms_of_heads(pieces: Mapping[str, Tensor]) -> Iterator[Communication]:
-    """Norms of queries and keys are whole on every rank, which uses them on its own heads only."""
+    """All-reduces of the norms of queries and keys, which every rank has whole but uses on its own heads only."""
     for name, tensor in pieces.items():
         if name.endswith((".q_norm.weight", ".k_norm.weight")):
             yield Communication("all_reduce", _AXIS, tensor.nbytes, 1, "gradients of norms", tensor.dtype)
 
 
 def _weight(cost: Cost, name: str, whole: Tensor) -> Tensor:
-    """This rank's part: rows of a first matrix and of the vocabulary, columns of a second one."""
+    """This rank's shard: rows of a first matrix and of the vocabulary, columns of a second one."""
     degree, index = cost.mesh.degree(_AXIS), cost.place[_AXIS]
     owner = name.rpartition(".")[0]
     if owner.endswith(_FIRST) or owner in ("embedding.token", "head.projection"):
@@ -85,7 +85,7 @@ def _rewritten(cost: Cost, operation: Operation, learned: Mapping[str, Tensor]) 
 
 
 def _paired(cost: Cost) -> tuple[str, ...]:
-    """What of a block lies between two matrices of a pair: of a mixture only its experts."""
+    """Branches of a block that are divided between the two matrices of a pair; of a mixture only its experts are."""
     mixture = any(name.endswith("router.weight") for name in cost.parameters)
     return ("attention",) if mixture else ("attention", "mlp")
 
@@ -95,7 +95,7 @@ def _inside_block(site: str) -> str:
 
 
 def _first(operation: Operation, cost: Cost, degree: int, rows: int | None = None) -> Iterator[Operation]:
-    """A product whose input is whole: the input's gradient is a partial sum, and added up."""
+    """A product whose input is whole; the gradient of the input is a partial sum and is all-reduced."""
     x = cost.values[operation.inputs[0]]
     whole = _whole(operation.site, x)
     yield whole
@@ -105,7 +105,7 @@ def _first(operation: Operation, cost: Cost, degree: int, rows: int | None = Non
 
 
 def _whole(site: str, x: Tensor) -> Operation:
-    """What every rank reads whole, and has a part of the gradient of."""
+    """Identity on a tensor that every rank reads whole; its backward all-reduces the ranks' partial gradients."""
     return Operation(
         name="identity",
         site=site,
@@ -132,7 +132,7 @@ def _experts(cost: Cost, run: Tape, learned: Mapping[str, Tensor]) -> Iterator[O
 
 
 def _ungrouped(operation: Operation, learned: Mapping[str, Tensor]) -> Operation:
-    """A grouped product, or a loop in its place, which keeps no ends, where a part's width is no multiple of 8."""
+    """The grouped product; if a part's width is no multiple of 8, a loop over experts, which saves no ends of rows."""
     if operation.name != "aten._grouped_mm" or all(size % 8 == 0 for size in learned[operation.inputs[1]].shape[1:]):
         return operation
     x, weight, _ = operation.inputs
@@ -147,7 +147,7 @@ def _ungrouped(operation: Operation, learned: Mapping[str, Tensor]) -> Operation
 
 
 def _summed(operation: Operation) -> Iterator[Operation]:
-    """A product, or a look-up, whose result is a partial sum."""
+    """A product or a look-up whose result is a partial sum, and its all-reduce."""
     (out,) = operation.outputs
     partial = replace(out, name=f"{out.name}.partial")
     yield replace(operation, outputs=(partial,))
@@ -164,9 +164,9 @@ def _summed(operation: Operation) -> Iterator[Operation]:
 
 
 def _looked_up(operation: Operation, cost: Cost, learned: Mapping[str, Tensor]) -> Iterator[Operation]:
-    """A look-up in a part of the vocabulary: its gradient comes as wide as the whole, of which a part is then taken.
+    """A look-up in a part of the vocabulary: its gradient is as wide as the whole, of which a part is then taken.
 
-    Where the head has the same weight, the two gradients are added while all of them are there.
+    If the head has the same weight, the two gradients are added into a third tensor while both are alive.
     """
     name, ids = operation.inputs
     part = learned[name]
@@ -187,15 +187,15 @@ def _looked_up(operation: Operation, cost: Cost, learned: Mapping[str, Tensor]) 
 
 
 def _loss(operation: Operation, cost: Cost) -> Iterator[Operation]:
-    """Logits, their logarithms and their gradient are parts; of each token three numbers go round."""
+    """The loss on parts of the logits, their logarithms and their gradient; three numbers a token are all-reduced."""
     parted, piece = _parted(operation, cost), _part(cost.values[operation.inputs[0]], cost)
     if operation.name == "aten._log_softmax":
-        # Shifted by the maximum; backward comes from the loss at once.
+        # The temporary is the logits minus their maximum; the loss computes the gradient of the logits directly.
         yield replace(parted, forward_scratch=(piece,), gradients=(Gradient.ALIAS,))
         yield from (_number(label, operation.outputs[0]) for label in ("maximum", "sum"))
     elif operation.name == "aten.nll_loss_forward":
         yield _number("picked", cost.values[operation.inputs[0]])
-        # Of each token its target, where that is in this part and in which row, what is less there, and its gradient.
+        # For each token: target, the target's index in this part, row, the amount subtracted there, gradient.
         numbers = [replace(piece, shape=piece.shape[:1], dtype=dtype) for dtype in ("int64",) * 3 + ("float32",) * 2]
         yield replace(parted, backward_scratch=(piece, piece, *numbers))
     else:
@@ -224,12 +224,12 @@ def _less_work(operation: Operation, degree: int) -> Operation:
 
 
 def _parted(operation: Operation, cost: Cost) -> Operation:
-    """Everything that the operation makes, divided."""
+    """The operation with everything that it makes divided."""
     return operation.making(lambda one: _part(one, cost))
 
 
 def _part(tensor: Tensor, cost: Cost) -> Tensor:
-    """Heads are divided where there are heads, else the last axis: hidden units, tokens of the vocabulary."""
+    """This rank's part of a tensor: of its heads if it has any, else of the last axis (hidden units, vocabulary)."""
     if not tensor.shape:
         return tensor
     merged_with_rows = ".core" in tensor.name and len(tensor.shape) == 3

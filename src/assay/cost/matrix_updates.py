@@ -1,7 +1,7 @@
-"""Optimizers that treat matrices apart, as the ledger sees them, read off torch 2.13: Muon and Adafactor.
+"""Optimizers that treat matrices differently, as the ledger sees them, read off torch 2.13: Muon and Adafactor.
 
-Muon orthogonalizes a momentum by five steps of a Newton–Schulz iteration in bfloat16: of a matrix whose smaller side is
-m it makes m × m products beside copies. Adafactor keeps a row and a column in the place of a second moment.
+Muon orthogonalizes a momentum by five steps of a Newton–Schulz iteration in bfloat16. Besides copies, it makes m × m
+products of a matrix whose smaller side is m. Adafactor keeps a row and a column in place of a second moment.
 """
 
 from dataclasses import dataclass, replace
@@ -24,13 +24,13 @@ from assay.cost.updates import (
 )
 
 _STEPS = 5
-"""Of the iteration."""
+"""Steps of the iteration."""
 _LEAST_TRANSPOSED, _TRANSPOSED_BYTES = 60 * 60, 60 * 60 * 2
-"""A tall matrix is turned over, and torch's CPU copies one of so many numbers by way of a block of 60 × 60."""
+"""Elements from which torch's CPU transposes a tall matrix by way of a block of 60 × 60, and bytes of that block."""
 
 
 def is_hidden_matrix(name: str, dimensions: int) -> bool:
-    """Whether Muon takes a parameter: a matrix of a block, no embedding and no output weight."""
+    """True if Muon updates a parameter: a matrix of a block, neither an embedding nor an output weight."""
     return name.startswith("blocks.") and dimensions == 2
 
 
@@ -39,12 +39,12 @@ class Muon(UpdateRule):
     """Torch's Muon for hidden matrices, and then AdamW for the rest."""
 
     def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
-        """A momentum of each hidden matrix; AdamW's two moments and count of what else there is."""
+        """A momentum for each hidden matrix; AdamW's two moments and step count for every other parameter."""
         hidden, rest = _split(pieces)
         return (*like(hidden, "momentum_buffer"), *AdamW().state(rest))
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
-        """The momentum that looks ahead, and at the end of an iteration two narrow copies and two products."""
+        """Nesterov's momentum, and at the end of an iteration two bfloat16 copies and two products."""
         hidden, rest = _split(pieces)
         made = []
         for one in hidden.values():
@@ -55,13 +55,14 @@ class Muon(UpdateRule):
         return (*made, *AdamW().instants(rest))
 
     def traffic(self, pieces: Pieces) -> Traffic:
-        """Of a hidden matrix the momentum and what looks ahead 3 + 3, the narrow copy, its norm and its scale 3, the
-        step with its decay 4.5."""
+        """Passes over a hidden matrix: momentum and Nesterov 3 + 3, bfloat16 copy, norm and scale 3, step and decay
+        4.5.
+        """
         hidden, rest = _split(pieces)
         return each(hidden, 13.5, 9).plus(AdamW().traffic(rest))
 
     def products(self, pieces: Pieces) -> tuple[Product, ...]:
-        """In each step of the iteration the matrix times itself, that squared, and that times the matrix."""
+        """Products of each iteration step: the matrix times its transpose, that squared, and that times the matrix."""
         hidden, _ = _split(pieces)
         sides = [(min(one.shape), max(one.shape)) for one in hidden.values()]
         return tuple(
@@ -79,7 +80,7 @@ class Adafactor(UpdateRule):
     launches: ClassVar = 13.0
 
     def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
-        """Of a matrix a row and a column, of a vector all of its second moment; and a count."""
+        """A row and a column for each matrix, the whole second moment for each vector, and step counts."""
         kept: list[Tensor] = []
         for one in pieces.values():
             if len(one.shape) > 1:
@@ -89,7 +90,7 @@ class Adafactor(UpdateRule):
         return (*kept, *counts(pieces))
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
-        """The estimate of the second moment beside the update before it; of a vector its square, too."""
+        """The second moment's estimate and factors, and the previous parameter's update; a vector's square as well."""
         matrices, vectors = groups(pieces)
         return (
             *(
@@ -100,7 +101,7 @@ class Adafactor(UpdateRule):
         )
 
     def products(self, pieces: Pieces) -> tuple[Product, ...]:
-        """The estimate of a second moment is a column times a row."""
+        """Products of a column and a row, which estimate the second moments."""
         matrices, _ = groups(pieces)
         return tuple(Product(one.shape[-2], 1, one.shape[-1], one.dtype, prod(one.shape[:-2])) for one in matrices)
 

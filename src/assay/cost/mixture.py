@@ -1,12 +1,12 @@
-"""The mixture of experts on a tape: what `assay.model.moe` does, operation by operation, without torch.
+"""The mixture of experts on a tape: the operations of `assay.model.moe`, one by one, without torch.
 
-Which expert a token goes to is not known before it runs, and hardly matters: every token has k choices, so the experts
-of a layer compute n·k rows whatever the router does, and what backward keeps is exact on a CPU, to the byte, held so by
-the tests. With a capacity the rows are E·places, all of which are executed and at most n·k needed. Cut into
-micro-batches, places are divided here and rounded up anew there: at most one place an expert differs.
+The expert of a token is not known before it runs, and hardly matters. Every token has k choices, so the experts of a
+layer compute n·k rows whatever the router does. The saved bytes are exact on a CPU, which the tests check. With a
+capacity the rows are E·places: all are executed, and at most n·k are needed. For micro-batches, places are divided
+here, but rounded up anew in the model: they differ by at most one place for each expert.
 
-The integers of the routes are counted where backward keeps them; those that live for an instant only are left out, and
-so are the pieces of the loop over experts that takes a grouped product's place: a peak inside a mixture can be higher
+The routes' integers are counted where backward saves them, and left out where they are temporaries. The pieces of the
+loop over experts that replaces a grouped product are left out, too. A peak inside a mixture can therefore be higher
 than predicted by one copy of the experts' output.
 """
 
@@ -20,7 +20,7 @@ from assay.cost.tensors import Tensor
 
 
 def mixture(site: Writer, x: Tensor, config: ModelConfig, parameters: dict[str, Tensor]) -> Tensor:
-    """`[B, T, n_embd]` through a router and the experts of its choice, dropout left out."""
+    """Send `[B, T, n_embd]` through a router and the experts that it chooses, without dropout."""
     probabilities = _probabilities(site.at("router"), x, parameters)
     k = config.n_expert_active
     chosen = site.made("chosen", (*x.shape[:-1], k), "int64")
@@ -56,7 +56,7 @@ def _probabilities(site: Writer, x: Tensor, parameters: dict[str, Tensor]) -> Te
 
 
 def _routes(site: Writer, chosen: Tensor, config: ModelConfig) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Sources, destinations, and the ends that only a grouped product keeps."""
+    """Sources, destinations, and the ends of each expert's rows, which only a grouped product saves."""
     rows, length, k = chosen.shape
     experts, places = config.n_expert or 1, config.expert_places(rows * length)
     sources = site.made("sources", (rows, length * k) if places is None else (experts * places,), "int64")
@@ -109,7 +109,7 @@ def _normalized(site: Writer, gates: Tensor) -> Tensor:
 
 
 def _selected(site: Writer, x: Tensor, index: Tensor, shape: tuple[int, ...], autocast: str = "") -> Tensor:
-    """Rows gathered by an index, which is kept; backward adds them up where they came from."""
+    """Rows gathered by an index, which is saved; backward adds their gradients up at the source rows."""
     out = site.made("selected", shape, x.dtype)
     site.write(
         "aten.index_select",
@@ -140,7 +140,7 @@ def _experts(
 
 
 def _product(site: Writer, x: Tensor, weight: Tensor, ends: Tensor | None, config: ModelConfig, needed: int) -> Tensor:
-    """Each row times the matrix of its expert; of the rows at most `needed` hold a token."""
+    """Product of each row and the matrix of its expert; at most `needed` of the rows hold a token."""
     _, wide, narrow = weight.shape
     out = site.made("out", (*x.shape[:-1], wide), x.dtype)
     flops = 2 * prod(x.shape[:-1]) * wide * narrow

@@ -1,4 +1,4 @@
-"""Optimizers of at most one moment, as the ledger sees them: SGD and Lion."""
+"""Optimizers with at most one moment, as the ledger sees them: SGD and Lion."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,24 +9,24 @@ from assay.cost.updates import Instant, Pieces, Traffic, UpdateRule, each, group
 
 @dataclass(frozen=True)
 class SGD(UpdateRule):
-    """Torch's single-tensor SGD, with decay inside the gradient."""
+    """Torch's single-tensor SGD, with weight decay inside the gradient."""
 
     momentum: bool
     nesterov: bool
     decays: bool
 
     def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
-        """A momentum a parameter, if there is momentum."""
+        """A momentum for each parameter, if there is momentum."""
         return like(pieces, "momentum_buffer") if self.momentum else ()
 
     def traffic(self, pieces: Pieces) -> Traffic:
-        """The gradient with its decay 3, the momentum 2 + 3, the gradient that looks ahead 3, the step 3."""
+        """Passes: the gradient with its decay 3, the momentum 2 + 3, Nesterov's gradient 3, the step 3."""
         own = each(pieces, 5.0 * self.momentum + 3.0 * self.nesterov + 3.0, 2 * self.momentum + self.nesterov + 1)
         decayed = {one.name: one for one in groups(pieces)[0]}
         return own.plus(each(decayed, 3.0, 1)) if self.decays else own
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
-        """The gradient with its decay, and the gradient that looks ahead."""
+        """The gradient with its decay, and Nesterov's gradient."""
         decayed, spared = groups(pieces)
         return tuple(
             Instant("SGD", tensor.name, made * tensor.nbytes)
@@ -37,15 +37,15 @@ class SGD(UpdateRule):
 
 @dataclass(frozen=True)
 class Lion(UpdateRule):
-    """Our Lion: decay 2, the direction 3 + 2 + 3, the momentum 3."""
+    """Our Lion. Passes: decay 2, direction 3 + 2 + 3, momentum 3."""
 
     passes: ClassVar = 13.0
     launches: ClassVar = 5.0
 
     def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
-        """A momentum a parameter."""
+        """A momentum for each parameter."""
         return like(pieces, "exp_avg")
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
-        """The signs of one parameter."""
+        """The signs of one parameter's direction."""
         return tuple(Instant("Lion", one.name, one.nbytes) for one in in_order(pieces))

@@ -1,8 +1,9 @@
-"""A tape whose weights and activations are all in 16 bits: no copies, no casts but one, in front of the loss.
+"""A tape whose weights and activations are all in 16 bits: no copies, and no casts except one before the loss.
 
-What stays in float32: the loss, since a sum over a batch's tokens has no digits left in bfloat16 and overflows float16;
-what a root-mean-square norm composes; the row sums of fused attention, and all of torch's unfused one, whose result is
-cast back; on a CUDA device the statistics of norms, which a CPU keeps as wide as the norm's input.
+Some values stay in float32. The loss is one: a sum over a batch's tokens has no digits left in bfloat16 and overflows
+float16. Others are the intermediate results of an RMS norm and the row sums of fused attention. Torch's unfused
+attention is all in float32, and its result is cast back. Statistics of norms are float32 on a CUDA device; on a CPU
+they have the dtype of the norm's input.
 """
 
 from dataclasses import replace
@@ -25,9 +26,9 @@ def narrowed(cost: Cost, dtype: str) -> Cost:
     wide_extras = _WIDE_EXTRAS | (_WIDE_EXTRAS_ON_CUDA if cost.kernels.softmax_autocast else set())
     tape: list[Operation] = []
     wide: dict[str, str] = {}
-    """Values in float32, or the copies that take their place, by the name under which they are read."""
+    """Values that are float32, or their float32 copies, by the name under which they are read."""
     lifted: dict[str, str] = {}
-    """The same of what leaves float32 again."""
+    """Likewise for operations with `autocast="float32"`, after which values are cast back to 16 bits."""
     for operation in cost.tape:
         if operation.autocast == "float32" or (operation.name == "aten.view" and operation.inputs[0] in lifted):
             copies = _copies(operation, cost, lifted)
@@ -56,7 +57,7 @@ def narrowed(cost: Cost, dtype: str) -> Cost:
 
 
 def _copies(operation: Operation, cost: Cost, wide: dict[str, str]) -> list[Operation]:
-    """Casts of what an operation in float32 reads in 16 bits."""
+    """Casts to float32 of the 16-bit values that a float32 operation reads."""
     made = []
     for name in operation.inputs:
         value = cost.values[name]
@@ -71,7 +72,7 @@ def _copies(operation: Operation, cost: Cost, wide: dict[str, str]) -> list[Oper
 def _cast_back(
     operation: Operation, cost: Cost, lifted: dict[str, str], dtype: str
 ) -> tuple[Operation, list[Operation]]:
-    """The operation on 16 bits, and the casts of what it finds in float32."""
+    """The operation on 16 bits, and the casts of its float32 inputs."""
     narrow = {
         name: replace(cost.values[name], name=f"{operation.site}:{dtype} of {name}", dtype=dtype, view_of=None)
         for name in dict.fromkeys(operation.inputs)

@@ -1,7 +1,7 @@
-"""Saved tensors in the host's memory, as the device's ledger sees them: none stay, and each node has its own again.
+"""Saved tensors in the host's memory, as the device's ledger sees them: each node copies its own back as temporaries.
 
-Every saving is a copy of its own, so a tensor that two operations keep comes back twice, at different times. Copies on
-their way down are taken to have arrived at once: where the link is slower than the forward, what waits for it is more.
+Each saved tensor is a copy of its own, so a tensor that two operations save is copied back twice, at different times.
+Copies to the host are assumed to arrive at once. If the link is slower than the forward, more bytes wait on the device.
 """
 
 from dataclasses import replace
@@ -11,7 +11,7 @@ from assay.cost.tape import Operation
 
 
 def saved_on_host(cost: Cost) -> Cost:
-    """The ledger when only weights stay where backward needs them."""
+    """The ledger whose operations save only weights on the device."""
     values = cost.values
 
     def is_weight(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""An update in the host's memory, as the device's ledger sees it: nothing is kept there, and nothing made."""
+"""An update in the host's memory, as the device's ledger sees it: no state and no temporaries."""
 
 from dataclasses import dataclass
 
@@ -8,12 +8,12 @@ from assay.cost.updates import Instant, Pieces, UpdateRule
 
 @dataclass(frozen=True)
 class OnHost(UpdateRule):
-    """Any rule, elsewhere."""
+    """Any rule whose state and update are on the host."""
 
     def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
-        """None on the device."""
+        """No tensors on the device."""
         return ()
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
-        """Gradients wait until the last weight has come back."""
+        """One instant: gradients wait until the last weight has been copied back."""
         return (Instant("copies to and from the host", "", 0),)

@@ -1,4 +1,4 @@
-"""A padded vocabulary on a tape: more rows of the embedding, more columns of logits, and a bias that bars them."""
+"""A padded vocabulary on a tape: more rows of the embedding, more columns of logits, and a bias that masks them."""
 
 from dataclasses import replace
 from math import prod
@@ -11,7 +11,7 @@ _PADDED = ("embedding.token.weight", "head.projection.weight")
 
 
 def pad_vocabulary(cost: Cost, tokens: int, rows: int) -> Cost:
-    """The ledger with so many rows in place of as many as there are tokens."""
+    """The ledger with `rows` rows of the vocabulary in place of its `tokens`."""
     barred = Tensor("barred", (rows,), batched=False)
 
     def widened(named: dict[str, Tensor]) -> dict[str, Tensor]:

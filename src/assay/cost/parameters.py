@@ -1,4 +1,7 @@
-"""Every parameter of a GPT by name and shape, from its configuration alone; the module of the same names must agree."""
+"""Name and shape of every parameter of a GPT, from its configuration alone.
+
+They must agree with those of the module.
+"""
 
 from collections.abc import Iterator
 
@@ -7,18 +10,21 @@ from assay.cost.tensors import Tensor
 
 
 def parameters(config: ModelConfig) -> dict[str, Tensor]:
-    """Distinct parameters in the order of the module's `named_parameters()`; a tied projection is left out."""
+    """Distinct parameters in the order of the module's `named_parameters()`; a tied projection is left out.
+
+    All are float32.
+    """
     shapes = dict(_shapes(config))
     return {name: Tensor(name, shape, "float32", batched=False) for name, shape in shapes.items()}
 
 
 def parameter_count(config: ModelConfig) -> int:
-    """How many numbers a GPT learns."""
+    """Number of parameters of a GPT."""
     return sum(tensor.elements for tensor in parameters(config).values())
 
 
 def active_parameter_count(config: ModelConfig) -> int:
-    """How many of them compute one token: of a mixture's experts those that it is sent to, of the rest all."""
+    """Number of parameters that compute one token: of a mixture's experts only those that the token is sent to."""
     idle = 0 if config.n_expert is None else config.n_expert - config.n_expert_active
     experts = [tensor for name, tensor in parameters(config).items() if ".experts." in name]
     return parameter_count(config) - sum(idle * tensor.elements // tensor.shape[0] for tensor in experts)

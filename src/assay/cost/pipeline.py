@@ -1,16 +1,18 @@
-"""What a pipeline loses: the published bubbles, and a simulator that plays any schedule on unequal stages.
+"""Bubbles of pipelines: the published formulas, and a simulator that plays any schedule on unequal stages.
 
-A stage idles while the pipeline fills and drains. With p equal stages, m micro-batches and v chunks a stage that is
-(p−1)(t_F + t_B)/v seconds, so of the whole step the share (p−1)/(vm + p−1). Papers often print the bubble over the
-useful time instead, (p−1)/(vm): `bubble_fraction` is the share of the step. Dividing the backward pass into the
-gradient of the input (t_I) and of the weights (t_W) leaves (p−1)(t_F + t_I − t_W), ZB-H1, or (p−1)(t_F + t_I − 2 t_W),
-ZB-H2, at p and 2p−1 micro-batches held. ZB-V leaves none at p held if t_F = t_I = t_W. All of that takes equal stages,
-free sends, t_W no longer than the others, and as many micro-batches as are held. ZB-H2 and ZB-V are without a bubble
-only if no stage waits for another before its update: counted from a stage's own begin to its own end, `span_seconds`. A
-step that ends for all at once still has the pipeline's fill in it, which is in `makespan_seconds`.
+A stage idles while the pipeline fills and drains. With p equal stages, m micro-batches and v chunks a stage that takes
+(p−1)(t_F + t_B)/v seconds. The share of the whole step is (p−1)/(vm + p−1). Papers often print the bubble over the
+useful time instead, (p−1)/(vm): `bubble_fraction` is the share of the step.
 
-The simulator plays the order of each stage as written: an action begins when its stage is free and what it needs has
-arrived. Sends take time and keep nobody busy. Its caveat is the converse: real schedules adapt, and sends contend.
+Zero-bubble schedules divide backward into the gradient of the input (t_I) and of the weights (t_W). ZB-H1 leaves a
+bubble of (p−1)(t_F + t_I − t_W), with p micro-batches held. ZB-H2 leaves (p−1)(t_F + t_I − 2 t_W), with 2p−1 held. ZB-V
+leaves none with p held if t_F = t_I = t_W. All of that assumes equal stages, free sends, t_W no longer than the others,
+and as many micro-batches as are held. ZB-H2 and ZB-V are without a bubble only if no stage waits for another before its
+update. That is counted from a stage's own begin to its own end, `span_seconds`. A step that ends for all at once still
+contains the pipeline's fill, which is in `makespan_seconds`.
+
+The simulator plays the order of each stage as written: an action begins when its stage is free and its inputs have
+arrived. Sends take time and occupy no stage. Its caveat is the converse: real schedules adapt, and sends contend.
 
 Sources: Huang et al. 2019, arXiv:1811.06965; Narayanan et al. 2021, arXiv:2104.04473, section 2.2; Qi et al. 2023,
 arXiv:2401.10241, tables 1 and 2.
@@ -29,12 +31,12 @@ class StageTime:
 
     forward_seconds: float
     input_seconds: float
-    """Backward to the stage's input."""
+    """Seconds of backward to the stage's input."""
     weight_seconds: float
-    """Backward to the stage's weights."""
+    """Seconds of backward to the stage's weights."""
 
     def share(self, parts: int) -> "StageTime":
-        """Of one of so many equal chunks of the layers."""
+        """The times of one of `parts` equal chunks of the layers."""
         return StageTime(self.forward_seconds / parts, self.input_seconds / parts, self.weight_seconds / parts)
 
     def of(self, kind: str) -> float:
@@ -45,31 +47,31 @@ class StageTime:
 
 @dataclass(frozen=True)
 class Played:
-    """What came out of a schedule."""
+    """Times and memory of a simulated schedule."""
 
     makespan_seconds: float
     begin_seconds: tuple[tuple[float, ...], ...]
-    """By stage, of each action in its order."""
+    """Begin of each action, by stage and in the stage's order."""
     busy_seconds: tuple[float, ...]
-    """By stage."""
+    """Computing time of each stage."""
     span_seconds: tuple[float, ...]
-    """By stage, from the begin of its first action to the end of its last."""
+    """Time from the begin of each stage's first action to the end of its last."""
     held: tuple[Fraction, ...]
-    """By stage: most micro-batches whose activations are alive at once, a chunk counting as its share."""
+    """Most micro-batches whose activations are alive at once, by stage; a chunk counts as its share."""
 
     @property
     def idle_shares(self) -> tuple[float, ...]:
-        """By stage, of the whole step."""
+        """Idle share of the whole step, by stage."""
         return tuple(1 - busy / self.makespan_seconds for busy in self.busy_seconds)
 
     @property
     def idle_share(self) -> float:
-        """Of all stages' time."""
+        """Idle share of all stages' time."""
         return sum(self.idle_shares) / len(self.busy_seconds)
 
 
 def bubble_fraction(stages: int, micro_batches: int, chunks: int = 1) -> float:
-    """The share of a step that each of equal stages idles: GPipe and 1F1B, and with chunks interleaved 1F1B."""
+    """Share of a step that each of equal stages idles: GPipe and 1F1B, and with chunks interleaved 1F1B."""
     return (stages - 1) / (chunks * micro_batches + stages - 1)
 
 
@@ -80,12 +82,12 @@ def zero_bubble_seconds(stages: int, time: StageTime, put_off: int = 1) -> float
 
 
 def play(schedule: Schedule, times: Sequence[StageTime], send_seconds: float = 0.0) -> Played:
-    """Simulate a step of stages whose chunks are equal. Raises `ValueError` where stages wait for ever."""
+    """Simulate a step of stages with equal chunks. Raises `ValueError` if stages wait for ever."""
     return play_chunks(schedule, [[one.share(schedule.chunks)] * schedule.chunks for one in times], send_seconds)
 
 
 def play_chunks(schedule: Schedule, times: Sequence[Sequence[StageTime]], send_seconds: float = 0.0) -> Played:
-    """Simulate a step, given the time of each chunk of each stage. Raises `ValueError` where stages wait for ever."""
+    """Simulate a step, given the time of each chunk of each stage. Raises `ValueError` if stages wait for ever."""
     ends: dict[tuple[str, int, int], float] = {}
     clock = [0.0] * schedule.stages
     begins: list[list[float]] = [[] for _ in range(schedule.stages)]
@@ -117,14 +119,14 @@ def play_chunks(schedule: Schedule, times: Sequence[Sequence[StageTime]], send_s
 
 
 def _key(action: Action, position: int) -> tuple[str, int, int]:
-    # A whole backward hands on the gradient of its input as its first half does.
+    # A whole backward passes on the gradient of its input as its first half does.
     return "I" if action.kind == "B" else action.kind, action.micro_batch, position
 
 
 def _ready(
     schedule: Schedule, stage: int, action: Action, ends: dict[tuple[str, int, int], float], send_seconds: float
 ) -> float | None:
-    """When what an action needs is there; None while that is not known."""
+    """Time at which an action's inputs have arrived; None while that is not known."""
     position = schedule.position(stage, action.chunk)
     last = schedule.stages * schedule.chunks - 1
     if action.kind == "W":
@@ -138,13 +140,16 @@ def _ready(
     end = ends.get(("F" if forward else "I", action.micro_batch, neighbour))
     if end is None or (not forward and ("F", action.micro_batch, position) not in ends):
         return None
-    # At the turn of a vee both neighbours are the same stage.
+    # At the turn of a vee both neighbours are chunks of the same stage.
     turns = schedule.placement == "vee" and position // schedule.stages != neighbour // schedule.stages
     return end if turns or schedule.stages == 1 else end + send_seconds
 
 
 def _held(order: Sequence[Action], chunks: int) -> Fraction:
-    """A chunk's activations live from its forward to the last gradient that needs them."""
+    """Most micro-batches alive at once.
+
+    A chunk's activations live from its forward to the last gradient that needs them.
+    """
     most = alive = 0
     for action in order:
         alive += {"F": 1, "I": 0}.get(action.kind, -1)

@@ -1,6 +1,6 @@
-"""What the micro-batches of a step share while it is played: one ledger, gradients of parameters, and stages.
+"""State that the micro-batches of a step share while it is played: the ledger, gradients of parameters, and stages.
 
-Without a pipeline there is one stage, which is everything.
+Without a pipeline there is one stage with all modules.
 """
 
 from collections.abc import Iterable
@@ -13,29 +13,30 @@ from assay.cost.updates import Instant
 
 
 class PlayedStage:
-    """The part of the tape that runs at once, and the weights gathered for it."""
+    """One stage's part of the tape, and the weights gathered for it."""
 
     def __init__(self, cost: Cost, chunk: int, sites: tuple[str, ...], ledger: Ledger) -> None:
         inside = [index for index, operation in enumerate(cost.tape) if not sites or operation.within(*sites)]
         self.indices = range(inside[0], inside[-1] + 1)
         self.output = cost.tape[inside[-1]].outputs[0].name if cost.order else None
-        """What a later stage may read: a pipeline keeps it until the stage's backward, and receives its gradient."""
+        """Output of the stage, None without a pipeline. It is kept until the stage's backward, which receives its
+        gradient."""
         self.made = {one.name for index in inside for one in (*cost.tape[index].outputs, *cost.tape[index].extras)}
         groups = [one for one in cost.groups if any(cost.tape[index].within(*one.sites) for index in self.indices)]
         self.gathered = Gathered(tuple(groups), ledger, cost.kernels.copied_gathers)
         self.begins: dict[int, list[Group]] = {}
         self.ends: dict[int, list[Group]] = {}
-        """Groups by the first and by the last operation that needs their weights; outer ones first."""
+        """Groups by the first and by the last operation that needs their weights; outer groups first."""
         for group in groups:
             covered = [index for index in self.indices if cost.tape[index].within(*group.sites)]
             self.begins.setdefault(covered[0], []).append(group)
             self.ends.setdefault(covered[-1], []).append(group)
         self.follows_here, self.leads_here = _beside(cost, chunk)
-        """Whether the stage before it, and the one behind it, are on this rank, too."""
+        """Whether the preceding stage, and the following one, are on this rank too."""
         self._sent: list[Storage] = []
 
     def leave(self, ledger: Ledger, sent: list[Storage]) -> None:
-        """What was sent to other stages is let go once the next micro-batch's has been."""
+        """Hold the tensors sent to other stages until the next micro-batch has sent its own."""
         for storage in self._sent:
             ledger.drop(storage)
         self._sent = sent
@@ -49,7 +50,7 @@ def _beside(cost: Cost, chunk: int) -> tuple[bool, bool]:
 
 
 class PlayedStep:
-    """What the micro-batches of a step share."""
+    """State that the micro-batches of a step share."""
 
     def __init__(self, cost: Cost) -> None:
         self.cost = cost
@@ -59,10 +60,10 @@ class PlayedStep:
         self.stages = [PlayedStage(cost, *chunk, self.ledger) for chunk in enumerate(cost.stages or ((),))]
         self.lasting = set(cost.parameters) | {tensor.name for tensor in (*cost.tables, *cost.batch)}
         self.gradients: dict[str, Storage] = {}
-        """Of parameters, once all uses in a micro-batch have reported."""
+        """Gradients of parameters, once all uses in a micro-batch have contributed."""
 
     def update(self, instants: Iterable[Instant]) -> None:
-        """Run moments of the update."""
+        """Play instants of the update."""
         for instant in instants:
             scratch = self.ledger.take(instant.nbytes)
             self.ledger.mark("update", instant.operation, instant.site)

@@ -1,10 +1,10 @@
 """Play one micro-batch of a `Cost` forwards and backwards, counting live bytes as torch's allocator would.
 
-The rules are autograd's: a result lives while a later operation reads it or backward needs it; what a node kept is
-freed when the node has run; a gradient that reaches a value twice is added into the first if nothing else holds it; a
-parameter's gradient is handed over once all its uses have reported; a checkpointed module keeps its inputs, and with
-dropout the generator's state, runs again up to the last operation that keeps something, and then behaves like any
-other.
+The rules are autograd's. A result lives while a later operation reads it or backward needs it. A node frees its saved
+tensors when it has run. A second gradient of a value is added into the first if nothing else holds that. A parameter's
+gradient is accumulated once all its uses have contributed. A checkpointed module saves its inputs and, with dropout,
+the generator's state. Backward recomputes it up to the last operation that saves something, and then treats it like any
+other module.
 """
 
 from collections import Counter
@@ -19,32 +19,32 @@ from assay.cost.tape import Gradient, Operation
 
 
 class Pass:
-    """One micro-batch on its way through a stage and back."""
+    """One micro-batch in forward and backward through a stage."""
 
     def __init__(self, step: PlayedStep, stage: PlayedStage, *, first: bool, last: bool) -> None:
         self.step, self.stage, self.first, self.last = step, stage, first, last
         self.cost, self.values, self.plan, self.ledger = step.cost, step.values, step.plan, step.ledger
         self.lasting = step.lasting | (step.values.keys() - stage.made)
-        """What was there before, or is another stage's on the same rank."""
+        """Values that exist before this pass, or belong to another stage on the same rank."""
         self.storages: dict[str, Storage] = {}
-        """Of values alive in forward, by the name of their storage."""
+        """Storages of the values alive in forward, by name."""
         self.kept: dict[int, list[str]] = {}
-        """By position on the tape: the storages that the operation's backward waits for."""
+        """Names of the storages saved for an operation's backward, by its position on the tape."""
         self.cached: dict[int, list[str]] = {}
-        """By position: results that wait for a recomputation."""
+        """Names of the results that wait for recomputation, by position."""
         self.noise: dict[int, Storage] = {}
-        """By position: the generator's state for the recomputation that begins there."""
+        """Generator states for the recomputations that begin at these positions."""
         self.gradients: dict[str, Storage] = {}
-        """On their way to a value."""
+        """Gradients of values whose own node has not run yet."""
         again = (range(segment.first, segment.stop + 1) for segment in self.plan.segments)
         self.again = frozenset(chain.from_iterable(again))
-        """Positions whose nodes get what they kept from a second run."""
+        """Positions whose nodes get their saved tensors from recomputation."""
         self.reported: Counter[str] = Counter()
         self.complete: list[str] = []
-        """Weights whose gradients are complete, and stay with their module until its backward is through."""
+        """Weights whose gradients are complete, and wait until their module's backward has finished."""
 
     def forward(self) -> None:
-        """Run the tape; modules that are recomputed keep their inputs only."""
+        """Run the tape; recomputed modules save only their inputs."""
         inside = {index: one for one in self.plan.segments for index in range(one.first, one.last + 1)}
         gathered = self.stage.gathered
         for index in self.stage.indices:
@@ -70,11 +70,11 @@ class Pass:
         self._leave_contexts(self.stage.indices)
 
     def saved(self) -> set[str]:
-        """The storages kept for backward now, parameters left out, the batch and tables among them."""
+        """Names of the storages saved for backward now: without parameters, with the batch and tables."""
         return {name for names in (*self.kept.values(), *self.cached.values()) for name in names}
 
     def backward(self) -> None:
-        """Run the tape's nodes in reverse; a module runs again when the first of its nodes wants what it kept."""
+        """Run the tape's nodes in reverse; recompute a module before the first node that needs its saved tensors."""
         segments = {segment.stop: segment for segment in self.plan.segments}
         self._receive()
         for index in reversed(self.stage.indices):
@@ -92,18 +92,18 @@ class Pass:
         self._leave()
 
     def _hand_over(self) -> None:
-        """All of a module's gradients are there."""
+        """Accumulate the complete gradients of a module."""
         for name in self.complete:
             self._accumulate(name)
         self.complete.clear()
 
     def _receive(self) -> None:
-        """The gradient of a stage's output comes into a buffer that is always there, and so is never freed."""
+        """Receive the gradient of a stage's output, in a permanent buffer that is never freed."""
         if self.stage.output is not None:
             self.gradients[self.stage.output] = Storage(self.values[self.stage.output].nbytes, holders=2)
 
     def _leave(self) -> None:
-        """Backward is over."""
+        """End backward: send the gradient of the stage's input, sum a pipeline's groups, and free the last message."""
         gathered, output = self.stage.gathered, self.stage.output
         if output is not None and not self.cost.sent_stays:
             self.stage.leave(self.ledger, [self.storages[self.plan.base[output]], *self.gradients.values()])
@@ -113,7 +113,7 @@ class Pass:
         gathered.leave_backward()
 
     def _exchange(self, group: Group) -> None:
-        """Free a group's weights, and after the last micro-batch exchange its gradients."""
+        """Free a group's weights; sum its gradients after the last micro-batch, or widen those of the first."""
         gathered = self.stage.gathered
         gathered.add_waiting(group)
         gathered.after_backward(group)
@@ -132,7 +132,7 @@ class Pass:
             self.ledger.drop(storage)
 
     def _in_place(self, index: int, operation: Operation, nbytes: int) -> Storage:
-        """The storage of a result: in compiled loops that of an argument which nobody needs any more."""
+        """Storage of a result; a compiled loop takes that of an argument which nothing needs any more."""
         if operation.compiled and not operation.flops:
             kept = {self.plan.base[name] for name in operation.saves} | self.lasting
             for base in dict.fromkeys(self.plan.base[name] for name in operation.inputs):
@@ -143,7 +143,7 @@ class Pass:
         return self.ledger.take(nbytes)
 
     def _keep(self, index: int, names: tuple[str, ...]) -> None:
-        """Keep the storages of `names` until the node at `index` has run; parameters live anyway."""
+        """Save the storages of `names` until the node at `index` has run; parameters exist anyway."""
         bases = [self.plan.base[name] for name in names]
         self.kept.setdefault(index, []).extend(base for base in bases if base not in self.cost.parameters)
         for base in bases:
@@ -151,21 +151,21 @@ class Pass:
                 self.storages[base].holders += 1
 
     def _cache(self, index: int, operation: Operation) -> None:
-        """Keep the results for the time when the module runs again."""
+        """Keep the results until their module is recomputed."""
         made = [tensor.name for tensor in (*operation.outputs, *operation.extras) if tensor.view_of is None]
         self.cached[index] = made
         for name in made:
             self.storages[name].holders += 1
 
     def _forget(self, index: int, operation: Operation) -> None:
-        """Let go of what no later operation reads."""
+        """Release the values that no later operation reads."""
         made = (tensor.name for tensor in (*operation.outputs, *operation.extras))
         for base in {self.plan.base[name] for name in (*operation.inputs, *operation.holds, *made)}:
             if self.plan.last_use[base] == index and not self.values[base].held:
                 self._release(base)
 
     def _leave_contexts(self, indices: range) -> None:
-        """The forward's contexts exit: what they held goes, unless backward needs it."""
+        """Release the tensors that forward's contexts held, unless backward needs them."""
         for index in indices:
             for tensor in self.cost.tape[index].outputs:
                 if tensor.held:
@@ -176,7 +176,7 @@ class Pass:
         inputs = self.kept.pop(segment.first)
         for base in inputs:
             if base not in self.lasting and self.plan.last_use[base] in again:
-                self.storages[base].holders += 1  # the module's frame has them, beside what was kept
+                self.storages[base].holders += 1  # held by the module's frame as well as for backward
         for index in again:
             operation = self.cost.tape[index]
             if index == segment.stop and segment.stops_within:
@@ -184,12 +184,12 @@ class Pass:
             if index in segment.runs:
                 self._run(index, operation, "recompute")
             elif index < segment.end:
-                self.cached.pop(index)  # from here on it is held as if it had been made now
+                self.cached.pop(index)  # from here on it is released like a recomputed result
             self._keep(index, operation.saves)
             self._forget(index, operation)
         for index in range(segment.first, segment.stop if segment.stops_within else segment.end):
             for tensor in self.cost.tape[index].outputs:
-                # What only operations beyond the stop would have read is let go when the recomputation ends.
+                # Results that only operations beyond the stop would read are released when recomputation ends.
                 if tensor.view_of is None and not tensor.held and self.plan.last_use[tensor.name] > segment.stop:
                     self._release(tensor.name)
         self._leave_contexts(again)
@@ -197,7 +197,7 @@ class Pass:
         self.kept[segment.first] = inputs + unused + self.kept.get(segment.first, [])
 
     def _node(self, index: int, operation: Operation) -> None:
-        """One node of the backward graph: take the outputs' gradients, make the inputs', free what was kept."""
+        """Run one backward node: take the outputs' gradients, compute the inputs', free the saved tensors."""
         incoming = [self.gradients.pop(one.name) for one in operation.outputs if one.name in self.gradients]
         given = self._gradients(index, operation, incoming)
         scratch = [self.ledger.take(tensor.nbytes) for tensor in operation.backward_scratch]
@@ -214,9 +214,9 @@ class Pass:
             self._deliver(name, storage, operation)
 
     def _gradients(self, index: int, operation: Operation, incoming: list[Storage]) -> list[tuple[str, Storage]]:
-        """What a node makes. Compiled, a product makes the weight's first and then lets go of the other factor.
+        """The gradients that a node computes. A compiled product computes the weight's first and then frees the input.
 
-        A bias's gradient comes last, when a node that ran again has let go of what it kept.
+        A recomputed node computes a bias's gradient last, after it has freed its saved tensors.
         """
         handed = [one for one in zip(operation.inputs, operation.gradients, strict=True) if one[1] is not Gradient.NONE]
         if not (operation.compiled and operation.flops):
@@ -240,7 +240,7 @@ class Pass:
     def _gradient(self, index: int, name: str, how: Gradient, operation: Operation, incoming: list[Storage]) -> Storage:
         value = self.values[name]
         if how is Gradient.INSIDE and not incoming:
-            return self.ledger.take(0)  # of the loss, which is a number
+            return self.ledger.take(0)  # gradient of the loss, which is one number
         aliased = how is Gradient.ALIAS and incoming and value.dtype == operation.outputs[0].dtype
         if aliased or how is Gradient.INSIDE:
             incoming[0].holders += 1
@@ -256,10 +256,10 @@ class Pass:
         return storage
 
     def _deliver(self, name: str, storage: Storage, operation: Operation) -> None:
-        """Add a gradient to what has reached the value before; hand a parameter's over when it is complete."""
+        """Add a gradient to the value's earlier one; accumulate a parameter's gradient when it is complete."""
         earlier = self.gradients.get(name)
         if earlier is not None:
-            # Measured: under torch's engine for replicas and shards a tied weight's gradients add up in a third tensor.
+            # Measured: torch's engine for replicas and shards sums a tied weight's gradients in a third tensor.
             shared = bool(self.cost.groups) and name in self.cost.parameters
             storage = self.ledger.add(earlier, storage, operation.site, in_place=not shared)
         self.gradients[name] = storage
@@ -272,7 +272,10 @@ class Pass:
                     self._accumulate(name)
 
     def _accumulate(self, name: str) -> None:
-        """Make it the parameter's gradient, or add it to the one of an earlier micro-batch."""
+        """Store a parameter's gradient, or add it to that of earlier micro-batches.
+
+        With updates in backward, use it and free it.
+        """
         storage = self.gradients.pop(name)
         if self.cost.updates_in_backward:
             self.step.update(self.cost.rule.instants({name: self.cost.pieces[name]}))

@@ -1,7 +1,7 @@
-"""Forward and backward replayed as a graph, as the device's ledger sees them.
+"""Forward and backward replayed as a captured graph, as the device's ledger sees them.
 
-They read a micro-batch where the first one lay, beside the batch that is copied there. What they hold at their highest
-stays held between steps, gradients among it: the update finds nothing of it freed (`cost.timeline`).
+The graph reads a micro-batch from a fixed buffer, into which each one is copied from the batch. Its peak stays
+allocated between steps, gradients included, so nothing of it is freed for the update (`cost.timeline`).
 """
 
 from dataclasses import replace
@@ -11,7 +11,7 @@ from assay.cost.tensors import Tensor
 
 
 def replayed(cost: Cost) -> Cost:
-    """The ledger of the same step when a graph's memory stays with it."""
+    """The ledger of a step that a captured graph replays."""
     inputs = {one.name: _place(one, cost.micro_batches) for one in cost.batch}
     names = {name: one.name for name, one in inputs.items()}
     tape = tuple(operation.reading(names) for operation in cost.tape)

@@ -1,7 +1,7 @@
-"""Replicas of a step that divide its batch, and what each holds of the weights: data parallelism and ZeRO as a ledger.
+"""Replicas of a step that divide its batch, and the weights that each holds: data parallelism and ZeRO as a ledger.
 
-Of each weight a rank keeps equal rows, the last ones padded, so ranks behind a matrix with few rows keep air. Bytes are
-those of `cost.groups`; who sends what is in `cost.collectives`.
+A rank keeps equal rows of each weight, the last ones padded, so the last ranks hold only padding of a matrix with few
+rows. The bytes are those of `cost.groups`, the communications those of `cost.collectives`.
 """
 
 from collections.abc import Iterator
@@ -15,15 +15,15 @@ _AXIS = "dp"
 
 
 def replicated(cost: Cost) -> Cost:
-    """Every rank keeps all weights and copies them where they are used; gradients are summed group by group."""
+    """The ledger of a rank that keeps all weights, copies them for their modules, and sums gradients group by group."""
     shared = replace(cost.share(_AXIS), groups=tuple(_groups(cost, ranks=1, reshard=False))).reporting(_AXIS)
     return shared.measuring_norm(_AXIS) if cost.owned else shared
 
 
 def sharded(cost: Cost, *, reshard: bool, on_host: bool = False) -> Cost:
-    """Every rank keeps its rows of all weights; they are gathered for a forward, with `reshard` for a backward.
+    """The ledger of a rank that keeps its rows of all weights; forward gathers them, and with `reshard` backward.
 
-    `on_host`: its rows, their gradients and their state lie in the host's memory.
+    With `on_host`, its rows, their gradients and their optimizer state are stored in the host's memory.
     """
     ranks, place = cost.mesh.degree(_AXIS), cost.place[_AXIS]
     whole = {name: tensor for name, tensor in cost.pieces.items() if name not in cost.owned}
@@ -31,18 +31,18 @@ def sharded(cost: Cost, *, reshard: bool, on_host: bool = False) -> Cost:
     padding = sum(one.piece(ranks, 0).nbytes - one.piece(ranks, place).nbytes for one in whole.values())
     groups = tuple(replace(one, on_host=on_host) for one in _groups(cost, ranks=ranks, reshard=reshard))
     divided = replace(cost.share(_AXIS), groups=groups).holding(held, padding)
-    # The norm is summed apart for weights that cross different axes.
+    # Weights that are divided along different axes need separate sums for the norm.
     norms = 2 if cost.mesh.tp > 1 else 1
     return divided.reporting(_AXIS).measuring_norm(_AXIS, norms)
 
 
 def computing_in(cost: Cost, dtype: str) -> Cost:
-    """The ledger when weights are gathered in `dtype`, and all between the embedding and the logits is in it."""
+    """The ledger with weights gathered in `dtype`, in which everything between the embedding and the logits is, too."""
     return replace(narrowed(cost, dtype), pieces=cost.pieces)
 
 
 def _groups(cost: Cost, *, ranks: int, reshard: bool) -> Iterator[Group]:
-    """A stage's own weights first, then its blocks'."""
+    """The groups of each stage: its weights outside of blocks, then those of each block."""
     for sites in cost.stages or (("embedding", *cost.block_sites, "head"),):
         blocks = [site for site in sites if site.startswith("blocks.")]
         read = {name for one in cost.tape if one.within(*sites) for name in one.inputs}

@@ -1,18 +1,21 @@
-"""Attention over a ring of ranks on a tape, as torch's runs it (`_templated_ring_attention`; arXiv:2310.01889).
+"""Ring attention on a tape, as torch runs it (`_templated_ring_attention`; arXiv:2310.01889).
 
 A rank has its positions of queries, keys and values. In forward all keys and values are gathered once, as one message,
-and met one rank's at a time: its own under the causal mask, of an earlier piece's rank the first half, against a later
-one only the second half of its queries. Results are merged in float32 by their log-sum-exp. Where the last of them was
-of half the queries, as on all ranks but the last, heads no longer lie merged, and are copied. Backward gathers once
-more, and passes the gradients of keys and values from rank to rank, in float32 and as often as there are ranks.
+and used one rank's part at a time. The rank's own part is under the causal mask. Of an earlier rank's part only the
+first half is used, and for a later rank's part only the second half of the queries. Results are merged in float32 by
+their log-sum-exp. On all ranks but the last, the last result covers half of the queries. The heads are then not merged
+in memory, and are copied. Backward gathers once more. It passes the gradients of keys and values from rank to rank, in
+float32 and as often as there are ranks.
 
-What one rank holds at its worst, B·H·T/n·d numbers as the unit: in forward the gathered 2n and four more, all but a
-first rank's in float32 where products are narrower (the merge: sum so far, piece, difference, product). In backward, in
-float32, queries' gradient and keys' and values', those as a message, and the message that comes; in the inputs' dtype
-the gathered 2n, their own message, and gradients of this piece and of the last. Read off torch 2.13, and held against
-its ring over a CPU's kernel; a GPU's kernels add room of their own in backward, one queries' gradient in float32
-(arXiv:2307.08691), which has not been measured. Of a rank that is not the first, in 16 bits, two such tensors more are
-there at once: less than 2 % of the measured peaks.
+The peak of one rank, in units of B·H·T/n·d numbers, is as follows. Forward holds the gathered 2n and four more: the
+merge's sum so far, piece, difference and product. Where products are narrower, these four are float32 on all ranks but
+the first. Backward holds in float32 the gradient of queries, those of keys and values, these again as a message, and
+the incoming message. In the inputs' dtype it holds the gathered 2n, their own message, and gradients of this piece and
+of the previous one.
+
+This was read off torch 2.13, and compared with its ring over a CPU's kernel. A GPU's kernels take additional memory in
+backward, one queries' gradient in float32 (arXiv:2307.08691), which has not been measured. On ranks other than the
+first, in 16 bits, two more such tensors are alive at once. They are not counted: less than 2 % of the measured peaks.
 """
 
 from collections.abc import Iterator
@@ -25,14 +28,14 @@ from assay.cost.tensors import Tensor
 
 _AXIS = "cp"
 _BESIDE_GATHERED_FORWARD, _WIDE_BACKWARD, _NARROW_BACKWARD = 4, 7, 4
-"""Tensors as large as a rank's queries, beside those that are returned."""
+"""Number of tensors as large as a rank's queries, in addition to those that are returned."""
 
 
 def ring(site: str, q: Tensor, k: Tensor, v: Tensor, *, place: int, ranks: int, kernels: Kernels) -> Tape:
-    """Queries, keys and values `[B, H, T/n, d]` of the rank at `place` to merged heads `[B, T/n, H·d]`."""
+    """Attention of the rank at `place`: queries, keys and values `[B, H, T/n, d]` to merged heads `[B, T/n, H·d]`."""
     tape = Writer(site, {one.name: one for one in (q, k, v)})
     rows, heads, length, depth = q.shape
-    # A rank's own piece whole, and half of each other rank's: 4·T²·d a head if nothing were left out.
+    # A rank computes its own piece whole, and half of each other rank's: 4·T²·d a head if nothing were left out.
     whole = 4 * rows * heads * length * length * depth
     flops = whole * (ranks + 1) // 2
     out = tape.made("mixed", q.shape, q.dtype)
@@ -49,7 +52,7 @@ def ring(site: str, q: Tensor, k: Tensor, v: Tensor, *, place: int, ranks: int, 
         extras=(row_sums,),
         flops=flops,
         backward_flops=flops * 5 // 2,
-        # Less than nothing: one device computes what the ring leaves out, and is said to need it.
+        # Negative: one device computes the products that the ring leaves out, and these count as needed.
         padding_flops=(flops - ranks * whole) * 7 // 2,
         forward_scratch=(gathered, *_forward(site, q, merging=place > 0)),
         backward_scratch=(gathered, arriving, *_backward(site, q, kernels, halved=place == 0)),
@@ -67,15 +70,18 @@ def ring(site: str, q: Tensor, k: Tensor, v: Tensor, *, place: int, ranks: int, 
 
 
 def _forward(site: str, q: Tensor, *, merging: bool) -> Iterator[Tensor]:
-    """Own keys and values side by side and as a message, the first result widened; or four of a merge."""
+    """Temporaries of forward, each like the queries: four of a merge, or on the first rank four others.
+
+    The latter are own keys and values, side by side and as a message, and the widened first result.
+    """
     for index in range(_BESIDE_GATHERED_FORWARD):
         yield Tensor(f"{site}:piece{index}", q.shape, q.dtype, wide=merging or index < _BESIDE_GATHERED_FORWARD // 2)
 
 
 def _backward(site: str, q: Tensor, kernels: Kernels, *, halved: bool) -> Iterator[Tensor]:
-    """Sums, messages, and gradients of two pieces, the later of half the keys or of half the queries.
+    """Temporaries of backward: sums, messages, and gradients of two pieces, the later of half the keys or queries.
 
-    Those lie apart, so a kernel copies the half of what comes in.
+    Such halves are not contiguous, so a kernel copies that half of the incoming gradient.
     """
     of_kernel = 0 if kernels == CPU else 1
     for index in range(_WIDE_BACKWARD - 2 + of_kernel):

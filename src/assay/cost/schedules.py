@@ -1,21 +1,21 @@
-"""Pipeline schedules as lists: in which order each stage does its forwards and backwards. For prediction only.
+"""Pipeline schedules as lists: the order of each stage's forwards and backwards. They are used for prediction only.
 
-A stage may hold several chunks of the layers. In a `loop` the layers go round the stages once for each chunk; in a
+A stage may hold several chunks of the layers. In a `loop` the layers go round the stages once for each chunk. In a
 `vee` they go down the stages and back up, so that the first stage has the first layers and the last ones.
 
 | schedule | idea | micro-batches held by stage i of p |
 | --- | --- | --- |
 | `gpipe` | all forwards, then all backwards | m |
-| `one_f_one_b` | as many forwards as there are stages behind, then one of each in turns | min(m, p−i) |
-| `interleaved` | the same with v chunks in a loop: a v-th of the bubble, v times the sends | p + (p−1)/v at stage 0 |
+| `one_f_one_b` | one forward for each later stage, then one of each in turns | min(m, p−i) |
+| `interleaved` | 1F1B with v chunks in a loop: a v-th of the bubble, v times the sends | p + (p−1)/v at stage 0 |
 | `zero_bubble_h1` | backward in two halves; weight gradients wait and fill the end | min(m, p) |
-| `zero_bubble_h2` | the same at twice the distance | min(m, 2p−1) |
+| `zero_bubble_h2` | ZB-H1 with twice the forwards ahead and twice the delay | min(m, 2p−1) |
 | `zero_bubble_v` | halves in a vee of two chunks, each stage doing what it can at once | min(m, p) |
 
 Sources: Huang et al. 2019, arXiv:1811.06965 (GPipe); Narayanan et al. 2019 and 2021, arXiv:2104.04473 section 2.2
 (1F1B, interleaved); Qi et al. 2023, arXiv:2401.10241 (ZB-H1, ZB-H2, ZB-V). ZB-V is made here by a greedy rule under the
 paper's limit of memory, not by its handcrafted order. No vee ends before (p−1)/2 forwards after its useful time, when
-the last stage of the first leg has begun; this one does, or up to a forward later, at 2p and more micro-batches. Its
+the last stage of the first leg has begun. This one does, or up to a forward later, at 2p and more micro-batches. Its
 first stage is then busy to the end, where the paper's has ended before.
 """
 
@@ -25,12 +25,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal["F", "B", "I", "W"]
-"""Forward; backward; and its halves, the gradient of the input and that of the weights."""
+"""Forward; backward; and the halves of backward: gradients of the input and of the weights."""
 
 
 @dataclass(frozen=True)
 class Action:
-    """What a stage does next."""
+    """One action of a stage."""
 
     kind: Kind
     micro_batch: int
@@ -47,27 +47,27 @@ class Schedule:
 
     @property
     def stages(self) -> int:
-        """How many there are."""
+        """Number of stages."""
         return len(self.orders)
 
     def position(self, stage: int, chunk: int) -> int:
-        """The place of a stage's chunk in the order of the layers."""
+        """Position of a stage's chunk in the order of the layers."""
         backwards = self.placement == "vee" and chunk % 2
         return chunk * self.stages + (self.stages - 1 - stage if backwards else stage)
 
 
 class _Counted:
-    """A stage's order in the making, in which each kind of action takes the next micro-batch."""
+    """A stage's order under construction, in which each kind of action takes the next micro-batch."""
 
     def __init__(self) -> None:
         self.actions: list[Action] = []
 
     def count(self, what: str) -> int:
-        """How often a kind and chunk, such as ``F0``, stands in it."""
+        """Number of actions so far of a kind and chunk, such as ``F0``."""
         return sum(f"{one.kind}{one.chunk}" == what for one in self.actions)
 
     def add(self, what: str, times: int) -> None:
-        """Append kinds and chunks, so many times."""
+        """Append the kinds and chunks in `what`, the given number of times."""
         for one in what.split() * times:
             self.actions.append(Action(one[0], self.count(one), int(one[1])))  # type: ignore[arg-type]
 
@@ -79,7 +79,7 @@ def gpipe(stages: int, micro_batches: int) -> Schedule:
 
 
 def one_f_one_b(stages: int, micro_batches: int) -> Schedule:
-    """The schedule of PipeDream-Flush and Megatron-LM."""
+    """1F1B, the schedule of PipeDream-Flush and Megatron-LM."""
     orders = []
     for stage in range(stages):
         ahead = min(micro_batches, stages - 1 - stage)
@@ -88,9 +88,9 @@ def one_f_one_b(stages: int, micro_batches: int) -> Schedule:
 
 
 def interleaved(stages: int, micro_batches: int, chunks: int) -> Schedule:
-    """Megatron-LM's: groups of as many micro-batches as stages pass each chunk in turn.
+    """Megatron-LM's interleaved 1F1B: groups of as many micro-batches as stages pass each chunk in turn.
 
-    Raises `ValueError` where micro-batches are not a multiple of stages.
+    Raises `ValueError` if the number of micro-batches is not a multiple of the number of stages.
     """
     if micro_batches % stages:
         raise ValueError(
@@ -112,27 +112,27 @@ def interleaved(stages: int, micro_batches: int, chunks: int) -> Schedule:
 
 
 def zero_bubble_h1(stages: int, micro_batches: int) -> Schedule:
-    """1F1B whose stage i puts off the gradients of its weights by i micro-batches, so that all stages hold as many."""
+    """ZB-H1: 1F1B in which stage i delays its weights' gradients by i micro-batches, so that all hold equally many."""
     return _split_backward(stages, micro_batches, depth=1)
 
 
 def zero_bubble_h2(stages: int, micro_batches: int) -> Schedule:
-    """The same at twice the distance: twice as many forwards ahead, weight gradients put off twice as long."""
+    """ZB-H2: twice as many forwards ahead as in ZB-H1, and weight gradients delayed twice as long."""
     return _split_backward(stages, micro_batches, depth=2)
 
 
 def zero_bubble_v(stages: int, micro_batches: int) -> Schedule:
-    """A vee in which each stage does the first that can be done of: an input's gradient, a forward, a weight's."""
+    """ZB-V: each stage runs the first possible of an input's gradient, a forward and a weight's gradient."""
     orders: list[list[Action]] = [[] for _ in range(stages)]
     counts: list[Counter[tuple[Kind, int]]] = [Counter() for _ in range(stages)]
     shape = Schedule(tuple(() for _ in range(stages)), 2, "vee")
     done: dict[Action, int] = {}
-    """When, by action; its chunk is here the place among the layers."""
+    """Time of each action, whose chunk is here the position among the layers."""
     time = 0
     while len(done) < 6 * stages * micro_batches:
         for stage, (order, count) in enumerate(zip(orders, counts, strict=True)):
             held = sum(count["F", chunk] - count["W", chunk] for chunk in (0, 1))
-            # The upper leg of the vee first: it is what the others wait for.
+            # The upper leg of the vee is first, because the other stages wait for it.
             wanted: list[tuple[Kind, int]] = [("I", 0), ("I", 1), ("W", 1), ("W", 0)]
             wanted[2:2] = [("F", 1), ("F", 0)] if held < 2 * stages else []
             for kind, chunk in wanted:
@@ -148,8 +148,8 @@ def zero_bubble_v(stages: int, micro_batches: int) -> Schedule:
 
 
 def zero_bubble_by_hand(stages: int, micro_batches: int) -> Schedule:
-    """The vee in the order that torch's `ZBVZeroBubble` runs: warm-up, one of each in turns, and the rest."""
-    whole = max(2 * stages - 1, micro_batches)  # a fixed warm-up needs so many; those that are not there are left out
+    """ZB-V in the order that torch's `ZBVZeroBubble` runs: warm-up, one of each in turns, and the rest."""
+    whole = max(2 * stages - 1, micro_batches)  # length of the fixed warm-up; surplus micro-batches are left out
     orders = []
     for stage in range(stages):
         ahead = stages - stage
@@ -168,7 +168,7 @@ def zero_bubble_by_hand(stages: int, micro_batches: int) -> Schedule:
 
 
 def _needs(action: Action, places: int) -> list[Action]:
-    """What must be done before, the chunk being the place among the layers."""
+    """Actions that must be done before; the chunk is the position among the layers."""
     index, place = action.micro_batch, action.chunk
     if action.kind == "F":
         return [Action("F", index, place - 1)] if place else []
@@ -199,7 +199,7 @@ def _all(kind: Kind, micro_batches: int) -> Iterable[Action]:
 
 
 def _in_turns(forwards: list[Action], backwards: list[Action], ahead: int) -> tuple[Action, ...]:
-    """So many forwards ahead, then one forward and one backward in turns, then the backwards that are left."""
+    """The first `ahead` forwards, then one forward and one backward in turns, then the remaining backwards."""
     order = forwards[:ahead]
     for forward, backward in zip(forwards[ahead:], backwards, strict=False):
         order += [forward, backward]

@@ -1,17 +1,17 @@
-"""The scratch that oneDNN takes from torch's allocator for a product in 16 bits, beside the tensors: an upper bound.
+"""Scratch that oneDNN takes from torch's allocator for a product in 16 bits, in addition to tensors: an upper bound.
 
-Torch gives such products to oneDNN on x86 processors with AVX-512: those in bfloat16 from `avx512_core` on, those in
-float16 from `avx512_core_fp16` on. How much scratch one takes depends on the library's choice of blocks, so the ledger
-gives a range: from nothing to this bound. Two kernels take it:
+Torch passes such products to oneDNN on x86 processors with AVX-512: those in bfloat16 from `avx512_core` on, those in
+float16 from `avx512_core_fp16` on. The scratch depends on the library's choice of blocks, so the ledger gives a range:
+from nothing to this bound. Two kernels take it:
 
-- Without native bfloat16 (`avx512_core`, `avx512_core_vnni`) the product accumulates in a float32 matrix of its own,
-  and of many matrices one for each thread does.
+- Without native bfloat16 (`avx512_core`, `avx512_core_vnni`) a product accumulates in a float32 matrix of its own. A
+  batched product has one for each thread.
 - With native products each thread copies a block of either factor, at most 256 rows and 512 columns of up to 4096 inner
-  elements, and accumulates one block of the result in float32.
+  elements. It accumulates one block of the result in float32.
 
 The bounds held for 1,494 products on one and two threads, with sides from 1 to 12,288, in torch 2.13 on a processor
-with `avx512_core_bf16`. Newer sets use the second kernel; they were not measured. What other processors take is not
-known.
+with `avx512_core_bf16`. Newer instruction sets use the second kernel; they were not measured. The scratch on other
+processors is not known.
 """
 
 from collections.abc import Iterator
@@ -24,13 +24,13 @@ _WITHOUT = ("sse41", "avx", "avx2", "avx2_vnni")
 _ACCUMULATING = ("avx512_core", "avx512_core_vnni")
 _WITHOUT_FLOAT16 = (*_ACCUMULATING, "avx512_core_bf16")
 _ROWS, _COLUMNS, _INNER = 256, 512, 4096
-"""The largest block."""
+"""Sides of the largest block."""
 _SLACK = 4096
-"""Bytes of a thread's own bookkeeping."""
+"""Bytes of bookkeeping for each thread."""
 
 
 class _Product(NamedTuple):
-    """So many matrices `[rows, inner] × [inner, columns]`, one after the other or on several threads."""
+    """Products of `matrices` matrices `[rows, inner] × [inner, columns]`, one after the other or on several threads."""
 
     matrices: int
     rows: int
@@ -39,7 +39,7 @@ class _Product(NamedTuple):
 
 
 def library_scratch(cost: Cost, instruction_set: str, threads: int) -> int | None:
-    """The most bytes that one product of a step may take at once; None where the processor's library is not known."""
+    """Most bytes that one product of a step may take at once; None if the processor's library is not known."""
     if not instruction_set:
         return None
     if instruction_set in _WITHOUT:
@@ -60,12 +60,12 @@ def _products(cost: Cost, dtypes: set[str]) -> Iterator[_Product]:
 
 
 def _of_operation(operation: Operation, cost: Cost) -> Iterator[_Product]:
-    """The product itself and those of its backward; a fused attention kernel is none of the library's."""
+    """The product and those of its backward; none for a fused attention kernel, which is not the library's."""
     if len(operation.inputs) < 2 or "attention" in operation.name:
         return
     left, right = (cost.values[name] for name in operation.inputs[:2])
     inner = left.shape[-1]
-    # The groups of a grouped product have matrices of their own and share the rows.
+    # The groups of a grouped product share the rows, but each has a matrix of its own.
     count = right.shape[0] if operation.name == "aten.bmm" else 1
     parts = right.shape[0] if len(right.shape) == 3 else 1
     rows, columns = left.elements // (count * inner), right.elements // (parts * inner)

@@ -1,4 +1,4 @@
-"""What must be known of a tape before it is played: when each storage is last touched, and which parts run twice."""
+"""Facts about a tape that are needed to play it: the last use of each storage, and the recomputed segments."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -9,44 +9,47 @@ from assay.cost.tape import Gradient, Operation
 
 @dataclass(frozen=True)
 class Segment:
-    """Consecutive operations that run again in backward, as positions on the tape."""
+    """Consecutive operations that are recomputed in backward, as positions on the tape."""
 
     first: int
     last: int
     stop: int
-    """The last one that keeps something: recomputation ends there (pytorch/pytorch#96866)."""
+    """Last operation that saves something: recomputation ends there (pytorch/pytorch#96866)."""
     end: int
-    """The first one that does not run again: what keeps only its inputs keeps them before it runs."""
+    """First operation that is not recomputed. An operation that saves only its inputs does so before it executes."""
     stops_within: bool
-    """Whether the last one to run is composed of several, and stops in front of the one that makes its result."""
+    """True if the operation at `stop` is composed of several, and recomputation ends before the one that makes its
+    result."""
     cached: frozenset[int]
-    """Those whose results stay from the first forward on, so that they do not run again."""
+    """Operations whose results stay allocated from the first forward on, so that they are not recomputed."""
     inputs: tuple[str, ...]
-    """What they read from before, parameters left out: all else that the first forward keeps."""
+    """Earlier storages that the segment reads, without parameters and tables. The first forward saves only these and
+    the results in `cached`."""
 
     @property
     def runs(self) -> frozenset[int]:
-        """Those that run again."""
+        """Operations that are recomputed."""
         return frozenset(range(self.first, self.end)) - self.cached
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A tape's bookkeeping."""
+    """Storages, gradients and segments of a tape."""
 
     base: dict[str, str]
-    """The storage behind each value: itself, unless it is a view."""
+    """The storage behind each value: the value itself, unless it is a view."""
     last_use: dict[str, int]
-    """By storage: the last operation that reads or makes it."""
+    """Last operation that reads, holds or makes each storage."""
     readers: dict[str, int]
-    """By parameter: how many operations hand it a gradient."""
+    """Number of operations that contribute a gradient to each parameter."""
     segments: tuple[Segment, ...]
     hands_over: frozenset[int]
-    """The first operations of modules whose gradients wait for them."""
+    """First operations of the modules that accumulate all their gradients together, after the backward of this
+    operation."""
 
 
 def plan(cost: Cost) -> Plan:
-    """Read a tape once."""
+    """Compute the plan of a tape."""
     values = cost.values
     base: dict[str, str] = {}
     for name, tensor in values.items():
@@ -79,7 +82,7 @@ def _segment(cost: Cost, site: str, base: dict[str, str]) -> Segment:
     read = dict.fromkeys(base[name] for operation in operations for name in operation.inputs)
     stop = max(index for index in inside if cost.tape[index].saves)
     outside = tuple(name for name in read if name not in made and name not in lasting)
-    # Compiled code keeps no result that nobody reads again, as the last one's is.
+    # Compiled code does not keep the last operation's result, because recomputation does not read it.
     needed = [index for index in inside if index < stop or site not in cost.handed_together]
     cached = frozenset(index for index in needed if cost.tape[index].kind in cost.kept_results)
     end = stop + _keeps_its_own(cost.tape[stop])
@@ -99,7 +102,7 @@ def _keeps_its_own(operation: Operation) -> bool:
 
 
 def _is_composed(operation: Operation) -> bool:
-    """Whether it ends in a product that keeps what was made before: a mean-square norm, or dropout by a wide noise."""
+    """True if it ends in a product that saves an earlier result: an RMS norm, or dropout with a float noise tensor."""
     if operation.compiled:
         return False
     noise = [one for one in operation.extras if one.dtype != "bool"]

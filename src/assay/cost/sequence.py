@@ -1,9 +1,10 @@
-"""Sequence parallelism on a tape of split matrices: between the pairs, a rank has a part of the positions.
+"""Sequence parallelism on a tape of split matrices: outside the pairs, a rank has a part of the positions.
 
-The sum behind a pair becomes a reduce-scatter, and its backward an all-gather; before a pair stands an all-gather, and
-in its backward a reduce-scatter (arXiv:2205.05198). Positions are the second axis and torch sends along the first, so
-what is sent, or has come, is copied once to lie in order. The whole input of a pair is kept for backward. A norm's
-weight sees a part of the positions, so its gradient is summed when a step's last backward is over.
+The all-reduce after a pair becomes a reduce-scatter, whose backward is an all-gather. Before a pair there is an
+all-gather, whose backward is a reduce-scatter (arXiv:2205.05198). Positions are the second axis and torch communicates
+along the first, so each tensor sent or received is copied once into contiguous order. The whole input of a pair is
+saved for backward. A norm's weight sees a part of the positions, so its gradient is summed after the last backward of a
+step.
 """
 
 from collections.abc import Iterator
@@ -21,10 +22,10 @@ _POSITIONS = "embedding.position.weight"
 
 
 def divide_positions(cost: Cost) -> Cost:
-    """The ledger of one of the ranks that share every matrix, when they share what lies between pairs, too."""
+    """The ledger of one of the ranks that divide every matrix, if they divide the positions outside the pairs, too."""
     parts = cost.sequence_parts
     tape = tuple(_Divided(cost).tape())
-    # Between the stages of a pipeline parts travel.
+    # The stages of a pipeline send each other parts of the positions.
     batch = tuple(_part(one, parts) if len(one.shape) == 3 else one for one in cost.batch)
     buffers = tuple(_part(one, parts) for one in cost.buffers)
     sent = tuple(one.cut(parts) if one.collective == "send" else one for one in cost.sent)
@@ -38,22 +39,22 @@ def divide_positions(cost: Cost) -> Cost:
 
 
 def _part(tensor: Tensor, parts: int) -> Tensor:
-    """Of `[B, T, …]` a part of the positions."""
+    """This rank's part of the positions of a tensor `[B, T, …]`."""
     rows, length, *rest = tensor.shape
     return replace(tensor, shape=(rows, length // parts, *rest))
 
 
 class _Divided:
-    """Walks the tape of a rank of tensor parallelism."""
+    """Rewrites the tape of a rank of tensor parallelism."""
 
     def __init__(self, cost: Cost) -> None:
         self.cost, self.parts = cost, cost.sequence_parts
         self.wholes: dict[str, str] = {}
-        """What was gathered → the whole."""
+        """Name of the gathered whole, by the name of its part."""
         self.renamed: dict[str, str] = {}
 
     def tape(self) -> Iterator[Operation]:
-        """The rewritten operations."""
+        """The operations of the rewritten tape."""
         for operation in self.cost.tape:
             if operation.backward == "all_reduce":
                 yield from self._gathering(operation)
@@ -65,7 +66,7 @@ class _Divided:
                 yield operation.reading(self.renamed)
 
     def _gathering(self, operation: Operation) -> Iterator[Operation]:
-        """Before a pair; both matrices of a gated one read the same whole."""
+        """The all-gather before a pair; both first matrices of a gated pair read the same whole."""
         (x,), (view,) = operation.inputs, operation.outputs
         if x in self.wholes:
             self.renamed[view.name] = self.wholes[x]
@@ -84,7 +85,7 @@ class _Divided:
         )
 
     def _scattering(self, operation: Operation) -> Operation:
-        """Behind a pair."""
+        """The reduce-scatter after a pair."""
         (whole,) = operation.outputs
         return replace(
             operation,
@@ -99,7 +100,7 @@ class _Divided:
         )
 
     def _on_the_way(self, whole: Tensor) -> tuple[Tensor, ...]:
-        """What a reduce-scatter reads: the whole in order, which gloo copies once more, as it adds up in place."""
+        """Temporaries of a reduce-scatter: the whole in contiguous order, and gloo's copy of it, to sum in place."""
         return (whole, whole) if self.cost.kernels.copied_gathers else (whole,)
 
     def _on_part(self, operation: Operation) -> Iterator[Operation]:
@@ -115,7 +116,7 @@ class _Divided:
         yield operation.making(lambda one: _part(one, self.parts))
 
     def _own_positions(self, site: str) -> Operation:
-        """What is learned of this rank's positions; the gradient is gathered."""
+        """View of the learned weights of this rank's positions; their gradient is gathered."""
         whole = self.cost.parameters[_POSITIONS]
         shape = (whole.shape[0] // self.parts, *whole.shape[1:])
         part = replace(whole, name=f"{_POSITIONS}.part", shape=shape, view_of=_POSITIONS)
@@ -132,7 +133,7 @@ class _Divided:
 
 
 def _between_pairs(operation: Operation) -> bool:
-    """Norms, dropout and residual sums; a look-up in a part of the vocabulary is no part of positions."""
+    """True for norms, dropout and residual sums. A look-up in a part of the vocabulary is not divided by positions."""
     site = operation.site
     if site == "embedding":
         return operation.name not in ("aten.embedding", "aten.view")

@@ -1,8 +1,8 @@
 """`Cost`: one optimizer step as a ledger, which the `predict` of each optimization rewrites.
 
-It mirrors the training step's seams: the forward's operations, what is held throughout, how often the forward runs,
-which modules run twice, and what the update needs. `cost.timeline` turns it into bytes by instant. Where a step is
-divided over a mesh, the ledger is that of one rank: its operations, its pieces, and what it hands to collectives.
+It mirrors the training step: the operations of forward, the tensors that exist throughout, the number of micro-batches,
+the recomputed modules, and the update. `cost.timeline` turns it into bytes by instant. For a step divided over a mesh,
+the ledger is that of one rank: its operations, its shards and its communications.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -26,66 +26,67 @@ class Cost:
     """The ledger of one device's share of one optimizer step."""
 
     tape: Tape
-    """One micro-batch's forward pass."""
+    """Forward pass of one micro-batch."""
     parameters: dict[str, Tensor]
-    """As operations read them."""
+    """Parameters by name, in the shape and dtype in which operations read them."""
     pieces: dict[str, Tensor]
-    """What lies here between steps of each parameter, and of its gradient from backward to the update."""
+    """This rank's shard of each parameter between steps. From backward to the update, its gradient has the same shape
+    and dtype."""
     tables: tuple[Tensor, ...]
-    """What is always on the device, and is neither learned nor part of a batch."""
+    """Constant tensors on the device, such as the mask: neither learned nor part of a batch."""
     batch: tuple[Tensor, ...]
-    """Token ids and targets as they come."""
+    """Token ids and targets, `[B, T]` each, and in a pipeline the activations received from another stage."""
     rule: UpdateRule
-    """What the optimizer keeps and makes."""
+    """The optimizer: its state, and the temporaries of its update."""
     optimized: dict[str, Tensor] | None = None
-    """What the optimizer updates of each parameter. None: `pieces`."""
+    """Shard of each parameter that the optimizer updates; None: `pieces`."""
     after_update: tuple[Instant, ...] = ()
-    """What follows when the optimizer is through."""
+    """Instants that follow the optimizer's update."""
     kernels: Kernels = CPU
     blocks: int = 0
-    """In the whole model."""
+    """Number of blocks in the whole model."""
     micro_batches: int = 1
     recomputed: tuple[str, ...] = ()
-    """Modules that keep only their input and run again in backward."""
+    """Modules that save only their inputs and are recomputed in backward."""
     kept_results: frozenset[str] = frozenset()
-    """Kinds of operations of which such modules keep the results, too, so that they run once."""
+    """Kinds of operations whose results recomputed modules save too, so that these operations run once."""
     noise_bytes: int = 0
-    """Of the generator's state that each of them keeps beside its input, to draw the same noise again."""
+    """Bytes of generator state that each recomputed module saves, to draw the same noise in recompute."""
     updates_in_backward: bool = False
-    """Whether each parameter is updated, and its gradient freed, as soon as the gradient is complete."""
+    """True if each parameter is updated, and its gradient freed, as soon as the gradient is complete."""
     handed_together: tuple[str, ...] = ()
-    """Modules that hand over their weights' gradients when all of their backward is through."""
+    """Modules whose weight gradients are all accumulated when the module's backward has finished."""
     replayed: bool = False
-    """Whether forward and backward are a graph, which keeps its memory until the next step."""
+    """True if forward and backward are replayed as a captured graph, whose memory stays until the next step."""
     mesh: Mesh = ONE_DEVICE
     rank: int = 0
-    """Whose ledger this is."""
+    """Rank whose ledger this is."""
     groups: tuple[Group, ...] = ()
-    """Weights that are gathered for their module only."""
+    """Weights that are gathered only while their module runs."""
     stages: tuple[tuple[str, ...], ...] = ()
-    """Modules of each pipeline stage on this rank. None: everything is one."""
+    """Modules of each pipeline stage on this rank; empty: a single stage with all modules."""
     schedule: Schedule | None = None
-    """Of a pipeline's ranks, where micro-batches do not simply follow each other."""
+    """Schedule of the pipeline; None: micro-batches run one after the other."""
     sequence_parts: int = 1
-    """Of what lies between pairs of split matrices, one on each rank of tp; 1: every rank of tp has it whole."""
+    """Parts into which positions are divided outside the pairs of split matrices, one a tp rank; 1: undivided."""
     padding_bytes: int = 0
-    """What the storage of all pieces takes beside them."""
+    """Bytes of padding in the storage of all shards."""
     exchanged: tuple[str, ...] = ()
-    """Weights whose gradients the ends of a pipeline add."""
+    """Weights whose gradients are summed over the first and the last pipeline stage."""
     sent_stays: bool = False
-    """Whether what was sent to another stage stays until the step ends."""
+    """True if tensors sent to another stage stay allocated until the step ends."""
     buffers: tuple[Tensor, ...] = ()
-    """What lies on the device between steps to receive into, or was received for the next one."""
+    """Further tensors on the device between steps, such as receive buffers and batches fetched ahead."""
     summed_over: tuple[str, ...] = ()
-    """Axes over which what lies here of each gradient is summed when a step's last backward is over."""
+    """Axes over which this rank's gradients are summed after the last backward of a step."""
     owned: tuple[str, ...] = ()
-    """Weights that the ranks which share a batch have divided among them: neither replicated nor sharded."""
+    """Weights divided among the ranks that share a batch: neither replicated nor sharded."""
     picked: tuple[Tensor, ...] = ()
-    """Parts of them that a micro-batch reads in their place, under their names."""
+    """Parts of the batch that a micro-batch reads instead of the whole, under the same names."""
     waiting_batches: int = 0
-    """Batches that lie ready in the host's memory for later steps, outside of torch's allocator."""
+    """Batches ready in the host's memory for later steps, outside torch's allocator."""
     sent: tuple[Communication, ...] = ()
-    """What this rank hands to collectives in a step, beside what operations and groups do: `cost.work` has all."""
+    """Communications of this rank in a step, without those of operations and groups; `cost.work` lists all."""
 
     @property
     def place(self) -> Mapping[str, int]:
@@ -94,32 +95,32 @@ class Cost:
 
     @property
     def order(self) -> tuple[Action, ...]:
-        """Forwards and backwards of this rank's stages; empty without a pipeline."""
+        """Forwards and backwards of this rank's stages, in order; empty without a pipeline."""
         return () if self.schedule is None else self.schedule.orders[self.place["pp"]]
 
     @property
     def block_sites(self) -> tuple[str, ...]:
-        """The blocks on this device, in order."""
+        """Sites of the blocks on this rank, in order."""
         sites = (operation.site.split(".") for operation in self.tape)
         return tuple(dict.fromkeys(f"blocks.{parts[1]}" for parts in sites if parts[0] == "blocks"))
 
     @property
     def reported_norm_bytes(self) -> int:
-        """Of the activation norms of the first and the last block, be they one."""
+        """Bytes of the activation norms of the first and the last block: two float32 numbers, even of one block."""
         return 4 * 2
 
     @property
     def reported_bytes(self) -> int:
-        """Of those and the loss, which a step sums over its ranks."""
+        """Bytes of the loss and the activation norms, which a step sums over its ranks."""
         return 4 + self.reported_norm_bytes
 
     def share(self, axis: str) -> Self:
-        """The ledger of one of the ranks along an axis that divides the batch."""
+        """The ledger of one rank along an axis that divides the batch."""
         one = self.part(self.mesh.degree(axis))
         return replace(one, tape=tuple(each for operation in one.tape for each in operation.shared(axis)))
 
     def part(self, parts: int) -> Self:
-        """The ledger of a step that has only one of `parts` equal parts of the batch."""
+        """The ledger of a step that has one of `parts` equal parts of the batch."""
         batch = tuple(replace(one, shape=(one.shape[0] // parts, *one.shape[1:])) for one in self.batch)
         return replace(
             self,
@@ -131,68 +132,68 @@ class Cost:
         )
 
     def holding(self, pieces: dict[str, Tensor], padding_bytes: int = 0) -> Self:
-        """The ledger when this is all that lies here of the parameters, and the optimizer sees no more either."""
+        """The ledger with `pieces` as this rank's shards, which the optimizer updates unless `optimized` is set."""
         return replace(self, pieces=pieces, padding_bytes=padding_bytes)
 
     def reporting(self, axis: str) -> Self:
-        """The ledger when a step's loss and activation norms are summed over an axis."""
+        """The ledger with the loss and activation norms of a step summed over an axis."""
         return self.sending(
             Communication("all_reduce", axis, self.reported_bytes, 1, "the loss and activation norms", "float32")
         )
 
     def measuring_norm(self, axis: str, times: int = 1) -> Self:
-        """The ledger when the gradients' squares are summed over an axis, in so many sums of one number."""
+        """The ledger with the gradients' squares summed over an axis, in `times` all-reduces of one number."""
         return self.sending(Communication("all_reduce", axis, 4, times, "the gradient norm", "float32"))
 
     def sending(self, *communications: Communication) -> Self:
-        """The ledger with more handed to collectives."""
+        """The ledger with further communications."""
         return replace(self, sent=(*self.sent, *communications))
 
     def recomputing(self, sites: Iterable[str], *, noise: bool) -> Self:
-        """The ledger when these modules run again in backward, and whether they draw noise."""
+        """The ledger with these modules recomputed in backward; `noise` is true if they draw random numbers."""
         kept = self.kernels.generator_bytes if noise else 0
         return replace(self, recomputed=(*self.recomputed, *sites), noise_bytes=kept)
 
     def rewrite(self, inside: Callable[[str], bool], change: Callable[[Tape], Iterable[Operation]]) -> Self:
-        """The ledger with each run of operations at a site that satisfies `inside` exchanged."""
+        """The ledger in which `change` rewrites each run of operations at a site that satisfies `inside`."""
         return replace(self, tape=replace_site(self.tape, inside, lambda run: tuple(change(run))))
 
     def with_tables_read(self) -> Self:
-        """Without the tables that nothing reads: the modules that would have made them are not there."""
+        """The ledger without the tables that no operation reads, because the modules that make them are not built."""
         read = {name for operation in self.tape for name in operation.inputs}
         return replace(self, tables=tuple(one for one in self.tables if one.name in read))
 
     def cut(self, micro_batches: int) -> Self:
-        """The ledger when the same batch goes through in equal parts, one after the other."""
+        """The ledger with the same batch in `micro_batches` equal parts, one after the other."""
         tape = tuple(operation.cut(micro_batches) for operation in self.tape)
         picked = tuple(one.cut(micro_batches) for one in self.picked)
         return replace(self, tape=tape, picked=picked, micro_batches=self.micro_batches * micro_batches)
 
     @property
     def values(self) -> dict[str, Tensor]:
-        """Every tensor by name: held ones and those that operations make."""
+        """Every tensor by name: parameters, tables, the batch, and the results of operations."""
         held = {**self.parameters, **{tensor.name: tensor for tensor in (*self.tables, *self.batch, *self.picked)}}
         made = (tensor for operation in self.tape for tensor in (*operation.outputs, *operation.extras))
         return held | {tensor.name: tensor for tensor in made}
 
     @property
     def parameter_bytes(self) -> int:
-        """Bytes of the weights that lie here."""
+        """Bytes of this rank's weights, padding included."""
         return sum(tensor.nbytes for tensor in self.pieces.values()) + self.padding_bytes
 
     @property
     def updated(self) -> dict[str, Tensor]:
-        """What the optimizer sees."""
+        """Shards that the optimizer updates."""
         return self.pieces if self.optimized is None else self.optimized
 
     @property
     def optimizer_state(self) -> tuple[Tensor, ...]:
-        """What the optimizer keeps between steps."""
+        """Tensors that the optimizer keeps between steps."""
         return self.rule.state(self.updated)
 
     @property
     def update(self) -> tuple[Instant, ...]:
-        """The moments of the update that follows backward."""
+        """Instants of the update that follows backward."""
         if self.rests_on_host:
             return OnHost().instants(self.updated)
         if self.updates_in_backward:
@@ -201,7 +202,7 @@ class Cost:
 
     @property
     def norms(self) -> tuple[Instant, ...]:
-        """The wide copies that a CPU makes of narrow gradients, one after the other, to measure them."""
+        """Float32 copies that a CPU makes of 16-bit gradients, one at a time, to compute their norm."""
         if self.kernels.softmax_autocast:
             return ()
         narrow = (one for one in self.pieces.values() if one.dtype in ("bfloat16", "float16"))
@@ -209,7 +210,7 @@ class Cost:
 
     @property
     def gradient_bytes(self) -> int:
-        """Of the gradients that wait for the update when backward has ended."""
+        """Bytes of the gradients that wait for the update when backward has ended."""
         return 0 if self.updates_in_backward else sum(tensor.nbytes for tensor in self.pieces.values())
 
     @property
@@ -224,12 +225,12 @@ class Cost:
 
     @property
     def rests_on_host(self) -> bool:
-        """Whether what this rank keeps between steps of weights, and their optimizer's state, is the host's."""
+        """True if this rank's weights and optimizer state are stored in the host's memory between steps."""
         return any(group.on_host for group in self.groups)
 
     @property
     def held_bytes(self) -> int:
-        """Bytes on the device before a step begins: weights, state, tables and buffers; gradients are cleared."""
+        """Bytes on the device before a step: weights, optimizer state, tables and buffers; gradients are cleared."""
         lasting = sum(tensor.nbytes for tensor in (*self.tables, *self.buffers))
         return lasting if self.rests_on_host else self.parameter_bytes + self.optimizer_state_bytes + lasting
 

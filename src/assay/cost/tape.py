@@ -1,7 +1,7 @@
-"""The forward pass as data: every operation with what it reads, makes, keeps for backward, and how gradients return.
+"""The forward pass as data: each operation with its inputs, results, saved tensors and the kind of its gradients.
 
-A tape is written by `cost.gpt` for the baseline and rewritten by the `predict` of optimizations; `cost.timeline` plays
-it forwards and backwards and watches memory. It holds shapes and names only, so rewriting one is list editing.
+`cost.gpt` writes the baseline's tape, the `predict` of optimizations rewrites it, and `cost.timeline` plays it forwards
+and backwards to count live bytes. It holds shapes and names only, so rewriting a tape is list editing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ from assay.cost.tensors import Tensor
 
 
 class Gradient(Enum):
-    """How an operation's backward hands a gradient to one of its inputs."""
+    """Storage of the gradient that an operation's backward returns for one of its inputs."""
 
     NONE = "the input has no gradient"
     FRESH = "a new tensor of the input's shape"
@@ -26,95 +26,94 @@ class Gradient(Enum):
 
 
 class Sending(NamedTuple):
-    """A collective, and the mesh axis whose ranks it joins."""
+    """A collective, and the mesh axis along which its ranks differ."""
 
     collective: Collective
     axis: str
 
 
 class Exchange(NamedTuple):
-    """What an operation of many messages hands over: a tensor of its own, in forward or in backward."""
+    """A communication of one of an operation's own tensors, in forward or in backward."""
 
     sending: Sending
     of: str
-    """One of its outputs, extras or scratch, by name."""
+    """Name of the tensor, among the operation's outputs, extras and scratch."""
     times: int = 1
     back: bool = False
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation of the forward pass, and what its backward does."""
+    """One operation of the forward pass, with its backward."""
 
     name: str
-    """torch's operator."""
+    """Name of torch's operator."""
     site: str
-    """The module path, for instance `blocks.0.attention.core`."""
+    """Module path, for instance `blocks.0.attention.core`."""
     kind: str
-    """contraction, normalization, elementwise or movement."""
+    """Kind of operation: contraction, normalization, elementwise or movement."""
     inputs: tuple[str, ...]
     outputs: tuple[Tensor, ...]
     gradients: tuple[Gradient, ...]
-    """One per input."""
+    """One for each input."""
     saves: tuple[str, ...] = ()
-    """Names of inputs, outputs or extras kept for backward."""
+    """Names of the inputs, outputs or extras saved for backward."""
     extras: tuple[Tensor, ...] = ()
-    """Results that no other operation reads: statistics, dropout noise."""
+    """Results that no other operation reads, such as statistics and dropout noise."""
     holds: tuple[str, ...] = ()
-    """Names that the caller's frame keeps alive until this has run, though it does not read them."""
+    """Names that the caller's frame keeps alive until this operation has run, although it does not read them."""
     flops: int = 0
-    """Of the forward; a multiply-add counts two."""
+    """FLOPs of forward; a multiply-add counts two."""
     backward_flops: int = 0
     padding_flops: int = 0
-    """Of both together: executed in vain, on rows that hold nothing, or again in backward by the operation itself."""
+    """FLOPs of forward and backward that the model does not need: on padded rows, or recomputed by the operation
+    itself."""
     backward: str = ""
-    """The autograd node, without its trailing number, for naming the instant of a peak."""
+    """The autograd node, without its trailing number; it names the instant of a peak."""
     forward_scratch: tuple[Tensor, ...] = ()
-    """Held only while the forward operation runs."""
+    """Temporaries of the forward operation."""
     backward_scratch: tuple[Tensor, ...] = ()
-    """Held only while the backward operation runs."""
+    """Temporaries of the backward operation."""
     sends: Sending | None = None
-    """What its forward does with its first result, among ranks."""
+    """Collective by which forward communicates its result, or its input if it is a reduce-scatter."""
     sends_back: Sending | None = None
-    """What its backward does with the gradient of its first input."""
+    """Collective by which backward communicates the gradient of its first input, or of its result if it is a
+    reduce-scatter."""
     exchanges: tuple[Exchange, ...] = ()
-    """What it sends where that is neither of the two."""
+    """Further communications, which are neither of the two above."""
     products: str = ""
-    """The format in which a contraction multiplies, where it is not the dtype of its inputs."""
+    """dtype in which a contraction multiplies, if it is not that of its inputs."""
     autocast: str = ""
-    """How autocast treats it, where not by its kind: `float32`, which full 16 bits respect as well, or `low`: the
-    module casts at this use, uncached."""
+    """Treatment by autocast, if its kind does not decide it: `float32`, which 16-bit training respects as well, or
+    `low`. With `low` the module casts at this use, and the copy is not cached."""
     counts: bool = False
-    """Whether it counts over the whole batch, so that ranks which share one add up their results at once."""
+    """True if it counts over the whole batch, so that ranks which share a batch sum their results at once."""
     of_heads: int = 0
-    """A copy only because several sequences lie apart: of one, with so many heads, it is a view."""
+    """Number of heads, for a copy that is a view if the micro-batch has one sequence; 0: none."""
     opaque: bool = False
-    """A function that a compiler is kept out of."""
+    """True for a function that is not compiled."""
     compiled: bool = False
-    """Whether a compiler orders it: a loop writes over what it reads last, where that is as large, and the backward of
-    a product with a weight lets go of its other factor before it makes that one's gradient."""
+    """True if a compiler orders it. A loop overwrites a tensor of which it is the last reader, if that is as large. The
+    backward of a product with a weight frees the input before it computes the input's gradient."""
 
     @property
     def own(self) -> "dict[str, Tensor]":
-        """Everything that it makes, by name."""
+        """Every tensor that it makes, by name."""
         made = (*self.outputs, *self.extras, *self.forward_scratch, *self.backward_scratch)
         return {tensor.name: tensor for tensor in made}
 
     def within(self, *sites: str) -> bool:
-        """Whether it belongs to one of the modules `sites` or to one inside them."""
+        """True if it belongs to one of the modules `sites` or to a module inside them."""
         return any(self.site == site or self.site.startswith(f"{site}.") for site in sites)
 
     def reading(self, names: Mapping[str, str]) -> "Operation":
-        """The operation on values of other names, for those that have one; what its module's frame holds stays.
-
-        A view of such a value becomes a view of the other.
-        """
+        """The operation with inputs, saved tensors and views renamed by `names`; `holds` stays."""
         inputs, saves = (tuple(names.get(name, name) for name in old) for old in (self.inputs, self.saves))
         outputs = (replace(one, view_of=names.get(one.view_of or "", one.view_of)) for one in self.outputs)
         return replace(self, inputs=inputs, saves=saves, outputs=tuple(outputs))
 
     def making(self, change: Callable[[Tensor], Tensor]) -> "Operation":
-        """The operation with everything that it makes, for others or on the way, changed."""
+        """The operation with `change` applied to its outputs, extras and scratch."""
         return replace(
             self,
             outputs=tuple(map(change, self.outputs)),
@@ -136,7 +135,7 @@ class Operation:
         )
 
     def shared(self, axis: str) -> "tuple[Operation, ...]":
-        """The operation where a batch is shared along an axis: a count is followed by its sum."""
+        """The operation where ranks along an axis share a batch: an all-reduce of the result follows a count."""
         if not self.counts:
             return (self,)
         (own,) = self.outputs
@@ -157,16 +156,16 @@ Tape = tuple[Operation, ...]
 
 
 class Writer:
-    """Writes operations one after the other, giving each result a name that no other has."""
+    """Appends operations to a tape and gives each result a unique name."""
 
     def __init__(self, site: str, values: dict[str, Tensor]) -> None:
         self.site = site
         self.values = values
-        """Every tensor that may be read, by name: parameters, the batch, and what was made so far."""
+        """Every tensor that may be read, by name: parameters, the batch, and the results so far."""
         self.operations: list[Operation] = []
 
     def at(self, site: str) -> "Writer":
-        """A writer for a module inside this one, writing to the same tape."""
+        """A writer for a module inside this one, which appends to the same tape."""
         inner = Writer(f"{self.site}.{site}" if self.site else site, self.values)
         inner.operations = self.operations
         return inner
@@ -174,7 +173,7 @@ class Writer:
     def made(
         self, label: str, shape: Sequence[int], dtype: str, *, batched: bool = True, of: str | None = None
     ) -> Tensor:
-        """Name a new tensor after its site; `of` makes it a view."""
+        """Make a new tensor named after the site; `of` makes it a view."""
         name = f"{self.site}:{label}"
         while name in self.values:
             name += "'"
@@ -229,7 +228,7 @@ class Writer:
 
 
 def replace_site(tape: Tape, inside: Callable[[str], bool], rewrite: Callable[[Tape], Tape]) -> Tape:
-    """Exchange each maximal run of operations whose site satisfies `inside` for what `rewrite` makes of it."""
+    """Replace each maximal run of operations at one site that satisfies `inside` by `rewrite` of it."""
     result: list[Operation] = []
     run: list[Operation] = []
     for operation in tape:

@@ -1,4 +1,4 @@
-"""A tensor as arithmetic sees it: a name, a shape, a dtype, and whether the batch is its first axis."""
+"""A tensor without data: a name, a shape, a dtype, and whether its first axis is the batch."""
 
 from dataclasses import dataclass, replace
 from math import prod
@@ -19,20 +19,20 @@ DTYPE_BYTES = {
 
 @dataclass(frozen=True)
 class Tensor:
-    """One value of the step. A view names the tensor whose storage it shares."""
+    """One tensor of the step. A view names the tensor whose storage it shares."""
 
     name: str
     shape: tuple[int, ...]
     dtype: str = "float32"
     batched: bool = True
-    """The first axis grows with the sequences in a micro-batch."""
+    """True if the first axis grows with the sequences of a micro-batch."""
     view_of: str | None = None
     held: bool = False
-    """Kept until the forward pass ends, whoever still reads it (autocast's weight copies)."""
+    """True if it stays allocated until the forward pass ends, even without a reader (autocast's weight copies)."""
     wide: bool = False
-    """In its dtype whatever else is narrowed."""
+    """True if its dtype stays when the rest is narrowed."""
     chunks: int = 1
-    """Only the largest of so many chunks of the first axis exists at a time."""
+    """Number of chunks of the first axis, of which only one exists at a time; bytes are those of the largest."""
 
     @property
     def elements(self) -> int:
@@ -47,17 +47,17 @@ class Tensor:
         return self.elements * DTYPE_BYTES[self.dtype]
 
     def cast(self, dtype: str) -> Self:
-        """The same values in another dtype."""
+        """The tensor in another dtype, unless it is `wide`."""
         return self if self.wide else replace(self, dtype=dtype)
 
     def cut(self, parts: int) -> Self:
-        """One of `parts` equal parts along the batch, or the tensor itself where it does not grow with it."""
+        """One of `parts` equal parts along the batch; the tensor itself if it is not `batched`."""
         if not self.batched:
             return self
         return replace(self, shape=(self.shape[0] // parts, *self.shape[1:]))
 
     def piece(self, parts: int, index: int, dimension: int = 0) -> Self:
-        """What one of `parts` keeps: equal lengths along `dimension`, so that the last ones have less, or nothing."""
+        """Shard `index` of `parts` along `dimension`, ⌈length / parts⌉ long; the last shards are shorter or empty."""
         length = self.shape[dimension]
         share = -(-length // parts)
         own = max(0, min(share, length - index * share))

@@ -1,6 +1,6 @@
-"""A step's bytes over time: its micro-batches one after the other, or in the order of a pipeline's schedule.
+"""Bytes of a step over time: micro-batches one after the other, or in the order of a pipeline's schedule.
 
-Peak memory is the largest of the instants that are found on the way, never a sum of maxima.
+Peak memory is the largest of all instants, never a sum of maxima.
 """
 
 from collections.abc import Iterable
@@ -15,21 +15,22 @@ from assay.cost.step import Cost
 
 @dataclass(frozen=True)
 class Timeline:
-    """What a replayed step holds."""
+    """Memory of a replayed step."""
 
     peak: Moment
     instants: tuple[Moment, ...]
-    """The highest moment of each part of the step, in order: forward, backward by module, update."""
+    """The highest instant of each part of the step, in order: forward and backward by module, update."""
     saved_bytes: int
-    """Distinct storages kept for backward at the end of one micro-batch's forward, parameters left out."""
+    """Bytes of the distinct storages saved for backward after a micro-batch's forward, without parameters. In a
+    pipeline it is the maximum over the schedule."""
     allocations: int
-    """Requests to the allocator in one optimizer step."""
+    """Number of allocations in one optimizer step."""
     allocated_bytes: int
-    """Their sum."""
+    """Sum of their bytes."""
 
 
 def replay(cost: Cost) -> Timeline:
-    """Play the step. From the third on, micro-batches repeat the second, so two are played and the counts scaled."""
+    """Play a step. Only two micro-batches are played: later ones repeat the second, so its counts are scaled."""
     step = PlayedStep(cost)
     ledger, saved = step.ledger, 0
     for index in range(min(cost.micro_batches, 2)) if not cost.order else ():
@@ -43,7 +44,7 @@ def replay(cost: Cost) -> Timeline:
     if cost.order:
         saved = _in_order(step)
     if cost.replayed:
-        # A graph keeps what it ever held, and the update stands beside all of it.
+        # A captured graph keeps its peak allocated, so the update's temporaries come on top of it.
         ledger.live = max(moment.nbytes for moment in ledger.highest.values())
     step.update(cost.update)
     instants = tuple(ledger.highest.values())
@@ -52,10 +53,10 @@ def replay(cost: Cost) -> Timeline:
 
 
 def _in_order(step: PlayedStep) -> int:
-    """Play the stages' forwards and backwards in the order of the schedule; returns the most bytes kept at once."""
+    """Play the actions of the schedule; returns the largest number of bytes saved for backward at once."""
     alive: dict[tuple[int, int], Halved] = {}
     highest, last = 0, step.cost.micro_batches - 1
-    step.ledger.take(sum(one.nbytes for one in step.cost.batch if not one.batched))  # one batch again, for the schedule
+    step.ledger.take(sum(one.nbytes for one in step.cost.batch if not one.batched))  # the schedule's own copy
     for action in step.cost.order:
         key = (action.micro_batch, action.chunk)
         if action.kind == "F":
@@ -73,7 +74,7 @@ def _in_order(step: PlayedStep) -> int:
 
 
 def _together(step: PlayedStep, passes: Iterable[Pass]) -> int:
-    """What several micro-batches keep; tables and token ids, which are one tensor for all of them, once."""
+    """Bytes that several micro-batches save; tables and token ids, which all of them share, count once."""
     shared = {one.name for one in (*step.cost.tables, *step.cost.batch) if not one.batched}
     kept = [one.saved() for one in passes]
     own = sum(step.values[name].nbytes for names in kept for name in names - shared)

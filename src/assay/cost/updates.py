@@ -1,6 +1,6 @@
-"""What an optimizer keeps of each parameter, and what its update makes on the way: a rule that the ledger asks.
+"""Optimizers as the ledger sees them: the state of each parameter, and the temporaries of its update.
 
-The rule is asked with what lies here of the parameters, so a rank that holds pieces keeps and makes pieces.
+A rule receives this rank's shards of the parameters, so its state and temporaries are those of the shards.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ Pieces = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class Instant:
-    """A moment of the update: what runs, on which parameter, and its bytes beside what is held anyway."""
+    """A point of the update: its operation, its parameter, and the bytes of its temporaries."""
 
     operation: str
     site: str
@@ -23,7 +23,7 @@ class Instant:
 
 @dataclass(frozen=True)
 class Product:
-    """A matrix product of the update, `[rows, inner] × [inner, columns]`, done so many times."""
+    """A matrix product of the update, `[rows, inner] × [inner, columns]`, computed `times` times."""
 
     rows: int
     inner: int
@@ -33,50 +33,50 @@ class Product:
 
     @property
     def flops(self) -> int:
-        """Of all times together; a multiply-add counts two."""
+        """FLOPs of all `times` products; a multiply-add counts two."""
         return 2 * self.rows * self.inner * self.columns * self.times
 
     @property
     def nbytes(self) -> int:
-        """Read and written, all times together."""
+        """Bytes read and written by all `times` products."""
         sides = self.rows * self.inner + self.inner * self.columns + self.rows * self.columns
         return DTYPE_BYTES[self.dtype] * sides * self.times
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """What the operators of an update that multiply no matrices read and write, and how many there are."""
+    """Bytes that an update's operators read and write outside of matrix products, and the number of these operators."""
 
     nbytes: float
     launches: float
 
     def plus(self, other: "Traffic") -> "Traffic":
-        """Both."""
+        """The sum of both."""
         return Traffic(self.nbytes + other.nbytes, self.launches + other.launches)
 
 
 class UpdateRule(Protocol):
-    """An optimizer, as far as the ledger sees it. Those that multiply no matrices inherit that."""
+    """An optimizer as the ledger sees it; by default it multiplies no matrices."""
 
     passes: ClassVar[float] = 0.0
-    """Reads and writes of a parameter's bytes by its update, as counted in a trace."""
+    """Reads and writes of a parameter by its update, in units of the parameter's bytes, as counted in a trace."""
     launches: ClassVar[float] = 0.0
-    """Operators that run for a parameter."""
+    """Number of operators that run for each parameter."""
 
     def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
-        """What it keeps between steps."""
+        """Tensors that it keeps between steps."""
         ...
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
-        """What its update makes, in order."""
+        """Instants of its update, in order."""
         ...
 
     def products(self, pieces: Pieces) -> tuple[Product, ...]:
-        """What its update multiplies."""
+        """Matrix products of its update."""
         return ()
 
     def traffic(self, pieces: Pieces) -> Traffic:
-        """What its update reads and writes otherwise."""
+        """Traffic of its update outside of matrix products."""
         return each(pieces, self.passes, self.launches)
 
 
@@ -91,11 +91,11 @@ class AdamW(UpdateRule):
     launches: ClassVar = 8.5
 
     def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
-        """Two moments a parameter, and its step count."""
+        """Two moments for each parameter, and its step count."""
         return (*like(pieces, "exp_avg", "exp_avg_sq"), *counts(pieces))
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
-        """√v and √v/√(1−β₂ᵗ), beside the previous parameter's denominator, which the loop variable still holds."""
+        """√v and √v/√(1−β₂ᵗ), and the previous parameter's denominator, which the loop variable still holds."""
         return tuple(
             Instant("AdamW", tensor.name, before + 2 * tensor.nbytes)
             for group in groups(pieces)
@@ -104,22 +104,22 @@ class AdamW(UpdateRule):
 
 
 def each(pieces: Pieces, passes: float, launches: float) -> Traffic:
-    """So much of every parameter."""
+    """Traffic of `passes` and `launches` for every parameter."""
     return Traffic(passes * sum(one.nbytes for one in pieces.values()), launches * len(pieces))
 
 
 def like(pieces: Pieces, *labels: str) -> tuple[Tensor, ...]:
-    """A tensor of each label for every parameter, shaped as it is."""
+    """One tensor for each parameter and label, of the parameter's shape."""
     return tuple(replace(one, name=f"{label}.{one.name}") for one in pieces.values() for label in labels)
 
 
 def counts(pieces: Pieces) -> tuple[Tensor, ...]:
-    """The number of updates of every parameter."""
+    """The step count of every parameter."""
     return tuple(Tensor(f"step.{name}", (), "float32", batched=False) for name in pieces)
 
 
 def groups(pieces: Pieces) -> tuple[list[Tensor], list[Tensor]]:
-    """As the optimizer is given them, and goes through them: what decays, of two and more dimensions, and the rest."""
+    """The optimizer's two groups, in its order: parameters with decay (two or more dimensions), and the rest."""
     decayed = [tensor for tensor in pieces.values() if len(tensor.shape) > 1]
     return decayed, [tensor for tensor in pieces.values() if len(tensor.shape) < 2]
 
@@ -131,5 +131,5 @@ def in_order(pieces: Pieces) -> Iterator[Tensor]:
 
 
 def after_another(group: Sequence[Tensor]) -> Iterator[tuple[int, Tensor]]:
-    """Each tensor with the bytes of the one before it, which a loop's variable still holds when its turn begins."""
+    """Each tensor with the bytes of its predecessor, which the loop variable still holds when its turn begins."""
     yield from zip((0, *(tensor.nbytes for tensor in group)), group, strict=False)

@@ -1,8 +1,8 @@
-"""Weights in the host's memory, as the device's ledger sees them: copies that come for a module and go with it.
+"""Weights in the host's memory, as the device's ledger sees them: each module works on copies, which are then freed.
 
-All of a module's are there for its forward. A node of its backward has its own weight again, unless the module runs
-again, which keeps the copies until the backward that follows is through. Gradients of a module wait for the last node
-of its backward, and then leave.
+Forward holds copies of all weights of a module. Each node of backward copies its own weight again. A recomputed module
+instead keeps its copies until the backward that follows has finished. Gradients of a module are moved to the host after
+the last node of its backward.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ from assay.cost.tensors import Tensor
 
 
 def weights_on_host(cost: Cost) -> Cost:
-    """The ledger of a device that holds neither weights, gradients nor optimizer state between uses."""
+    """The ledger of a device that holds no weights, gradients or optimizer state between uses."""
     tape: list[Operation] = []
     for site, run in groupby(cost.tape, key=lambda one: _unit(one.site)):
         tape.extend(_fetched(cost, site, tuple(run)))
@@ -24,7 +24,7 @@ def weights_on_host(cost: Cost) -> Cost:
 
 
 def _fetched(cost: Cost, site: str, run: tuple[Operation, ...]) -> Iterator[Operation]:
-    """A module's operations on copies, which its frame holds to its end."""
+    """A module's operations on copies of its weights, which its frame holds until it ends."""
     read = {name for one in run for name in one.inputs}
     copies = {name: replace(one, name=f"{name} for {site}") for name, one in cost.parameters.items() if name in read}
     yield from (_fetch(site, name, copy) for name, copy in copies.items())
@@ -46,7 +46,7 @@ def _fetch(site: str, name: str, copy: Tensor) -> Operation:
 
 
 def _dropping(operation: Operation, copies: Mapping[str, Tensor]) -> Operation:
-    """Keeps no copy, and has each again in backward."""
+    """The operation without saved copies of weights; backward copies each again as a temporary."""
     back = tuple(copies[name] for name in operation.saves if name in copies)
     saves = tuple(name for name in operation.saves if name not in copies)
     return replace(operation, saves=saves, backward_scratch=(*operation.backward_scratch, *back))

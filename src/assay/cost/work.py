@@ -1,4 +1,4 @@
-"""A step's work once modules run again and micro-batches follow each other: FLOPs, and what goes to collectives."""
+"""FLOPs and communications of a step, with recomputation and all micro-batches counted."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from assay.cost.step import Cost
 def executed_flops(cost: Cost) -> dict[str, int]:
     """FLOPs of one optimizer step by the dtype that computes them: the numerator of HFU.
 
-    Recomputation is included, and what the update multiplies.
+    They include recomputation and the matrix products of the update.
     """
     again = repeated(cost)
     values = cost.values
@@ -27,17 +27,17 @@ def executed_flops(cost: Cost) -> dict[str, int]:
 
 
 def model_flops(cost: Cost) -> int:
-    """FLOPs that one optimizer step needs, whatever is recomputed or padded: the numerator of MFU."""
+    """FLOPs that one optimizer step needs, without recomputation and padding: the numerator of MFU."""
     return cost.micro_batches * sum(one.flops + one.backward_flops - one.padding_flops for one in cost.tape)
 
 
 def repeated(cost: Cost) -> frozenset[int]:
-    """Positions on the tape of the operations that run twice."""
+    """Positions on the tape of the operations that are recomputed."""
     return frozenset(index for segment in plan(cost).segments for index in segment.runs)
 
 
 def communications(cost: Cost) -> tuple[Communication, ...]:
-    """Everything that this rank hands to collectives in one optimizer step; receiving is not counted."""
+    """Every communication of this rank in one optimizer step; receiving is not counted."""
     return (*_of_operations(cost), *_of_groups(cost), *_of_ends(cost), *_of_gradients(cost), *cost.sent)
 
 
@@ -72,7 +72,7 @@ def _of_groups(cost: Cost) -> Iterator[Communication]:
 
 
 def _gatherings(cost: Cost, group: Group) -> int:
-    """How often a step gathers a group. In a pipeline its weights stay from a backward to the next forward."""
+    """Number of times a step gathers a group. In a pipeline its weights stay from a backward to the next forward."""
     if not cost.order:
         return cost.micro_batches * (2 if group.reshard else 1)
     chunk = next(index for index, sites in enumerate(cost.stages) if set(group.sites) <= set(sites))

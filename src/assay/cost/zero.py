@@ -1,10 +1,10 @@
-"""ZeRO's first stage as a ledger: weights and gradients whole, the optimizer's state and its update of pieces.
+"""ZeRO's first stage as a ledger: weights and gradients are whole, optimizer state and update are sharded.
 
-Of each weight a rank updates a piece along the first dimension that no other axis divides; where there is none, as of
-the bias of a matrix whose rows tensor parallelism divides, every replica updates all that it has. Then the pieces of
-all ranks are gathered, one weight after the other, padded to equal length (arXiv:1910.02054). What is divided by
-columns arrives piece behind piece, and is copied once more to lie side by side. On a CPU everything is copied once:
-gloo gathers into a buffer of its own.
+A rank updates a shard of each weight, along the first dimension that no other axis divides. Without such a dimension,
+every replica updates all that it has. The bias of a matrix whose rows tensor parallelism divides is an example. Then
+the shards of all ranks are gathered, one weight after the other, padded to equal length (arXiv:1910.02054). Shards
+along columns arrive one behind the other, and are copied once more into place. On a CPU every shard is copied: gloo
+gathers into a buffer of its own.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,29 +21,29 @@ _AXIS = "dp"
 
 @dataclass(frozen=True)
 class _Division:
-    """How one weight is dealt out to the ranks."""
+    """Division of one weight among the ranks."""
 
     weight: Tensor
     dimension: int
     ranks: int
 
     def piece(self, index: int) -> Tensor:
-        """What one rank updates."""
+        """The shard that one rank updates."""
         return self.weight.piece(self.ranks, index, self.dimension)
 
     @property
     def gathered_bytes(self) -> int:
-        """Of all pieces, padded."""
+        """Bytes of all shards, padding included."""
         return self.ranks * self.piece(0).nbytes
 
     def gathering(self, kernels: Kernels) -> Instant:
-        """The pieces as they arrive, and the copy that is made of them."""
+        """Instant of the all-gather: the shards as they arrive, and their copy unless they arrive in place."""
         rows_in_place = self.dimension == 0 and kernels != CPU
         return Instant("all_gather", self.weight.name, (1 if rows_in_place else 2) * self.gathered_bytes)
 
 
 def divided(cost: Cost, whole: Mapping[str, Tensor]) -> Cost:
-    """The ledger of a replica whose optimizer sees pieces of the weights; `whole` are the model's, undivided."""
+    """The ledger of a replica whose optimizer updates shards of the weights; `whole` are the undivided weights."""
     index = cost.place[_AXIS]
     divisions = dict(_divisions(cost, whole))
     pieces = {name: one.piece(index) for name, one in divisions.items()}
@@ -63,7 +63,7 @@ def _divisions(cost: Cost, whole: Mapping[str, Tensor]) -> Iterator[tuple[str, _
     for name, weight in cost.pieces.items():
         if name in cost.owned:
             continue
-        # A tied weight's copy at the other end of a pipeline is of the same shape as the one it copies.
+        # A tied weight's copy at the other end of a pipeline has the shape of its original.
         lengths = enumerate(zip(weight.shape, whole[weight.name].shape, strict=True))
         free = next((dimension for dimension, (here, there) in lengths if here == there), None)
         if free is not None:
