@@ -91,7 +91,7 @@ class Bystander(_Stoppable):
 
 
 def closed(lifeline: int, wait_seconds: float | None = 0.0) -> bool:
-    """Wait until nobody holds the other end of a pipe any more; nothing is read from it."""
+    """True if no process holds a pipe's other end. Waits at most `wait_seconds` (None: no limit), and reads nothing."""
     watched = select.poll()
     watched.register(lifeline, 0)  # an empty mask: poll reports a closed other end (POLLHUP) without being asked to
     return any(happened & select.POLLHUP for _, happened in watched.poll(wait_seconds and wait_seconds * 1000))
@@ -125,7 +125,7 @@ class Herald(Bystander):
         self._file = _EventsFile(events)
 
     def event(self, kind: str, **values: Any) -> None:
-        """Pass one event to `tell`, then write it to the file. Raises `StorageError` if the file cannot be written."""
+        """Pass one event to `tell`, then write it to the file. Raises `StorageError` if the file refuses it."""
         said = {"event": kind, **values}
         self._tell(said)
         self._file.append(_line(said))
@@ -165,7 +165,7 @@ class Channel(_Stoppable):
         threading.Thread(target=self._listen, args=(requests,), daemon=True).start()
 
     def event(self, kind: str, **values: Any) -> None:
-        """Say one event. Raises `StorageError` when it cannot be written to the file; the parent has it then."""
+        """Send one event to the parent, then write it to the file. Raises `StorageError` if the file refuses it."""
         line = _line({"event": kind, **values})
         self._tell(line)
         self._file.append(line)

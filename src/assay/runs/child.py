@@ -134,7 +134,7 @@ class Child:
         self._reap()
 
     def _spend(self, seconds: float) -> None:
-        """Take time off what the child may still use; when none is left, stop it, and the next time kill it."""
+        """Subtract working time from the limit. When none is left, request a stop, and kill after the grace time."""
         self._left -= seconds
         if self._left > 0:
             return
@@ -180,7 +180,7 @@ class Child:
         self._channel.put(None)
 
     def _keep(self, result: RunResult) -> RunResult:
-        """Write what the child could not, and tell the store. A child that never began leaves the earlier result."""
+        """Write a result that the child did not write, and index it. If the child never began, keep the earlier one."""
         try:
             stamp = self.folder.stamp()
             if stamp != 0 and stamp == self._earlier:

@@ -49,7 +49,7 @@ class End:
 
     @classmethod
     def of(cls, rank: int, exit_code: int, said: dict[str, Any]) -> Self:
-        """Of what torchrun's agent knows: the content of the file, or something else that is none of ours."""
+        """Make an end from the content of a rank's error file; a file that assay did not write gives no reason."""
         if "status" not in said:
             return cls(rank, exit_code)
         return cls(rank, exit_code, Status(said["status"]), said["message"]["message"], said["at"])
