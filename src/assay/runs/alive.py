@@ -50,7 +50,7 @@ def is_running(folder: RunFolder) -> bool:
 
 
 def _locked(folder: RunFolder) -> bool:
-    """True if a process of this host holds the run's lock. It decides where `process.json` is missing or unreadable."""
+    """True if a process of this host holds the run's lock; consulted if `process.json` is missing or unreadable."""
     with suppress(OSError), folder.lock_file.open("rb") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -43,7 +43,7 @@ class End:
     """Exit code; negative is the number of the signal that killed the rank."""
     status: Status | None = None
     reason: str | None = None
-    """None if the rank recorded no reason."""
+    """Recorded reason, or None if the rank recorded none."""
     at: float = 0.0
     """Time at which the reason was recorded, in seconds since the epoch."""
 
@@ -63,7 +63,7 @@ class End:
 
 
 def put_on_record(status: Status, reason: str) -> None:
-    """Record why this rank ended in the file that the launcher has named, if any; a disk error is ignored."""
+    """Write this rank's status and reason to the file that the launcher has named, if any; a disk error is ignored."""
     place, now = os.environ.get("TORCHELASTIC_ERROR_FILE"), time.time()
     if place:
         said = {"message": {"message": reason, "extraInfo": {"timestamp": int(now)}}, "status": status, "at": now}

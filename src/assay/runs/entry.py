@@ -57,7 +57,7 @@ class Entry(NamedTuple):
     @property
     def checksum(self) -> int:
         """CRC-32 of all values, which detects a damaged row of the store."""
-        # marshal version 2: later versions also depend on whether strings are interned
+        # Version 2 is the oldest with binary floats. Later ones also depend on the identity of strings.
         return zlib.crc32(marshal.dumps(tuple(self), 2))
 
 

@@ -56,7 +56,7 @@ def of_last_process(events: Iterable[Event], kind: str) -> list[Event]:
 
 
 def blocks(events: Iterable[Event]) -> list[Block]:
-    """Timed blocks of the last process; blocks from an assay version with other fields are left out."""
+    """Timed blocks of the last process; blocks whose fields this version cannot read are left out."""
     found: list[Block] = []
     for event in of_last_process(events, "block"):
         with suppress(ValidationError):
@@ -65,7 +65,7 @@ def blocks(events: Iterable[Event]) -> list[Block]:
 
 
 def values(events: Iterable[Event]) -> ValueProof | None:
-    """The last process's value proof; None if there is none, or an assay version with other fields wrote it."""
+    """The last process's value proof; None if there is none, or this version cannot read its fields."""
     for event in of_last_process(events, "values"):
         with suppress(ValidationError):
             return ValueProof.model_validate(event.get("proof"))

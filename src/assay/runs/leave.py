@@ -1,9 +1,9 @@
 """Exit of a process whose work is done: run its exit handlers, flush its streams and skip the interpreter's teardown.
 
 Teardown of an interpreter with torch takes about a second, and frees memory that the system frees anyway. Gloo's
-threads outlive their process groups, and have been seen to abort a process during teardown whose run was done. A failed
-process is torn down normally. The other ranks fail after it, and the second of delay lets the agent see which rank
-failed first.
+threads outlive their process groups, and have been seen to abort the process of a finished run during teardown. A
+failed process is torn down normally. The other ranks fail after it, and the second of delay lets the agent see which
+rank failed first.
 """
 
 import atexit

@@ -1,7 +1,7 @@
 """The event log of a run, `events.jsonl`: one JSON object per line; a damaged line affects no other line.
 
 A line is damaged if its checksum does not match, if it is no JSON object, or if its event lacks a required field. A
-last line without a line break was cut off by a kill, and does not count as damaged.
+last line that a kill cut off has no line break, and does not count as damaged.
 """
 
 import json

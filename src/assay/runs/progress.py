@@ -118,7 +118,7 @@ def remark(event: Event) -> str | None:
 
 
 class Lines:
-    """Prints progress as plain lines: every remark at once, and figures at most every `_QUIET_SECONDS`."""
+    """Prints progress as plain lines: remarks at once, figures every `_QUIET_SECONDS` and at the last step."""
 
     def __init__(self) -> None:
         self._meter = Meter()

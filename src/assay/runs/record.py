@@ -162,7 +162,7 @@ class Memory(Record):
 
 
 class Predicted(Record):
-    """The estimator's prediction of a result's figures, and FLOPs. On several ranks, of the one that holds most."""
+    """The estimator's prediction of a result's figures, and FLOPs. On several ranks, of the rank that holds most."""
 
     tensors_peak_bytes: int | None = None
     tensors_peak_instant: str | None = None

@@ -123,7 +123,7 @@ class Session:
         return loop
 
     def _recall(self, earlier: list[Event], step: int) -> None:
-        """What earlier processes measured, divided as this one is, stands where this one will measure nothing."""
+        """Adopt timings of earlier processes on this mesh, and if no step is left also evidence, routing and blocks."""
         steady = [one for one in history.steps(earlier) if one["step"] < step and one["phase"] == "steady"]
         self.findings.earlier_seconds = Quartiles.of([one["seconds"] for one in steady])
         self.findings.earlier_data_share = history.data_wait_share(steady)

@@ -111,7 +111,7 @@ class ComparisonRecord(Frozen):
 
 
 def new_id() -> str:
-    """Name of a new comparison: its UTC time, and four random digits for two in the same second."""
+    """Name of a new comparison: its UTC time, and four random hex digits that separate two of the same second."""
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
