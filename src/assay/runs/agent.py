@@ -1,14 +1,16 @@
 """The agent of a run on several ranks: ``python -m assay.runs.agent RUN_FOLDER --ranks N [--turns N]``.
 
-It stands where the single child stands otherwise: the parent starts it, listens to it and stops it. It starts one
-worker a rank through torchrun's elastic agent, which hands out ranks and a place to meet, watches the workers, and
-stops the others when one has died. Rank 0 inherits the agent's standard streams, and with them the conversation with
-the parent; the other ranks write to files of their own. Standard input is a lifeline for all of them: when it closes,
-the parent is gone, and the agent kills the ranks and leaves no word, as the child of a single process does. Torch is
-imported once the lifeline is watched, since that lasts some seconds.
+It takes the place of the single child: the parent starts it, reads its events and stops it. It starts one worker per
+rank through torchrun's elastic agent. That agent assigns ranks and a rendezvous address, watches the workers, and stops
+the others when one has died. Rank 0 inherits the agent's standard streams, and with them the channel to the parent. The
+other ranks write to files of their own.
 
-Where another rank explains how the run ended (`culprit`), the agent records which one, its reason, and where its log
-lies. Rank 0 could only report a broken connection.
+Standard input is the lifeline of all of them. When it closes, the parent has ended, and the agent kills the ranks and
+writes no result, as a single child does. Torch takes seconds to import, so it is imported after the lifeline is
+watched.
+
+If another rank explains how the run ended (`culprit`), the agent records that rank, its reason and the path of its log.
+Rank 0 could only report a broken connection.
 """
 
 import argparse
@@ -38,11 +40,11 @@ if TYPE_CHECKING:
 _PROGRAM = "assay.runs.worker"
 _LOGS = "ranks"
 _BY_TORCH = re.compile(r"[IWE]\d{4} ")
-"""How lines begin that torchrun's agent writes, into rank 0's log, too."""
+"""Prefix of the lines that torchrun's agent writes, also into rank 0's log."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do the run of one folder on this machine's ranks; returns the exit code of its status."""
+    """Train the run of one folder on this machine's ranks; returns the exit code of its status."""
     parser = argparse.ArgumentParser(prog="assay.runs.agent")
     parser.add_argument("folder")
     parser.add_argument("--ranks", type=int, required=True)
@@ -59,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _launch(folder: RunFolder, ranks: int, turns: Sequence[str]) -> list[End]:
-    """Run the ranks to their end, and return how each of those that failed did so, in the order of their failing."""
+    """Run the ranks to their end. Returns the ends of ranks that failed by themselves, in the order of failure."""
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import elastic_launch
@@ -72,12 +74,12 @@ def _launch(folder: RunFolder, ranks: int, turns: Sequence[str]) -> list[End]:
             found = [one for one in error.failures.values() if one.pid not in killed]
             return [End.of(one.local_rank, one.exitcode, one.error_file_data) for one in found]
         except SignalException:
-            pass  # the parent's wish; the workers have been asked, and rank 0 has said how it ended
+            pass  # the parent stopped the run; the agent has signalled the workers, and rank 0 has recorded its status
     return []
 
 
 def _end_with_the_parent() -> NoReturn:
-    """Kill every process of the run and end at once: nobody listens any more."""
+    """Kill every process of the run and exit at once, because the parent has ended."""
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
             process.kill()
@@ -106,9 +108,9 @@ def _config(folder: RunFolder, ranks: int) -> "LaunchConfig":
 
 
 def _conclude(folder: RunFolder, end: End | None) -> int:
-    """The exit code of the run's status, once the end that explains it is on record.
+    """Record the end that explains the run, and return the exit code of the run's status.
 
-    A run that is over stays so: what it came to was on record before a process died on its way out.
+    A run that was done or had reached its budget keeps that status, even if a process died while it exited.
     """
     result = folder.result()
     over = result is not None and result.status in (Status.DONE, Status.BUDGET_REACHED)
@@ -134,7 +136,7 @@ def _account(end: End, folder: RunFolder) -> tuple[Status, str]:
 
 
 def _log(folder: RunFolder, rank: int) -> Path:
-    """Where a rank's standard error went."""
+    """Path of a rank's standard error."""
     if rank == 0:
         return folder.log_file
     found = sorted((folder.path / _LOGS).glob(f"*/attempt_0/{rank}/stderr.log"), key=os.path.getmtime)

@@ -1,9 +1,9 @@
-"""Whether the process that measures a run is still there: seen from the process itself, never from what it last said.
+"""Liveness of the process that measures a run, read from the process itself and never from its last event.
 
-A process is the same one only if it has the same number on the same host and started at the same moment. The moment is
-counted in clock ticks since the host's boot, so that setting the clock changes nothing. A run without a known process
-is about to start while its folder is locked. Nothing can be seen from here of a process on another host, or in a
-container that is gone: such a run is believed for as long as it gives signs of life.
+Two sightings are of one process only if host, process number and start time agree. The start time is counted in clock
+ticks since the host's boot, so that setting the clock changes nothing. A run without a recorded process is about to
+start if its folder is locked. A process on another host, or in a container that no longer exists, cannot be observed
+from here. Such a run counts as running while it has no result and its files have changed within the last hour.
 """
 
 import fcntl
@@ -15,14 +15,14 @@ from assay.errors import UsageError
 from assay.runs.folder import Process, RunFolder
 
 _CLOCK_SLACK_SECONDS = 2.0
-"""By how much the start of a process may seem to move where only the wall clock is known."""
+"""Tolerance for the start time of a process if only the wall clock is known."""
 
 _SILENT_SECONDS = 3600.0
 """Longer than a step, an evaluation or a wait for a turn takes."""
 
 
 def this_process(pid: int) -> Process | None:
-    """A process of this host as it will be known later; None when it has ended."""
+    """Identify a process of this host, so that it can be recognized later; None if it has ended."""
     import psutil
 
     try:
@@ -36,7 +36,7 @@ def this_process(pid: int) -> Process | None:
 
 
 def is_running(folder: RunFolder) -> bool:
-    """Whether the process that measures this run is there, or is about to be."""
+    """True if the process that measures this run is alive, or is about to start."""
     try:
         known = folder.process()
     except UsageError:
@@ -50,7 +50,7 @@ def is_running(folder: RunFolder) -> bool:
 
 
 def _locked(folder: RunFolder) -> bool:
-    """Whether a process of this host holds the run's lock, which tells where `process.json` does not."""
+    """True if a process of this host holds the run's lock; consulted if `process.json` is missing or unreadable."""
     with suppress(OSError), folder.lock_file.open("rb") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -60,7 +60,7 @@ def _locked(folder: RunFolder) -> bool:
 
 
 def _same(known: Process, now: Process) -> bool:
-    """Two sightings of one process number are of one process."""
+    """True if two sightings of one process number are of one process."""
     if known.start_ticks is not None and now.start_ticks is not None:
         return (known.boot, known.start_ticks) == (now.boot, now.start_ticks)
     return abs(now.started - known.started) < _CLOCK_SLACK_SECONDS
@@ -68,7 +68,7 @@ def _same(known: Process, now: Process) -> bool:
 
 def _start_ticks(pid: int) -> int | None:
     with suppress(OSError, ValueError, IndexError):
-        # The name in parentheses may hold blanks; the start is the 22nd field, the 20th after the name.
+        # The name in parentheses may contain spaces. The start time is field 22, the 20th after the name.
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     return None
 

@@ -1,4 +1,4 @@
-"""Take a run's step apart in a process of its own: the parent stays without torch, and nothing trained is kept."""
+"""The anatomy of a run's step, from a process of its own: the parent imports no torch, and no weights are kept."""
 
 import subprocess
 import sys
@@ -16,10 +16,10 @@ _CHILD = (sys.executable, "-P", "-m", "assay.runs.anatomy_worker")
 
 
 def taken_apart(run: Run, home: Home, progress: Progress) -> Anatomy:
-    """The anatomy of a run's step on this machine.
+    """Measure the anatomy of a run's step on this machine.
 
-    Raises `UsageError` for what a person can mend, `StorageError` when the disk refuses, and `RuntimeError` when the
-    child breaks off.
+    Raises `UsageError` for a fault that the user can correct, including a run on several ranks. Raises `StorageError`
+    if the disk refuses, and `RuntimeError` if the child fails.
     """
     if mesh_of(run).size > 1:
         raise UsageError("`assay anatomy` takes the step of one device apart; leave out what divides it among ranks")

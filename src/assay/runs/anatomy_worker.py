@@ -1,6 +1,6 @@
-"""The child that takes a step apart: ``python -m assay.runs.anatomy_worker DATA_FOLDER``, a run on standard input.
+"""The child of `assay anatomy`: ``python -m assay.runs.anatomy_worker DATA_FOLDER``, with a run on standard input.
 
-It prints one line of JSON. What a person can mend is the last line of standard error, with exit code 2.
+It prints one line of JSON. A fault that the user can correct is the last line of standard error, with exit code 2.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from assay.training.loop import train_step, train_until_updated
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Take the step apart and print what was found; returns the exit code."""
+    """Measure the anatomy of a step and print it; returns the exit code."""
     parser = argparse.ArgumentParser(prog="assay.runs.anatomy_worker")
     parser.add_argument("data", type=Path)
     options = parser.parse_args(arguments)
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def proofs(step: Step, run: Run, stack: Sequence[Optimization]) -> tuple[Evidence, ...]:
-    """What a run's optimizations show in one more step, whose update is made."""
+    """Evidence of each optimization from one more step, repeated until its update is not skipped."""
     skipped = True
     while skipped:
         with StepTracer(step) as tracer:

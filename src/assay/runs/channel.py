@@ -1,10 +1,12 @@
-"""The child's side of the conversation with its parent: events out, turns in, and the parent's death noticed.
+"""The child's channel to its parent: it sends events, receives turns and detects the parent's end.
 
-Events go to the parent first, a JSON object a line, and then to the end of `events.jsonl`; if the disk is full the
-parent still hears of it. The channel is what standard output was when the process began: file descriptor 1 then becomes
-standard error, so that a library that prints cannot spoil the channel. A thread reads standard input; when it closes,
-the parent is gone, and the process ends at once, whatever it does. SIGTERM, SIGINT and SIGHUP are requests to stop,
-answered between steps. Where no parent of ours listens, the process itself hears its events, and there are no turns.
+Each event is one line of JSON. It is sent to the parent first and then appended to `events.jsonl`, so that the parent
+receives it even if the disk is full. The channel is the process's original standard output. File descriptor 1 is
+redirected to standard error, so that a library that prints cannot corrupt the channel.
+
+A thread reads standard input. When that closes, the parent has ended, and the process exits at once. SIGTERM, SIGINT
+and SIGHUP are requests to stop, answered between steps. Under torchrun the run has no assay parent: the process handles
+its events itself, and there are no turns.
 """
 
 import json
@@ -26,7 +28,7 @@ from assay.data.atomic import refused
 from assay.runs.sealed import seal_line
 
 PARENT_GONE = 3
-"""Exit code of a child without a parent: that of a killed run."""
+"""Exit code of a child whose parent has ended. Its run is recorded as killed."""
 
 GO, AGAIN = "go", "again"
 """Words that grant a turn: the next piece of work, or one more timed block."""
@@ -35,7 +37,7 @@ _WATCH_SECONDS = 0.5
 
 
 def take_standard_output() -> int:
-    """A descriptor of what standard output was; from now on what is printed goes to standard error."""
+    """Return a duplicate of standard output's descriptor, and redirect all later output to standard error."""
     sys.stdout.flush()
     channel = os.dup(1)
     os.dup2(2, 1)
@@ -43,7 +45,7 @@ def take_standard_output() -> int:
 
 
 class Voice(Protocol):
-    """What a measured child needs of its conversation with its parent."""
+    """Interface between a measured child and its parent."""
 
     interrupted: bool
 
@@ -53,13 +55,13 @@ class Voice(Protocol):
 
 
 class _Stoppable:
-    """Notes that a signal has asked this process to stop, for the work to notice between steps."""
+    """Records that a signal has requested a stop; the training loop checks it between steps."""
 
     def __init__(self) -> None:
         self.interrupted = False
 
     def stop_on_signals(self) -> None:
-        """Take SIGTERM, SIGINT and SIGHUP as requests to stop; SIGHUP stays ignored under `nohup`."""
+        """Handle SIGTERM, SIGINT and SIGHUP as requests to stop; SIGHUP stays ignored under `nohup`."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._ask_to_stop)
@@ -69,9 +71,9 @@ class _Stoppable:
 
 
 class Bystander(_Stoppable):
-    """A rank for which another speaks: it says nothing, waits for nobody, and ends when its starter has ended.
+    """Channel of ranks ≥ 1: it sends no events, takes no turns, and exits when the process that started it has ended.
 
-    `lifeline` is a pipe that a parent of ours holds open; the rank also ends when that closes.
+    `lifeline` is a pipe that the parent holds open; the rank also exits when it closes.
     """
 
     def __init__(self, lifeline: int | None = None) -> None:
@@ -81,17 +83,17 @@ class Bystander(_Stoppable):
             when_closed(lifeline, lambda: os._exit(PARENT_GONE))
 
     def event(self, kind: str, **values: Any) -> None:
-        """Nothing: the first rank's event tells it."""
+        """Discard the event, because rank 0 sends it."""
 
     def wait(self, upcoming: str) -> str:
-        """Not at all: the ranks meet when the first one has its turn."""
+        """Return at once, because the ranks synchronize when rank 0 has its turn."""
         return ""
 
 
 def closed(lifeline: int, wait_seconds: float | None = 0.0) -> bool:
-    """Wait until nobody holds the other end of a pipe any more; nothing is read from it."""
+    """True if no process holds a pipe's other end. Waits at most `wait_seconds` (None: no limit), and reads nothing."""
     watched = select.poll()
-    watched.register(lifeline, 0)  # only what poll reports unasked: that the other end has been closed
+    watched.register(lifeline, 0)  # an empty mask: poll reports a closed other end (POLLHUP) without being asked to
     return any(happened & select.POLLHUP for _, happened in watched.poll(wait_seconds and wait_seconds * 1000))
 
 
@@ -112,9 +114,9 @@ def _outlive_nobody(parent: int) -> None:
 
 
 class Herald(Bystander):
-    """Of the rank that speaks for all where no parent of ours listens: to the file, and to whoever is in this process.
+    """Channel of rank 0 without an assay parent: events are written to the file and passed to `tell` in this process.
 
-    It waits for nobody, and ends when whoever started it has.
+    It takes no turns, and exits when the process that started it has ended.
     """
 
     def __init__(self, events: Path, tell: Callable[[dict[str, Any]], None]) -> None:
@@ -123,14 +125,14 @@ class Herald(Bystander):
         self._file = _EventsFile(events)
 
     def event(self, kind: str, **values: Any) -> None:
-        """Say one event. Raises `StorageError` when it cannot be written to the file; it has been told then."""
+        """Pass one event to `tell`, then write it to the file. Raises `StorageError` if the file refuses it."""
         said = {"event": kind, **values}
         self._tell(said)
         self._file.append(_line(said))
 
 
 class _EventsFile:
-    """A line an event, whole or not at all."""
+    """The file of events, one line each, written whole or not at all."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -146,13 +148,13 @@ class _EventsFile:
             try:
                 _write(self._file, line)
             except OSError:
-                os.ftruncate(self._file, self._length)  # no half line may stand before what is written later
+                os.ftruncate(self._file, self._length)  # later events must not follow half a line
                 raise
         self._length += len(line)
 
 
 class Channel(_Stoppable):
-    """Writes events to the parent and to the file, and waits for turns."""
+    """Sends events to the parent and to the file, and waits for turns."""
 
     def __init__(self, events: Path, parent: int, requests: int, *, in_turns: bool) -> None:
         super().__init__()
@@ -163,15 +165,15 @@ class Channel(_Stoppable):
         threading.Thread(target=self._listen, args=(requests,), daemon=True).start()
 
     def event(self, kind: str, **values: Any) -> None:
-        """Say one event. Raises `StorageError` when it cannot be written to the file; the parent has it then."""
+        """Send one event to the parent, then write it to the file. Raises `StorageError` if the file refuses it."""
         line = _line({"event": kind, **values})
         self._tell(line)
         self._file.append(line)
 
     def wait(self, upcoming: str) -> str:
-        """Ask for a turn and wait until it is granted, or until someone asks to stop. Without turns, go on.
+        """Request a turn, and wait until it is granted or a stop is requested. Return at once if the run has no turns.
 
-        Returns the word that granted it: `GO` or `AGAIN`; an empty text where nobody did.
+        Returns the word that granted the turn, `GO` or `AGAIN`, and an empty string if none was granted.
         """
         if not self._in_turns or self.interrupted:
             return ""
@@ -183,7 +185,7 @@ class Channel(_Stoppable):
         return ""
 
     def _tell(self, line: bytes) -> None:
-        with suppress(OSError):  # a parent that has gone is noticed where its requests are read
+        with suppress(OSError):  # the end of the parent is detected where requests are read
             _write(self._parent, line)
 
     def _listen(self, requests: int) -> None:
@@ -208,7 +210,7 @@ def _line(event: dict[str, Any]) -> bytes:
 
 
 def _finite(value: Any) -> Any:
-    """The value with null for every number that JSON has no word for."""
+    """The value with null in place of every number that is not finite, which JSON cannot express."""
     if isinstance(value, dict):
         return {key: _finite(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
@@ -222,7 +224,7 @@ def _write(descriptor: int, line: bytes) -> None:
 
 
 def _repair(descriptor: int) -> int:
-    """Cut off a last line that was torn by a kill; returns the file's length."""
+    """Cut off a last line that a kill left incomplete; returns the file's length in bytes."""
     length = os.fstat(descriptor).st_size
     end, whole = length, 0
     while end > 0 and whole == 0:

@@ -1,9 +1,9 @@
-"""A measured child at work: listen to it, grant it its turns, stop it, and never wait for it without a limit.
+"""The parent's handle of a measured child: read its events, grant its turns, stop it, and never wait without a limit.
 
-Its standard output is a channel of one event a line. A thread empties it, so that a parent that is slow to print never
-makes a timed step wait. A child that says nothing until its time is out is asked to stop, and then killed with all
-that it started. A run with turns does its work piece by piece, each piece granted by `turn`; the limit counts the time
-that the child works, not the time that it waits.
+The child's standard output is a channel with one event per line. A thread drains it, so that a parent that prints
+slowly never delays a timed step. A child that exceeds its time limit is requested to stop, and then killed with every
+process that it started. A run with turns works piece by piece, and `turn` grants each piece. Its limit counts the time
+in which the child works, without the time in which it waits.
 """
 
 import os
@@ -26,15 +26,15 @@ from assay.runs.record import RunResult, Status
 from assay.runs.store import Store
 
 GRACE_SECONDS = 30.0
-"""How long a child may take to finish its step and write its checkpoint once it is asked to stop."""
+"""Time in which a child must finish its step and write its checkpoint after a request to stop."""
 
 _TICK_SECONDS = 0.1
 _LAST_EVENTS_SECONDS = 1.0
-"""For what a dead child said last; longer than that only its own children can hold the channel open."""
+"""Time to read a dead child's last events. After it, only processes that the child started hold the channel open."""
 
 
 class Child:
-    """A run in progress. As a context manager it leaves no process behind."""
+    """A run in progress. Used as a context manager, it leaves no process running."""
 
     def __init__(
         self,
@@ -48,9 +48,9 @@ class Child:
     ) -> None:
         self.folder = folder
         self.upcoming: str | None = None
-        """What it waits to be granted: `start`, `block`, `finish` or `repeat`; None while it works."""
+        """The piece of work that the child waits for: `start`, `block`, `finish` or `repeat`; None while it works."""
         self.finished = False
-        """Whether it has ended and everything that it said has been handed out."""
+        """True once the child has ended and all its events were delivered."""
         self._process = process
         self._store = store
         self._in_turns = in_turns
@@ -60,12 +60,12 @@ class Child:
         self._silent = False
         self._result: RunResult | None = None
         self._earlier = earlier
-        """Stamp of the result that stood in the folder before this child was started."""
+        """Stamp of the result that was in the folder before this child was started."""
         self._channel: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         threading.Thread(target=self._listen, daemon=True).start()
 
     def events(self) -> Iterator[Event]:
-        """What happens, as it happens, until the child has ended; a child with turns is granted each as it asks."""
+        """Yield events as they happen, until the child has ended. Every turn that it requests is granted."""
         while not self.finished:
             if self._in_turns:
                 yield from self.turn()
@@ -73,7 +73,7 @@ class Child:
                 yield from self._until_yield()
 
     def turn(self, word: str = GO) -> Iterator[Event]:
-        """Grant the next piece of work, or with `AGAIN` one more block, and hand out what happens until it is done."""
+        """Grant the next piece of work, or with `AGAIN` one more block. Yields the events until it is done."""
         if self.upcoming is None:
             yield from self._until_yield()
         if not self.finished:
@@ -82,16 +82,16 @@ class Child:
             yield from self._until_yield()
 
     def interrupt(self, grace_seconds: float = GRACE_SECONDS) -> None:
-        """Ask it to finish its step, save and end; it is killed when it has not after `grace_seconds`."""
+        """Request that the child finish its step, save and end; it is killed after `grace_seconds`."""
         self._ask_to_stop("interrupted", grace_seconds)
 
     def kill(self) -> None:
-        """End it now, with everything that it started."""
+        """Kill the child at once, with every process that it started."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def result(self) -> RunResult:
-        """Let it do what is left, and say how it ended. The folder and the store have the result when this returns."""
+        """Let the child finish, and return its result, which is then also in the folder and in the store."""
         for _ in self.events():
             pass
         if self._result is None:
@@ -110,7 +110,7 @@ class Child:
             self._reap()
 
     def _until_yield(self) -> Iterator[Event]:
-        """Events until the child waits for its turn or has ended, never for longer than it may take."""
+        """Yield events until the child waits for a turn or has ended, within its time limit."""
         mark = time.monotonic()
         died: float | None = None
         while not self._silent:
@@ -134,7 +134,7 @@ class Child:
         self._reap()
 
     def _spend(self, seconds: float) -> None:
-        """Take time off what the child may still use; when none is left, stop it, and the next time kill it."""
+        """Subtract working time from the limit. When none is left, request a stop, and kill after the grace time."""
         self._left -= seconds
         if self._left > 0:
             return
@@ -151,14 +151,14 @@ class Child:
             self._process.terminate()
 
     def _reap(self) -> None:
-        """Wait for the process itself: it says nothing more, so it has ended or is about to."""
+        """Wait for the process to exit. It sends no more events, so it has ended or is about to."""
         try:
             self._process.wait(timeout=GRACE_SECONDS)
         except subprocess.TimeoutExpired:
             self.kill()
             self._process.wait()
         self.finished = True
-        # Whatever it started is of its session, and must not outlive it.
+        # Processes that the child started are in its session, and must not outlive it.
         self.kill()
         if self._process.stdin is not None:
             with suppress(OSError):
@@ -166,7 +166,7 @@ class Child:
 
     def _say(self, line: bytes) -> None:
         if self._process.stdin is not None:
-            with suppress(OSError):  # it has just died, and the channel will show it
+            with suppress(OSError):  # the child has just died, which the closed channel will show
                 self._process.stdin.write(line)
                 self._process.stdin.flush()
 
@@ -180,7 +180,7 @@ class Child:
         self._channel.put(None)
 
     def _keep(self, result: RunResult) -> RunResult:
-        """Write what the child could not, and tell the store. A child that never began leaves the earlier result."""
+        """Write a result that the child did not write, and index it. If the child never began, keep the earlier one."""
         try:
             stamp = self.folder.stamp()
             if stamp != 0 and stamp == self._earlier:

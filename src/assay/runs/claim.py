@@ -1,8 +1,8 @@
-"""The folder of a run that is about to be done, with what is asked for written in it, and locked for whoever does it.
+"""The folder of a run that is about to start: its configuration is written in it, and it is locked for one process.
 
-The lock belongs to the open file, so it ends when its last holder does, however that comes: a parent shares it with the
-child that it starts, and a process that does the run itself keeps it. A resume that is refused changes nothing: the
-earlier result is removed by the new process, and `run.json` is put back where none has begun.
+The lock belongs to the open file, so it ends with its last holder, however that process ends. A parent shares it with
+the child that it starts. A process that trains the run itself keeps it. A refused resume changes nothing: only the new
+process removes the earlier result, and `run.json` is restored if no process has begun.
 """
 
 import fcntl
@@ -25,22 +25,22 @@ from assay.runs.store import Store
 
 @dataclass(frozen=True)
 class Claim:
-    """A run that nobody else may do now."""
+    """A run whose folder is locked against other processes."""
 
     folder: RunFolder
     spec: RunSpec
     store: Store
     lock: IO[bytes]
     stamp: int
-    """Of the result that an earlier process left; 0 where there is none."""
+    """Stamp of the result that an earlier process left; 0 if there is none."""
 
 
 @contextmanager
 def claimed(ready: ReadyRun, home: Home, resume: RunFolder | None = None) -> Iterator[Claim]:
-    """A new folder, or that of a run that was stopped, ready to begin.
+    """Yield a new folder, or the folder of a stopped run, ready to begin.
 
-    Raises `UsageError` where another process does the run, and `StorageError` when the disk refuses. Where either is
-    raised here, or inside before anything has happened, a new folder is removed, and an old one is as it was.
+    Raises `UsageError` if another process trains the run, and `StorageError` if the disk refuses. If either is raised
+    here, or inside before the run has logged an event, a new folder is removed and an old one is unchanged.
     """
     earlier = resume.spec() if resume else None
     folder = resume or _new_folder(home, ready)
@@ -70,7 +70,7 @@ def claimed(ready: ReadyRun, home: Home, resume: RunFolder | None = None) -> Ite
 
 @contextmanager
 def _put_back(folder: RunFolder) -> Iterator[None]:
-    """Restore `run.json` where the block fails before a process has said anything. A new folder has none yet."""
+    """Restore an existing `run.json` if the block fails before a process has logged an event."""
     if not folder.spec_file.exists():
         yield
         return
@@ -90,12 +90,12 @@ def _length(path: Path) -> int:
 
 
 def _within(home: Home, folder: Path) -> str:
-    """A folder relative to the home, which may be copied or moved; one elsewhere stays as it is."""
+    """The folder relative to the home, which may be copied or moved; a folder outside the home stays absolute."""
     return str(folder.relative_to(home.root) if folder.is_relative_to(home.root) else folder)
 
 
 def _new_folder(home: Home, ready: ReadyRun) -> RunFolder:
-    """An empty folder that no other run has: two runs of one configuration may begin in the same second."""
+    """Create an empty folder with an unused name: two runs of one configuration may begin in the same second."""
     while True:
         folder = RunFolder(home.runs / new_id(ready.identity, ready.name))
         with refused(folder.path), suppress(FileExistsError):
@@ -105,7 +105,7 @@ def _new_folder(home: Home, ready: ReadyRun) -> RunFolder:
 
 @contextmanager
 def _locked(folder: RunFolder) -> Iterator[IO[bytes]]:
-    """The open file whose lock it is: two processes must never train one run. Raises `UsageError`."""
+    """Lock a run's folder, and yield the open lock file. Raises `UsageError` if another process trains the run."""
     with refused(folder.path):
         lock = folder.lock_file.open("ab")
     with lock:

@@ -1,10 +1,11 @@
-"""Whose end explains how a run on several ranks ended, of those that did not end well.
+"""The failed rank whose end explains how a run on several ranks ended.
 
-One rank's end brings the others': connections break, the agent asks them to stop, and kills those that do not. So a
-reason of its own that a rank has put on record explains the run, the earliest of several. Without any, a rank that died
-without a word does. A broken connection, a stop, and a signal of the agent's are consequences, and explain nothing.
+One rank's end causes the others': connections break, and the agent signals the other ranks and kills those that do not
+end. So the earliest reason that a rank recorded itself explains the run. If no rank has recorded one, a rank that died
+without a reason explains it. A broken connection, a requested stop and a signal from the agent are consequences, and
+explain nothing.
 
-A rank's reason lies where torchrun's agent looks for it: in the file that TORCHELASTIC_ERROR_FILE names.
+A rank writes its reason where torchrun's agent reads it: in the file that TORCHELASTIC_ERROR_FILE names.
 """
 
 import json
@@ -30,39 +31,39 @@ _BROKEN = (
     "failed to recv",
     "remote process exited",
 )
-"""What gloo, NCCL and torch's store say, in small letters, when somebody at the other end has gone."""
+"""Lower-case parts of the errors of gloo, NCCL and torch's store when a peer has ended."""
 
 
 @dataclass(frozen=True)
 class End:
-    """How one rank ended."""
+    """The end of one rank."""
 
     rank: int
     exit_code: int
-    """Negative: the signal that killed it."""
+    """Exit code; negative is the number of the signal that killed the rank."""
     status: Status | None = None
     reason: str | None = None
-    """None: it left no word."""
+    """Recorded reason, or None if the rank recorded none."""
     at: float = 0.0
-    """When it said so, in seconds since the epoch."""
+    """Time at which the reason was recorded, in seconds since the epoch."""
 
     @classmethod
     def of(cls, rank: int, exit_code: int, said: dict[str, Any]) -> Self:
-        """Of what torchrun's agent knows: the content of the file, or something else that is none of ours."""
+        """Make an end from the content of a rank's error file; a file that assay did not write gives no reason."""
         if "status" not in said:
             return cls(rank, exit_code)
         return cls(rank, exit_code, Status(said["status"]), said["message"]["message"], said["at"])
 
     @property
     def explains(self) -> bool:
-        """Whether it has a reason that is no consequence of another's end."""
+        """True if the rank has a reason of its own, and not a consequence of another rank's end."""
         if self.reason is None or self.status is Status.INTERRUPTED:
             return False
         return not any(words in self.reason.lower() for words in _BROKEN)
 
 
 def put_on_record(status: Status, reason: str) -> None:
-    """Say why this rank ended, where a launcher has named a place for it; a disk that refuses is passed over."""
+    """Write this rank's status and reason to the file that the launcher has named, if any; a disk error is ignored."""
     place, now = os.environ.get("TORCHELASTIC_ERROR_FILE"), time.time()
     if place:
         said = {"message": {"message": reason, "extraInfo": {"timestamp": int(now)}}, "status": status, "at": now}
@@ -71,7 +72,7 @@ def put_on_record(status: Status, reason: str) -> None:
 
 
 def culprit(ends: Sequence[End]) -> End | None:
-    """The end that explains the others, which are in the order in which they were found; None where none does."""
+    """The end that explains the others, or None. `ends` are in the order in which they were found."""
     own = [end for end in ends if end.explains]
     if own:
         first = min(own, key=lambda end: end.at)
@@ -79,12 +80,12 @@ def culprit(ends: Sequence[End]) -> End | None:
     wordless = [
         end
         for number, end in enumerate(ends)
-        # The agent sends this signal to all that are left once it has found the first.
+        # After the first failure the agent sends this signal to all remaining ranks.
         if end.reason is None and (number == 0 or end.exit_code != -signal.SIGTERM)
     ]
     return min(wordless, key=lambda end: end.exit_code >= 0, default=None)
 
 
 def _agree(one: End, other: End) -> bool:
-    """Whether two ranks have found the same: then it does not matter which was first, and the first rank speaks."""
+    """True if two ranks report the same: then their order does not matter, and rank 0's end is preferred."""
     return one.reason == other.reason or one.status is other.status is not Status.FAILED

@@ -1,7 +1,7 @@
-"""How a child ended, decided by its parent: from its own result, or from what is known of its process.
+"""The end of a child, determined by its parent from the child's result, or else from its process.
 
-A child that was killed can say nothing, so its exit code speaks: a signal, a stop that was asked for, or a failure
-whose last words stand in its log. What it had done until then is read from its events.
+A killed child writes no result. Its exit code then shows a signal, a requested stop or a failure, and the last line of
+its log is the reason. Its progress is read from its events.
 """
 
 import signal
@@ -13,15 +13,16 @@ from assay.runs.record import RunResult, Status
 from assay.runs.recover import compose
 
 Stop = Literal["interrupted", "timed_out"]
-"""Why a parent asked its child to end."""
+"""Reason for which a parent requested its child to end."""
 
 
 def ending(
     folder: RunFolder, exit_code: int, stop: Stop | None, limit_seconds: float | None, earlier: int = 0
 ) -> RunResult:
-    """The child's own result, or what can be said in its place. Raises `UsageError` when `run.json` is unreadable.
+    """Return the child's own result, or compose one from its exit code, log and events.
 
-    `earlier` is the stamp of the result that stood before the child began, which is none of its own.
+    `earlier` is the stamp of the result that existed before the child began, and is not the child's own. Raises
+    `UsageError` if `run.json` is unreadable.
     """
     too_long = f"stopped after {limit_seconds or 0:g} s, the time that it was given"
     try:
@@ -29,7 +30,7 @@ def ending(
     except UsageError as error:
         return compose(folder, Status.FAILED, str(error))
     if own is not None and exit_code < 0 and own.status is Status.FAILED and own.config.ranks > 1:
-        # Nobody watches over ranks whose launcher is gone: they lose their meeting place, and fail for that.
+        # Ranks whose launcher has died lose their rendezvous store, and fail because of that.
         return own.model_copy(update={"status": Status.KILLED, "reason": _without_launcher(-exit_code)})
     if own is not None:
         in_time = stop != "timed_out" or own.status is not Status.INTERRUPTED

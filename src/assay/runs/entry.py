@@ -1,6 +1,6 @@
-"""One run in the list of all: the figures that a table shows, and what the store needs to keep them right.
+"""The entry of one run in the list of all runs: the figures of a table, and the fields that keep the store correct.
 
-It is a plain tuple of numbers and texts, so that thousands are read without loading the models of a configuration.
+It is a plain tuple of numbers and texts, so that thousands can be read without loading the configuration models.
 """
 
 import json
@@ -17,18 +17,18 @@ _NAMED = re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}-[0-9a-f]{4}-(.+)")
 
 
 def given_name(run: str) -> str | None:
-    """The name that a person gave the run with this id; None where it has none."""
+    """The name that a user gave the run with this id, or None."""
     found = _NAMED.fullmatch(run)
     return found[1] if found else None
 
 
 class Entry(NamedTuple):
-    """A row of the store. `None` means that the figure could not be had."""
+    """A row of the store. `None` means that the figure is not available."""
 
     run: str
     status: str
     stamp: int
-    """Of the `result.json` that it was made from."""
+    """Stamp of the `result.json` that the entry was made from."""
     reason: str | None = None
     created: str | None = None
     identity: str | None = None
@@ -39,7 +39,7 @@ class Entry(NamedTuple):
     n_embd: int | None = None
     context_length: int | None = None
     optimizations: str = "[]"
-    """A JSON list of what is written after ``--with``."""
+    """JSON list of the arguments of ``--with``."""
     steps: int | None = None
     tokens: int | None = None
     train_loss: float | None = None
@@ -56,8 +56,8 @@ class Entry(NamedTuple):
 
     @property
     def checksum(self) -> int:
-        """A number that changes when any of the values does: how a damaged row of the store is found."""
-        # The oldest binary format: a later one also depends on where a text is stored.
+        """CRC-32 of all values, which detects a damaged row of the store."""
+        # Version 2 is the oldest with binary floats. Later ones also depend on the identity of strings.
         return zlib.crc32(marshal.dumps(tuple(self), 2))
 
 
@@ -65,11 +65,11 @@ TYPES = {
     name: next((column for word, column in (("int", "INTEGER"), ("float", "REAL")) if word in str(kind)), "TEXT")
     for name, kind in Entry.__annotations__.items()
 }
-"""Columns of a table of entries, with SQLite's types."""
+"""SQLite's type of each column."""
 
 
 def entry_of(result: "RunResult", stamp: int) -> Entry:
-    """A run's entry. Raises `ValueError` where a figure fits no table."""
+    """Make a run's entry. Raises `ValueError` if a number or a text cannot be stored."""
     config, here = result.config, result.environment
     named = ("assay", "torch", "device", "processor", "threads", "corpus_digest")
     shape = ("n_layer", "n_head", "n_embd", "context_length")

@@ -1,8 +1,8 @@
-"""What the events of a run say, once a resume has taken back what it trains again.
+"""The valid events of a run: a resume invalidates those after its checkpoint.
 
-A run that was stopped goes on in the same file from its newest checkpoint. The steps that the earlier process did
-beyond that checkpoint are trained again, so they no longer count, even where the later process has not come as far.
-Timed blocks and evidence belong to one process, and only the last one's stand. Times belong to one mesh.
+A resumed run continues its event log from its newest checkpoint. Steps of the earlier process after that checkpoint are
+trained anew. They no longer count, even if the later process has not reached them. Timed blocks and evidence belong to
+one process, and only those of the last process are valid. Times belong to one mesh.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from assay.step.evidence import ValueProof
 
 
 def steps(events: Iterable[Event]) -> list[Event]:
-    """The step events that stand, in order, one for each step index."""
+    """The valid step events in order, one for each step index."""
     standing: dict[int, Event] = {}
     for event in events:
         if event["event"] == "start":
@@ -27,7 +27,7 @@ def steps(events: Iterable[Event]) -> list[Event]:
 
 
 def evaluations(events: Iterable[Event]) -> list[Event]:
-    """The evaluations that stand, in order, one for each number of completed steps."""
+    """The valid evaluations in order, one for each number of completed steps."""
     standing: dict[int, Event] = {}
     for event in events:
         if event["event"] == "start":
@@ -38,7 +38,7 @@ def evaluations(events: Iterable[Event]) -> list[Event]:
 
 
 def data_wait_share(timed: Iterable[Event]) -> float | None:
-    """Of the seconds of these steps, the share in which the host waited for data; None where that is not told."""
+    """Share of these steps' seconds in which the host waited for data; None if no step reports it."""
     told = [step for step in timed if "data_seconds" in step]
     seconds = sum(step["seconds"] for step in told)
     return sum(step["data_seconds"] for step in told) / seconds if seconds else None
@@ -56,7 +56,7 @@ def of_last_process(events: Iterable[Event], kind: str) -> list[Event]:
 
 
 def blocks(events: Iterable[Event]) -> list[Block]:
-    """The timed blocks of the last process; one that an assay with other fields wrote may be left out."""
+    """Timed blocks of the last process; blocks whose fields this version cannot read are left out."""
     found: list[Block] = []
     for event in of_last_process(events, "block"):
         with suppress(ValidationError):
@@ -65,7 +65,7 @@ def blocks(events: Iterable[Event]) -> list[Block]:
 
 
 def values(events: Iterable[Event]) -> ValueProof | None:
-    """What the last process's value check found; None where there was none, or another assay wrote it."""
+    """The last process's value proof; None if there is none, or this version cannot read its fields."""
     for event in of_last_process(events, "values"):
         with suppress(ValidationError):
             return ValueProof.model_validate(event.get("proof"))
@@ -73,7 +73,7 @@ def values(events: Iterable[Event]) -> ValueProof | None:
 
 
 def of_last_mesh(events: Iterable[Event]) -> list[Event]:
-    """Events since the run has been divided among ranks as it was last."""
+    """Events since the run has used its present mesh."""
     since: list[Event] = []
     mesh = None
     for event in events:

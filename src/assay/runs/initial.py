@@ -1,8 +1,8 @@
-"""What `model.init_from` names, looked through before anything starts: the folder, its model, its tensors' shapes.
+"""Checks of `model.init_from` before a run starts: the folder, its model and the shapes of its tensors.
 
-A folder holds a Hugging Face GPT-2 checkpoint, an export of ours, or a checkpoint of a run; anything else is the name
-of a run, whose newest checkpoint is meant. Its configuration tells the model, and the heads of its safetensors files
-tell the shapes, so no torch is needed.
+A folder holds a Hugging Face GPT-2 checkpoint, an assay export or a checkpoint of a run. Any other value is the name of
+a run, and selects its newest checkpoint. The model is read from the configuration, and the shapes from the headers of
+the safetensors files, so no torch is needed.
 """
 
 import os
@@ -27,9 +27,9 @@ _LISTED = 3
 
 
 def with_initial_weights(run: Run, home: Home) -> Run:
-    """The run with `model.init_from` as an absolute folder, and with that model's shape where nobody set another.
+    """Return the run with `model.init_from` as an absolute folder, and with that model's shape where the user set none.
 
-    Raises `UsageError` where there are no such weights, or with everything in which they do not fit.
+    Raises `UsageError` if the weights do not exist, or with a list of all that does not fit.
     """
     source = run.model.init_from
     if source is None:
@@ -67,7 +67,7 @@ def _checkpoint_of(source: str, home: Home) -> Path:
 
 
 def _model(folder: Path) -> ModelConfig | None:
-    """The model whose weights lie in a folder; None where nothing beside them tells it."""
+    """The model whose weights are in a folder; None if no configuration describes it."""
     if is_hugging_face(folder):
         return config_from_hf(folder)
     if (folder / CONFIG).is_file():
@@ -80,7 +80,7 @@ def _model(folder: Path) -> ModelConfig | None:
 
 
 def _shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Shapes by name from the heads of a folder's safetensors files. Raises `UsageError` for one that is damaged."""
+    """Shape of each tensor from the headers of a folder's safetensors files. Raises `UsageError` if one is damaged."""
     from safetensors import SafetensorError, safe_open
 
     files = [folder / WEIGHTS] if (folder / WEIGHTS).is_file() else sorted(folder.glob("*.safetensors"))
@@ -95,7 +95,7 @@ def _shapes(folder: Path) -> dict[str, tuple[int, ...]]:
 
 
 def _same_shapes(model: ModelConfig, found: dict[str, tuple[int, ...]], source: str) -> None:
-    """Raise `UsageError` that lists tensors which the model lacks, wants or has in another shape."""
+    """Raise `UsageError` with a list of the tensors that the model lacks, requires or has in another shape."""
     wanted = {name: tensor.shape for name, tensor in parameters(model).items()}
     differ = [
         f"{name} is {_shape(found.get(name))} and should be {_shape(shape)}"

@@ -1,8 +1,8 @@
 """Start the measured child of one run, in a folder of its own.
 
-The child is a process and a session of its own, so that a terminal's Ctrl-C reaches the parent alone. Its standard
-input is a pipe that the parent holds open: when the parent is gone, however it went, the pipe closes and the child
-ends. The parent stays thin: it imports no torch, and a child inherits nothing from it but these pipes.
+The child is a process in a session of its own, so that a terminal's Ctrl-C reaches only the parent. Its standard input
+is a pipe that the parent holds open. When the parent ends in any way, the pipe closes and the child ends. The parent
+stays small: it imports no torch, and a child inherits only these pipes, its log and the folder's lock.
 """
 
 import os
@@ -21,7 +21,7 @@ from assay.runs.prepare import ReadyRun
 
 WORKER = (sys.executable, "-P", "-m", "assay.runs.worker")
 AGENT = (sys.executable, "-P", "-m", "assay.runs.agent")
-"""`-P`: a file in the current folder must not pass for a library."""
+"""`-P` keeps the current folder off the import path, so that no file there replaces a library."""
 
 
 def start(
@@ -32,10 +32,11 @@ def start(
     resume: RunFolder | None = None,
     timeout: float | None = None,
 ) -> Child:
-    """Start a run in a new folder, or go on in the folder of one that was stopped.
+    """Start a run in a new folder, or resume one in the folder of a stopped run.
 
-    `turns` is the number of timed blocks that wait to be granted; `timeout` limits the child's own seconds.
-    Raises `StorageError` when the disk or the system refuses. A new folder is then removed, and an old one unchanged.
+    `turns` is the number of timed blocks that wait to be granted. `timeout` limits the seconds in which the child
+    works. Raises `UsageError` if another process trains the run, and `StorageError` if the disk or the system refuses.
+    A new folder is then removed, and an old one is unchanged.
     """
     with claimed(ready, home, resume) as claim:
         process = _spawn(claim.folder, mesh_of(claim.spec.config).size, turns, claim.lock)
@@ -45,7 +46,7 @@ def start(
 def _spawn(folder: RunFolder, ranks: int, turns: int | None, lock: IO[bytes]) -> "subprocess.Popen[bytes]":
     program = WORKER if ranks == 1 else (*AGENT, "--ranks", str(ranks))
     command = [*program, str(folder.path), *(["--turns", str(turns)] if turns is not None else [])]
-    # The order of a set must not decide how often memory is asked for, and a forked tokenizer must not warn.
+    # A fixed hash seed keeps set order, and with it the count of allocations, equal. A forked tokenizer must not warn.
     surroundings = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": "0", "TOKENIZERS_PARALLELISM": "false"}
     with refused(folder.path), folder.log_file.open("ab") as log:
         process = subprocess.Popen(

@@ -1,8 +1,9 @@
-"""The end of a process whose work is done: its handlers run, its streams are flushed, the rest is left to the system.
+"""Exit of a process whose work is done: run its exit handlers, flush its streams and skip the interpreter's teardown.
 
-Taking apart an interpreter with torch in it lasts about a second, and frees what the system frees anyway. And threads
-of gloo's, which outlive the groups that they worked for, have been seen to abort a process there whose run was done.
-One that failed takes that second: the others fail after it, and who watches them must see which was the first.
+Teardown of an interpreter with torch takes about a second, and frees memory that the system frees anyway. Gloo's
+threads outlive their process groups, and have been seen to abort the process of a finished run during teardown. A
+failed process is torn down normally. The other ranks fail after it, and the second of delay lets the agent see which
+rank failed first.
 """
 
 import atexit
@@ -13,11 +14,11 @@ from typing import NoReturn
 
 
 def leave(code: int) -> NoReturn:
-    """End this process with an exit code, at once where that is 0."""
+    """End this process with an exit code, without teardown if it is 0."""
     if code:
         sys.exit(code)
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # a pipe whose reader has gone, or a stream that was closed
+        with suppress(OSError, ValueError):  # a pipe without a reader, or a closed stream
             stream.flush()
     os._exit(0)

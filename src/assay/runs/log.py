@@ -1,7 +1,7 @@
-"""The log of a run, `events.jsonl`: a JSON object a line, read so that a damaged line costs that line and nothing else.
+"""The event log of a run, `events.jsonl`: one JSON object per line; a damaged line affects no other line.
 
-A line is damaged where its checksum is that of another content, where it is no JSON object, or where an event lacks
-what its readers need. The last line may be torn by a kill, which is no damage: it has no line break yet.
+A line is damaged if its checksum does not match, if it is no JSON object, or if its event lacks a required field. A
+last line that a kill cut off has no line break, and does not count as damaged.
 """
 
 import json
@@ -17,21 +17,21 @@ Event = dict[str, Any]
 
 _ABSENT = object()
 _LARGEST = 2**63
-"""Counts beyond it fit no table."""
+"""Larger counts fit no SQLite column."""
 
 
 @dataclass(frozen=True)
 class Log:
-    """What a log says."""
+    """The content of an event log."""
 
     events: list[Event]
-    """Whole ones, oldest first."""
+    """Whole events, oldest first."""
     damaged: int
-    """Lines that cannot be read."""
+    """Number of lines that cannot be read."""
 
 
 def read_log(path: Path) -> Log:
-    """Read a log; a missing one is empty."""
+    """Read a log; a missing file is an empty log, and an unreadable one counts as one damaged line."""
     try:
         *lines, rest = path.read_bytes().split(b"\n")
     except FileNotFoundError:
@@ -39,7 +39,7 @@ def read_log(path: Path) -> Log:
     except OSError:
         return Log([], 1)
     torn = parse_event(rest)
-    # A kill leaves the beginning of a line. A whole event and one byte more is a line whose break is damaged.
+    # A kill leaves the start of a line. A whole event and one byte more is a line whose line break is damaged.
     broken = torn is None and parse_event(rest[:-1]) is not None
     found = [parse_event(line) for line in lines]
     whole = [event for event in (*found, torn) if event is not None]
@@ -47,7 +47,7 @@ def read_log(path: Path) -> Log:
 
 
 def parse_event(line: bytes) -> Event | None:
-    """One line as an event; None where it is none, or lacks what its kind must have."""
+    """Parse a line as an event; None if it is not one, or lacks a required field of its kind."""
     try:
         event = json.loads(open_line(line))
     except (ValueError, RecursionError):
@@ -106,4 +106,4 @@ _NEEDED: Mapping[str, Mapping[str, Callable[[object], bool]]] = {
     "yield": {"next": _text},
     "checkpoint": {"step": _count},
 }
-"""What the readers of each kind of event rely on."""
+"""Fields that the readers of each kind of event require."""

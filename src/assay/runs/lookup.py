@@ -1,4 +1,4 @@
-"""From what a person calls a run to its folder: an id or a name, the start of one, or `last`."""
+"""Find the folder of a run by its id or name, by the start of either, or by `last`."""
 
 import os
 import re
@@ -12,14 +12,14 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def run_folders(home: Home) -> list[RunFolder]:
-    """Every run's folder, oldest first; hidden ones are being removed, and one without files is just being made."""
+    """Every run's folder, oldest first, without hidden folders (being removed) and folders without a record."""
     return _whole(home, _ids(home))
 
 
 def find(home: Home, name: str) -> RunFolder:
-    """The run with this id or name, or the only one whose id or name starts so; `last` was started last.
+    """Find the run with this id or name, or the only one whose id or name starts with it; `last` was started last.
 
-    Raises `UsageError` where there is none, or more than one.
+    Raises `UsageError` if there is none, or more than one.
     """
     if name == "last":
         folders = run_folders(home)
@@ -42,7 +42,7 @@ def find(home: Home, name: str) -> RunFolder:
 
 
 def check_name(home: Home, name: str) -> None:
-    """Raise `UsageError` where a new run cannot be called so."""
+    """Raise `UsageError` if a new run cannot have this name."""
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"--name {name!r} is not possible; take up to 64 letters, digits, dots, dashes and underscores, "

@@ -1,4 +1,4 @@
-"""This machine with its measured rates: from the cache, or by a process of its own that may import torch."""
+"""This machine with its measured rates, from the cache or from a process of its own that may import torch."""
 
 import os
 import subprocess
@@ -18,12 +18,11 @@ _LIMIT_SECONDS = 300
 def measured_machine(
     home: Home, threads: int | None = None, *, fresh: bool = False, tell: Callable[[str], None] = lambda text: None
 ) -> Machine:
-    """This machine with the rates of each of its devices that torch can use; `fresh` measures them all anew.
+    """Return this machine with the rates of each device that torch can use; `fresh` measures all of them anew.
 
-    `threads` are a run's, None for the default.
-
-    Raises `UsageError` where `home` cannot be written, `StorageError` when the disk refuses, `RuntimeError` when a
-    measurement breaks off. `tell` hears what is being waited for.
+    `threads` is the number of threads of a run, None for the default. `tell` receives a sentence before each wait.
+    Raises `UsageError` if `home` cannot be written, `StorageError` if the disk refuses, and `RuntimeError` if a
+    measurement fails.
     """
     machine = known_machine(home, threads)
     missing = [device for device in devices(machine) if fresh or device not in machine.rates]
@@ -43,7 +42,7 @@ def measured_machine(
 
 
 def _measure(device: str, threads: int | None) -> Rates | None:
-    """The rates of one device, measured in a process of its own; None where torch has no such device."""
+    """Measure the rates of one device in a process of its own; None if torch has no such device."""
     command = [*_MEASURE, device, *(["--threads", str(threads)] if threads else [])]
     answer = _run_with_lifeline(command)
     if answer.returncode == _NO_SUCH_DEVICE:
@@ -55,7 +54,7 @@ def _measure(device: str, threads: int | None) -> Rates | None:
 
 
 def _run_with_lifeline(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
-    """Run a command whose standard input is a pipe that closes when this process ends, whatever ends it."""
+    """Run a command whose standard input is a pipe that closes when this process ends in any way."""
     listening, held = os.pipe()
     try:
         return subprocess.run(

@@ -1,8 +1,8 @@
-"""Everything that can be found wrong with a run before it starts, so that a bad one leaves nothing behind.
+"""All checks of a run before it starts, so that a faulty run leaves nothing behind.
 
-The order is from cheap to dear: names and fields of optimizations, whether this machine can do them, what to start the
-weights from, whether the place can be written, and then the corpus, which says how large the vocabulary is. Only a run
-that has passed gets a folder.
+Cheap checks run first: the names and fields of optimizations, their support on this machine, the initial weights, and
+whether the home can be written. The corpus is last; it gives the size of the vocabulary. Only a run that passes all
+checks gets a folder.
 """
 
 import os
@@ -30,27 +30,27 @@ class ReadyRun:
     """A run that can start."""
 
     run: Run
-    """Optimizations normalized, vocabulary size and the folder of initial weights filled in."""
+    """Configuration with optimizations normalized, vocabulary size and the folder of initial weights filled in."""
     data_folder: Path
     corpus_digest: str
     predicted: Predicted | None
     preset: str | None = None
-    """The preset or file that the configuration began with."""
+    """Preset or file from which the configuration was loaded."""
     name: str | None = None
-    """What a person calls the run."""
+    """Name that the user gave the run."""
 
     @property
     def identity(self) -> str:
-        """The hash of what is really run."""
+        """Hash of the checked configuration."""
         return identity(self.run)
 
 
 def ready(run: Run, home: Home, progress: Progress = silent, ranks_here: int | None = None) -> ReadyRun:
     """Check a run against this machine and its corpus, and prepare the corpus.
 
-    `ranks_here` are those of this machine, where the others are of other machines.
-    Raises `UsageError` for what a person can mend, before anything is written in the folder of runs, and
-    `StorageError` when the disk refuses.
+    `ranks_here` is the number of ranks on this machine, if others run on other machines. Raises `UsageError` for a
+    fault that the user can correct, before anything is written in the folder of runs. Raises `StorageError` if the disk
+    refuses.
     """
     run = normalize(run)
     home.checked()
@@ -65,7 +65,7 @@ def ready(run: Run, home: Home, progress: Progress = silent, ranks_here: int | N
 
 
 def threads_of(run: Run, ranks_here: int | None = None) -> int | None:
-    """Of each rank, which share the cores where nothing else is said; None: torch's choice, on one device."""
+    """Threads of each rank: the run's setting or an equal share of cores; None on one rank keeps torch's default."""
     if run.threads is not None or run.ranks == 1:
         return run.threads
     return max(1, detect().cores // (ranks_here or run.ranks))
@@ -83,7 +83,7 @@ def _with_data(run: Run, home: Home, machine: Machine, progress: Progress) -> Re
 
 @contextmanager
 def leaving_nothing(run: Run, home: Home) -> Iterator[None]:
-    """Take away the prepared text, and the home, that were made inside for a run that then cannot start."""
+    """Remove the prepared corpus, and the home, if the block created them for a run that then cannot start."""
     from assay.data import folder_for
 
     folder = folder_for(run.data, home)
@@ -98,7 +98,7 @@ def leaving_nothing(run: Run, home: Home) -> Iterator[None]:
 
 
 def predict(run: Run, machine: Machine) -> Predicted | None:
-    """What the estimator says of a run whose vocabulary is known; nothing where a technique has no arithmetic."""
+    """The estimator's prediction for a run with a known vocabulary; None if a technique cannot be predicted."""
     from assay.estimate.every_rank import estimate_every_rank
 
     try:
@@ -122,7 +122,7 @@ def _device_exists(run: Run, machine: Machine) -> None:
 
 
 def _ranks_have_room(run: Run, machine: Machine, ranks: int) -> None:
-    """Each rank of this machine wants a core or an accelerator of its own."""
+    """Raise `UsageError` if ranks outnumber accelerators or cores; `oversubscribe` permits fewer cores."""
     if machine.device(run.device) == "cuda" and ranks > len(machine.accelerators):
         raise Unavailable(f"{ranks} ranks want as many accelerators, and this machine has {len(machine.accelerators)}")
     if ranks > machine.cores and not run.oversubscribe:

@@ -1,7 +1,7 @@
-"""How far a run has come, in words, out of its events: for whoever waits for it, in a file or a pipe.
+"""Progress of a run in words, computed from its events, for a reader of a terminal, file or pipe.
 
-The meter only listens to the run's events. Speed and what is left are those of a usual one of the last steps, since the
-first are slow with compilation and tracing; from the first alone nothing is foretold.
+The meter only reads the run's events. Speed and remaining time follow from the median of the last steps, because the
+first ones are slow with compilation and tracing. A single step gives no remaining time.
 """
 
 import sys
@@ -14,17 +14,17 @@ from assay.units import format_count, format_seconds
 
 _RECENT_STEPS = 20
 _WITHOUT_STEPS = frozenset({"import", "build", "evaluation", "checkpoint", "memory pass", "stopping"})
-"""Phases in which no step ends."""
+"""Phases in which no training step ends."""
 
 _LONG_SECONDS = 2.0
-"""Time after which a phase that nothing is known of shows how long it has taken."""
+"""Time after which a phase of unknown length shows its elapsed time."""
 
 _QUIET_SECONDS = 5.0
-"""Between two lines where nothing can be redrawn."""
+"""Least time between two lines of output that cannot be redrawn."""
 
 
 class Meter:
-    """How far a run has come, and how long the phase that it is in will take."""
+    """Progress of a run, and the remaining time of its current phase."""
 
     def __init__(self) -> None:
         self.steps = 0
@@ -32,16 +32,16 @@ class Meter:
         self.phase = "preparing"
         self.loss: float | None = None
         self._recent: tuple[tuple[float, int], ...] = ()
-        """Seconds and tokens of the last steps; replaced as a whole, since a display reads it from its thread."""
+        """Seconds and tokens of the last steps; replaced as a whole, because a display reads it from another thread."""
         self._eval_interval = 0
         self._part = (0, 0)
-        """Parts of the current phase that are done, and their number."""
+        """Completed parts of the current phase, and their number."""
         self._since = time.monotonic()
         self._took: dict[str, float] = {}
-        """Seconds that each phase took when it was last left."""
+        """Seconds that each phase took the last time."""
 
     def hear(self, event: Event) -> None:
-        """Take in one event."""
+        """Update the meter with one event."""
         kind = event["event"]
         if kind == "run":
             self.steps, self.phase = event["steps"], "starting"
@@ -60,11 +60,11 @@ class Meter:
 
     @property
     def position(self) -> tuple[int, int]:
-        """What is done and how much there is, in parts of an evaluation or memory pass, and in steps otherwise."""
+        """Completed and total number: parts in an evaluation or memory pass, steps otherwise."""
         return self._part if self.phase in _WITHOUT_STEPS and self._part[1] else (self.done, self.steps)
 
     def figures(self) -> str:
-        """Loss, speed and the time that is left, as far as they are known."""
+        """Loss, speed and remaining time, as far as they are known."""
         parts = [] if self.loss is None else [f"loss {self.loss:.4f}"]
         if self.phase in _WITHOUT_STEPS:
             return ", ".join([*parts, *self._time_here()])
@@ -82,13 +82,13 @@ class Meter:
         self.phase, self._since, self._part = phase, now, (0, 0)
 
     def _left(self, step_seconds: float) -> float:
-        """Seconds of the steps that are left, and of the evaluations among them once one has been timed."""
+        """Seconds of the remaining steps, and of the evaluations among them once one has been timed."""
         left = self.steps - self.done
         due = left // self._eval_interval if self._eval_interval else 0
         return left * step_seconds + due * self._took.get("evaluation", 0.0)
 
     def _time_here(self) -> list[str]:
-        """Time left in a phase without steps: from its parts, or from the last time; else the time it has taken."""
+        """Remaining time of a phase without steps, from its parts or its last duration; otherwise its elapsed time."""
         spent, (done, total) = time.monotonic() - self._since, self._part
         left = spent / done * (total - done) if done else self._took.get(self.phase, 0.0) - spent
         if left > 0:
@@ -97,7 +97,7 @@ class Meter:
 
 
 def remark(event: Event) -> str | None:
-    """The sentence that an event is worth beside the meter."""
+    """The sentence to print for an event, in addition to the meter; None for most events."""
     kind = event["event"]
     if kind == "run":
         return f"run {event['run']}: {event['steps']} steps of {event['tokens_per_step']} tokens"
@@ -118,7 +118,7 @@ def remark(event: Event) -> str | None:
 
 
 class Lines:
-    """Plain lines, no more often than a reader of a log can bear."""
+    """Prints progress as plain lines: remarks at once, figures every `_QUIET_SECONDS` and at the last step."""
 
     def __init__(self) -> None:
         self._meter = Meter()
@@ -133,7 +133,7 @@ class Lines:
         return None
 
     def __call__(self, event: Event) -> None:
-        """Print what the event is worth."""
+        """Print the line for an event, if it has one."""
         self._meter.hear(event)
         text = remark(event)
         if text is None and event["event"] == "step" and self._due():

@@ -1,4 +1,4 @@
-"""What is known of one rank of a run: the part of `result.json` that only runs over several ranks have."""
+"""The record of one rank: the part of `result.json` that only runs on several ranks have."""
 
 from collections.abc import Mapping
 
@@ -8,58 +8,58 @@ from assay.config.base import Frozen
 
 
 class Record(Frozen):
-    """Read back from JSON, where tuples are lists and enumerations are text."""
+    """Base of records read from JSON, where tuples are lists and enumerations are text."""
 
     model_config = ConfigDict(strict=False)
 
 
 class Sent(Record):
-    """What a rank hands to one collective along one mesh axis in a step."""
+    """Payload of one collective along one mesh axis on a rank in a step."""
 
     collective: str
     axis: str
     count: int
     payload_bytes: int
-    """Of the whole that is gathered, summed or sent."""
+    """Bytes of the whole tensors that are gathered, reduced or sent, summed over calls."""
 
 
 class Spent(Record):
-    """How long one collective along one mesh axis was under way on a rank in a step, each call by itself."""
+    """Time of one collective along one mesh axis on a rank in a step, with each call timed separately."""
 
     collective: str
-    """As in `Sent`, and `recv`."""
+    """Name as in `Sent`, and in addition `recv`."""
     axis: str
     count: int
     seconds: float
-    """Summed over calls, of which several may be under way at once."""
+    """Seconds in communication, summed over calls that may overlap."""
     wait_seconds: float | None
-    """Of these, until the last of the ranks had called; None where their clocks are not one."""
+    """Part of `seconds` until the last rank has called; None if the ranks have no common clock."""
 
 
 class Idle(Record):
-    """What a rank of a pipeline did not compute between its line's first forward and last backward."""
+    """Time in which a rank of a pipeline did not compute, from the pipeline's first forward to its last backward."""
 
     share: float
-    """Of that time, the median over some steps after the run."""
+    """Idle share of that time, the median over some steps after the run."""
     shares: tuple[float, ...]
-    """By step."""
+    """Idle share of each of those steps."""
     processor_share: float | None
-    """Processor time over wall time of the spans in which it computed; None on an accelerator."""
+    """Processor time over wall time of the spans in which the rank computed; None on an accelerator."""
     comparable: bool
-    """Whether every rank of the line had a core of its own, so that the share may be held against a formula."""
+    """True if every rank of the pipeline had a core of its own, so that the share can be compared with a formula."""
 
     @property
     def caveat(self) -> str:
-        """In words; empty where the share is comparable."""
+        """The caveat in words; empty if the share is comparable."""
         return "" if self.comparable else "not comparable: a rank had no core of its own"
 
 
 class RankResult(Record):
-    """What one rank of a run held, and what it handed to the others."""
+    """Memory of one rank of a run, and its communication."""
 
     rank: int
     place: Mapping[str, int]
-    """Its index along each mesh axis."""
+    """The rank's index along each mesh axis."""
     tensors_peak_bytes: int | None = None
     process_peak_bytes: int | None = None
     parameter_bytes: int | None = None
@@ -67,31 +67,31 @@ class RankResult(Record):
     optimizer_state_bytes: int | None = None
     sent: tuple[Sent, ...] = ()
     profiled_step_seconds: float | None = None
-    """Of one step under the profiler, after the run."""
+    """Seconds of one step under the profiler, after the run."""
     communication_seconds: float | None = None
-    """Of those, how many had a collective under way, waiting for late ranks included."""
+    """Seconds of that step with at least one collective running, waiting for late ranks included."""
     spent: tuple[Spent, ...] = ()
-    """By collective and axis in the same step; nothing where the backend does not show each call."""
+    """Time of each collective and axis in the same step; empty if the backend does not show each call."""
     idle: Idle | None = None
-    """None without a pipeline, or where its ranks have no common clock."""
+    """Idle time; None without a pipeline, or if its ranks have no common clock."""
 
     @property
     def communication_share(self) -> float | None:
-        """Of the profiled step."""
+        """Share of the profiled step with a collective running."""
         if self.communication_seconds is None or not self.profiled_step_seconds:
             return None
         return self.communication_seconds / self.profiled_step_seconds
 
     @property
     def sent_bytes(self) -> int:
-        """By all collectives together."""
+        """Payload of all collectives of a step."""
         return sum(one.payload_bytes for one in self.sent)
 
 
 class PredictedRank(Record):
-    """What the estimator said of one rank."""
+    """The estimator's prediction for one rank."""
 
     tensors_peak_bytes: int
     sent_bytes: int
     idle_share: float | None = None
-    """Of a pipeline played with unequal stages, by their FLOPs; sends are free."""
+    """Idle share of a simulated pipeline: its stages take time in proportion to their FLOPs, and its sends are free."""

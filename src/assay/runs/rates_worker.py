@@ -1,7 +1,7 @@
 """The process that measures a device's rates: ``python -m assay.runs.rates_worker [cpu|cuda] [--threads N]``.
 
-It ends when its standard input closes, because then the process that asked has ended. Before that is watched it
-imports nothing that takes long.
+It ends when its standard input closes, because then the process that started it has ended. It imports nothing slow
+before it watches for that.
 """
 
 import os

@@ -1,7 +1,8 @@
-"""The list of all runs, as their folders say it: the store answers for those without news, and learns of the others.
+"""The list of all runs: unchanged runs are read from the store, and the store is updated for the others.
 
-Whatever one folder holds, the others are listed. A run of which nothing can be read is listed as damaged, and looked at
-again each time. Nothing heavy is imported while there is no news: thousands of runs are then listed at once.
+A folder never prevents the other runs from being listed, whatever its content. A run whose files cannot be read is
+listed as damaged, and read again each time. Slow imports happen only if a run has changed, so thousands of runs are
+listed quickly.
 """
 
 import os
@@ -16,20 +17,20 @@ from assay.runs.store import Store
 
 _RUNNING, _DAMAGED = "running", "damaged"
 _CREATED = re.compile(r"(\d{4})(\d\d)(\d\d)-(\d\d)(\d\d)(\d\d)-")
-"""How the id of a run begins."""
+"""Date and time at the start of a run's id."""
 
 
 class Listing(NamedTuple):
     """All runs of a home."""
 
     entries: list[Entry]
-    """Newest first."""
+    """Entries, newest first."""
     notes: list[str]
-    """What a person should know: which runs could not be read, and whether the store could be written."""
+    """Warnings for the user: runs that could not be read, and a store that could not be written."""
 
 
 def reconcile(home: Home, store: Store) -> Listing:
-    """Make the store say what the folders say, and return it."""
+    """Update the store from the run folders, and return all entries."""
     known, there = store.entries(), _stamps(home)
     news = {run: _look(home, run, stamp) for run, stamp in there.items() if _has_news(known.get(run), stamp)}
     notes = [entry.reason for entry in news.values() if entry.identity is None and entry.reason is not None]
@@ -45,9 +46,9 @@ def reconcile(home: Home, store: Store) -> Listing:
 
 
 def _stamps(home: Home) -> dict[str, int]:
-    """When each run's `result.json` was written, by run; 0 where there is none yet.
+    """Modification time of each run's `result.json` in nanoseconds, by run; 0 if there is none yet.
 
-    Hidden folders are being removed, and a folder without files is just being made.
+    Hidden folders are being removed, and a folder without files is being created; both are left out.
     """
     found: dict[str, int] = {}
     with suppress(FileNotFoundError), os.scandir(home.runs) as folders:
@@ -71,7 +72,7 @@ def _has_news(entry: Entry | None, stamp: int) -> bool:
 
 
 def _look(home: Home, run: str, stamp: int) -> Entry:
-    """What is true of a run now; all that can be said of one whose files cannot be read is why."""
+    """Read a run's present entry; for a run whose files cannot be read, only the reason is known."""
     from assay.runs.folder import RunFolder
     from assay.runs.recover import settle
 
@@ -79,7 +80,7 @@ def _look(home: Home, run: str, stamp: int) -> Entry:
     try:
         result = settle(folder)
         return entry_of(result, folder.stamp())
-    except Exception as error:  # any content of a file must leave the other runs listed
+    except Exception as error:  # no content of one folder may prevent the other runs from being listed
         return Entry(run=run, status=_DAMAGED, stamp=stamp, reason=first_line(error), created=_created(run))
 
 

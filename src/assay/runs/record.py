@@ -1,6 +1,6 @@
-"""What is known of one run: the schema of `result.json`, of the store's rows and of ``--json``.
+"""The record of one run: the schema of `result.json`, of the store's rows and of ``--json``.
 
-Every figure is in a base unit that its name states. `None` means that the figure could not be had, never zero.
+Every figure is in a base unit that its name states. `None` means that the figure is not available, never zero.
 """
 
 import statistics
@@ -16,7 +16,7 @@ from assay.step.evidence import Evidence, ValueProof
 
 
 class Status(StrEnum):
-    """How a run ended, decided from its process where it could not say so itself."""
+    """Status of a run, determined from its process if the run could not record one itself."""
 
     RUNNING = "running"
     DONE = "done"
@@ -31,22 +31,22 @@ class Status(StrEnum):
     FAILED = "failed"
     UNAVAILABLE = "unavailable"
     DAMAGED = "damaged"
-    """What is on the disk of a run that is over cannot be read, or not all of it."""
+    """Part of a run's files cannot be read, and no process runs it any more."""
 
     @property
     def resumable(self) -> bool:
-        """Whether going on from the last checkpoint makes sense."""
+        """True if the run can go on from its last checkpoint."""
         stopped = {Status.INTERRUPTED, Status.BUDGET_REACHED, Status.TIMED_OUT, Status.KILLED}
         return self in stopped | {Status.FAILED, Status.UNAVAILABLE, Status.DAMAGED}
 
     @property
     def failure(self) -> bool:
-        """Whether it fails a comparison; running out of memory and diverging are results there."""
+        """True if the status makes a comparison fail; running out of memory and diverging are results there."""
         return self in {Status.NO_EFFECT, Status.WRONG_VALUES, Status.KILLED, Status.FAILED, Status.TIMED_OUT}
 
     @property
     def exit_code(self) -> int:
-        """The command line's exit code for a single run that ended so."""
+        """The command line's exit code for a single run with this status."""
         return {
             Status.DONE: 0,
             Status.RUNNING: 0,
@@ -58,7 +58,7 @@ class Status(StrEnum):
 
 
 class Quartiles(Record):
-    """Of a sample: median and quartiles, and how many values."""
+    """Median, quartiles and size of a sample."""
 
     median: float
     lower: float
@@ -67,7 +67,7 @@ class Quartiles(Record):
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Self | None:
-        """Of these values, with linear interpolation; None of nothing."""
+        """Quartiles of `values` with linear interpolation; None if there are no values."""
         if len(values) < 2:
             return cls(median=values[0], lower=values[0], upper=values[0], count=1) if values else None
         lower, median, upper = statistics.quantiles(values, n=4, method="inclusive")
@@ -75,45 +75,46 @@ class Quartiles(Record):
 
 
 DISTURBED = 0.1
-"""Share of all processor time from which a block counts as disturbed by others."""
+"""Share of all processor time that others must take for a block to count as disturbed."""
 LEAST_DISTURBANCE_SECONDS = 0.04
-"""The kernel counts in hundredths of a second; a few of them are no disturbance."""
+"""Least processor time that counts: the kernel counts in hundredths of a second, and a few of them disturb nothing."""
 
 
 class Block(Record):
-    """One timed block: consecutive steady steps, between which other cells of a comparison had their turn.
+    """One timed block: consecutive steady steps. The other cells of a comparison take their turns between blocks.
 
-    It begins with a settling step, which is in none of these figures but the process's mark.
+    It begins with a settling step if it has several steps. The settling step is not timed and counts only for
+    `process_peak_bytes`.
     """
 
     steps: int
     seconds: float
-    """Of the steps alone, summed."""
+    """Sum of the timed steps' seconds."""
     median_step_seconds: float
     tokens: int
     process_peak_bytes: int | None = None
-    """High-water mark of the process's resident anonymous memory in this block's settling step."""
+    """High-water mark of the process's resident anonymous memory in the block's settling step, or its only step."""
     steal_seconds: float | None = None
-    """Processor time that a hypervisor gave to others during the timed steps, over all cores."""
+    """Processor time that a hypervisor gave to others during the timed steps, summed over all cores."""
     others_seconds: float | None = None
-    """Processor time of processes that are not of this run, over all cores."""
+    """Processor time of processes outside this run during the timed steps, summed over all cores."""
     load: float | None = None
-    """Tasks that ran or wanted to, averaged over a minute by the kernel, at the end of the block."""
+    """Runnable and running tasks at the end of the block, averaged over a minute by the kernel."""
     clock_hertz: float | None = None
     """Mean clock frequency of the cores at the end of the block."""
     cores: int | None = None
-    """Cores over which these were counted."""
+    """Number of cores over which processor times were summed."""
     repeated: bool = False
-    """True if its steps came after the run's last and were discarded, in place of a block that was disturbed."""
+    """True if the block's steps followed the run's last one and were discarded, to replace a disturbed block."""
 
     @classmethod
     def of(cls, event: Mapping[str, Any]) -> Self:
-        """A block from its event, which may be of an earlier version and lack some fields."""
+        """Read a block from its event, in which fields may be missing if an earlier version wrote it."""
         return cls.model_validate({name: event[name] for name in cls.model_fields if name in event})
 
     @property
     def disturbed(self) -> bool:
-        """True if others had more than `DISTURBED` of the processor time of the timed steps."""
+        """True if others took more than `DISTURBED` of the processor time of the timed steps."""
         if self.others_seconds is None or self.cores is None:
             return False
         taken = self.others_seconds + (self.steal_seconds or 0.0)
@@ -121,10 +122,10 @@ class Block(Record):
 
 
 class PhaseMemory(Record):
-    """Peaks within one phase of the run; the process's mark is reset between phases."""
+    """Peaks within one phase of the run; the process's high-water mark is reset between phases."""
 
     process_peak_bytes: int | None = None
-    """Resident set at its highest (VmHWM), file pages included."""
+    """Peak resident memory (VmHWM), file pages included."""
     anonymous_bytes: int | None = None
     """Resident anonymous memory at the end of the phase."""
     file_bytes: int | None = None
@@ -133,57 +134,57 @@ class PhaseMemory(Record):
 
 
 class Memory(Record):
-    """The four numbers, and where they were taken."""
+    """Memory figures of a run, each with the place at which it is measured."""
 
     tensors_peak_bytes: int | None = None
-    """Most bytes requested from torch's allocator in one optimizer step after the first, live tensors included."""
+    """Peak bytes requested from torch's allocator in one optimizer step after the first, live tensors included."""
     library_scratch_bytes: int | None = None
-    """Most that libraries requested from that allocator for themselves at once; in no figure of tensors."""
+    """Peak bytes that libraries requested from that allocator for themselves; in no tensor figure."""
     allocator_peak_bytes: int | None = None
-    """Most of tensors and library scratch together."""
+    """Peak of tensors and library scratch together."""
     reserved_peak_bytes: int | None = None
-    """Most bytes that torch's caching allocator held; a CPU has none."""
+    """Peak bytes held by torch's caching allocator; None on a CPU."""
     process_peak_bytes: int | None = None
-    """Most anonymous resident memory in the settling steps of the timed blocks."""
+    """Peak anonymous resident memory in the settling steps of the timed blocks."""
     heap_peak_bytes: int | None = None
-    """Most bytes live on the heap in the memory pass, by memray, memory maps left out."""
+    """Peak bytes live on the heap in the memory pass, by memray, without memory maps."""
     device_peak_bytes: int | None = None
-    """Taken on the device by everyone, as the driver reports it."""
+    """Bytes of the device's memory in use by all processes, as the driver reports it."""
     allocations: int | None = None
-    """Heap allocations in one optimizer step, by memray (the first seed's column, per step)."""
+    """Heap allocations in one optimizer step, by memray."""
     allocated_bytes: int | None = None
-    """Bytes those allocations asked for, summed."""
+    """Sum of the bytes that those allocations requested."""
     tensors_peak_instant: str | None = None
-    """The operation during which the tensors' peak was reached."""
+    """Operation during which the peak of the tensors was reached."""
     saved_bytes: Mapping[str, int] = Field(default_factory=dict)
-    """Kept for backward, by category (from the trace)."""
+    """Bytes saved for backward, by category (from the trace)."""
     phases: Mapping[str, PhaseMemory] = Field(default_factory=dict)
 
 
 class Predicted(Record):
-    """What the estimator said before the run: the same keys, and FLOPs. Over ranks, of the one that holds most."""
+    """The estimator's prediction of a result's figures, and FLOPs. On several ranks, of the rank that holds most."""
 
     tensors_peak_bytes: int | None = None
     tensors_peak_instant: str | None = None
     library_scratch_bytes: int | None = None
-    """At most: a library may take less, or none while the tensors are at their peak."""
+    """Upper bound: a library may take less, or none while the tensors are at their peak."""
     reserved_peak_bytes: int | None = None
     process_peak_bytes: int | None = None
     heap_peak_bytes: int | None = None
     allocations: int | None = None
     saved_bytes: int | None = None
     step_flops: int | None = None
-    """Executed by one optimizer step, recomputation included."""
+    """FLOPs executed by one optimizer step, recomputation included."""
     step_seconds: float | None = None
-    """From measured rates of this machine, and over ranks of the link between them, where they are known."""
+    """Seconds from measured rates of this machine and, on several ranks, of its link; None if these are unknown."""
     ranks: tuple[PredictedRank, ...] = ()
-    """One for each, where there are several."""
+    """Prediction for each rank; empty on one rank."""
     bubble_share: float | None = None
-    """What a formula says that a rank of a pipeline idles, all stages being equal: (p−1)/(vm + p−1), or its variant."""
+    """Idle share of a pipeline with equal stages by its schedule's formula, (p−1)/(vm + p−1) or a variant."""
 
 
 class Environment(Record):
-    """What else decides a figure: results of unlike environments are never compared silently."""
+    """Surroundings that decide a figure. Results from different environments are never compared without a warning."""
 
     assay: str
     torch: str
@@ -192,34 +193,34 @@ class Environment(Record):
     processor: str
     cores: int
     threads: int
-    """For CPU kernels, of all ranks together."""
+    """Threads for CPU kernels, summed over ranks."""
     memory_bytes: int
     accelerator: str | None = None
     driver: str | None = None
     corpus_digest: str | None = None
     packages: Mapping[str, str] = Field(default_factory=dict)
     instruction_set: str | None = None
-    """The newest that the CPU's kernels use; None in records from before it was noted."""
+    """Newest instruction set that the CPU's kernels use; None in records older than this field."""
 
     def differs(self, other: "Environment") -> list[str]:
-        """Names of the fields in which two environments are unlike."""
+        """Names of the fields in which two environments differ."""
         return [name for name in type(self).model_fields if getattr(self, name) != getattr(other, name)]
 
 
 class RunResult(Record):
-    """One run, whole."""
+    """The complete record of one run."""
 
     run: str
-    """The run's id: its folder's name."""
+    """The run's id, which is its folder's name."""
     status: Status
     reason: str | None = None
-    """One sentence, for every status but `done`."""
+    """One sentence for every status except `done`."""
     created: str
     """UTC, ISO 8601."""
     identity: str
     """Hash of the canonical configuration."""
     preset: str | None = None
-    """The preset or file that the configuration began with."""
+    """Preset or file from which the configuration was loaded."""
     config: Run
     steps: int = 0
     tokens: int = 0
@@ -230,30 +231,30 @@ class RunResult(Record):
     val_perplexity: float | None = None
     val_bits_per_byte: float | None = None
     val_targets: int | None = None
-    """Tokens of the held-out text that were predicted for `val_loss`."""
+    """Number of held-out tokens that were predicted for `val_loss`."""
     val_split_targets: int | None = None
-    """Tokens of the held-out text that could be predicted."""
+    """Number of held-out tokens that can be predicted."""
     val_standard_error: float | None = None
-    """Standard error of `val_loss` as an estimate for the whole held-out text; 0 where all of it was evaluated."""
+    """Standard error of `val_loss` as an estimate for the whole held-out text; 0 if all of it was evaluated."""
     tokens_per_second: float | None = None
-    """Tokens per step over the median steady step."""
+    """Tokens per step over the median seconds of a steady step."""
     step_seconds: Quartiles | None = None
     data_wait_share: float | None = None
-    """Of the steady steps' seconds, those in which the host waited for its batch; over ranks, the first rank's."""
+    """Share of the steady steps' seconds in which the host waited for its batch; on several ranks, the first rank's."""
     phase_seconds: Mapping[str, float] = Field(default_factory=dict)
-    """Named parts that sum to the wall clock of the last process."""
+    """Seconds of each phase; they sum to the wall time of the last process."""
     memory: Memory = Field(default_factory=Memory)
     ranks: tuple[RankResult, ...] = ()
-    """One for each, where there are several; `memory` has the highest of them."""
+    """Record of each rank; empty on one rank. `memory` has the highest figures of all ranks."""
     predicted: Predicted | None = None
     evidence: tuple[Evidence, ...] = ()
     values: ValueProof | None = None
-    """What the value check found; None in records that are older than it, and where a run ended before it."""
+    """Result of the value check; None in records older than it, and if a run ended before it."""
     proven_until: Literal["beginning", "end"] | None = None
-    """`end`: a step traced after the last checkpoint showed the same; None without evidence, and in older records."""
+    """`end` if a step traced after the last checkpoint showed the same; None without evidence and in older records."""
     environment: Environment | None = None
     blocks: tuple[Block, ...] = ()
     first_step_seconds: float | None = None
     skipped_steps: int = 0
-    """Updates left out because a gradient was not finite (fp16)."""
+    """Updates that were skipped because a gradient was not finite (fp16)."""
     extra: Mapping[str, Any] = Field(default_factory=dict)

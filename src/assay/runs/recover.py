@@ -1,7 +1,7 @@
-"""What became of a run that could not say so itself, from its process and from the events that it left.
+"""The result of a run that could not write it, composed from its process and its events.
 
-A run that says RUNNING is believed only while its process lives. What a dead one had done stands in its events: steps,
-tokens, losses, blocks, evidence. What only its memory held is gone, and stays None.
+A run with status RUNNING is believed only while its process is alive. The events of a dead run give its steps, tokens,
+losses, blocks and evidence. Facts that only its memory held are lost, and stay None.
 """
 
 from contextlib import suppress
@@ -15,7 +15,7 @@ from assay.step.evidence import Evidence
 
 
 def begun(spec: RunSpec) -> RunResult:
-    """The result of a run of which nothing is known but what was asked for."""
+    """The result of a run of which only the configuration and the prediction are known."""
     return RunResult(
         run=spec.id,
         status=Status.RUNNING,
@@ -28,7 +28,7 @@ def begun(spec: RunSpec) -> RunResult:
 
 
 def compose(folder: RunFolder, status: Status, reason: str | None) -> RunResult:
-    """A result out of a run's events. Raises `UsageError` when `run.json` cannot be read."""
+    """Compose a result from a run's events. Raises `UsageError` if `run.json` cannot be read."""
     spec, log = folder.spec(), folder.log()
     events = log.events
     steps, evaluations = history.steps(events), history.evaluations(events)
@@ -64,7 +64,7 @@ def compose(folder: RunFolder, status: Status, reason: str | None) -> RunResult:
 
 
 def _with_damage(status: Status, reason: str | None, lines: int) -> dict[str, str | None]:
-    """Status and reason of a run, some lines of whose log may be damaged."""
+    """Status and reason of a run, with a remark if lines of its log are damaged."""
     if lines == 0:
         return {"status": status, "reason": reason}
     said = f"{lines} line{'s' if lines > 1 else ''} of events.jsonl cannot be read, so figures may be incomplete"
@@ -73,14 +73,14 @@ def _with_damage(status: Status, reason: str | None, lines: int) -> dict[str, st
 
 
 def settle(folder: RunFolder) -> RunResult:
-    """What is true of a run now; a dead one that left no result is recorded as killed.
+    """Return a run's present result; a dead run without a result is recorded as killed.
 
-    Raises `UsageError` when `run.json` cannot be read.
+    Raises `UsageError` if `run.json` cannot be read.
     """
     try:
         result = folder.result()
         if result is None and not is_running(folder):
-            # Read again: a process that is gone has written its result, or never will.
+            # Read again: a process that has ended since then may have written its result.
             result = folder.result() or _killed(folder)
     except UsageError as error:
         return compose(folder, Status.DAMAGED, str(error))
@@ -89,6 +89,6 @@ def settle(folder: RunFolder) -> RunResult:
 
 def _killed(folder: RunFolder) -> RunResult:
     result = compose(folder, Status.KILLED, "its process ended without a result, and without the one that watched it")
-    with suppress(StorageError):  # a home that cannot be written can still be read
+    with suppress(StorageError):  # the runs of a read-only home can still be listed
         folder.write_result(result)
     return result

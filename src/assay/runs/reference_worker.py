@@ -11,8 +11,8 @@ from assay.runs.channel import PARENT_GONE, when_closed
 
 
 def main(place: str) -> int:
-    """Check one run's record. An error that nobody expected leaves its traceback in the log."""
-    # Torch takes seconds to import, so the run is watched first.
+    """Check one run's record; returns 0. Any error leaves its traceback in the log."""
+    # Torch takes seconds to import, so the lifeline is watched first.
     when_closed(0, lambda: os._exit(PARENT_GONE))
     from assay.data import open_prepared
     from assay.runs.folder import RunFolder

@@ -1,10 +1,10 @@
-"""A run of processes that others started: torchrun's, on one host or on several.
+"""A run whose processes torchrun has started, on one host or on several.
 
     torchrun --nnodes 2 --nproc-per-node 8 … -m assay.runs.worker my.yaml --with fully_sharded
 
-Rank 0 reads the configuration, checks it and prepares the corpus and the run's folder; the others learn from the store
-at which all processes meet where that is, and say whether they see it. ASSAY_HOME must be a folder that all hosts
-share. No parent of ours listens: rank 0 prints the progress itself, and keeps the folder locked while the run lasts.
+Rank 0 reads the configuration, checks it, and prepares the corpus and the run's folder. The other ranks read the
+folder's path from the rendezvous store, and report whether they can see it. ASSAY_HOME must be a folder that all hosts
+share. There is no assay parent: rank 0 prints the progress itself, and keeps the folder locked while the run lasts.
 """
 
 import json
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from assay.parallel.meeting import Meeting
 
 _FOLDER, _SEEN, _BEGIN = "assay/folder", "assay/seen", "assay/begin"
-"""What is said at the meeting: by rank 0, by each of the others, and by rank 0 again."""
+"""Keys in the rendezvous store: rank 0 writes the first and last, each other rank writes its own under the second."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What the processes were started with, the same on every host."""
+    """Arguments of the processes, the same on every host."""
 
     source: str
-    """A preset or a YAML file, or a run to go on with."""
+    """Preset, YAML file, or a run to resume."""
     overrides: Sequence[str] = ()
     optimizations: Sequence[str] = ()
     resume: bool = False
@@ -48,9 +48,9 @@ class Asked:
 
 @contextmanager
 def gathered(asked: Asked) -> Iterator[tuple[RunFolder, Voice]]:
-    """The folder of the run that all started processes do together, and this one's voice in it.
+    """Yield the folder of the run that all started processes train together, and this process's channel.
 
-    Raises `UsageError`, on every rank, for what a person can mend, and `StorageError` when the disk refuses.
+    Raises `UsageError`, on every rank, for a fault that the user can correct, and `StorageError` if the disk refuses.
     """
     if "RANK" not in os.environ:
         raise UsageError(
@@ -89,7 +89,7 @@ def _begun(met: "Meeting", asked: Asked) -> Iterator[tuple[RunFolder, Voice]]:
 
 
 def _prepared(home: Home, asked: Asked, met: "Meeting", tell: Lines) -> tuple[RunFolder | None, ReadyRun]:
-    """The folder to go on in, where the run is not new, and the run, as far as one host can check it."""
+    """Return the folder of a resumed run (None for a new one) and the run, checked as far as one host can."""
     changes, techniques = [f"ranks={met.world}", *asked.overrides], stack(asked.optimizations)
     if asked.resume:
         folder, run = continued(home, asked.source, changes, techniques)
@@ -113,7 +113,7 @@ def _prepared(home: Home, asked: Asked, met: "Meeting", tell: Lines) -> tuple[Ru
 
 
 def _all_see(met: "Meeting", folder: RunFolder) -> None:
-    """Tell the others where the run is. Raises `UsageError` where one of them does not see it."""
+    """Report the run's folder to the other ranks. Raises `UsageError` if one of them does not see it."""
     met.say(_FOLDER, json.dumps({"folder": str(folder.path)}))
     blind = [host for rank in range(1, met.world) if (host := met.hear(f"{_SEEN}/{rank}"))]
     met.say(_BEGIN, blind[0] if blind else "")
@@ -122,7 +122,7 @@ def _all_see(met: "Meeting", folder: RunFolder) -> None:
 
 
 def _followed(met: "Meeting") -> RunFolder:
-    """The folder that rank 0 has prepared. Raises `UsageError` where it has not, or not all ranks see it."""
+    """Receive the folder from rank 0. Raises `UsageError` if rank 0 refused the run or a rank cannot see the folder."""
     said = json.loads(met.hear(_FOLDER))
     if "refused" in said:
         raise UsageError(said["refused"])

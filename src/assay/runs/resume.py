@@ -1,9 +1,9 @@
-"""Go on with a run that was stopped: the same configuration, from its newest checkpoint, in the same folder.
+"""Resume a stopped run with the same configuration, from its newest checkpoint, in the same folder.
 
-Only the budget may change, and among which ranks the run is divided: whatever else decides what is trained would make
-it another run under the old one's name. A checkpoint is the same from every mesh, so techniques that divide may be
-exchanged, and on one rank they are left out. More steps also stretch a cosine schedule that ends with the last step, so
-the steps already done followed another one.
+Only the budget and the mesh may change. Any other change that affects training would make it another run under the old
+name. A checkpoint is the same from every mesh, so techniques that only divide a run among ranks may be exchanged. On
+one rank they are left out. More steps also stretch a cosine schedule that ends with the last step, so the steps already
+done followed another schedule.
 """
 
 from collections.abc import Sequence
@@ -20,15 +20,16 @@ from assay.runs.record import RunResult, Status
 from assay.runs.recover import settle
 
 BUDGET = ("training.steps", "training.tokens", "training.seconds", "training.target_loss", "ranks", "oversubscribe")
-"""What may be given anew: how far to train, and on how many processes."""
+"""Keys that a resume may change: the budget and the number of processes."""
 
 
 def continued(
     home: Home, name: str, overrides: Sequence[str], techniques: Sequence[Spec] = ()
 ) -> tuple[RunFolder, Run]:
-    """The folder to go on in, and the run with its new budget; `techniques` divide it in place of those it had.
+    """Return the folder of a run to resume, and the run with its new budget.
 
-    Raises `UsageError` for a run that is running, has nothing left to do or would only end so again.
+    `techniques` divide the run among ranks in place of its earlier ones. Raises `UsageError` for a run that is running,
+    has nothing left to do, or would end the same way again.
     """
     for override in overrides:
         key = override.partition("=")[0]
@@ -45,7 +46,7 @@ def continued(
 
 
 def _divided(run: Run, techniques: Sequence[Spec]) -> Run:
-    """The run under other techniques that divide it among ranks; all others decide what it is, and stay."""
+    """Exchange the techniques that divide the run among ranks; all others define the run and stay."""
     for spec in techniques:
         if not _divides(spec):
             raise UsageError(
@@ -59,13 +60,13 @@ def _divided(run: Run, techniques: Sequence[Spec]) -> Run:
 
 
 def _divides(spec: Spec) -> bool:
-    """Whether it only divides: one that also computes in fewer bits decides what is trained."""
+    """True if a technique only divides; one that also computes in fewer bits changes the training."""
     one = resolve(spec)
     return bool(one.axes()) and one.promised is Numerics.REASSOCIATED
 
 
 def same_corpus(folder: RunFolder, ready: ReadyRun) -> None:
-    """Raise `UsageError` when the corpus is no longer the one that the run has seen."""
+    """Raise `UsageError` if the corpus is not the one on which the run was trained."""
     if folder.spec().corpus_digest != ready.corpus_digest:
         raise UsageError(f"the corpus of the run {folder.id} has changed since; start a new run, or put the text back")
 

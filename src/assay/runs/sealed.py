@@ -1,7 +1,7 @@
-"""Small records that notice damage: a JSON file and a line of the log each end with a digest of what stands before it.
+"""Digests that detect damage: a JSON file and a line of the log each end with a digest of the preceding content.
 
-A flipped bit often leaves a text that is still JSON, with another figure in it. A record without a digest is older, or
-was written by hand, and is read as it is.
+A flipped bit often leaves valid JSON with another figure. A record without a digest is older or was written by hand,
+and is accepted.
 """
 
 import hashlib
@@ -15,13 +15,13 @@ _LINE_LENGTH = 20
 
 
 def seal_file(content: str) -> bytes:
-    """A JSON object, indented by one blank, with its digest as the last key."""
+    """Add a digest as the last key of a JSON object, which is indented by one space."""
     body = content.removesuffix("\n}").encode()
     return body + f',\n "digest": "{_digest(body)}"\n}}\n'.encode()
 
 
 def open_file(content: bytes) -> bytes:
-    """The JSON object without its digest. Raises `ValueError` where the digest is that of another content."""
+    """Remove the digest of a JSON object. Raises `ValueError` if it does not match the content."""
     found = _FILE.search(content, max(0, len(content) - _FILE_LENGTH))
     if found is None:
         return content
@@ -32,13 +32,13 @@ def open_file(content: bytes) -> bytes:
 
 
 def seal_line(line: bytes) -> bytes:
-    """A JSON object on a line of its own, with its checksum as the last key."""
+    """Add a checksum as the last key of a JSON object on one line."""
     body = line.removesuffix(b"}\n")
     return body + b', "crc": "%08x"}\n' % zlib.crc32(body)
 
 
 def open_line(line: bytes) -> bytes:
-    """The JSON object of a line without its checksum. Raises `ValueError` where that is of another content."""
+    """Remove the checksum of a line. Raises `ValueError` if it does not match the content."""
     found = _LINE.fullmatch(line, max(0, len(line) - _LINE_LENGTH))
     if found is None:
         return line

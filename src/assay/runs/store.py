@@ -1,12 +1,12 @@
 """An index of every run in one SQLite file, so that thousands can be listed without opening each folder.
 
-Only the parent of a run writes here; measured children write files. The file is in write-ahead-log mode, so that any
-number of processes read while one writes, and a row that was committed survives a kill. Every row carries a checksum,
-and a damaged row counts as missing. A file that is damaged beyond reading is put aside. In each of these cases, and for
-a layout of an older assay, `reconcile` fills the store again from the run folders, which are the truth.
+Only the parent of a run writes here; measured children write files. The file is in write-ahead-log mode: any number of
+processes can read while one writes, and a committed row survives a kill. Every row carries a checksum, and a damaged
+row counts as missing. An unreadable file is renamed. In each of these cases, and for an older layout, `reconcile` fills
+the store anew from the run folders, which are the truth.
 
-A home that cannot be written has its index in memory, so that its runs can still be listed. SQLite on a network file
-system is unsafe; keep `ASSAY_HOME` on a local disk.
+The index of a read-only home is kept in memory, so that its runs can still be listed. SQLite on a network file system
+is unsafe; keep `ASSAY_HOME` on a local disk.
 """
 
 import sqlite3
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from assay.runs.record import RunResult
 
 SCHEMA = 3
-"""Raise it when a column or the meaning of one changes; older stores are then filled anew from the folders."""
+"""Version of the layout. Raise it if a column or its meaning changes; older stores are then filled from the folders."""
 
 _WAIT_SECONDS = 20.0
 _REFUSALS = ("disk is full", "disk i/o error", "readonly database", "unable to open")
@@ -44,7 +44,7 @@ Answer = TypeVar("Answer")
 
 
 class Store:
-    """The entries of one home. Raises `UsageError` for a newer layout, and `StorageError` where the disk refuses."""
+    """The entries of one home. Raises `UsageError` for a newer layout, and `StorageError` if the disk refuses."""
 
     def __init__(self, home: Home) -> None:
         self.path = home.store
@@ -52,7 +52,7 @@ class Store:
         self._ask(lambda connection: None)
 
     def ingest(self, result: "RunResult", stamp: int) -> None:
-        """Write or replace a run's entry; `stamp` tells which `result.json` it was made from."""
+        """Write or replace a run's entry; `stamp` identifies the `result.json` that it was made from."""
         self.put([entry_of(result, stamp)])
 
     def put(self, entries: Iterable[Entry]) -> None:
@@ -61,18 +61,18 @@ class Store:
         self._ask(lambda connection: connection.executemany(_INSERT, rows))
 
     def entries(self) -> dict[str, Entry]:
-        """Every entry that is whole, by run."""
+        """Every undamaged entry, by run."""
         rows = self._ask(lambda connection: connection.execute(f"SELECT {_COLUMNS}, checksum FROM runs").fetchall())
         found = ((Entry._make(row[:-1]), row[-1]) for row in rows)
         return {entry.run: entry for entry, checksum in found if entry.checksum == checksum}
 
     def remove(self, runs: Iterable[str]) -> None:
-        """Forget runs."""
+        """Delete the entries of runs."""
         doomed = [(run,) for run in runs]
         self._ask(lambda connection: connection.executemany("DELETE FROM runs WHERE run = ?", doomed))
 
     def _ask(self, question: Callable[[sqlite3.Connection], Answer]) -> Answer:
-        """The answer of a transaction. A damaged file is put aside, and a new one asked."""
+        """Run a transaction and return its answer. If the file is damaged, rename it and repeat on a new one."""
         try:
             return self._once(question)
         except _Damaged:
@@ -85,7 +85,7 @@ class Store:
                 return _transaction(self._memory, question, self.path)
             with closing(_connect(str(self.path))) as connection:
                 return _transaction(connection, question, self.path)
-        except UnicodeDecodeError as error:  # SQLite's message quotes what is damaged
+        except UnicodeDecodeError as error:  # SQLite's message quotes the damaged bytes
             raise _Damaged("its layout is no text") from error
         except sqlite3.DatabaseError as error:
             reason = str(error)
@@ -96,7 +96,7 @@ class Store:
             raise _Damaged(reason) from error
 
     def _put_aside(self) -> None:
-        """Rename a file that cannot be read as a store; its log would be taken for that of the next one."""
+        """Rename an unreadable file, and delete its write-ahead log, which would be applied to the next file."""
         try:
             for suffix in ("-wal", "-shm"):
                 self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
@@ -107,7 +107,7 @@ class Store:
 
 
 class _Damaged(Exception):
-    """The file is no store that can be read."""
+    """The file is not a readable store."""
 
 
 def _connect(path: str) -> sqlite3.Connection:
@@ -127,7 +127,7 @@ def _transaction(
 
 
 def _lay_out(connection: sqlite3.Connection, path: Path) -> None:
-    # Taken before the layout is looked at again: of several first comers one makes the tables.
+    # The lock is taken before the version is read again, so that only one of several processes creates the tables.
     connection.execute("BEGIN IMMEDIATE")
     with connection:
         version = _version(connection)
@@ -141,7 +141,7 @@ def _lay_out(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _version(connection: sqlite3.Connection) -> int:
-    """The layout of the file; 0 where there is none yet."""
+    """Version of the file's layout; 0 if there is none yet."""
     there = connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'schema'").fetchone()
     row = connection.execute("SELECT version FROM schema").fetchone() if there else None
     version = row[0] if row else 0

@@ -1,8 +1,8 @@
-"""Ranks that go on when one of them has ended: they are given a while to end by themselves, and are killed then.
+"""Ranks that do not end after another rank has ended: they have a grace time, and are then killed.
 
-The last that ranks do together is to meet, and whoever misses one of them can finish nothing more: no step, and no
-checkpoint. So from the first end on, well or not, none has anything left to do that takes long. But one that waits for
-the others in torch's own code cannot heed a signal there, and torch's agent would wait longer than is promised.
+The last thing that ranks do together is to synchronize. If one of them is missing, the others can finish neither a step
+nor a checkpoint. So after the first end, successful or not, no rank has long work left. But a rank that waits for the
+others inside torch cannot handle a signal, and torch's agent would wait longer than assay promises.
 """
 
 import os
@@ -15,16 +15,16 @@ from contextlib import contextmanager, suppress
 import psutil
 
 GRACE_SECONDS = 20.0
-"""For a rank to write down how it ended."""
+"""Time in which a rank must record its end."""
 
 _TICK_SECONDS = 0.2
 
 
 @contextmanager
 def killed_in_the_end(program: str, ranks: int, grace_seconds: float = GRACE_SECONDS) -> Iterator[set[int]]:
-    """Watch this process's children that run `program`, of which there will be `ranks`, while the block lasts.
+    """Watch this process's `ranks` children that run `program`, while the block lasts.
 
-    Yields the numbers of those that had to be killed.
+    Yields the set of process numbers of those that had to be killed.
     """
     killed: set[int] = set()
     over = threading.Event()
@@ -50,7 +50,7 @@ def _watch(program: str, ranks: int, grace_seconds: float, killed: set[int], ove
             for pid in alive:
                 killed.add(pid)
                 with suppress(ProcessLookupError):
-                    os.killpg(pid, signal.SIGKILL)  # torch starts each in a session of its own
+                    os.killpg(pid, signal.SIGKILL)  # torch starts each rank in its own session
 
 
 def _runs(process: psutil.Process, program: str) -> bool:
@@ -61,7 +61,7 @@ def _runs(process: psutil.Process, program: str) -> bool:
 
 
 def _works(process: psutil.Process) -> bool:
-    """Whether it has not ended; one that has is left for torch's agent to find."""
+    """True if the process has not ended; torch's agent finds those that have."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:

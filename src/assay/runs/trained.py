@@ -1,4 +1,4 @@
-"""What a run has trained so far: its newest whole checkpoint, with what it takes to read and to speak it."""
+"""The weights that a run has trained so far: its newest undamaged checkpoint, with its model and tokenizer."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,29 +24,29 @@ class Trained:
     config: ModelConfig
     checkpoint: Path
     steps: int
-    """Behind the checkpoint."""
+    """Training steps before the checkpoint."""
     data_folder: Path
     notes: tuple[str, ...] = ()
-    """What a person should know: the checkpoints that were passed over because they are damaged."""
+    """Warnings for the user: newer checkpoints that were skipped because they are damaged."""
 
     def model(self) -> "GPT":
-        """The model, on the CPU, in evaluation mode. Raises `UsageError`."""
+        """Load the model on the CPU, in evaluation mode. Raises `UsageError`."""
         from assay.model.weights import load_model
 
         return load_model(self.checkpoint, self.config)
 
     def tokenizer(self) -> "Tokenizer":
-        """The tokenizer of the text that it was trained on. Raises `UsageError`."""
+        """Load the tokenizer of the training corpus. Raises `UsageError`."""
         from assay.data import load_tokenizer
 
         return load_tokenizer(self.data_folder)
 
     def export(self, folder: Path | str, form: str) -> str | None:
-        """Write weights and tokenizer into a new or empty folder: `hf` for transformers, `safetensors` by our names.
+        """Write weights and tokenizer into a new or empty folder.
 
-        Returns a sentence where there is no tokenizer to write, because the prepared text is gone.
-        Raises `UsageError` for another form or where GPT-2 cannot express the model, `StorageError` when the disk
-        refuses.
+        The form `hf` is for transformers, and `safetensors` keeps assay's parameter names. Returns a sentence if there
+        is no tokenizer to write because the prepared corpus is gone, and None otherwise. Raises `UsageError` for
+        another form or if GPT-2 cannot express the model, and `StorageError` if the disk refuses.
         """
         from assay.data.exchange import exchange_files
         from assay.model.hf import save_hf
@@ -65,13 +65,13 @@ class Trained:
 
 
 def trained(home: Home, name: str) -> Trained:
-    """The newest whole checkpoint of the run that `name` means. Raises `UsageError` where there is none."""
+    """Find the newest undamaged checkpoint of the run that `name` means. Raises `UsageError` if there is none."""
     folder = find(home, name)
     spec = folder.spec()
     how = f"`assay train --resume {folder.id}` goes on with it"
     if folder.newest_checkpoint() is None:
         raise UsageError(f"the run {folder.id} has no checkpoint yet; {how}")
-    # Only now torch: whoever mistypes a name need not wait for it.
+    # Torch is imported only now, so that a mistyped name is reported at once.
     from assay.training.checkpoint import complete, read_state
 
     damaged: list[str] = []

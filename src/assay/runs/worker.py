@@ -1,11 +1,11 @@
 """The measured child: ``python -m assay.runs.worker RUN_FOLDER [--turns N]``.
 
-Under a torchrun of yours it is ``-m assay.runs.worker PRESET|FILE [KEY=VALUE]... [--with NAME]...``, or
-``--resume RUN …``, as for ``assay train``: then nobody has prepared a folder, and the processes do so (`rendezvous`).
+Under torchrun the arguments are ``PRESET|FILE [KEY=VALUE]... [--with NAME]...`` or ``--resume RUN …``, as for ``assay
+train``. Then no parent has prepared a folder, and the processes prepare it themselves (`rendezvous`).
 
-Until it is granted its start it is small: torch is imported by the session, in a phase of its own. Whatever happens
-after that becomes a status with a reason: `result.json`, the last event and the exit code say the same. An error that
-nobody expected leaves its traceback in the log.
+The child stays small until its start is granted: the session imports torch, in a phase of its own. Every outcome after
+that becomes a status with a reason. `result.json`, the last event and the exit code agree on it. An unexpected error
+leaves its traceback in the log.
 """
 
 import argparse
@@ -55,7 +55,7 @@ _STATUS: dict[type[Ending], Status] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do one run; returns the exit code of its status, and 2 where there is none to do."""
+    """Train one run; returns the exit code of its status, which is 2 if the run is refused."""
     parser = argparse.ArgumentParser(prog="assay.runs.worker")
     parser.add_argument("source", help="a run's folder; under torchrun a preset, a YAML file or, with --resume, a run")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
@@ -84,14 +84,14 @@ def _speaks() -> bool:
 
 
 def _voice(folder: RunFolder, turns: int | None) -> Voice:
-    """The voice of a child of ours: rank 0 speaks for all, and standard input is everyone's lifeline."""
+    """Channel of a child with an assay parent: rank 0 sends events, and standard input is each rank's lifeline."""
     if not _speaks():
         return Bystander(lifeline=0)
     return Channel(folder.events_file, take_standard_output(), 0, in_turns=turns is not None)
 
 
 def _work(folder: RunFolder, channel: Voice, turns: int | None, beginning: str) -> int:
-    """Do the run of one folder; `beginning` is what the process has done until now."""
+    """Train the run of one folder; `beginning` names the phase of the process until now."""
     channel.stop_on_signals()
     phases = Phases(channel, beginning, _seconds_since_start())
     findings = Findings(folder.spec(), phases)
@@ -117,7 +117,7 @@ def _work(folder: RunFolder, channel: Voice, turns: int | None, beginning: str) 
 
 
 def conclude(work: Callable[[], None], where: Callable[[], str]) -> tuple[Status, str | None]:
-    """Do the work → how it ended, and why in one sentence; `where` says what was being done."""
+    """Call `work`, and return the status and a reason in one sentence. `where` names the current phase."""
     try:
         work()
     except Ending as ending:
@@ -128,7 +128,7 @@ def conclude(work: Callable[[], None], where: Callable[[], str]) -> tuple[Status
         return Status.FAILED, _disk(error)
     except Exception as error:
         if is_out_of_memory(error):
-            traceback.clear_frames(error.__traceback__)  # what they hold is needed to say so
+            traceback.clear_frames(error.__traceback__)  # their frames hold memory, which reporting the error needs
             return Status.OUT_OF_MEMORY, f"out of memory {where()}: {what_was_refused(error)}"
         traceback.print_exc()
         return Status.FAILED, _disk(error)
@@ -148,7 +148,7 @@ def _record(folder: RunFolder, channel: Voice, findings: Findings, status: Statu
 
 
 def _found(folder: RunFolder, findings: Findings, status: Status, reason: str | None) -> RunResult:
-    """What this process has found; where it came to no step at all, what earlier ones had done stands."""
+    """Results of this process; if it reached no step, those that the earlier processes had logged."""
     own = findings.result(status, reason)
     if findings.position is not None:
         return own
@@ -158,7 +158,7 @@ def _found(folder: RunFolder, findings: Findings, status: Status, reason: str | 
 
 
 def _disk(error: Exception) -> str:
-    """The first line of an error; of a full disk, however it was met, one that begins so."""
+    """First line of the error, prefixed "the disk is full" if it, its cause or its context is ENOSPC or EDQUOT."""
     line = first_line(error)
     chain = (error, error.__cause__, error.__context__)
     full = any(isinstance(one, OSError) and one.errno in (errno.ENOSPC, errno.EDQUOT) for one in chain)
@@ -166,7 +166,7 @@ def _disk(error: Exception) -> str:
 
 
 def _seconds_since_start() -> float:
-    """Since the process began: the interpreter and the package were loaded in that time."""
+    """Seconds since the process started, in which the interpreter and the package were loaded."""
     return max(0.0, time.time() - psutil.Process().create_time())
 
 

@@ -1,10 +1,11 @@
-"""Timed blocks of the measured child: steps between which the other cells of a comparison had their turn.
+"""Timed blocks of the measured child: consecutive steps; other cells of a comparison run between two blocks.
 
-The first step of a block finds memory and caches as others left them. It is not timed, and memory is read over it; of a
-block of one step, both. What else the machine did is read before and after the timed steps, off their clock.
+The first step of a block finds memory and caches as the other cells left them. So it is not timed, and memory is
+measured over it. In a block of one step, that step is both timed and measured. The other activity of the machine is
+read before and after the timed steps, outside their time.
 
-A block that others disturbed is repeated after the run has been evaluated and saved. Its steps are discarded, so the
-training is the same with and without it.
+A disturbed block is repeated after the run has been evaluated and saved. Its steps are discarded, so repeating changes
+nothing in the training.
 """
 
 import json
@@ -24,15 +25,15 @@ from assay.training.step_record import StepRecord
 
 
 class TimedBlocks:
-    """Does the timed blocks of one run, and says each."""
+    """Runs the timed blocks of one run, and reports each to `say`."""
 
     def __init__(self, phases: Phases, findings: Findings, ranks: Ranks, say: Callable[[Block], None]) -> None:
         self.steady: list[StepRecord] = []
-        """Steps of the block in progress; whoever observes the loop adds them."""
+        """Steps of the current block; the loop's observer appends them."""
         self._phases, self._findings, self._ranks, self._say = phases, findings, ranks, say
 
     def block(self, steps: int, work: Callable[[int], None], *, repeated: bool = False) -> None:
-        """One block, in which `work` does steps; one that a budget cuts short counts with the steps that it has."""
+        """Run one block by calling `work`. A block that a budget cuts short counts with the steps that it has."""
         self.steady, stays, settling = [], len(self._phases.held_peaks), int(steps > 1)
         trim()
         stopped: Ending | None = None
@@ -56,7 +57,7 @@ class TimedBlocks:
             raise stopped
 
     def repeat(self, loop: Loop, asked: Callable[[], bool]) -> None:
-        """Do blocks of discarded steps, as long as one more is asked for."""
+        """Run blocks of discarded steps while `asked` returns True. A lack of data ends them with a note."""
         steps = max((block.steps for block in self._findings.blocks), default=0)
 
         def discard(count: int) -> None:

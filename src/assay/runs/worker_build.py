@@ -1,4 +1,4 @@
-"""From `run.json` to a loop that stands where the run was left: data, program, optimizations, newest checkpoint."""
+"""Build the training loop of a run from `run.json`: data, program, optimizations and newest checkpoint."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -26,17 +26,17 @@ from assay.training.loop import Loop, Observer
 from assay.training.probes import ActivationNorms
 
 NUDGED_NOISE = 1_000_003
-"""Distance between the seeds of dropout's masks of two nudges: a CPU's generator reads the low 32 bits of a seed."""
+"""Distance between the dropout seeds of two nudges: a CPU's generator reads the low 32 bits of a seed."""
 
 
 @dataclass(frozen=True)
 class Built:
-    """A loop, and what was learned on the way to it."""
+    """A loop, and the facts found while it was built."""
 
     loop: Loop
     environment: Environment
     notes: tuple[str, ...]
-    """What a person should know, for instance that a damaged checkpoint was passed over."""
+    """Notes for the user, for instance that a damaged checkpoint was skipped."""
     initial: Mapping[str, int]
     """Digest of every parameter's initial value."""
 
@@ -44,7 +44,7 @@ class Built:
 def build_loop(
     folder: RunFolder, spec: RunSpec, optimizations: Sequence[Optimization], observer: Observer, ranks: Ranks
 ) -> Built:
-    """Build the run's step and load its newest checkpoint. Raises `UsageError` for what a person can mend."""
+    """Build the run's step and load its newest checkpoint. Raises `UsageError` for a fault that the user can fix."""
     run, machine = spec.config, detect()
     check(run, machine)
     device = device_of(run, ranks.local_rank)
@@ -83,9 +83,9 @@ def build_step(
     *,
     fresh: bool,
 ) -> Step:
-    """The run's step with its optimizations; `fresh`: from the run's initial weights, where it names some."""
+    """Build the run's step with its optimizations; `fresh` loads the initial weights that the run names, if any."""
     source = run.model.init_from
-    # A checkpoint holds all weights, so what the run once started from is not needed again.
+    # A checkpoint holds all weights, so a resumed run does not need its initial ones.
     weights = initial_weights(Path(source), run.model) if source is not None and fresh else None
     program = baseline(run, data, device, weights, ranks)
     for one in optimizations:
@@ -100,10 +100,10 @@ def device_of(run: Run, local_rank: int = 0) -> torch.device:
 
 
 def settle_torch(run: Run, device: torch.device, ranks: Ranks = ALONE) -> None:
-    """Threads, and on a CPU deterministic kernels, which make equal runs equal.
+    """Set the number of threads, and on a CPU deterministic kernels, which make repeated runs bit-equal.
 
-    On a GPU those would change what is measured, so there torch's own choice stays. Ranks of one machine divide its
-    cores.
+    On a GPU deterministic kernels would change the measured figures, so torch's default stays. The ranks of one machine
+    divide its cores.
     """
     if run.threads is not None or ranks.world > 1:
         torch.set_num_threads(run.threads or max(1, (os.cpu_count() or 1) // local_world()))

@@ -1,4 +1,4 @@
-"""What else decides a figure: versions, threads, processor, accelerator, the digest of the corpus. Imports torch."""
+"""The environment that decides a figure: versions, threads, processor, accelerator, corpus digest. Imports torch."""
 
 import platform
 from collections.abc import Mapping, Sequence
@@ -12,16 +12,16 @@ from assay.optimizations import Unavailable
 from assay.runs.record import Environment
 
 _TELLING = ("numpy", "safetensors", "memray", "triton")
-"""Libraries beside torch whose version can move a figure."""
+"""Libraries in addition to torch whose version can change a figure."""
 
 
 def versions() -> dict[str, str]:
-    """What all ranks of a run must have alike."""
+    """Versions that must agree on all ranks of a run."""
     return {"assay": version("assay"), "torch": torch.__version__, "python": platform.python_version()}
 
 
 def same_versions(everyone: Sequence[Mapping[str, str]]) -> None:
-    """Raise `Unavailable` where a rank's `versions`, given in order of ranks, are not those of rank 0."""
+    """Raise `Unavailable` if the `versions` of any rank differ from rank 0's; `everyone` is in the order of ranks."""
     for rank, theirs in enumerate(everyone):
         for name, ours in everyone[0].items():
             if theirs.get(name) != ours:
@@ -32,7 +32,7 @@ def same_versions(everyone: Sequence[Mapping[str, str]]) -> None:
 
 
 def environment(run: Run, machine: Machine, device: torch.device, corpus_digest: str) -> Environment:
-    """The surroundings of a run on `device`; threads are those of all its ranks."""
+    """The environment of a run on `device`; threads are summed over its ranks."""
     on_gpu = device.type == "cuda"
     return Environment(
         **versions(),
@@ -50,7 +50,7 @@ def environment(run: Run, machine: Machine, device: torch.device, corpus_digest:
 
 
 def _driver() -> str:
-    """CUDA's runtime version beside the driver's, where torch tells it."""
+    """CUDA's runtime version, with the driver's if torch reports it."""
     driver = getattr(torch._C, "_cuda_getDriverVersion", lambda: None)()
     return f"CUDA {torch.version.cuda}, driver {driver}" if driver else f"CUDA {torch.version.cuda}"
 

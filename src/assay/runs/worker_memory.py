@@ -1,4 +1,4 @@
-"""Tensors in the child: counted per phase where the device counts them, and in the memory pass at the run's end."""
+"""Memory of tensors in the child: the peak of each phase on CUDA, and the memory pass at the end of the run."""
 
 from collections.abc import Callable
 from itertools import count
@@ -15,7 +15,7 @@ _REPEATS_OVER_RANKS = 5
 
 
 def count_tensors(phases: Phases, device: torch.device) -> None:
-    """Have a CUDA device's own counter read at the end of every phase; a CPU's allocator has none."""
+    """Read a CUDA device's peak counter at the end of every phase; a CPU's allocator has no such counter."""
     if device.type != "cuda":
         return
 
@@ -28,11 +28,11 @@ def count_tensors(phases: Phases, device: torch.device) -> None:
 
 
 def measure_memory(loop: Loop, notes: list[str], tell: Callable[[int, int], None]) -> Memory:
-    """One more step under the instruments, thrown away. Out of memory or data there is a note: the run itself is done.
+    """Measure one more step, which is discarded. If memory or data run out, add a note, because the run itself is done.
 
-    Over ranks a step goes before it: an evaluation may leave gathered weights, which only the next backward frees. So
-    does one under a loss scale, whose update is made: a skipped one is no whole step, and leaves no optimizer's state.
-    `tell` hears how many of the steps are done.
+    A step precedes it on several ranks, because an evaluation may leave gathered weights, which only the next backward
+    frees. With a loss scale, steps precede it until one makes its update: a skipped update leaves no optimizer state.
+    `tell` receives the number of measured steps so far, and their total.
     """
     device, graphs = loop.step.program.device, loop.step.program.graphs
     try:

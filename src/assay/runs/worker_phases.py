@@ -1,8 +1,9 @@
-"""Phases of the measured child: which one it is in, how long each took, how much memory each held at its highest.
+"""Phases of the measured child: its current phase, the time of each phase, and the peak memory of each.
 
-The clock is always in exactly one phase, so the parts sum to the wall clock. A phase that is entered begins with the
-process's high-water mark reset, and when it is left the mark is read; a phase that is entered more than once keeps the
-highest. Recording a step is off its phase's clock but not worth two readings of /proc, so `aside` moves the clock only.
+The clock is always in exactly one phase, so the phases sum to the wall time. Entering a phase resets the process's
+high-water mark, and leaving it reads the mark. A phase that is entered several times keeps the highest. The time to
+record a step is not charged to its phase. It does not justify two readings of /proc, so `aside` switches only the
+clock.
 """
 
 import time
@@ -18,15 +19,15 @@ _PROGRESS_SECONDS = 0.5
 
 
 class Phases:
-    """The child's own account of where its time and memory went."""
+    """The child's time and memory by phase."""
 
     def __init__(self, channel: Voice, first: str, seconds_before: float) -> None:
         self.current = first
         self.memory: dict[str, PhaseMemory] = {}
         self.held_peaks: list[tuple[str, int]] = []
-        """(phase, highest resident memory without file pages) of every stay, in order."""
+        """(phase, peak resident memory without file pages) of each time a phase was left, in order."""
         self.tensors_peak: Callable[[], int | None] = lambda: None
-        """Highest bytes of tensors on the device since the last call, where the device counts them."""
+        """Peak bytes of tensors on the device since the last call; None if the device does not count them."""
         self._channel = channel
         self._first = first
         self._seconds_before = seconds_before
@@ -36,7 +37,7 @@ class Phases:
         reset_peak()
 
     def enter(self, phase: str) -> None:
-        """Leave the current phase for another."""
+        """Leave the current phase and enter another."""
         self._clock.enter("recording")
         self._read()
         self.current = phase
@@ -46,7 +47,7 @@ class Phases:
 
     @contextmanager
     def during(self, phase: str) -> Iterator[None]:
-        """Another phase inside the current one, which is then entered again."""
+        """Enter another phase for the block, then return to the current one."""
         before = self.current
         self.enter(phase)
         try:
@@ -55,7 +56,7 @@ class Phases:
             self.enter(before)
 
     def progressed(self, done: int, total: int) -> None:
-        """Say how many parts of the current phase are done, twice a second at most; a total of 0 is not known."""
+        """Report how many parts of the current phase are done, at most twice a second; a total of 0 is unknown."""
         now = time.monotonic()
         if now - self._told >= _PROGRESS_SECONDS:
             self._told = now
@@ -63,11 +64,11 @@ class Phases:
                 self._channel.event("progress", done=done, total=total)
 
     def aside(self, name: str = "recording") -> AbstractContextManager[None]:
-        """Take the time inside off the current phase's clock."""
+        """Charge the block's time to the clock phase `name` instead of the current one."""
         return self._clock.during(name)
 
     def seconds(self) -> dict[str, float]:
-        """Seconds in each phase since the process began; what came before this object counts to the first phase."""
+        """Seconds in each phase since the process began; time before this object existed belongs to the first phase."""
         seconds = dict(self._clock.seconds())
         seconds[self._first] = seconds.get(self._first, 0.0) + self._seconds_before
         return seconds

@@ -1,10 +1,12 @@
-"""How the steps of one process are divided: first step, trace, warm-up, timed blocks.
+"""Division of a process's steps into first step, trace, warm-up and timed blocks.
 
-All of them train. The first step is apart because it pays for what happens once (allocations, compilation), the second
-because it is watched, and the next two because caches and clocks settle. What remains is cut into equal blocks; what
-does not divide goes to the warm-up. Of a block of several steps the first settles: it is not timed. A run of few steps
-has fewer or shorter pieces; one of a single step is all trace. Where the update of the watched step is skipped, the
-next one is watched as well, and what comes after them is shorter.
+All steps train. The first step is separate because it pays for one-time costs (allocations, compilation). The second is
+separate because it is traced, and the next two because caches and clocks settle. The remaining steps are cut into equal
+blocks, and the remainder of the division is added to the warm-up. The first step of a block of several steps is not
+timed.
+
+A run of few steps has fewer or shorter pieces, and a run of one step is only traced. If the update of the traced step
+is skipped, the next one is traced as well, and the later pieces become shorter.
 """
 
 import math
@@ -14,12 +16,12 @@ from assay.config.run import Run
 
 WARMUP = 2
 BLOCKS = 5
-"""Timed blocks of a run that does not wait for turns."""
+"""Number of timed blocks of a run without turns."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Numbers of steps, in the order in which they are done."""
+    """Number of steps of each piece, in the order of execution."""
 
     first: int
     trace: int
@@ -28,12 +30,12 @@ class Plan:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """Sum of all pieces."""
         return self.first + self.trace + self.warmup + sum(self.blocks)
 
 
 def steps_left(run: Run, step: int, tokens: int) -> int:
-    """Steps from `step` to the last, or to the one that spends the budget of tokens."""
+    """Number of steps from `step` to the last, or to the step that spends the budget of tokens."""
     left = run.training.steps - step
     if run.training.tokens is not None:
         left = min(left, math.ceil((run.training.tokens - tokens) / run.tokens_per_step))
@@ -41,7 +43,7 @@ def steps_left(run: Run, step: int, tokens: int) -> int:
 
 
 def plan(steps: int, blocks: int = BLOCKS, traced: int = 1) -> Plan:
-    """Divide `steps` into the pieces, with at most `blocks` timed blocks of at least one step."""
+    """Divide `steps` into pieces, with at most `blocks` timed blocks of at least one step."""
     trace = min(steps, traced)
     first = min(steps - trace, 1)
     rest = steps - first - trace

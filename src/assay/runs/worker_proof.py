@@ -1,9 +1,9 @@
-"""The proof at a run's end: the program that ended is the program that was proven at the beginning.
+"""The proof at a run's end: the program has not changed since it was proven at the beginning.
 
-After the last evaluation and checkpoint, and after the memory pass, one more step is traced and thrown away. Every
-optimization must show itself again, and the step must have the counts of the first traced one. Weights and state are
-looked at before the memory pass, while they are what the run has trained: each weight has moved from its initial value,
-and the state counts the updates that were made.
+After the last evaluation, the last checkpoint and the memory pass, one more step is traced and discarded. Every
+optimization must show its effect again, and the step must have the counts of the first traced one. Weights and
+optimizer state are checked before the memory pass, while they are still the trained ones. Each weight must differ from
+its initial value, and the state must count the updates that were made.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +31,7 @@ from assay.training.step_record import StepRecord
 def traced_step(
     step: Step, index: int, probes: ActivationNorms | None, skipped: int | None = None
 ) -> tuple[StepRecord, Trace]:
-    """Do one step under the instruments → its record and its trace; `skipped` updates were left out before it."""
+    """Trace one step, and return its record and trace; `skipped` updates were left out before it."""
     tracer = StepTracer(step)
     with tracer:
         taken = take_step(tracer.watch(), index, probes)
@@ -40,7 +40,7 @@ def traced_step(
 
 
 def has_trained(loop: Loop, initial: Mapping[str, int], ranks: Ranks) -> None:
-    """Raise `NoEffect` where a weight has not moved from its initial value, or the optimizer's state was reset."""
+    """Raise `NoEffect` if a weight kept its initial value, or the optimizer state does not match the updates made."""
     position, rate = loop.position, loop.step.program.schedule
     updates = position.step - position.skipped_steps
     if updates < 1:
@@ -55,11 +55,11 @@ def has_trained(loop: Loop, initial: Mapping[str, int], ranks: Ranks) -> None:
 def prove_at_end(
     loop: Loop, findings: Findings, optimizations: Sequence[Optimization], ranks: Ranks, folder: RunFolder
 ) -> None:
-    """Trace a step that is thrown away, and check its values.
+    """Trace a discarded step at the end of the run, and check its values.
 
-    Raises `NoEffect` where it is not the step that was proven, and `WrongValues` where it computes something else.
-    Steps before it free what an evaluation gathered, settle a loss scale, and make an update that is checked as well.
-    Out of memory or data there is a note.
+    Raises `NoEffect` if it is not the step that was proven, and `WrongValues` if it computes other values. Earlier
+    discarded steps free gathered weights, settle a loss scale, and make an update whose values are checked as well. If
+    memory or data run out, a note is added.
     """
     run = findings.spec.config
     last = _last_step(loop, findings.notes, folder, run, ranks)
@@ -81,13 +81,13 @@ def prove_at_end(
 
 _Last = tuple[Trace, ValueProof]
 _UPDATES = 2
-"""Updates whose values are checked at the end: a moment that is not written back shows itself in the second."""
+"""Updates whose values are checked at the end: only the second one shows a moment that is not written back."""
 
 
 def _last_step(loop: Loop, notes: list[str], folder: RunFolder, run: Run, ranks: Ranks) -> _Last | None:
     def traced() -> _Last | None:
         loop.discard_until_updated()
-        index = loop.position.step + loop.discarded + 1  # whoever makes batches ahead only goes forwards
+        index = loop.position.step + loop.discarded + 1  # a prefetching source only moves forwards
         while True:
             values = ValueCheck(folder, run, loop.step, index, ranks, updates=_UPDATES)
             try:

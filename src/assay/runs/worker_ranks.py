@@ -1,7 +1,7 @@
-"""What every rank of a run found, on the record of the first: memory, what it handed to collectives, and how long.
+"""Results of every rank in rank 0's record: memory, payload of collectives, and time in communication.
 
-Times are of steps after the run, that are thrown away: one in which calls of collectives are listed, one under the
-profiler, which does not know their axes, and a few in which a pipeline's stages are watched.
+Times are measured in discarded steps after the run. In the first, calls of collectives are listed. The second runs
+under the profiler, which does not report their axes. In a few more, the stages of a pipeline are timed.
 """
 
 import json
@@ -19,11 +19,11 @@ from assay.step.trace import Trace
 from assay.training.loop import Loop
 
 _WATCHED_STEPS = 3
-"""Whose median is told: single ones differ."""
+"""Steps over which the idle share's median is taken, because single steps differ."""
 
 
 def every_rank(loop: Loop, findings: Findings, ranks: Ranks) -> tuple[RankResult, ...]:
-    """The same on each rank, in order; all must call it. More steps are thrown away."""
+    """Gather every rank's results, in order, on each rank. All ranks must call it. It discards more steps."""
     listed = calls(loop.step.program.mesh, loop.discard_step)
     ranks.meet()
     profiled = travel(loop.step.program.device, loop.discard_step)
@@ -52,7 +52,7 @@ def _spent(listed: tuple[Call, ...], profiled: Travel, ranks: Ranks) -> tuple[Sp
 
 
 def _idle(loop: Loop, ranks: Ranks) -> Idle | None:
-    """Of this rank; None without a pipeline."""
+    """Idle time of this rank; None without a pipeline."""
     steps = []
     for _ in range(_WATCHED_STEPS if ranks.layout.degree("pp") > 1 else 0):
         ranks.meet()

@@ -1,4 +1,4 @@
-"""The result of a run while it is being found: what is known so far can be put on record at any moment.
+"""The result of a run while it is being measured, so that the figures known so far can be recorded at any moment.
 
 Totals (steps, tokens, skipped updates) are over all processes of a run; times, blocks and memory are of this one.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Findings:
-    """Everything that the child has found out."""
+    """All results of the child so far."""
 
     spec: RunSpec
     phases: Phases
@@ -33,27 +33,27 @@ class Findings:
     first_step_seconds: float | None = None
     steady_seconds: list[float] = field(default_factory=list)
     data_seconds: list[float] = field(default_factory=list)
-    """Of those of each steady step, the ones in which the host waited for its batch."""
+    """Seconds of each steady step in which the host waited for its batch."""
     earlier_seconds: Quartiles | None = None
-    """Of the steady steps of the processes before this one, where this one has none to do."""
+    """Quartiles of the steady steps of earlier processes, used if this process has none."""
     earlier_data_share: float | None = None
-    """Of the same steps."""
+    """Share of those steps in which the host waited for data."""
     blocks: list[Block] = field(default_factory=list)
     evidence: list[Evidence] = field(default_factory=list)
     values: ValueProof | None = None
     proven_until: Literal["beginning", "end"] = "beginning"
-    """Which traced step the evidence holds for last."""
+    """The last traced step that showed the evidence."""
     memory: Memory = field(default_factory=Memory)
-    """What the memory pass measured."""
+    """Figures of the memory pass."""
     routers: list[dict[str, Any]] = field(default_factory=list)
-    """Where each layer's router sent the tokens between the last evaluation and the one before it."""
+    """Routing statistics of each layer between the last two evaluations."""
     loss_scale: float | None = None
-    """Of the last step, where losses are scaled."""
+    """Loss scale of the last step, if losses are scaled."""
     ranks: tuple[RankResult, ...] = ()
     notes: list[str] = field(default_factory=list)
 
     def result(self, status: Status, reason: str | None) -> RunResult:
-        """The run as it stands, ended as `status`."""
+        """The result so far, with the given status and reason."""
         quartiles = Quartiles.of(self.steady_seconds) or self.earlier_seconds
         return RunResult(
             run=self.spec.id,
@@ -100,12 +100,12 @@ class Findings:
 
     @property
     def _proven(self) -> bool:
-        """Whether there is evidence, and all of it holds."""
+        """True if there is evidence and all of it holds."""
         return bool(self.evidence) and all(one.verdict for one in self.evidence)
 
     @property
     def process_peak_bytes(self) -> int | None:
-        """The highest of the timed blocks, of this process."""
+        """Highest peak of this process over the timed blocks, without repeated ones."""
         return _most(block.process_peak_bytes for block in self.blocks if not block.repeated)
 
     @property
@@ -137,7 +137,7 @@ def _most(values: Iterable[int | None]) -> int | None:
 
 
 def trace_summary(trace: Trace) -> Mapping[str, Any]:
-    """What a report wants of a trace: contractions by phase and dtype, FLOPs by phase, bytes, host reads."""
+    """Summary of a trace for reports: contractions by phase and dtype, FLOPs by phase, bytes, host reads."""
     contractions: dict[str, dict[str, int]] = {}
     flops: dict[str, int] = {}
     for operation in trace.operations:

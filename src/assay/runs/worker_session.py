@@ -1,8 +1,8 @@
-"""What the measured child does, in order, from the data to the memory pass.
+"""The work of the measured child, in order, from the data to the last trace.
 
-Build; first step; traced step, and the proof of every optimization; warm-up; timed blocks; last evaluation; last
-checkpoint; memory pass; last traced step, and the proof again. Steps of the last two do not train. Importing this file
-imports torch: that is a phase of its own, so its caller does it late.
+The pieces are build, first step, traced step, warm-up, timed blocks, last evaluation, last checkpoint, memory pass and
+last traced step. Both traced steps prove every optimization. Steps of the last two pieces do not train. Importing this
+module imports torch, which is a phase of its own, so the caller imports it late.
 """
 
 import json
@@ -54,7 +54,7 @@ from assay.units import format_steps
 
 
 class Session:
-    """One run in this process. It observes its own training, and writes down what it finds."""
+    """One run in this process. It observes its own training and records the results."""
 
     def __init__(
         self, folder: RunFolder, channel: Voice, phases: Phases, findings: Findings, turns: int | None
@@ -66,7 +66,7 @@ class Session:
         self.ranks = ALONE
 
     def work(self) -> None:
-        """Everything. Raises the `Ending` of a run that stops before its last step, once what is still due is done."""
+        """Run all pieces. Raises the `Ending` of a run that stops early, once the remaining pieces are done."""
         with joined(mesh_of(self.run), device_of(self.run, local_rank())) as self.ranks:
             self.timed = TimedBlocks(self.phases, self.findings, self.ranks, self._say_block)
             same_versions([json.loads(said) for said in self.ranks.gather(json.dumps(versions()))])
@@ -99,7 +99,7 @@ class Session:
 
     def _build(self) -> Loop:
         self.phases.enter("build")
-        return_freed_memory()  # until the timed steps, so that these begin with a heap that is not fragmented
+        return_freed_memory()  # until the timed steps, so that these begin with an unfragmented heap
         findings, earlier = self.findings, self.folder.events()
         built = build_loop(self.folder, findings.spec, self.optimizations, self, self.ranks)
         loop, step, self.initial = built.loop, built.loop.position.step, built.initial
@@ -123,7 +123,7 @@ class Session:
         return loop
 
     def _recall(self, earlier: list[Event], step: int) -> None:
-        """What earlier processes measured, divided as this one is, stands where this one will measure nothing."""
+        """Adopt timings of earlier processes on this mesh, and if no step is left also evidence, routing and blocks."""
         steady = [one for one in history.steps(earlier) if one["step"] < step and one["phase"] == "steady"]
         self.findings.earlier_seconds = Quartiles.of([one["seconds"] for one in steady])
         self.findings.earlier_data_share = history.data_wait_share(steady)
@@ -136,7 +136,7 @@ class Session:
                 self._say_block(block)
 
     def _train(self, loop: Loop) -> None:
-        """The steps of this process. Raises an `Ending` where they stop before the last."""
+        """Train the steps of this process. Raises an `Ending` if they stop before the last."""
         position = loop.position
         if position.step > 0:
             loop.between_steps()
@@ -150,7 +150,7 @@ class Session:
                 self.phases.enter("trace")
                 pieces = plan(left, self.blocks, self._trace(loop, left - pieces.first))
                 self._prove()
-            keep_freed_memory()  # timed steps need not map what they free and take again
+            keep_freed_memory()  # timed steps then need not map freed memory anew
             if pieces.warmup:
                 self.phases.enter("warmup")
                 loop.advance(pieces.warmup, self.values.recording(take_step))
@@ -161,7 +161,7 @@ class Session:
 
     @contextmanager
     def _values_checked(self, loop: Loop) -> Iterator[None]:
-        """Record the steps inside, and hold them against a reference. Raises `WrongValues`."""
+        """Record the block's steps, and compare them with a reference. Raises `WrongValues`."""
         self.values = ValueCheck(self.folder, self.run, loop.step, loop.position.step, self.ranks)
         try:
             yield
@@ -178,9 +178,9 @@ class Session:
             raise WrongValues(proof.failures[0])
 
     def _trace(self, loop: Loop, left: int) -> int:
-        """Trace steps until one makes its update, for none shows itself in one that is skipped → how many it took.
+        """Trace steps until one makes its update, because a skipped one shows nothing; returns the number of steps.
 
-        A loss scale halves with each, until nothing is skipped any more. Raises `Unproven` when none is `left`.
+        A loss scale halves with each skipped update. Raises `Unproven` if all of the `left` steps are skipped.
         """
         for traced in range(1, left + 1):
             skipped = loop.position.skipped_steps
@@ -198,7 +198,7 @@ class Session:
         return record
 
     def _prove(self) -> None:
-        """Let every optimization show in the trace that it took effect. Raises `NoEffect` when one cannot."""
+        """Verify every optimization in the trace. Raises `NoEffect` if one shows no effect, or if dropout is wrong."""
         if self.findings.trace is None:
             raise RuntimeError("there is no trace to prove anything with")
         with self.phases.aside():
@@ -213,7 +213,7 @@ class Session:
             raise NoEffect(missing[0])
 
     def _wait(self, upcoming: str) -> str:
-        """Wait for a turn; returns the word that granted it, on every rank."""
+        """Wait for a turn, and return the word that granted it, which is the same on every rank."""
         with self.phases.aside("waiting"):
             word = self.channel.wait(upcoming)
             (again,) = self.ranks.highest(float(word == AGAIN))
@@ -227,7 +227,7 @@ class Session:
         self.findings.blocks.append(block)
         self.channel.event("block", **block.model_dump())
 
-    # What the loop tells its observer.
+    # Callbacks of the loop's observer.
 
     def stepped(self, record: StepRecord) -> None:
         with self.phases.aside():
@@ -252,7 +252,7 @@ class Session:
             )
 
     def _scaling(self, record: StepRecord) -> dict[str, float | bool]:
-        """The loss scale, where there is one, and whether it cost the update."""
+        """The loss scale, and whether the update was skipped; empty if losses are not scaled."""
         if record.loss_scale == 1.0:
             return {}
         self.findings.loss_scale = record.loss_scale
@@ -281,7 +281,7 @@ class Session:
 
 
 def _stopped(work: Callable[[], None]) -> Ending | None:
-    """Do `work`; a run that stops early with a result is still evaluated, saved and measured."""
+    """Call `work`, and return the ending if it stops early with a result; such a run is still evaluated and saved."""
     try:
         work()
     except (BudgetReached, TargetReached, Unproven) as stop:

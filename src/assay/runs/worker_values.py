@@ -1,7 +1,7 @@
-"""The value check of a run: record its first steps, then hold them against references in a process of their own.
+"""The value check of a run: record its first steps, then compare them with references in another process.
 
-The reference process is another one, so that no memory figure of the run contains it. It runs while all ranks wait,
-after the untimed steps and before the first timed block. A run whose values are wrong ends there.
+The references are computed in a process of their own, so that no memory figure of the run contains them. That process
+runs after the untimed steps and before the first timed block, while all ranks wait. A run with wrong values ends there.
 """
 
 import json
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.2
 _COPIES = 2 * STEPS + 2
-"""Of all weights that a record holds: gradients of each step, weights before and after, and one to spare."""
+"""Copies of all weights in a record: gradients of each step, weights before the first and after each, one spare."""
 
 
 class ValueCheck:
-    """Records steps of this rank until enough updates were made; `conclude` then has them checked."""
+    """Records steps of this rank until `updates` updates were made; `conclude` then has them checked."""
 
     def __init__(
         self, folder: RunFolder, run: "Run", step: Step, first: int, ranks: Ranks, updates: int = STEPS
@@ -60,7 +60,7 @@ class ValueCheck:
             self._recorder.probe()
 
     def _obstacle(self, run: "Run", step: Step) -> str:
-        """Why the values of this run are not checked; empty where they are. All ranks say the same."""
+        """Reason for which this run's values are not checked; empty if they are. It is the same on all ranks."""
         if not run.training.check_values:
             return "training.check_values is off"
         needed = _COPIES * sum(one.numel() * one.element_size() for _, one in step.named_parameters())
@@ -68,7 +68,7 @@ class ValueCheck:
         return "the disk has no room for a record of gradients and weights" if lacking else ""
 
     def recording(self, take: TakeStep) -> TakeStep:
-        """Do steps as `take` does, and record them while that is wanted."""
+        """Wrap `take`, so that its steps are recorded until enough updates were made."""
 
         def recorded(step: Step, index: int, probes: "ActivationNorms | None") -> "StepRecord | Taken":
             recorder = self._recorder
@@ -83,12 +83,12 @@ class ValueCheck:
         return recorded
 
     def stepped(self, record: StepRecord) -> None:
-        """Note the figures of a step."""
+        """Record the loss, gradient norm and learning rate of a step."""
         if self._recorder is not None:
             self._recorder.stepped(record.step, record.loss, record.log_gradient_norm, record.learning_rate)
 
     def conclude(self, channel: Voice) -> ValueProof:
-        """Have the record checked, and delete it. The result is the same on every rank."""
+        """Check the record in the reference process, and delete it. The result is the same on every rank."""
         if self._recorder is None:
             return ValueProof(unchecked=self.unchecked)
         self._recorder.close()
@@ -102,7 +102,7 @@ class ValueCheck:
         return ValueProof.model_validate_json(self._ranks.gather(said)[0])
 
     def conclude_here(self) -> ValueProof:
-        """Have the record checked by rank 0 itself, once nothing of the run is measured any more."""
+        """Check the record in rank 0's process, once no more figures of the run are measured, and delete it."""
         if self._recorder is None:
             return ValueProof(unchecked=self.unchecked)
         self._recorder.close()
@@ -123,7 +123,7 @@ class ValueCheck:
             shutil.rmtree(self._place, ignore_errors=True)
 
     def _checked(self, channel: Voice) -> str:
-        """On rank 0, what the reference process says; the others wait, and talk meanwhile so that none is given up."""
+        """On rank 0, the reference process's answer. The others communicate while they wait, to avoid a timeout."""
         process = self._started() if self._ranks.rank == 0 else None
         began = time.perf_counter()
         try:
@@ -141,12 +141,12 @@ class ValueCheck:
     def _started(self) -> "subprocess.Popen[bytes]":
         command = [sys.executable, "-m", "assay.runs.reference_worker", str(self._folder.path)]
         with (self._place / "log").open("wb") as log:
-            # Standard input is a lifeline: it closes when this process ends, whatever ends it.
+            # Standard input is the lifeline: it closes when this process ends in any way.
             return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT)
 
 
 def checked_in_memory(recorded: Recorded, run: "Run", data: Prepared, device: torch.device) -> ValueProof:
-    """Check a record; where the baseline does not fit this machine, nothing is checked."""
+    """Check a record; return an unchecked proof if the baseline runs out of memory."""
     try:
         return check_values(recorded, run, data, device)
     except (RuntimeError, MemoryError) as error:

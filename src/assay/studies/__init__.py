@@ -1,1 +1,1 @@
-"""A design becomes cells, cells become measured children, and what they did becomes one record."""
+"""A study: a design becomes cells, the cells are trained by measured children, and their results become one record."""

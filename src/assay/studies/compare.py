@@ -1,4 +1,4 @@
-"""The smallest study: a baseline against some treatments, seeds paired, cells interleaved."""
+"""The smallest study: a baseline against some treatments, with paired seeds and interleaved cells."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -35,9 +35,10 @@ def compare(
     prepare: Progress,
     tell: Listener,
 ) -> ComparisonRecord:
-    """Measure the baseline twice and every treatment once in each process of each seed, and keep the record.
+    """Measure the baseline twice and every treatment once in each process of each seed, and save the record.
 
-    `processes` are those of each row at each seed; None takes as many as an interval needs. Raises as `measured`.
+    `processes` is the number of processes of each row at each seed; None takes as many as an interval needs. Raises as
+    `measured`.
     """
     cells = design(base, treatments, seeds, enough(seeds) if processes is None else processes)
     return measured(cells, base, home=home, blocks=blocks, timeout=timeout, title=title, prepare=prepare, tell=tell)
@@ -54,10 +55,9 @@ def measured(
     prepare: Progress,
     tell: Listener,
 ) -> ComparisonRecord:
-    """Measure the cells of a design, and keep the record. `timeout` is in seconds that one cell may work.
+    """Measure the cells of a design, and save the record. `timeout` limits the working seconds of each cell.
 
-    Raises `UsageError` before anything runs for whatever is wrong with any cell, and `StorageError` when the disk
-    refuses.
+    Raises `UsageError` for a fault of any cell before one is run, and `StorageError` if the disk refuses.
     """
     if blocks < 1:
         raise UsageError(f"--blocks {blocks} is not possible; a cell needs at least one timed block")
@@ -111,11 +111,11 @@ def _protocol(blocks: int, processes: int, needs: Needs) -> Protocol:
 def _ready(
     cells: Sequence[Cell], machine: Machine, home: Home, prepare: Progress
 ) -> tuple[list[Cell], dict[str, ReadyRun]]:
-    """Check every treatment once; the seeds of one differ in nothing that could be found wrong."""
+    """Check and prepare each treatment once, because its seeds cannot differ in validity; returns complete cells."""
     for cell in cells:
-        # All of them before the first is made ready, which writes the corpus down.
+        # All cells are checked before the first is prepared, because preparing writes the corpus.
         check(cell.run, machine)
-    # Its rates, so that step times can be predicted; measured once, then remembered.
+    # Step times are predicted from the machine's rates, which are measured once and then cached.
     for threads in dict.fromkeys(threads_of(normalize(cell.run)) for cell in cells):
         measured_machine(home, threads, tell=lambda text: prepare(text, None))
     checked: dict[str, ReadyRun] = {}

@@ -1,12 +1,12 @@
-"""From what is to be compared to the cells of a comparison: every treatment at every seed, and the baseline twice.
+"""The design of a comparison: a cell for every treatment at every seed, and two for the baseline.
 
-A cell is one run in a process of its own. The baseline is explicit: every optimization off. It stands in the design a
-second time, with the same configuration and the same seed: an A/A comparison in every group of cells. Both of its runs
-are the control of every treatment. Seeds are shared between the treatments, so that each difference is taken between
-two runs that saw the same initial weights and the same batches.
+A cell is one run in a process of its own. The baseline has every optimization off. It is in the design twice, with the
+same configuration and the same seed: an A/A comparison in every group of cells. Both of its runs are the control of
+every treatment. Treatments share their seeds, so each difference is between two runs with the same initial weights and
+the same batches.
 
-Processes of one row differ by chance, and blocks within a process cannot show by how much. So each row has several:
-by its seeds, and where these are few, by several processes at each seed.
+Processes of one row differ by chance, and blocks within a process cannot show by how much. So each row has several
+processes: one per seed, and with few seeds several at each.
 """
 
 from collections.abc import Sequence
@@ -21,41 +21,42 @@ from assay.optimizations.registry import normalize
 BASELINE = "baseline"
 AGAIN = "baseline (again)"
 LEAST_PROCESSES = 3
-"""Of each row, unless fewer are asked for: two treatments then leave 7 degrees of freedom, and five leave 13."""
+"""Least processes of each row by default. Two treatments then leave 7 degrees of freedom, and five leave 13."""
 
 
 class Cell(Frozen):
     """One run of a comparison."""
 
     treatment: str
-    """What stands in the row: `baseline`, `baseline (again)`, or what was written after ``--with``."""
+    """Label of the row: `baseline`, `baseline (again)`, or the argument of ``--with``."""
     replicate: int = 0
-    """Which of several runs of the same configuration and seed: the baseline has at least two."""
+    """Index among runs with the same configuration and seed; the baseline has at least two."""
     seed: int
     process: int = 0
-    """Which of several processes of this row at this seed; they train the same run."""
+    """Index among the processes of this row at this seed, which all train the same run."""
     run: Run
 
     @property
     def name(self) -> str:
-        """Unique within a comparison."""
+        """Name of the cell, unique within a comparison."""
         again = f", time {self.replicate + 1}" if self.replicate and self.treatment == BASELINE else ""
         return f"{self.treatment}, {self.group}{again}"
 
     @property
     def group(self) -> str:
-        """Seed, and which process of it: cells that share both take turns, as far as memory allows."""
+        """Seed and process; cells that share both take turns, as far as memory permits."""
         return f"seed {self.seed}" + (f", process {self.process + 1}" if self.process else "")
 
     def repeated(self, replicate: int) -> Self:
-        """The same configuration and seed once more."""
+        """A copy of the cell, with the same configuration and seed, as another replicate."""
         return self.model_copy(update={"replicate": replicate})
 
 
 def treatments(base: Run, texts: Sequence[str]) -> dict[str, Run]:
     """The run of each ``NAME[:field=value,…][+NAME…]``, by that text.
 
-    Raises `UsageError` when there is none, when two are the same, or when one cannot be read.
+    Raises `UsageError` if there is none, if two are the same run, or if one cannot be read. Raises it as well if the
+    baseline lists optimizations.
     """
     if base.optimizations:
         listed = "+".join(map(str, base.optimizations))
@@ -79,15 +80,15 @@ def treatments(base: Run, texts: Sequence[str]) -> dict[str, Run]:
 
 
 def enough(seeds: int) -> int:
-    """Processes of each row at each seed, so that a row has at least `LEAST_PROCESSES` in all."""
+    """Processes of each row at each seed that give a row at least `LEAST_PROCESSES` in all."""
     return -(-LEAST_PROCESSES // max(seeds, 1))
 
 
 def design(base: Run, texts: Sequence[str], seeds: int, processes: int = 1) -> tuple[Cell, ...]:
     """The cells, seed by seed and process by process: baseline, baseline again, then the treatments as listed.
 
-    The seeds are `base.seed` and those that follow it. Raises `UsageError` as `treatments` does, and below one seed or
-    process.
+    The seeds are `base.seed` and the next `seeds` − 1 numbers. Raises `UsageError` as `treatments`, and for less than
+    one seed or process.
     """
     if seeds < 1:
         raise UsageError(f"seeds={seeds} is not possible; a comparison needs at least one seed")

@@ -1,12 +1,12 @@
-"""How far rounding alone takes a loss: one more run of the baseline, whose initial weights are nudged.
+"""Drift of a loss by rounding alone, measured with one more run of the baseline, whose initial weights are nudged.
 
-Training is chaotic. Two runs that add the same numbers in another order part slowly at first, and without limit later,
-so a fixed bound either fails honest techniques late or passes wrong ones early. Here every initial weight is moved by
-one unit in the last place (`Run.nudge`), and dropout draws other masks. What parts this run from the baseline is
+Training is chaotic. Two runs that add the same numbers in another order diverge slowly at first, and without limit
+later. So a fixed bound either fails honest techniques late or passes wrong ones early. Here every initial weight is
+moved by one unit in the last place (`Run.nudge`), and dropout draws other masks. This run differs from the baseline by
 rounding and noise, and nothing else.
 
-One such run a seed is made after all timed cells: some seeds are a hundred times more chaotic than others. It takes no
-turns, is not measured in memory, and evaluates as little as possible: only its training losses are read.
+One such run per seed follows all timed cells, because some seeds are a hundred times more chaotic than others. It takes
+no turns, is not measured in memory, and evaluates as little as possible. Only its training losses are read.
 """
 
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ FIRST_STEPS = 20
 
 
 def nudged(cells: Sequence[Cell], accelerated: bool) -> list[Cell]:
-    """The nudged copy of each seed's baseline in a design; none where no bound depends on it.
+    """Nudged copies of the baseline, one per seed of a design; empty if no bound depends on them.
 
-    `accelerated` says whether cells run on an accelerator, where two equal runs may part.
+    `accelerated` is true if cells run on an accelerator, where two equal runs may diverge.
     """
     promises = {numerics_of(cell.run) for cell in cells}
     base = cells[0].run

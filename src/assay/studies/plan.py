@@ -1,9 +1,9 @@
-"""How many cells can be alive at a time, and which: cells that take turns have to be in memory together.
+"""Division of cells into waves: cells that take turns must fit in memory together.
 
-One process of every row is alive at once where memory allows it, so that all of them see the same machine. Where it
-does not, the cells are cut into waves. Figures are paired within a wave only, so every wave after the first brings a
-fresh run of the baseline along; that costs runs and keeps the pairs honest. Where even two do not fit, cells run one
-after another and nothing is paired in time.
+One process of every row is alive at once if memory permits it, so that all of them see the same machine. Otherwise the
+cells are cut into waves. Figures are paired only within a wave. So every wave after the first has a further run of the
+baseline, which costs runs and keeps the pairs fair. If not even two cells fit, cells run one after another, and nothing
+is paired in time.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,22 +16,22 @@ from assay.studies.design import AGAIN, BASELINE, Cell
 from assay.units import format_bytes
 
 PROCESS_BYTES = 512 * 2**20
-"""What a measured process holds besides its tensors: interpreter, torch, the instruments, freed but kept memory."""
+"""Memory of a measured process besides its tensors: interpreter, torch, instruments, memory freed but kept."""
 
 DEVICE_BYTES = 640 * 2**20
-"""What a process takes of an accelerator before its first tensor: a CUDA context with its kernels."""
+"""Device memory of a process before its first tensor: a CUDA context with its kernels."""
 
 RESERVED = 1.5
 """Reserved over allocated memory of torch's caching allocator on an accelerator, at its worst in published runs."""
 
 SHARE = 0.85
-"""How much of what is free a comparison may count on."""
+"""Share of the free memory that a comparison may use."""
 
 Wave = tuple[Cell, ...]
 
 
 class Needs:
-    """What each cell is predicted to hold, in the machine's memory and in the accelerator's."""
+    """Predicted bytes of each cell in host memory and in the accelerator's memory."""
 
     def __init__(self, ready: Iterable[ReadyRun], machine: Machine) -> None:
         runs = list(ready)
@@ -47,7 +47,7 @@ class Needs:
         self.device_bytes = min((one.memory_bytes for one in machine.accelerators), default=0)
 
     def resident(self) -> int:
-        """How many of the cells fit together, the largest first; at least one, and one where nothing is known."""
+        """Number of cells that fit together, counted from the largest; at least 1, and 1 if a prediction is missing."""
         if not self.known:
             return 1
         fitting = _fitting(self.host, SHARE * self.available_bytes)
@@ -56,7 +56,7 @@ class Needs:
         return max(1, fitting)
 
     def note(self, resident: int) -> str | None:
-        """A sentence on what could not be alive together; None where everything could."""
+        """A sentence on the cells that could not be alive together; None if all could."""
         if resident >= len(self.host):
             return None
         why = "how much memory they need is not known"
@@ -72,7 +72,7 @@ class Needs:
 
 
 def waves(cells: Sequence[Cell], resident: int) -> list[Wave]:
-    """Cut the cells of each seed and process into groups alive together; each has a baseline if it has two cells."""
+    """Cut the cells of each seed and process into waves; a wave of several cells has a baseline."""
     groups: dict[tuple[int, int], list[Cell]] = {}
     for cell in cells:
         groups.setdefault((cell.seed, cell.process), []).append(cell)

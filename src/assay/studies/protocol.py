@@ -1,12 +1,12 @@
-"""Cells take turns, so that whatever the machine does meanwhile happens to all of them.
+"""Cells take turns, so that every change of the machine's state affects all of them.
 
-All cells of a wave are alive together and one works at a time: each is started up to its warm-up; then come the rounds,
-and in every round each living cell runs one timed block, in an order that is shuffled anew (and reproducibly) for each
-round; then each finishes. A cell that dies on the way is recorded, and the others go on.
+All cells of a wave are alive together, and one works at a time. First each cell is started and runs up to its warm-up.
+Then each living cell runs one timed block in every round, in an order that is shuffled reproducibly for each round.
+Then each cell finishes. If a cell dies, its end is recorded and the others continue.
 
-A round is disturbed if in any of its blocks other programs or a hypervisor had too much of the processor's time
-(`Block.disturbed`). It is repeated by all cells once these have evaluated and saved, with steps that are discarded, so
-that the training stays what it was. There are at most as many repeated rounds as planned ones.
+A round is disturbed if other programs or a hypervisor took too much processor time in any of its blocks
+(`Block.disturbed`). All cells repeat it once they have evaluated and saved. The repeated steps are discarded, so that
+the training stays the same. There are at most as many repeated rounds as planned ones.
 """
 
 import random
@@ -27,38 +27,38 @@ Piece = Literal["start", "block", "finish"]
 
 
 class Folder(Protocol):
-    """Where a cell's events are."""
+    """The folder of a cell's events."""
 
     def events(self) -> list[Event]:
-        """All of them, oldest first."""
+        """All events, oldest first."""
 
 
 class Child(Protocol):
-    """A cell at work: what this file needs of `assay.runs.child.Child`."""
+    """A running cell: the part of `assay.runs.child.Child` that this module uses."""
 
     @property
     def finished(self) -> bool:
-        """Whether it has ended."""
+        """True if the cell has ended."""
 
     @property
     def upcoming(self) -> str | None:
-        """What it waits to be granted; `repeat` where it can do one more block."""
+        """The piece of work that the cell waits for; `repeat` if it can run one more block."""
 
     @property
     def folder(self) -> Folder:
-        """Its folder."""
+        """The cell's folder."""
 
     def turn(self, word: str = GO) -> Iterable[Event]:
-        """Grant it its next piece of work, or one more block, and follow it."""
+        """Grant the next piece of work, or one more block, and yield its events."""
 
     def interrupt(self) -> None:
-        """Ask it to save and end."""
+        """Request that the cell save and end."""
 
     def kill(self) -> None:
-        """End it now."""
+        """Kill the cell at once."""
 
     def result(self) -> RunResult:
-        """Let it do what is left, and say how it ended."""
+        """Let the cell finish, and return its result."""
 
 
 Start = Callable[[Cell], AbstractContextManager[Child]]
@@ -66,7 +66,7 @@ Start = Callable[[Cell], AbstractContextManager[Child]]
 
 @dataclass(frozen=True)
 class Planned:
-    """What is going to run."""
+    """The waves to run, and the number of blocks of each cell."""
 
     waves: tuple[Wave, ...]
     blocks: int
@@ -79,7 +79,7 @@ class Turn:
     cell: Cell
     piece: Piece
     number: int = 0
-    """Of a block, from 1."""
+    """Number of a block, from 1."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Working:
 
 @dataclass(frozen=True)
 class Ended:
-    """A cell is through."""
+    """A cell has ended."""
 
     cell: Cell
     result: RunResult
@@ -100,7 +100,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Interrupting:
-    """The cells that are alive are asked to save and end."""
+    """The living cells are requested to save and end."""
 
 
 News = Planned | Turn | Working | Ended | Interrupting
@@ -109,7 +109,7 @@ Listener = Callable[[News], None]
 
 @dataclass
 class Conducted:
-    """What the cells did."""
+    """Results of the cells and of the rounds."""
 
     cells: list[CellResult] = field(default_factory=list)
     rounds: list[Round] = field(default_factory=list)
@@ -117,7 +117,7 @@ class Conducted:
 
 
 def conduct(waves: Sequence[Wave], start: Start, blocks: int, tell: Listener) -> Conducted:
-    """Run every wave. A Ctrl-C ends the cells that are alive in an orderly way, a second one at once."""
+    """Run every wave. A Ctrl-C lets the living cells save and end, and a second one kills them."""
     done = Conducted()
     tell(Planned(tuple(waves), blocks))
     for number, wave in enumerate(waves):
@@ -133,7 +133,7 @@ def conduct(waves: Sequence[Wave], start: Start, blocks: int, tell: Listener) ->
 
 
 class _Session:
-    """One wave: the cells that are alive, and what is known of those that no longer are."""
+    """One wave: its living cells, and the results of those that have ended."""
 
     def __init__(self, wave: int, stack: ExitStack, tell: Listener, done: Conducted) -> None:
         self._wave = wave
@@ -142,7 +142,7 @@ class _Session:
         self._done = done
         self._living: dict[str, tuple[Cell, Child]] = {}
         self._clean = 0
-        """Rounds that nobody disturbed."""
+        """Number of undisturbed rounds."""
 
     def run(self, cells: Sequence[Cell], start: Start, blocks: int) -> None:
         for cell in cells:
@@ -159,7 +159,7 @@ class _Session:
             self._end(cell)
 
     def _repeat(self, seed: int, blocks: int) -> None:
-        """Rounds in place of disturbed ones, while every cell that is alive can do one more block."""
+        """Repeat disturbed rounds, while every living cell can run one more block."""
         for number in range(blocks + 1, 2 * blocks + 1):
             able = self._living and all(child.upcoming == "repeat" for _, child in self._living.values())
             if not able or self._clean >= blocks:
@@ -167,7 +167,7 @@ class _Session:
             self._round(seed, number, AGAIN)
 
     def interrupt(self) -> None:
-        """Let every living cell save and end; kill them all when asked a second time."""
+        """Let every living cell save and end; at a second Ctrl-C, kill them all."""
         self._tell = _without_a_terminal(self._tell)
         self._tell(Interrupting())
         try:
@@ -219,7 +219,7 @@ class _Session:
 
 
 def _without_a_terminal(tell: Listener) -> Listener:
-    """The listener, whose terminal may have closed: what it cannot print costs no result."""
+    """Wrap the listener, because its terminal may have closed: a failure to print must not lose a result."""
 
     def told(news: News) -> None:
         with suppress(OSError):
@@ -229,7 +229,7 @@ def _without_a_terminal(tell: Listener) -> Listener:
 
 
 def _curve(events: Sequence[Event]) -> Curve:
-    """The losses up to the first step whose event is missing: a position in the curve is a step."""
+    """The losses up to the first step whose event is missing, so that a position in the curve is a step."""
     steps = history.steps(events)
     return Curve(
         train_loss=tuple(step["loss"] for at, step in enumerate(steps) if step["step"] == at),

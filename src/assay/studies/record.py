@@ -1,7 +1,7 @@
-"""What is kept of a comparison: every cell with its result, and how the measuring was done.
+"""The record of a comparison: every cell with its result, and the protocol of the measurement.
 
-The record is all that the analysis, the table and the page read: from it they can be made again, on another day or
-another machine, even when the run folders are gone.
+The analysis, the table and the page read only this record. So they can be made anew on another day or machine, even if
+the run folders are gone.
 """
 
 import secrets
@@ -21,61 +21,61 @@ from assay.studies.design import BASELINE, Cell
 
 
 class Curve(Frozen):
-    """How the loss went: one value a step, and the evaluations."""
+    """The loss during a run: one value per step, and the evaluations."""
 
     train_loss: tuple[float | None, ...] = ()
-    """By step, from step 0; None where it was not finite."""
+    """Training loss of each step, from step 0; None if it was not finite."""
     evaluations: tuple[tuple[int, float | None], ...] = ()
     """(steps completed, validation loss)."""
 
 
 class CellResult(Frozen):
-    """A cell and what became of it."""
+    """A cell and its result."""
 
     cell: Cell
     wave: int
-    """Cells of one wave were alive together and took turns; figures are paired within a wave only."""
+    """Index of the wave. Its cells were alive together and took turns; figures are paired within a wave only."""
     result: RunResult
     curve: Curve = Field(default_factory=Curve)
 
 
 class Round(Frozen):
-    """One timed block of every cell that was alive, in the order in which they ran."""
+    """One timed block of every living cell, in the order of execution."""
 
     seed: int
     wave: int
     number: int
     order: tuple[str, ...]
     disturbed: tuple[str, ...] = ()
-    """Cells whose block others disturbed; the round then does not count, where enough others do."""
+    """Cells whose block was disturbed. Such a round does not count if there are enough undisturbed ones."""
 
 
 class Protocol(Frozen):
-    """How the measuring was done."""
+    """Protocol of the measurement."""
 
     blocks: int
     """Timed blocks of each cell."""
     processes: int = 1
-    """Of each row at each seed."""
+    """Processes of each row at each seed."""
     resident: int
-    """How many cells were alive at a time at most."""
+    """Largest number of cells alive at once."""
     needed_bytes: int | None = None
-    """Predicted for all cells of one seed together; None where a prediction was missing."""
+    """Host memory in bytes predicted for all cells of one seed together; None if a prediction is missing."""
     available_bytes: int
-    """Free on the machine when the comparison began."""
+    """Bytes of memory free on the machine before the cells ran."""
     notes: tuple[str, ...] = ()
-    """Sentences on what had to be done otherwise than planned."""
+    """Sentences on each deviation from the plan."""
 
 
 class Ending(StrEnum):
-    """How the comparison as a whole ended."""
+    """Ending of the comparison as a whole."""
 
     COMPLETE = "complete"
     INTERRUPTED = "interrupted"
 
 
 class ComparisonRecord(Frozen):
-    """A comparison, whole."""
+    """The complete record of a comparison."""
 
     model_config = ConfigDict(strict=False)
 
@@ -83,40 +83,40 @@ class ComparisonRecord(Frozen):
     created: str
     """UTC, ISO 8601."""
     title: str
-    """The preset or file, or `configuration` where the run was given as an object."""
+    """Preset or file of the baseline, or `configuration` if the run was given as an object."""
     base: Run
     seeds: tuple[int, ...]
     treatments: tuple[str, ...]
-    """In the order of listing; the baseline is not among them."""
+    """Treatments in the order of listing, without the baseline."""
     ending: Ending
     protocol: Protocol
     cells: tuple[CellResult, ...]
     rounds: tuple[Round, ...]
     nudged: tuple[CellResult, ...] = ()
-    """By seed: the baseline with nudged weights (`drift`), of which only the training losses mean anything."""
+    """Nudged baseline of each seed (`drift`), of which only the training losses are meaningful."""
 
     def of(self, treatment: str) -> tuple[CellResult, ...]:
-        """The cells of one treatment; further runs of the baseline, made only to be paired with, are left out."""
+        """The cells of one treatment, without further baseline runs that were made only for pairing."""
         return tuple(one for one in self.cells if one.cell.treatment == treatment and one.cell.replicate <= 1)
 
     @property
     def planned(self) -> int:
-        """Processes of each row."""
+        """Processes of each row over all seeds."""
         return len(self.seeds) * self.protocol.processes
 
     @property
     def references(self) -> tuple[CellResult, ...]:
-        """Every run of the baseline that a treatment can be paired with, the first ones first."""
+        """Every run of the baseline with which a treatment can be paired, in the order of the cells."""
         return tuple(one for one in self.cells if one.cell.treatment == BASELINE)
 
 
 def new_id() -> str:
-    """A name for a comparison: when it began, and four digits that tell two of the same second apart."""
+    """Name of a new comparison: its UTC time, and four random hex digits that separate two of the same second."""
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
 def folder(record_id: str, home: Home) -> Path:
-    """Where a comparison's record and page are kept."""
+    """Folder of a comparison's record and page."""
     return home.reports / record_id
 
 
@@ -128,7 +128,7 @@ def save(record: ComparisonRecord, home: Home) -> Path:
 
 
 def read(record_id: str, home: Home) -> ComparisonRecord:
-    """The record of a comparison made earlier. Raises `UsageError` when there is none or it cannot be read."""
+    """Read the record of an earlier comparison. Raises `UsageError` if there is none or it cannot be read."""
     path = folder(record_id, home) / "comparison.json"
     try:
         return ComparisonRecord.model_validate_json(path.read_bytes())
