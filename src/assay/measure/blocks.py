@@ -56,7 +56,7 @@ class BlockForwards:
             for module in self._blocks:
                 for handle in (
                     module.register_forward_pre_hook(self._begin, prepend=True),
-                    module.register_forward_hook(self._end, prepend=True),  # before a probe reads the output
+                    module.register_forward_hook(self._end, prepend=True),  # before a probe's hook, which also computes
                 ):
                     hooks.callback(handle.remove)
             yield

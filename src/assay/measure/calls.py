@@ -27,7 +27,7 @@ class Call:
     ranks: tuple[int, ...]
     """Ranks of the group."""
     peer: int | None = None
-    """Rank at the other end of a send; None for a collective."""
+    """Rank at the other end of a send or receive; None for a collective."""
 
 
 def calls(mesh: DeviceMesh | None, one_step: Callable[[], None]) -> tuple[Call, ...]:

@@ -32,7 +32,7 @@ class PhaseClock:
 
     @contextmanager
     def during(self, phase: str) -> Iterator[None]:
-        """Interrupt the current phase by another. Raises `RuntimeError` before the first `enter`."""
+        """Interrupt the current phase by another, then resume it. Raises `RuntimeError` before the first `enter`."""
         before = self._phase
         if before is None:
             raise RuntimeError("enter a phase before one inside it")
