@@ -6,8 +6,8 @@ without hardware support may be a hundred times slower, and is then measured on 
 tried as stored and transposed, as in a linear layer: for converted dtypes the two rates can differ sevenfold.
 
 No rate rests on one trial (`measure.agreement`). A float32 rate far below the float64 rate contradicts it, and is
-measured again. The record names the rates that stay unconfirmed or contradictory, and the share of the cores that others
-had meanwhile.
+measured again. The record names the rates that stay unconfirmed or contradictory, and the share of the cores that
+others had meanwhile.
 
 The bandwidth is that of a copy too large for any cache, counting bytes read and bytes written. The launch time is that
 of an operation on a few numbers, in a long chain. On a CPU, the link between two processes is measured as well.

@@ -53,7 +53,7 @@ class Sum(Frozen):
 
 
 class Anatomy(Frozen):
-    """One step, taken apart."""
+    """One step, divided into parts."""
 
     parts: tuple[Part, ...]
     step_seconds: float

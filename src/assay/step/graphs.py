@@ -39,7 +39,7 @@ class _Graph:
 
     recording: Any
     loss: Tensor
-    """Written by every replay."""
+    """Summed loss, written by every replay."""
     handed: tuple[Callable[[], None], ...]
     """Functions to call after every replay."""
 

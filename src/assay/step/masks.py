@@ -4,7 +4,7 @@ from assay.config.base import Frozen
 
 
 class Masks(Frozen):
-    """Counts of the dropout masks of one step that operators draw visibly."""
+    """Counts of one step's dropout masks, without those drawn in compiled code, CUDA graphs or fused attention."""
 
     drawn: int = 0
     """Masks drawn in forward."""

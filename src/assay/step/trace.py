@@ -51,7 +51,7 @@ class Operation(Frozen):
 
 
 class Communication(Frozen):
-    """All calls of one collective by this rank that agree in mesh axis and phase."""
+    """All calls of one collective by this rank that agree in mesh axis, phase and dtype."""
 
     collective: str
     """The field's name: all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, send."""
@@ -259,7 +259,7 @@ class Trace(Frozen):
         )
 
     def contractions(self, phase: Phase | None = None, dtype: str | None = None) -> int:
-        """Number of the model's tensor contractions (matrix products, fused attention), in one phase and dtype or in all.
+        """Number of the model's tensor contractions (matrix products, fused attention), by phase and dtype or in all.
 
         Contractions of the update are the optimizer's own, and counted only if that phase is requested.
         """

@@ -3,8 +3,8 @@
 Only counts that do not depend on the batch are compared. These are operators outside the update, elements written into
 each parameter, compiled calls and graphs, collectives, batches and bytes held. Values and times are not compared. Nor
 are the operators of clipping, which run only if the norm is above the limit, and data movement, which caches reduce in
-later steps. The bytes that a mixture's experts save and exchange depend on the batch, so with a mixture bytes are not
-compared.
+later steps. The bytes that a mixture's experts save and exchange depend on the batch, so with a mixture saved and
+communicated bytes are not compared.
 """
 
 from collections import Counter
