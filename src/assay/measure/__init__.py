@@ -1,1 +1,1 @@
-"""Instruments that only watch: what a step did, what it held, how long it took. None changes a number that it reads."""
+"""Instruments that record a step's operations, memory and time. None changes a number that it reads."""

@@ -1,7 +1,7 @@
-"""A time in which two trials agree: the fastest of several, once another one confirms it.
+"""Timing by repeated trials: the fastest counts, once a second trial confirms it.
 
-One trial may be slow because the machine did something else, and one that is too fast cannot be: so the fastest counts,
-but a figure that nothing confirms is no figure. Trials go on until the two fastest differ by less than a tenth.
+A trial may be too slow because the machine was busy, but it cannot be too fast, so the fastest counts. A time that no
+second trial confirms is not trusted. Trials are repeated until the two fastest differ by at most a tenth.
 """
 
 import time
@@ -12,7 +12,7 @@ import psutil
 
 _DIFFERENCE = 0.1
 _LEAST, _MOST = 3, 30
-"""Trials. More than the most only where the time allowed is not over."""
+"""Number of trials. The maximum is exceeded only while the allowed time lasts."""
 
 
 class Agreed(NamedTuple):
@@ -20,11 +20,14 @@ class Agreed(NamedTuple):
 
     seconds: float
     confirmed: bool
-    """Whether a second one came close to it."""
+    """True if a second trial agrees with it."""
 
 
 def agreed(trial: Callable[[], float], seconds: float = 0.0) -> Agreed:
-    """Repeat `trial`, which returns its seconds, for at least `seconds` and until the two fastest agree."""
+    """Repeat `trial`, which returns its seconds, for at least `seconds` and until the two fastest agree.
+
+    If they never agree, stop after 30 trials, unconfirmed.
+    """
     found: list[float] = []
     end = time.perf_counter() + seconds
     while True:
@@ -35,7 +38,10 @@ def agreed(trial: Callable[[], float], seconds: float = 0.0) -> Agreed:
 
 
 class OthersShare:
-    """A context that learns which share of all cores others had: other programs, and other guests of the host."""
+    """Context that measures the share of all cores used by other programs and by other guests of the host.
+
+    `share` is set when the context exits; None: unknown.
+    """
 
     def __enter__(self) -> "OthersShare":
         self._begun = _processor_seconds()
@@ -49,7 +55,7 @@ class OthersShare:
 
 
 def _processor_seconds() -> tuple[float, float, float]:
-    """So far: of all programs on all cores with what the host gave to others, of this process, and by the clock."""
+    """Seconds so far: (busy on all cores, with time stolen by other guests; used by this process; wall clock)."""
     times = psutil.cpu_times()
     names = ("user", "nice", "system", "irq", "softirq", "steal")
     return sum(getattr(times, name, 0.0) for name in names), time.process_time(), time.perf_counter()

@@ -1,15 +1,16 @@
-"""Take one train step apart: every operator with its seconds, FLOPs, bytes, class and the module that asked for it.
+"""Take one training step apart: the seconds, FLOPs, bytes, class and module of every operator.
 
-A dispatch mode stands around each operator and reads the clock before and after it; on a GPU it also waits for the
-device, so a kernel's time there is with its launch. An operator of the forward pass belongs to the innermost module
-whose forward is running. One of the backward pass belongs to the module whose forward made its autograd node: nodes
-carry a running number, and the number of the last one made is known while an operator of the forward runs. A gradient
-that is added up belongs to the module that holds the weight. What a checkpoint repeats belongs to the innermost module
-that is called again, or to the checkpointed one: the node that asked for the repetition lies inside that.
+A dispatch mode reads the clock before and after each operator. On a GPU it also synchronizes with the device, so the
+time of a kernel includes its launch. A forward operator belongs to the innermost module whose forward is running.
 
-What the watching adds: the time between operators is not in any part, and the crossing into the mode, some
-microseconds an operator, partly is. So the parts of a small model may sum to more than an unwatched step took; both are
-in the record. Compiled code and replayed graphs have no operators to stand around, and are refused.
+A backward operator belongs to the module whose forward created its autograd node. Nodes have sequence numbers, and the
+latest number is known while a forward operator runs. The accumulation of a gradient belongs to the module that owns the
+weight. A recomputed operator belongs to the innermost module that the recomputation calls, or else to the checkpointed
+module. That module is found from the node that triggers the recomputation, which is inside it.
+
+Overhead: the time between operators is in no part, and entering the mode, a few microseconds an operator, partly is. So
+the parts of a small model may sum to more than an unwatched step takes; the record has both. Compiled code and replayed
+graphs dispatch no operators, so they are refused.
 """
 
 import statistics
@@ -37,15 +38,15 @@ from assay.step.trace import OperationClass, Phase
 _Key = tuple[str, Phase, OperationClass]
 
 WARMUP_STEPS, UNWATCHED_STEPS, WATCHED_STEPS = 2, 5, 5
-"""Before any is timed; timed as a whole; taken apart, of which each part has its least time."""
+"""Numbers of steps: untimed; timed as a whole; taken apart, where each part keeps its least time."""
 TAKEN_STEPS = WARMUP_STEPS + UNWATCHED_STEPS + WATCHED_STEPS
-"""How many steps it takes."""
+"""Steps that `anatomy` trains in all."""
 
 
 def anatomy(step: Step, train: Callable[[Step, int], object]) -> Anatomy:
-    """Train some steps with `train(step, index)`, and take the last ones apart.
+    """Train `TAKEN_STEPS` steps with `train(step, index)`, and take the last ones apart.
 
-    Raises `UsageError` where the step is compiled, replayed or divided among ranks.
+    Raises `UsageError` if the step is compiled, replayed as a graph or divided among ranks.
     """
     if step.program.captures is not None:
         raise UsageError("compiled code has no operators to take apart; leave compilation out of `assay anatomy`")
@@ -72,7 +73,7 @@ def _apart(step: Step, train: Callable[[Step, int], object], index: int) -> tupl
 
 
 def _least(steps: list[tuple[Part, ...]]) -> tuple[Part, ...]:
-    """Every step does the same, so a part's least time is the one that was disturbed least."""
+    """Give each part its least time over steps: all do the same work, so the least was disturbed least."""
     seconds: dict[_Key, float] = {}
     for part in (part for parts in steps for part in parts):
         key = (part.module, part.phase, part.operation_class)
@@ -96,7 +97,7 @@ def _wait(device: torch.device) -> None:
 
 
 class Dissector:
-    """A context in which the operators of one step of `watch()` are timed and attributed."""
+    """Context that times the operators of one step of `watch()` and attributes them to modules."""
 
     def __init__(self, step: Step) -> None:
         self.step = step
@@ -105,11 +106,11 @@ class Dissector:
         self._clock = _OperatorClock(step.program.device, self._owners)
 
     def watch(self) -> Step:
-        """The step to run: the same parts and optimizer, its update marked."""
+        """Return the step to run: it has the same parts and optimizer, and marks its update."""
         return replace(self.step, program=replace(self.step.program, update=self._update))
 
     def parts(self) -> tuple[Part, ...]:
-        """What was seen, in the order of first execution."""
+        """Return the recorded parts in the order of first execution."""
         return tuple(
             Part(module=module, phase=phase, operation_class=kind, **vars(tally))
             for (module, phase, kind), tally in self._clock.tallies.items()
@@ -132,7 +133,7 @@ class Dissector:
 
 
 class _Owners:
-    """Knows which module asked for what runs now."""
+    """Tracks the module to which the running operator belongs."""
 
     def __init__(self) -> None:
         self.updating = False
@@ -140,10 +141,10 @@ class _Owners:
         self._of_node: dict[int, str] = {}
         self._of_weight: dict[int, str] = {}
         self._repeated: set[str] = set()
-        """Modules that are checkpointed."""
+        """Names of the checkpointed modules."""
 
     def follow(self, parts: Iterable[nn.Module]) -> Iterable[Any]:
-        """Hook every module; returns the handles."""
+        """Hook every module, and yield the handles."""
         for part in parts:
             for name, module in part.named_modules():
                 if is_repeated(module):
@@ -154,7 +155,7 @@ class _Owners:
                     self._of_weight.setdefault(id(weight), name)
 
     def now(self) -> tuple[str, Phase]:
-        """(module, phase) of the operator that is about to run."""
+        """Return (module, phase) of the operator that is about to run."""
         if self.updating:
             return UPDATE, "update"
         node = torch._C._current_autograd_node()
@@ -168,16 +169,16 @@ class _Owners:
         return self._of_node.get(node._sequence_nr(), BETWEEN), "backward"
 
     def _repeated_around(self, node: Any) -> str:
-        """The checkpointed module that a node of backward lies in."""
+        """The checkpointed module that contains a backward node, or `BETWEEN` if there is none."""
         name = self._of_node.get(node._sequence_nr(), "")
         while name and name not in self._repeated:
             name = name.rpartition(".")[0]
         return name or BETWEEN
 
     def _of_forward(self, outside: str = BETWEEN) -> str:
-        """The module whose forward runs, else `outside`.
+        """The module whose forward is running, else `outside`.
 
-        The newest autograd node is its own, unless that was claimed before.
+        The newest autograd node is attributed to it, unless the node already has a module.
         """
         module = self._running[-1] if self._running else outside
         self._of_node.setdefault(torch._C._autograd._get_sequence_nr() - 1, module)
@@ -192,7 +193,7 @@ class _Owners:
 
 @dataclass
 class _Tally:
-    """Executions of one kind."""
+    """Sums over the operators of one module, phase and class."""
 
     count: int = 0
     seconds: float = 0.0
@@ -201,7 +202,7 @@ class _Tally:
 
 
 class _OperatorClock(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Times operators."""
+    """Times each operator and adds it to the tally of its module, phase and class."""
 
     def __init__(self, device: torch.device, owners: _Owners) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

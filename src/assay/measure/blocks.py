@@ -1,7 +1,7 @@
-"""What the forward of each block was: what a proof of recomputation holds against that which ran again in backward.
+"""Count each block's forward operations, to compare them with the operations that backward recomputes.
 
-Hooks on a block tell when its forward begins and ends, also where it is compiled or checkpointed, which both exchange
-what it calls. What runs again passes no hook of the block, and is known by its phase alone.
+Hooks on a block mark when its forward begins and ends. They also work on compiled and checkpointed blocks, which
+replace the function that the block calls. Recomputed operations call no hook of the block; only their phase marks them.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,14 +15,14 @@ from assay.model import Block
 from assay.step.trace import BlockForward, OperationClass, Phase
 
 _OF_A_CHECKPOINT = "_recomputation_hook"
-"""Torch's name for what receives the tensors that a second forward saves."""
+"""Torch's name of the hook that receives the tensors saved by a recomputed forward."""
 
 
 def runs_again() -> bool:
-    """Inside the autograd engine: whether a checkpoint repeats its forward.
+    """True if a checkpoint is recomputing its forward; valid only inside the autograd engine.
 
-    Nothing else enables gradients there. An autograd function that it calls disables them again, and then it is told by
-    who receives what is saved.
+    Only recomputation enables gradients there. An autograd function that it calls disables them, so the hook that
+    receives saved tensors is checked as well.
     """
     hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
     return torch.is_grad_enabled() or (hooks is not None and _OF_A_CHECKPOINT in getattr(hooks[0], "__qualname__", ""))
@@ -30,7 +30,7 @@ def runs_again() -> bool:
 
 @dataclass
 class _Forward:
-    """Of one block, so far."""
+    """Counts of one block so far."""
 
     contractions: int = 0
     flops: int = 0
@@ -40,7 +40,7 @@ class _Forward:
 
 
 class BlockForwards:
-    """The forwards of the blocks among some modules, as they run inside `watched`."""
+    """Counts the forward operations of every block in the given modules while `watched` is entered."""
 
     def __init__(self, parts: Iterable[nn.Module]) -> None:
         named = (item for part in parts for item in part.named_modules() if isinstance(item[1], Block))
@@ -51,18 +51,18 @@ class BlockForwards:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Learn from the blocks when each of them begins and ends."""
+        """Hook the blocks, so that each marks the begin and end of its forward."""
         with ExitStack() as hooks:
             for module in self._blocks:
                 for handle in (
                     module.register_forward_pre_hook(self._begin, prepend=True),
-                    module.register_forward_hook(self._end, prepend=True),  # before a probe reads the output
+                    module.register_forward_hook(self._end, prepend=True),  # before a probe's hook, which also computes
                 ):
                     hooks.callback(handle.remove)
             yield
 
     def note(self, phase: Phase, kind: OperationClass, flops: int) -> None:
-        """An operator has run."""
+        """Count one executed operator."""
         if self._now is None or phase != "forward":
             return
         if kind == "contraction":
@@ -72,7 +72,7 @@ class BlockForwards:
         self._now.normalizations += kind == "normalization"
 
     def forwards(self) -> tuple[BlockForward, ...]:
-        """Of each block that ran, in the order of the model."""
+        """Counts of each block that ran, in the order of the model."""
         return tuple(BlockForward(block=block, **vars(found)) for block, found in sorted(self._found.items()))
 
     def _begin(self, module: nn.Module, *_: object) -> None:

@@ -1,7 +1,7 @@
-"""Which collectives a rank calls in one step, in order, and with whom: what a backend's spans do not say.
+"""List the collectives that a rank calls in one step, in order, with their ranks, which a backend's spans lack.
 
-A backend begins one span for every call, in the order of the calls, so that the list of one step names the spans of the
-next, which does the same. The step that is listed runs under a dispatch mode and is slow; nothing is timed in it.
+A backend begins one span for each call, in call order. The next step makes the same calls, so the list of one step
+names the spans of the next. The listed step runs under a dispatch mode and is slow, so it is not timed.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,13 +25,13 @@ class Call:
     collective: str
     axis: str
     ranks: tuple[int, ...]
-    """Of its group."""
+    """Ranks of the group."""
     peer: int | None = None
-    """The rank at the other end of a send."""
+    """Rank at the other end of a send or receive; None for a collective."""
 
 
 def calls(mesh: DeviceMesh | None, one_step: Callable[[], None]) -> tuple[Call, ...]:
-    """Those of one step of this rank; every rank must take it."""
+    """Run one step and list this rank's calls; every rank must run it."""
     listing = _Listing(Axes(mesh))
     with listing:
         one_step()
@@ -48,7 +48,7 @@ class _Listing(TorchDispatchMode):
         self, func: OpOverload, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if any(hasattr(kind, "__tensor_flatten__") for kind in types):
-            return NotImplemented  # as in `measure.trace`: its parts come back here
+            return NotImplemented  # as in `measure.recorder`: its inner tensors are dispatched here
         kwargs = kwargs or {}
         library, _, name = func._schema.name.partition("::")
         if library in _LIBRARIES:
@@ -60,6 +60,6 @@ class _Listing(TorchDispatchMode):
         if collective is None:
             return
         ranks = group_ranks(args, kwargs)
-        # c10d::send(tensors, group, rank in the group, tag), and recv_ likewise.
+        # Signature: c10d::send(tensors, group, rank in the group, tag); that of recv_ is the same.
         peer = ranks[args[2]] if name in _BETWEEN_TWO else None
         self.calls.append(Call(collective, self._axes.of(args, kwargs), ranks, peer))

@@ -1,7 +1,7 @@
-"""A clock that is always in exactly one phase, so that the named parts of a wall clock sum to the whole.
+"""A clock that is always in exactly one phase, so that its phases sum to the elapsed wall time.
 
-Time is kept in whole nanoseconds of the monotonic clock: `nanoseconds` sums to the elapsed time exactly, `seconds` is
-the same numbers divided by 10⁹.
+Time is kept in whole nanoseconds of the monotonic clock. `nanoseconds` sums to the elapsed time exactly; `seconds`
+gives the same numbers divided by 10⁹.
 """
 
 import time
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 
 class PhaseClock:
-    """Runs from the first `enter` on. A phase that is entered again goes on adding."""
+    """Runs from the first `enter`. Entering a phase again adds to its time."""
 
     def __init__(self) -> None:
         self._phase: str | None = None
@@ -19,11 +19,11 @@ class PhaseClock:
 
     @property
     def phase(self) -> str | None:
-        """The phase that time is counted to; None before the first."""
+        """The current phase; None before the first `enter`."""
         return self._phase
 
     def enter(self, phase: str) -> None:
-        """Leave the current phase for another."""
+        """End the current phase and begin another."""
         now = time.perf_counter_ns()
         if self._phase is not None:
             self._spent[self._phase] += now - self._since
@@ -32,7 +32,7 @@ class PhaseClock:
 
     @contextmanager
     def during(self, phase: str) -> Iterator[None]:
-        """Another phase inside the current one, which is entered again afterwards. Raises before the first `enter`."""
+        """Interrupt the current phase by another, then resume it. Raises `RuntimeError` before the first `enter`."""
         before = self._phase
         if before is None:
             raise RuntimeError("enter a phase before one inside it")
@@ -43,12 +43,12 @@ class PhaseClock:
             self.enter(before)
 
     def nanoseconds(self) -> dict[str, int]:
-        """Elapsed until now by phase, in the order of first entry."""
+        """Nanoseconds spent so far by phase, in the order of first entry."""
         spent = dict(self._spent)
         if self._phase is not None:
             spent[self._phase] += time.perf_counter_ns() - self._since
         return spent
 
     def seconds(self) -> dict[str, float]:
-        """Elapsed until now by phase, in the order of first entry."""
+        """Seconds spent so far by phase, in the order of first entry."""
         return {phase: spent / 1e9 for phase, spent in self.nanoseconds().items()}

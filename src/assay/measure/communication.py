@@ -1,8 +1,8 @@
-"""What a rank hands to collectives: counted where it calls them, by the mesh axis whose ranks they join.
+"""Payloads of a rank's collectives, counted at each call by the mesh axis of its group.
 
-The payload is the larger side of a call: what an all-gather produces, what a reduce-scatter takes, what an all-reduce
-holds, what is sent from one rank to another. How many bytes then cross a wire is the backend's business: a ring sends
-2(n−1)/n of an all-reduce's payload, and gloo carries a reduce-scatter as an all-reduce.
+The payload is the larger side of a call: an all-gather's output, a reduce-scatter's input, the tensor of an all-reduce
+or a send. The traffic depends on the backend. A ring sends 2(n−1)/n of an all-reduce's payload, and gloo implements a
+reduce-scatter as an all-reduce.
 """
 
 from collections.abc import Mapping
@@ -23,15 +23,15 @@ _STANDARD = {
     "alltoall": "all_to_all",
     "all_to_all_single": "all_to_all",
 }
-"""The field's name, where torch's operator, without what its variants append, is not called by it."""
+"""The field's name by torch's operator, whose variants' suffixes are removed, if the two names differ."""
 _NO_PAYLOAD = frozenset(
     ("wait_tensor", "_wrap_tensor_autograd", "barrier", "monitored_barrier_", "recv_", "recv_any_source_")
 )
-"""What waits, and the receiving end of what is counted where it is sent."""
+"""Operators that only wait, and receives, whose bytes are counted at the sender."""
 
 
 class Axes:
-    """Which mesh axis a call's group lies along; a group of some of an axis's ranks counts as the axis."""
+    """Maps the group of a call to its mesh axis; a group of some ranks of an axis counts as that axis."""
 
     def __init__(self, mesh: DeviceMesh | None) -> None:
         groups = {} if mesh is None else {axis: mesh.get_group(axis) for axis in mesh.mesh_dim_names or ()}
@@ -39,7 +39,7 @@ class Axes:
         self._members = {axis: set(dist.get_process_group_ranks(group)) for axis, group in groups.items()}
 
     def of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-        """The axis, or `world` where several or none contain the group."""
+        """The axis of a call's group, or `world` if several axes or none contain the group."""
         for value in (*args, *kwargs.values()):
             group = None if isinstance(value, str) else _group(value)
             name = value if group is None else group.group_name
@@ -53,7 +53,7 @@ class Axes:
 
 
 def group_ranks(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[int, ...]:
-    """The ranks of the group that a call names or is handed; empty where it is unknown."""
+    """Ranks of the group that a call names or receives; empty if the group is unknown."""
     for value in (*args, *kwargs.values()):
         group = _named(value) if isinstance(value, str) else _group(value)
         if group is not None:
@@ -62,7 +62,7 @@ def group_ranks(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[int, 
 
 
 def collective_of(operator: OpOverload) -> str | None:
-    """`all_reduce` of `c10d::allreduce_`; None for what moves nothing."""
+    """The field's name of a collective, `all_reduce` for `c10d::allreduce_`; None if it has no payload."""
     name = operator._schema.name.partition("::")[2]
     if name in _NO_PAYLOAD:
         return None
@@ -71,7 +71,7 @@ def collective_of(operator: OpOverload) -> str | None:
 
 
 def payload_bytes(args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> int:
-    """The larger of what goes in and what comes out."""
+    """Bytes of the inputs or of the outputs, whichever are larger; in-place outputs count once."""
     made = list(tensors_in(result))
     taken = [one for one in tensors_in((args, dict(kwargs))) if all(one is not other for other in made)]
     return max(sum(map(_nbytes, made)), sum(map(_nbytes, taken)))

@@ -1,8 +1,8 @@
-"""What compiled code did in a step, read from the graphs that it was made of.
+"""Operators that compiled code executes in a step, read from its captured graphs.
 
-A fused kernel is no operator, so a dispatch mode cannot see it; the library calls between kernels it would see a second
-time. So the mode looks away while compiled code runs, and every operator of the captured graph counts once a call.
-Operators of the forward pass that stand in a backward graph run again there, as a checkpoint's do.
+A dispatch mode cannot see a fused kernel, which is no operator, but would count library calls between kernels twice. So
+the mode ignores operators while compiled code runs, and each call counts every operator of the captured graph once.
+Forward operators in a backward graph are recomputed there, like those of a checkpoint.
 """
 
 from collections import Counter
@@ -16,20 +16,20 @@ from assay.step.trace import CompiledGraph, OperationClass, Phase
 
 
 class GraphCalls:
-    """Counts the calls of each graph's code, and hands on what is in it.
+    """Counts the calls of each graph's code, and reports their operators.
 
-    `count` is told every operator of a call and its phase, `made` the call's inputs and outputs.
+    `count` receives every operator of a call and its phase; `made` receives the call's inputs and outputs.
     """
 
     def __init__(self, count: Callable[[Call, Phase], None], made: Callable[[Any, Any], None]) -> None:
         self.running = False
-        """Whether compiled code runs now."""
+        """True while compiled code runs."""
         self._count, self._made = count, made
         self._calls: Counter[Graph] = Counter()
 
     @contextmanager
     def watch(self, graph: Graph) -> Iterator[Callable[[Any, Any], None]]:
-        """The context of one call."""
+        """Context of one call of a graph's code."""
         self._calls[graph] += 1
         for call in graph.calls:
             self._count(call, "forward" if not graph.backward else "recompute" if call.again else "backward")
@@ -40,7 +40,7 @@ class GraphCalls:
             self.running = False
 
     def graphs(self) -> tuple[CompiledGraph, ...]:
-        """Every graph whose code ran, in the order of first execution."""
+        """Summaries of the graphs whose code ran, in the order of first execution."""
         return tuple(_summary(graph, calls) for graph, calls in self._calls.items())
 
 

@@ -1,4 +1,4 @@
-"""Records the products of float8 factors: their formats, and whether their scales use the whole range."""
+"""Count matrix products of float8 factors: their formats, and whether their scales use the formats' whole range."""
 
 from collections import Counter
 
@@ -13,7 +13,7 @@ _PRODUCT = "_scaled_mm"
 
 
 class Float8Products:
-    """The products of one step."""
+    """Counts the float8 products of one step."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[Phase, tuple[str, str]]] = Counter()
@@ -21,7 +21,7 @@ class Float8Products:
         self._unread = False
 
     def note(self, call: Call, phase: Phase, *, readable: bool) -> None:
-        """An operator has run; `readable`: its arguments have values."""
+        """Count one operator if it is a float8 product; `readable`: the values of its arguments can be read."""
         if call.operator._schema.name.partition("::")[2] != _PRODUCT:
             return
         left, right = call.args[:2]
@@ -33,7 +33,7 @@ class Float8Products:
             self._unread = True
 
     def products(self) -> tuple[Float8Product, ...]:
-        """The account, in the order of first execution."""
+        """Products by phase and formats, in the order of first execution."""
         return tuple(
             Float8Product(
                 phase=phase,
@@ -46,6 +46,6 @@ class Float8Products:
 
 
 def _at_full_scale(factor: torch.Tensor) -> bool:
-    """Whether the largest element is the largest number of the format; a factor of zeros has no scale to judge."""
+    """True if the largest element is the largest number of the format, or if all elements are zero."""
     largest = float(factor.float().abs().max())
     return largest in (0.0, torch.finfo(factor.dtype).max)

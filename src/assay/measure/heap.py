@@ -1,7 +1,7 @@
-"""The heap during one step, by memray's full record: every malloc, aligned or not, and every free of the process.
+"""Heap usage of one step, from memray's full record: every malloc, aligned or not, and every free of the process.
 
-Memory maps are left out: those that malloc makes for itself are not recorded anyway, and the others are files and the
-interpreter's arenas. The record takes seconds to set up and slows the step, so it is a pass of its own.
+Memory maps are excluded: malloc's own are not recorded anyway, and the others are files and the interpreter's arenas.
+Recording takes seconds to set up and slows the step, so it has a pass of its own.
 """
 
 import tempfile
@@ -14,18 +14,18 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Heap:
-    """One step's dealings with the heap."""
+    """Heap usage of one step."""
 
     above_start_bytes: int
-    """Most that was asked for in the step and not yet freed."""
+    """Peak of the bytes requested in the step and not yet freed."""
     allocations: int
     allocated_bytes: int
     aligned_above_start_bytes: int
-    """The same over `posix_memalign` alone: torch's CPU allocator, and the scratch of kernels that align theirs."""
+    """Peak of `posix_memalign` alone: torch's CPU allocator, and kernels that align their scratch."""
 
 
 def heap_of(one_step: Callable[[], None]) -> Heap | None:
-    """Run one step under memray; None where there is no memray. The record lies in a temporary folder and goes."""
+    """Run one step under memray; None if memray is not installed. The record is a temporary file."""
     try:
         import memray
     except ImportError:
@@ -59,7 +59,7 @@ def _count(records: Any, kinds: Any) -> Heap:
 
 
 class _Running:
-    """A sum by address. What was there before the step is not known, so its end does not count."""
+    """Running sum of sizes by address. Blocks from before the step are unknown, so freeing them does not count."""
 
     def __init__(self) -> None:
         self.sizes: dict[int, int] = {}

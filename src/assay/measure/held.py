@@ -1,4 +1,4 @@
-"""What a rank holds of each parameter, and which names are one storage."""
+"""The shard of each parameter on this rank, and the names of parameters that share a storage."""
 
 import torch
 
@@ -8,7 +8,7 @@ from assay.step.trace import Held
 
 
 def held(name: str, parameter: torch.Tensor) -> Held:
-    """One parameter as a trace tells of it."""
+    """Describe the shard of one parameter for a trace."""
     whole = parameter.numel() * parameter.element_size()
     return Held(
         name=name,
@@ -23,7 +23,7 @@ def held(name: str, parameter: torch.Tensor) -> Held:
 
 
 def shared(parts: tuple[torch.nn.Module, ...]) -> tuple[tuple[str, ...], ...]:
-    """Groups of parameter names that are one storage."""
+    """Groups of parameter names that share one storage."""
     names: dict[int, list[str]] = {}
     for part in parts:
         for name, parameter in part.named_parameters(remove_duplicate=False):

@@ -1,8 +1,8 @@
-"""What gloo reaches between two processes of this machine: the latency and the bandwidth of its loopback.
+"""Latency and bandwidth of gloo's loopback between two processes of this machine.
 
-An all-reduce of two ranks sends its payload once and takes two steps, so a payload of a few bytes takes 2α and a large
-one 2α + B/β (Hockney 1994; `cost.collectives`). Both are the fastest of repetitions on a machine that should be idle: a
-best case, as the other rates are. More than two ranks share the same memory, which is not measured.
+An all-reduce of two ranks sends its payload once, in two steps. So a few bytes take 2α and a large payload 2α + B/β
+(Hockney 1994; `cost.collectives`). Both are the fastest of several repetitions on a machine that should be idle: a best
+case, like the other rates. Contention of more than two ranks for the shared memory is not measured.
 """
 
 import time
@@ -21,7 +21,10 @@ _REPETITIONS = {_SMALL: 200, _LARGE: 10}
 
 
 def measure_link() -> Link:
-    """Measure it with two processes of one thread each. Raises `RuntimeError` where they cannot meet."""
+    """Measure the link with two processes of one thread each.
+
+    Raises torch's `ProcessRaisedException` if a process fails, for instance because they cannot connect.
+    """
     with TemporaryDirectory() as folder:
         spawn(_rank, (folder,), nprocs=_RANKS)  # type: ignore[no-untyped-call]
         small, large = map(float, Path(folder, "seconds").read_text().split())

@@ -1,16 +1,16 @@
-"""Measure what torch reaches on this machine: ``python -m assay.measure.machine [cpu|cuda]`` prints one line of JSON.
+"""Measure torch's rates on this machine: ``python -m assay.measure.machine [cpu|cuda]`` prints one line of JSON.
 
-The matmul rate of a dtype is that of the fastest of repeated large square products, 2·n³ FLOPs each: a roof that a
-training step may be held against, not an average. n doubles until a product fills a share of the time allowed, so that
-a dtype without hardware for it, which may be a hundred times slower, is measured on a smaller product. The right factor
-is tried as it lies and transposed, as a linear layer has it: converted dtypes can differ sevenfold between the two.
+The matmul rate of a dtype is that of the fastest of repeated large square products, 2·n³ FLOPs each. It is a roof to
+compare training steps with, not an average. n doubles until a product fills a share of the allowed time. A dtype
+without hardware support may be a hundred times slower, and is then measured on a smaller product. The right factor is
+tried as stored and transposed, as in a linear layer: for converted dtypes the two rates can differ sevenfold.
 
-No rate rests on one trial (`measure.agreement`). A float32 rate far below that of float64 contradicts it, and is
-measured again. What no second trial confirms, or stays a contradiction, is named in the record, with the share of the
-cores that others had meanwhile.
+No rate rests on one trial (`measure.agreement`). A float32 rate far below the float64 rate contradicts it, and is
+measured again. The record names the rates that stay unconfirmed or contradictory, and the share of the cores that
+others had meanwhile.
 
-The bandwidth is that of a copy too large for any cache, counting bytes read and bytes written. The time to launch an
-operation is that of one on a few numbers, in a chain of many. What joins two processes on a CPU is measured with it.
+The bandwidth is that of a copy too large for any cache, counting bytes read and bytes written. The launch time is that
+of an operation on a few numbers, in a long chain. On a CPU, the link between two processes is measured as well.
 """
 
 import argparse
@@ -30,17 +30,17 @@ _SMALLEST = 256
 _LARGEST = {"cpu": 4096, "cuda": 16384}
 _COPY_BYTES = {"cpu": 2**28, "cuda": 2**30}
 _PRODUCTS = 2
-"""At least so many products of the final size should fit the time allowed."""
+"""Least number of products of the final size that should fit the allowed time."""
 _AGAIN = 2
-"""How often a doubtful rate is measured again."""
+"""Number of times that a doubtful rate is measured again."""
 _CLOSE = 0.1
-"""Two measurements agree that differ by no more."""
+"""Largest relative difference between two measurements that agree."""
 _CHAIN = 256
-"""Small operations, each on the result of the last."""
+"""Number of small operations in a chain, each on the result of the previous one."""
 
 
 def measure_rates(device: str, seconds: float = 2.0) -> Rates:
-    """Measure `cpu` or `cuda` within about `seconds`. Raises `ValueError` where torch has no such device."""
+    """Measure `cpu` or `cuda` within about `seconds`. Raises `ValueError` if torch has no such device."""
     if device not in _LARGEST or (device == "cuda" and not torch.cuda.is_available()):
         raise ValueError(f"this torch has no device {device!r}")
     torch.set_float32_matmul_precision("highest")
@@ -68,7 +68,7 @@ def measure_rates(device: str, seconds: float = 2.0) -> Rates:
 
 
 class _Rate(NamedTuple):
-    """FLOP or bytes per second, and whether two trials agree in it."""
+    """FLOPs or bytes per second, and whether two trials agree on it."""
 
     per_second: float
     confirmed: bool
@@ -79,13 +79,13 @@ def _flops(products: Mapping[str, _Rate | None]) -> dict[str, float]:
 
 
 def _doubtful(rates: Rates, products: Mapping[str, _Rate | None]) -> list[str]:
-    """Dtypes whose rate nothing confirms, and float32 where it contradicts float64."""
+    """Dtypes whose rate is unconfirmed, and float32 if its rate contradicts that of float64."""
     found = [dtype for dtype, rate in products.items() if rate is not None and not rate.confirmed]
     return list(dict.fromkeys((*found, "float32") if rates.contradictory else found))
 
 
 def _better(one: _Rate | None, other: _Rate | None) -> _Rate | None:
-    """The faster one; where two measurements agree, each confirms the other."""
+    """The faster of two rates, confirmed if the other agrees with it."""
     if one is None or other is None:
         return one or other
     faster, slower = max(one, other), min(one, other)
@@ -93,12 +93,12 @@ def _better(one: _Rate | None, other: _Rate | None) -> _Rate | None:
 
 
 def _matmul_rate(device: str, dtype: str, seconds: float) -> _Rate | None:
-    """FLOP/s; None where the device has no such product."""
+    """Measure the FLOP/s of a dtype's products; None if the device does not support them."""
     size, fastest = _SMALLEST, None
     while True:
         try:
             left, right = (torch.ones(size, size, device=device).to(getattr(torch, dtype)) for _ in range(2))
-            # The first trial of a size also prepares it.
+            # The first trial of a size is also its warm-up.
             trials = [(agreed(partial(_timed, device, one)), one) for one in _products(left, right)]
             once, multiply = min(trials, key=lambda trial: trial[0].seconds)
         except RuntimeError:
@@ -112,7 +112,7 @@ def _matmul_rate(device: str, dtype: str, seconds: float) -> _Rate | None:
 
 
 def _products(left: torch.Tensor, right: torch.Tensor) -> list[Callable[[], object]]:
-    if left.dtype.itemsize == 1:  # its kernel takes scales, and the right factor transposed only
+    if left.dtype.itemsize == 1:  # the float8 kernel needs scales, and takes the right factor only transposed
         scale = torch.ones((), device=left.device)
         return [lambda: torch._scaled_mm(left, right.t(), scale, scale, out_dtype=torch.bfloat16)]
     out = torch.empty_like(left)
@@ -120,7 +120,7 @@ def _products(left: torch.Tensor, right: torch.Tensor) -> list[Callable[[], obje
 
 
 def _launch_seconds(device: str, seconds: float) -> tuple[float, float]:
-    """Of an operation and of its backward, by the host's clock, which waits for the device at the end of a chain."""
+    """Seconds per operation and per backward operation, by the host's clock, read after each chain has finished."""
     factor = torch.ones(8, device=device, requires_grad=True)
     forward, backward, end = float("inf"), float("inf"), time.perf_counter() + seconds
     while True:
@@ -155,7 +155,7 @@ def _timed(device: str, work: Callable[[], object]) -> float:
 
 
 def _timed_on_cuda(work: Callable[[], object]) -> float:
-    """By the device's own events: the host only queues."""
+    """Seconds between two events of the device; the host only queues the work."""
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
     begin.record()
     work()
@@ -165,7 +165,7 @@ def _timed_on_cuda(work: Callable[[], object]) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the rates of one device. Exits 2 where torch has no such device."""
+    """Print the rates of one device as JSON. Exits with status 2 if torch has no such device."""
     parser = argparse.ArgumentParser(prog="assay.measure.machine")
     parser.add_argument("device", nargs="?", default="cpu")
     parser.add_argument("--seconds", type=float, default=5.0)

@@ -1,4 +1,4 @@
-"""Counts dropout masks as they are drawn, and recognizes those that a second forward draws again by a digest."""
+"""Count dropout masks as they are drawn, and match masks that recomputation draws to the forward's by a digest."""
 
 from collections import Counter
 from typing import Any
@@ -12,11 +12,11 @@ from assay.step.masks import Masks
 from assay.step.trace import Phase
 
 _LEAST_ELEMENTS = 256
-"""Two masks of so many elements agree by chance less than once in 10¹⁰ steps at any usual rate."""
+"""Two masks of this many elements agree by chance less than once in 10¹⁰ steps at any usual dropout rate."""
 
 
 class MaskCounts:
-    """The masks of one step."""
+    """Counts the masks of one step."""
 
     def __init__(self) -> None:
         self._drawn: Counter[int] = Counter()
@@ -24,7 +24,7 @@ class MaskCounts:
         self._elements = self._zeros = self._repeated = 0
 
     def note(self, operator: OpOverload, args: tuple[Any, ...], result: Any, phase: Phase) -> None:
-        """An operator has run outside the update."""
+        """Count the mask that an operator drew in forward or recompute, if it drew one."""
         mask = _mask(operator, args, result)
         if mask is None or phase not in ("forward", "recompute"):
             return
@@ -39,7 +39,7 @@ class MaskCounts:
         self._zeros += kept.size - int(kept.sum())
 
     def masks(self) -> Masks:
-        """The account."""
+        """Counts so far. A recomputed mask is unequal if no forward mask is left with its digest."""
         left, unequal = Counter(self._drawn), 0
         for digest in self._again:
             unequal += left[digest] == 0
@@ -55,7 +55,7 @@ class MaskCounts:
 
 
 def _mask(operator: OpOverload, args: tuple[Any, ...], result: Any) -> torch.Tensor | None:
-    """The mask that an operator drew: a CPU fills one with Bernoulli's numbers, a GPU returns one beside the result."""
+    """The mask that an operator drew: `bernoulli_` fills one on a CPU, a GPU's dropout returns one with the result."""
     if operator is torch.ops.aten.bernoulli_.float:
         return result if isinstance(result, torch.Tensor) else None
     if operator is torch.ops.aten.native_dropout.default and args[2]:

@@ -1,17 +1,17 @@
-"""The memory pass: what one optimizer step asks for, counted at the allocator and never polled.
+"""The memory pass: the memory of one optimizer step, counted at the allocator and never polled.
 
-The tensors' peak on a CPU is the most bytes requested from torch's allocator during one step, above its start, plus the
-bytes of tensors alive before. Two instruments see it: torch's own allocator events, and memray's record of
-`posix_memalign`, which is what that allocator calls. They agree to the byte where kernels ask for no aligned scratch of
-their own. The first is used, because it also names the operator; memray gives the heap as a whole. Neither cares
-whether memory was touched or for how long it was held, and both leave memory-mapped files out. A tensor from before the
-step that the step frees leaves torch's count, and stays in memray's, which knows no size of it.
+On a CPU, the tensors' peak is the bytes of tensors alive before the step, plus its peak of bytes requested from torch's
+allocator. Two instruments measure it: torch's own allocator events, and memray's record of `posix_memalign`, which that
+allocator calls. They agree to the byte unless kernels request aligned scratch of their own. The first is used, because
+it also names the operator; memray gives the heap as a whole. Neither depends on whether memory was touched or for how
+long it was held, and both exclude memory-mapped files. If the step frees a tensor from before it, torch's count falls;
+memray's does not, because the size is unknown.
 
-What a library requests from the same allocator for itself is a figure of its own and not in the tensors' peak, which
+Scratch that a library requests from the same allocator is reported apart and excluded from the tensors' peak. That peak
 is therefore the same on every processor (`measure.tensor_peak`).
 
-On CUDA the caching allocator's counters give the peak, and the profiler its instant. What captured graphs keep for
-their replays no tensor has, so those counters leave it out; it is added.
+On CUDA the caching allocator's counters give the peak, and the profiler its instant. These counters exclude memory that
+captured graphs keep for their replays, because no tensor has it; it is added.
 """
 
 import gc
@@ -29,35 +29,35 @@ from assay.measure.tensor_peak import tensor_peak
 
 @dataclass(frozen=True)
 class MemoryPass:
-    """Figures of one optimizer step after the first. None: this device or machine does not count it."""
+    """Memory of one optimizer step after the first. None: not counted on this device or machine."""
 
     tensors_peak_bytes: int
     tensors_peak_instant: str | None = None
     """Phase and operator during which the peak was first reached."""
     library_scratch_bytes: int | None = None
-    """Most that libraries requested from torch's allocator for themselves at once; not counted apart on CUDA."""
+    """Peak of the scratch that libraries requested from torch's allocator; not counted apart on CUDA."""
     allocator_peak_bytes: int | None = None
-    """Most of tensors and library scratch together; not counted apart on CUDA."""
+    """Peak of tensors and library scratch together; not counted apart on CUDA."""
     reserved_peak_bytes: int | None = None
-    """Most that torch's caching allocator held; a CPU has none."""
+    """Peak of the memory reserved by torch's caching allocator; a CPU has none."""
     device_peak_bytes: int | None = None
-    """Taken on the device by everyone at the step's end: the caching allocator gives nothing back in between."""
+    """Device memory used by all processes at the end of the step; the caching allocator frees none before."""
     heap_peak_bytes: int | None = None
-    """The heap's growth at its highest, plus the tensors alive before."""
+    """Peak growth of the heap, plus the bytes of tensors alive before the step."""
     allocations: int | None = None
-    """Heap allocations, memory maps left out."""
+    """Number of heap allocations, without memory maps."""
     allocated_bytes: int | None = None
-    """Bytes that those asked for, summed."""
+    """Sum of the bytes of these allocations."""
 
 
 def memory_pass(
     device: torch.device, one_step: Callable[[], None], live_bytes: int, repeats: int = 1, idle_bytes: int = 0
 ) -> MemoryPass:
-    """Measure one step. `one_step` is called once per instrument; `live_bytes` are those of tensors before it, and
-    `idle_bytes` those that graphs keep and no tensor has.
+    """Measure one step, which must not be the first, because that creates the optimizer state.
 
-    It must not be the first step, since an optimizer makes its state in that. Where other threads hold tensors a little
-    longer than the step does, as gloo's do, the least of several `repeats` is what the step itself holds.
+    `one_step` runs once per instrument, on a CPU `repeats` times for the tensors' peak. `live_bytes` are those of
+    tensors before it, `idle_bytes` those that graphs keep outside of tensors. Other threads, such as gloo's, may hold
+    tensors longer than the step does; the least peak of several `repeats` is the step's own.
     """
     with _no_collection():
         if device.type == "cuda":
@@ -77,9 +77,9 @@ def memory_pass(
 
 
 def live_tensor_bytes(device: torch.device) -> int:
-    """Bytes of the distinct storages of torch's allocator that tensors known to Python, and their gradients, hold now.
+    """Bytes of distinct storages of live tensors on `device`: those known to Python, and their gradients.
 
-    Memory that torch did not allocate (a numpy array, a memory-mapped file) is left out.
+    Memory that torch did not allocate (a numpy array, a memory-mapped file) is excluded.
     """
     gc.collect()
     return distinct_bytes(
@@ -94,15 +94,15 @@ def _known_tensors() -> Iterator[torch.Tensor]:
         if not issubclass(type(one), torch.Tensor):
             continue
         yield one
-        if one.is_leaf and one.grad is not None:  # a gradient that Python never asked for has no object of its own
+        if one.is_leaf and one.grad is not None:  # a gradient that Python never accessed has no Python object yet
             yield one.grad
 
 
 def _is_torchs(tensor: torch.Tensor) -> bool:
-    """Whether torch can resize the storage: it cannot one that it was only lent.
+    """True if torch allocated the storage; it cannot resize memory that it only borrows.
 
-    A compiler's stand-ins say that they are on a device, and their storage is nowhere. A tensor made of others has no
-    storage of its own, whatever it says; its parts are known themselves, and are stand-ins where it is one.
+    A compiler's fake tensors report a device on which they have no storage. A wrapper subclass has no storage of its
+    own, whatever it reports. Its inner tensors are visited themselves, and are fake if it is.
     """
     if is_traceable_wrapper_subclass(tensor):
         return False
@@ -115,7 +115,7 @@ def _is_torchs(tensor: torch.Tensor) -> bool:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Collect garbage now and not inside: when the collector runs must not decide a peak."""
+    """Collect garbage now and not inside, so that the collector's timing does not affect a peak."""
     gc.collect()
     enabled = gc.isenabled()
     gc.disable()

@@ -1,6 +1,6 @@
-"""Tells whether training moved the weights and kept the optimizer's state, from a digest of each initial weight.
+"""Check that training moved the weights, from a digest of each initial weight, and kept the optimizer's state.
 
-A digest is the CRC-32 of a weight's bytes: cheap, without a copy on a CPU, and different wherever one bit is.
+A digest is the CRC-32 of a weight's bytes: cheap, and different if a single bit differs.
 """
 
 from collections.abc import Mapping
@@ -15,18 +15,18 @@ from assay.parallel.shards import local
 from assay.step.program import Step
 
 _ROUNDS_AWAY = 4
-"""A weight may stay where a step at the learning rate is below this many units of its last place."""
+"""Rounding may hide an update if the learning rate is at most this many units in a weight's last place."""
 
 
 def digests(step: Step) -> dict[str, int]:
-    """The digest of this rank's piece of every parameter, by name."""
+    """Digest of this rank's shard of every parameter, by name."""
     return {name: _digest(parameter) for name, parameter in step.named_parameters()}
 
 
 def unmoved(step: Step, initial: Mapping[str, int], rate: float) -> list[str]:
-    """Names of the parameters that still are what they were, though steps at a learning rate of `rate` would show.
+    """Names of the parameters that are unchanged, although steps at a learning rate of `rate` would change them.
 
-    An expert or a router that no token used has no gradient, so a mixture's may stay where nothing decays.
+    An expert or a router that no token used has no gradient. So without weight decay, experts and routers may stay.
     """
     decays = any(group.get("weight_decay", 0.0) for group in step.optimizer.param_groups)
     return [
@@ -40,7 +40,7 @@ def unmoved(step: Step, initial: Mapping[str, int], rate: float) -> list[str]:
 
 
 def state_fault(step: Step, updates: int) -> str:
-    """Say what is wrong with the optimizer's state after so many updates; empty where nothing is."""
+    """Describe what is wrong with the optimizer's state after `updates` updates; empty if nothing is."""
     counts = {float(one["step"]) for one in step.optimizer.state.values() if "step" in one}
     if wrong := sorted(counts - {float(updates)}):
         return f"the optimizer's state counts {wrong[0]:g} updates where {updates} were made"
@@ -54,7 +54,7 @@ def state_fault(step: Step, updates: int) -> str:
 
 
 def _digest(parameter: Tensor) -> int:
-    # A copy: storage that NumPy has seen cannot be resized, and then counts as memory that torch did not allocate.
+    # A copy: a storage shared with NumPy can no longer be resized, and then counts as not allocated by torch.
     piece = local(parameter).detach().clone().contiguous().cpu()
     return crc32(piece.view(-1).view(torch.uint8).numpy().data) if piece.numel() else 0
 

@@ -1,14 +1,15 @@
-"""What one operator call is: its name, its class, the dtype it computes in, its FLOPs and the bytes it must move.
+"""Properties of one operator call: its name, class, dtype, FLOPs and least bytes moved.
 
-The classes are those of arXiv:2007.00072: tensor contractions, statistical normalizations (everything that reduces, so
-softmax, norms, losses and a bias's gradient), element-wise operators; and data movement and communication beside them.
+The classes are those of arXiv:2007.00072: tensor contractions, statistical normalizations and element-wise operators.
+Normalizations are all operators that reduce, such as softmax, norms, losses and a bias's gradient. Data movement and
+communication are added.
 
-FLOPs count two a multiply-add and are given for contractions only, with the closed forms of `torch.utils.flop_counter`.
-A fused attention kernel counts as the whole products, as if nothing were masked: forward 2, backward 5 (the scores are
-computed again), where the same attention written out has 2 and 4. Torch's table lacks its CPU kernel, which is added.
+A multiply-add counts as two FLOPs. Only contractions have FLOPs, by the closed forms of `torch.utils.flop_counter`. A
+fused attention kernel counts as its whole products, without regard to masking: two in forward, and five in backward,
+which recomputes the scores. Unfused attention has two and four. Torch's table lacks the CPU kernel, which is added.
 
 Bytes are the sizes of tensor arguments and results: the least that the operator moves when nothing stays in a cache.
-A view moves none, nor does memory that is only reserved.
+Views and allocations without a value move none.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -46,12 +47,12 @@ Formula = Callable[..., int]
 
 
 def name_of(operator: OpOverload) -> str:
-    """`aten.mm`, `aten.add.Tensor`: torch's name without the default overload."""
+    """Torch's name without the default overload: `aten.mm`, `aten.add.Tensor`."""
     return str(operator).removesuffix(".default")
 
 
 def class_of(operator: OpOverload, *, view: bool) -> OperationClass:
-    """The class of a call; `view` says that its result is an argument under another shape."""
+    """The class of a call; `view` is True if its results are views of its arguments."""
     base = _base(operator)
     if operator.namespace in _COLLECTIVES:
         return "communication"
@@ -65,7 +66,7 @@ def class_of(operator: OpOverload, *, view: bool) -> OperationClass:
 
 
 def is_view(operator: OpOverload, arguments: list[torch.Tensor], results: list[torch.Tensor]) -> bool:
-    """Whether every result is an argument's storage, unchanged."""
+    """True if every result shares the storage of an argument, and the operator changes no argument."""
     if operator._schema.is_mutable or not results:
         return False
     given = {one.untyped_storage()._cdata for one in arguments}
@@ -73,29 +74,29 @@ def is_view(operator: OpOverload, arguments: list[torch.Tensor], results: list[t
 
 
 def dtype_of(arguments: list[torch.Tensor], results: list[torch.Tensor]) -> str:
-    """That of the first floating-point argument, else of the first result, else of the first argument."""
+    """Dtype of the first floating-point argument, else of the first result, else of the first argument."""
     floating = [one for one in arguments if one.is_floating_point()]
     first = next(iter((*floating, *results, *arguments)), None)
     return "none" if first is None else dtype_name(first.dtype)
 
 
 def multiplied_in(dtype: str, arguments: list[torch.Tensor]) -> str:
-    """The format of a contraction: its dtype, or `tf32` where a GPU may round float32 to that in the kernel."""
+    """Number format of a contraction: its dtype, or `tf32` if a GPU may round float32 to that in the kernel."""
     allowed = torch.get_float32_matmul_precision() != "highest"
     return "tf32" if dtype == "float32" and allowed and any(one.device.type == "cuda" for one in arguments) else dtype
 
 
 def bytes_of(operator: OpOverload, tensors: Iterable[torch.Tensor]) -> int:
-    """Sizes of arguments and results, an expanded tensor's repetitions not counted."""
+    """Bytes of arguments and results, without the repetitions of expanded tensors."""
     if _base(operator) in _RESERVATIONS:
         return 0
     return sum(min(one.numel() * one.element_size(), one.untyped_storage().nbytes()) for one in tensors)
 
 
 def flops_of(operator: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> int:
-    """FLOPs of a contraction, 0 for anything without a formula."""
+    """FLOPs of a contraction; 0 if there is no formula for it."""
     base = _base(operator).removesuffix("_")
-    # What adds a product into its first argument has the formula of what makes a new result.
+    # An in-place operator has the formula of the operator that returns a new tensor.
     packet = getattr(torch.ops.aten, base) if operator.namespace == "aten" else operator.overloadpacket
     if formula := flop_registry.get(packet):
         return int(formula(*args, **kwargs, out_val=result))
@@ -105,9 +106,9 @@ def flops_of(operator: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 
 def waits_for_device(operator: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> bool:
-    """Whether the host waits: for a value (`item` and its kin), or for a blocking copy off or onto an accelerator.
+    """True if the host waits: for a value (`item` and similar), or for a blocking copy between host and accelerator.
 
-    `tolist` and `numpy` of a CPU tensor pass no operator, and are not seen.
+    `tolist` and `numpy` of a CPU tensor call no operator, so they are not seen.
     """
     base = _base(operator)
     if base in _READ_BY_HOST:
@@ -120,7 +121,7 @@ def waits_for_device(operator: OpOverload, args: tuple[Any, ...], kwargs: dict[s
 
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """Every tensor in nested arguments or results."""
+    """Yield every tensor in nested arguments or results."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, dict):
@@ -131,7 +132,7 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
 
 
 def _base(operator: OpOverload) -> str:
-    """The operator's name alone: `add` of `aten.add.Tensor`."""
+    """The operator's name alone: `add` for `aten.add.Tensor`."""
     return operator._schema.name.partition("::")[2]
 
 
@@ -150,7 +151,7 @@ _MORE_FLOPS: dict[str, Formula] = {
     "_scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
     "mv": lambda matrix, vector: 2 * matrix.numel(),
     "addmv": lambda bias, matrix, vector: 2 * matrix.numel(),
-    # The groups' sizes are in another argument; together they are one side of either product.
+    # The groups' sizes, another argument, sum to a dimension of the factors, so the formula does not need them.
     "_grouped_mm": lambda left, right, *rest: 2 * left.numel() * right.size(-1),
     "dot": lambda left, right: 2 * left.numel(),
     "vdot": lambda left, right: 2 * left.numel(),

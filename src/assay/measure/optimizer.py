@@ -1,4 +1,4 @@
-"""Reads an optimizer's groups and state, and counts what is written into parameters while it updates."""
+"""Read an optimizer's groups and state, and count the elements that its update writes into parameters."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -15,15 +15,15 @@ from assay.step.updated import Group, Setting, Updated
 
 
 class Writes:
-    """Counts elements written into the parameters of a step, by parameter and operator."""
+    """Counts the elements written into the parameters of a step, by parameter and operator."""
 
     def __init__(self, step: Step) -> None:
-        both = (*step.named_parameters(), *step.optimized)  # a piece on the host has a storage of its own
+        both = (*step.named_parameters(), *step.optimized)  # a copy on the host has a storage of its own
         self._names = {identity(storage): name for name, one in both for storage in storages(one)}
         self._elements: dict[str, Counter[str]] = {}
 
     def note(self, operator: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """An operator has run in the update."""
+        """Count the elements that one operator of the update wrote into parameters."""
         if not operator._schema.is_mutable:
             return
         for tensor in _written(operator, args, kwargs):
@@ -31,18 +31,18 @@ class Writes:
                 self._elements.setdefault(name, Counter())[operations.name_of(operator)] += tensor.numel()
 
     def of(self, name: str) -> dict[str, int]:
-        """Elements of one parameter, by operator."""
+        """Elements written into one parameter, by operator."""
         return dict(self._elements.get(name, {}))
 
 
 def updated(step: Step, writes: Writes) -> tuple[Updated, ...]:
-    """Every parameter that the optimizer of a step was given."""
+    """Describe every parameter that the optimizer of a step updates."""
     state = step.optimizer.state
     return tuple(_updated(name, one, state.get(one, {}), writes) for name, one in step.optimized)
 
 
 def groups(step: Step) -> tuple[Group, ...]:
-    """The optimizer's parameter groups as plain data."""
+    """Return the optimizer's parameter groups as plain data."""
     names = {id(one): name for name, one in step.optimized}
     return tuple(
         Group(

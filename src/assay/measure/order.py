@@ -1,4 +1,4 @@
-"""Records in which order a pipeline's rank ran the forwards and backwards of its stages."""
+"""Record the order in which a rank of a pipeline runs the forwards and backwards of its stages."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,9 +9,10 @@ from assay.step.program import Step
 
 @contextmanager
 def recorded(step: Step, ran: list[str]) -> Iterator[None]:
-    """Append what each stage of this rank runs inside, as `F`, `B`, `I` or `W`, the stage and the micro-batch.
+    """Context that appends to `ran` each call of a stage on this rank: its kind, stage and micro-batch, as in `F0.1`.
 
-    B is a whole backward; I and W are its halves, the gradients of inputs and of weights.
+    F is a forward and B a whole backward; I and W are its halves, the gradients of inputs and of weights. Without a
+    pipeline nothing is recorded.
     """
     mesh = step.program.mesh
     if mesh is None or mesh.size((mesh.mesh_dim_names or ()).index("pp")) == 1:

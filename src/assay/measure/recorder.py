@@ -1,7 +1,8 @@
 """The dispatch mode behind a trace: counts every operator of a step by phase, class and dtype.
 
-The phase of an operator is told by where it runs: inside the program's update or an optimizer's step it is `update`;
-inside the autograd engine it is `backward`, or `recompute` where a checkpoint repeats its forward; else `forward`.
+The phase of an operator follows from where it runs. Inside the program's update or an optimizer's step it is `update`.
+Inside the autograd engine it is `backward`, or `recompute` if a checkpoint repeats its forward. Elsewhere it is
+`forward`.
 """
 
 from collections.abc import Iterable
@@ -30,7 +31,7 @@ _Key = tuple[str, str, Phase, OperationClass, str]
 
 @dataclass
 class _Tally:
-    """Executions of one kind."""
+    """Sums over the executions of one kind of operator or collective."""
 
     count: int = 0
     flops: int = 0
@@ -39,16 +40,16 @@ class _Tally:
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts operators, and remembers which one made each storage."""
+    """Counts operators, and remembers which operator created each storage."""
 
     supports_higher_order_operators = True
-    """Those inside compiled code: what keeps the generator's state around an operator of a checkpoint."""
+    """Compiled code contains some: they preserve the generator's state around an operator of a checkpoint."""
 
     def __init__(self, step: Step, parameters: set[int], blocks: BlockForwards) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.captured_contractions = 0
         self.updating = 0
-        """How many updates are under way, one inside the other."""
+        """Number of nested updates that are running."""
         self.synchronizations = Synchronizations(step)
         self.writes = Writes(step)
         self.masks = MaskCounts()
@@ -71,14 +72,14 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def is_infra_mode(cls) -> bool:
-        """Compiled code stays compiled under it."""
+        """Return True, so that compiled code stays compiled under this mode."""
         return True
 
     def __torch_dispatch__(
         self, func: OpOverload, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if any(hasattr(kind, "__tensor_flatten__") for kind in types):
-            return NotImplemented  # a tensor made of others: its own dispatch runs first, and its parts come back here
+            return NotImplemented  # a wrapper subclass dispatches first, then its inner tensors are dispatched here
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         if self.graphs.running or not isinstance(func, OpOverload):
@@ -86,16 +87,16 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._record(func, args, kwargs, result)
         if self.updating:
             self.writes.note(func, args, kwargs)
-        elif self._replayed is None:  # what a device records for a graph cannot be read while it is recorded
+        elif self._replayed is None:  # values cannot be read while a CUDA graph is captured
             self.masks.note(func, args, result, self._phase())
         return result
 
     def origin(self, storage: int) -> str:
-        """What made a storage: an operator, the cast of a weight, or something before the step (`inputs`)."""
+        """Origin of a storage: an operator's name, `weight copies` (cast weights) or `inputs` (before the step)."""
         return self._origins.get(storage, "inputs")
 
     def operations(self) -> tuple[Operation, ...]:
-        """Everything recorded, in the order of first execution."""
+        """Every operator recorded, in the order of first execution."""
         return tuple(
             Operation(name=name, part_of=whole, phase=phase, operation_class=kind, dtype=dtype, **vars(tally))
             for (name, whole, phase, kind, dtype), tally in self._tallies.items()
@@ -135,14 +136,14 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._remember(name, arguments, results)
 
     def _count_compiled(self, call: Call, phase: Phase) -> None:
-        """A fused kernel moves what no operator tells, so of compiled code only contractions have bytes."""
+        """Count one operator of compiled code. Only contractions have bytes: a fused kernel's are unknown."""
         kind = class_of(call)
         tensors = operations.tensors_in((call.args, call.kwargs, call.result))
         self._count(call, phase, kind, operations.bytes_of(call.operator, tensors) if kind == "contraction" else 0)
         self.float8.note(call, phase, readable=False)
 
     def _count(self, call: Call, phase: Phase, kind: OperationClass, moved_bytes: int) -> None:
-        """Add one execution to its tally, whether it was dispatched or stands in a compiled graph."""
+        """Add one execution to its tally, dispatched or from a compiled graph."""
         arguments, results = (list(operations.tensors_in(of)) for of in ((call.args, call.kwargs), call.result))
         whole = "" if call.part_of is None else operations.name_of(call.part_of)
         dtype = operations.dtype_of(arguments, results)

@@ -1,14 +1,14 @@
-"""What autograd keeps for backward, storage by storage.
+"""Bytes of tensors saved for backward, counted by storage.
 
-Autograd hands each tensor that it saves to a hook. The one here keeps the tensor in a holder that lives exactly as long
-as autograd's own reference would, and the holder's end is the end of the saving: so the bytes are those kept *at the
-same time*, whatever the order of micro-batches, and a storage that is freed cannot be mistaken for another that is made
-at its address later. The answer is the highest such sum, by category, when it was first reached.
+Autograd passes each tensor that it saves to a hook. The hook here wraps the tensor in a holder that lives exactly as
+long as autograd's own reference would. A tensor counts until its holder is deleted, so the bytes are those saved *at
+the same time*, for any order of micro-batches. A freed storage cannot be mistaken for a later one at its address. The
+result is the peak of this sum, by category, when it was first reached.
 
-Left out: parameters and their views (they live anyway, and where an engine gathers or copies them for the time in which
-their module runs, it frees them under autograd's hands), Python numbers that autograd wraps (8 bytes each, which never
-reach a hook), what is saved inside backward (the recomputation of a checkpoint), and whatever a kernel keeps without
-telling the hooks (`linear_cross_entropy`).
+Parameters and their views are excluded. They live anyway, and an engine that gathers or copies them while their module
+runs frees them although autograd refers to them. Also excluded are Python numbers that autograd wraps (8 bytes each,
+which reach no hook) and tensors saved inside backward, by a checkpoint's recomputation. Tensors that a kernel keeps
+without calling the hooks (`linear_cross_entropy`) are not seen.
 """
 
 from collections import Counter
@@ -24,13 +24,16 @@ from assay.measure.storages import dtype_name, identity, storages
 
 
 class SavedTensors:
-    """A context in which saved tensors are counted. `role` names a storage's origin by its identity."""
+    """Context that counts saved tensors.
+
+    `left_out` holds identities of storages that do not count; `role` maps the identity of a storage to its origin.
+    """
 
     def __init__(self, left_out: set[int], role: Callable[[int], str]) -> None:
         self.left_out = left_out
         self.role = role
         self.highest: dict[str, int] = {}
-        """Bytes by category at the moment when most were kept."""
+        """Bytes by category at the peak."""
         self._holders: Counter[int] = Counter()
         self._kept: dict[int, tuple[str, int]] = {}
         self._total = 0
@@ -47,19 +50,19 @@ class SavedTensors:
         self._hooks.__exit__(kind, error, trace)
 
     def note(self, results: Any) -> None:
-        """Count results that stay for backward though autograd does not save them, until `forward_ended`."""
+        """Count results that are kept for backward outside of autograd, until `forward_ended`."""
         for tensor in tensors_in(results):
             self._noted += self._counted(tensor)
 
     def forward_ended(self) -> None:
-        """All that is noted was counted beside what autograd saves, and goes in the backward that follows."""
+        """Stop counting the noted results: the peak includes them, and the following backward frees them."""
         self._release(self._noted)
         self._noted = []
 
     def _pack(self, tensor: torch.Tensor) -> Any:
         if torch._C._current_graph_task_id() != -1 or _is_parameter(tensor):
             return tensor
-        # Without its history: a result would hold the node that holds it, for ever where backward never runs.
+        # `data` has no history: a result would refer to the node that holds it, and leak if backward never runs.
         return _Holder(tensor.data, self._counted(tensor), self._release)
 
     def _counted(self, tensor: torch.Tensor) -> list[int]:
@@ -93,7 +96,7 @@ class SavedTensors:
 
 
 class _Holder:
-    """Stands for a saved tensor in autograd's graph, and tells when the graph lets go of it."""
+    """Represents a saved tensor in autograd's graph, and reports when the graph releases it."""
 
     __slots__ = ("names", "release", "tensor")
 

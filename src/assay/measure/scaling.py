@@ -1,4 +1,4 @@
-"""Records by what a loss was really multiplied before it was differentiated."""
+"""Record the factor by which each loss was multiplied before backward."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,14 +13,14 @@ _Pair = tuple[torch.Tensor, torch.Tensor]
 
 
 class ScaledLosses:
-    """The losses of one step before and after the scale; they are read once the step is done."""
+    """Losses of one step before and after scaling; their values are read after the step."""
 
     def __init__(self, scale: LossScale) -> None:
         self._scale, self._pairs, self._value = scale, list[_Pair](), scale.value
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Learn from the scale what it is given and what it returns."""
+        """Context that records each loss passed to the scale, and the scaled loss that it returns."""
         inner, self._value = self._scale.scale, self._scale.value
 
         def scale(loss: torch.Tensor) -> torch.Tensor:
@@ -35,7 +35,7 @@ class ScaledLosses:
             del self._scale.scale
 
     def scaling(self, index: int, skipped: int | None) -> Scaling:
-        """The account of step `index`, before which so many updates were skipped; None: unknown."""
+        """Summarize step `index`, before which `skipped` updates were skipped; None: unknown."""
         factors = {float(scaled / loss) for loss, scaled in self._pairs if float(loss) != 0}
         start = type(self._scale)().value
         due = None if skipped is None else (start / 2**skipped, start / 2**skipped * 2 ** (index // GROWTH_INTERVAL))

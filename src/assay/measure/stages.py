@@ -1,14 +1,14 @@
-"""When a rank of a pipeline computes: the spans of its stages' forwards and backwards, at the engine's own calls.
+"""Idle time of a pipeline's ranks, from the spans of its stages' forwards and backwards at the engine's calls.
 
-torch's schedules wait for what a stage receives before they call its forward or backward, so between two such calls a
-rank idles, and inside one it computes. Of a line of ranks the step lasts from the first call of any to the last return
-of any, and what a rank did not compute of that is its idle share: the bubble, and on unequal stages what they wait for
-each other. On an accelerator the calls are marked on its stream, which reaches them when it has waited.
+torch's schedules wait for a stage's input before they call its forward or backward. So a rank computes inside such a
+call, and idles between two of them. A pipeline's step lasts from the first call on any of its ranks to the last return
+on any. The part of it in which a rank does not compute is the rank's idle share. It contains the bubble and, if stages
+are unequal, their waits for each other. On an accelerator, events on its stream mark the calls, after the waits.
 
-The caveat: a call that shares its core with another process, or waits inside for a collective of another axis, is busy
-by the wall clock. So the calling thread's processor time stands beside it, and only where that is at least `OWN_CORE`
-of the spans on every rank may a share be held against a formula. The ranks of a line must have one clock: those of
-several hosts do not.
+Caveat: a call that shares its core with another process, or waits inside for a collective of another axis, is busy by
+the wall clock. So the calling thread's processor time is recorded too. A share is comparable with a formula only if
+processor time is at least `OWN_CORE` of the spans on every rank. The ranks of a pipeline must share one clock, so they
+must be on one host.
 """
 
 import platform
@@ -22,42 +22,42 @@ from typing import Any
 import torch
 
 OWN_CORE = 0.95
-"""Processor time over wall time of busy spans from which a rank had a core of its own."""
+"""Least ratio of processor time to wall time of busy spans at which a rank had a core of its own."""
 _CALLS = ("forward_one_chunk", "backward_one_chunk", "backward_weight_one_chunk")
 
 
 @dataclass(frozen=True)
 class Busy:
-    """One rank's forwards and backwards in one step, by the clock of its host."""
+    """Forwards and backwards of one rank in one step, by the clock of its host."""
 
     host: str
     begin_seconds: float
     end_seconds: float
     busy_seconds: float
     processor_seconds: float | None
-    """Of the thread that calls them; None on an accelerator, which a rank has to itself."""
+    """Processor time of the calling thread; None on an accelerator, which a rank does not share."""
 
 
 @dataclass(frozen=True)
 class Idle:
-    """What a rank did not compute of its line's steps."""
+    """Share of a pipeline's steps in which one of its ranks does not compute."""
 
     shares: tuple[float, ...]
-    """By step."""
+    """Idle share of each step."""
     processor_share: float | None
     """Processor time over wall time of the rank's busy spans."""
     comparable: bool
-    """Whether every rank of the line had a core of its own."""
+    """True if every rank of the pipeline had a core of its own."""
 
     @property
     def share(self) -> float:
-        """The median over steps."""
+        """Median idle share over steps."""
         return median(self.shares)
 
 
 @dataclass(frozen=True)
 class _Mark:
-    """An instant of the host, and of the device's stream where there is one."""
+    """An instant on the host, and on the device's stream if there is one."""
 
     wall: float
     processor: float
@@ -65,7 +65,7 @@ class _Mark:
 
 
 def busy(device: torch.device, one_step: Callable[[], None]) -> Busy | None:
-    """Watch one step; None where no pipeline's stage ran in it."""
+    """Run one step and return its busy spans in sum; None if no pipeline stage ran."""
     start = _mark(device)
     if start.event is not None:
         start.event.synchronize()
@@ -84,7 +84,10 @@ def busy(device: torch.device, one_step: Callable[[], None]) -> Busy | None:
 
 
 def idle(steps: Sequence[Sequence[Busy | None]], line: Sequence[int]) -> dict[int, Idle]:
-    """By rank of a line, given what every rank was busy with in each step; nothing where clocks cannot be compared."""
+    """Idle shares of the ranks in `line`, which form one pipeline, from every rank's `Busy` of each step.
+
+    Empty if the ranks are on several hosts, whose clocks differ, or if a `Busy` is missing.
+    """
     found: dict[int, list[Busy]] = {rank: [one for step in steps if (one := step[rank])] for rank in line}
     everyone = [one for ones in found.values() for one in ones]
     if len({one.host for one in everyone}) != 1 or len(everyone) != len(steps) * len(line):
@@ -111,7 +114,7 @@ def _processor_share(steps: Sequence[Busy]) -> float | None:
 
 @contextmanager
 def _watched(device: torch.device) -> Iterator[list[tuple[_Mark, _Mark]]]:
-    """Marks before and after every call that computes, in order."""
+    """Context that collects the marks before and after every call that computes, in order."""
     from torch.distributed.pipelining import PipelineStage
 
     calls: list[tuple[_Mark, _Mark]] = []

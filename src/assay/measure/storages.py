@@ -1,4 +1,4 @@
-"""Bytes that tensors really occupy: each storage once, however many tensors are views of it."""
+"""Bytes that tensors occupy: each storage counts once, however many views it has."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 
 def storages(tensor: torch.Tensor) -> Iterator[torch.UntypedStorage]:
-    """The storages behind a tensor: one, or for a subclass made of others (sharded, quantized) all of theirs."""
+    """Yield the storage of a tensor, or all inner storages of a wrapper subclass (sharded, quantized)."""
     if is_traceable_wrapper_subclass(tensor):
         for name in tensor.__tensor_flatten__()[0]:
             inner = getattr(tensor, name)
@@ -19,18 +19,18 @@ def storages(tensor: torch.Tensor) -> Iterator[torch.UntypedStorage]:
 
 
 def identity(storage: torch.UntypedStorage) -> int:
-    """A number that no other living storage has; one that is freed may hand it on, so keep it only while it lives."""
+    """A number unique among live storages. It may be reused after the storage is freed, so keep it no longer."""
     return int(storage._cdata)
 
 
 def distinct_bytes(tensors: Iterable[torch.Tensor]) -> int:
-    """Bytes of the distinct storages of tensors."""
+    """Sum of the bytes of the tensors' distinct storages."""
     found = [storage for tensor in tensors for storage in storages(tensor)]
     return sum({identity(storage): storage.nbytes() for storage in found}.values())
 
 
 def bytes_by_dtype(tensors: Iterable[torch.Tensor]) -> dict[str, int]:
-    """A spread tensor counts whole."""
+    """Bytes of tensors by dtype; a sharded tensor counts whole."""
     found: Counter[str] = Counter()
     for one in tensors:
         found[dtype_name(one.dtype)] += one.numel() * one.element_size()
@@ -38,5 +38,5 @@ def bytes_by_dtype(tensors: Iterable[torch.Tensor]) -> dict[str, int]:
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """``"float32"``, as ledgers and records have it."""
+    """Name of a dtype as in ledgers and records: ``"float32"``."""
     return str(dtype).removeprefix("torch.")

@@ -1,8 +1,8 @@
-"""What else the machine did during a timed block: processor time that others had, load, clock frequency.
+"""Activity of the rest of the machine during a timed block: processor time of others, load, clock frequency.
 
-The kernel counts processor time of all cores since it started (`/proc/stat`). What is busy and is not of this run had
-another program; what is *steal* had another guest of the hypervisor. Both come in hundredths of a second, so they say
-little of a block much shorter than a tenth. A figure that the kernel does not give is None.
+The kernel counts the processor time of all cores since it started (`/proc/stat`). Busy time that is not this run's was
+used by other programs; *steal* time was used by other guests of the hypervisor. Both are counted in hundredths of a
+second, so they mean little for a block much shorter than a tenth. A figure that the kernel does not give is None.
 """
 
 import os
@@ -26,18 +26,18 @@ _STEAL = 7
 
 @dataclass(frozen=True)
 class Reading:
-    """Processor seconds so far."""
+    """Processor seconds used so far."""
 
     busy_seconds: float | None
-    """Of all programs on all cores."""
+    """Used by all programs on all cores."""
     steal_seconds: float | None
     own_seconds: float
-    """Of this process and of those that it started."""
+    """Used by this process and its descendants."""
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What others had between two readings, and how the machine stood at the second."""
+    """Processor time of others between two readings, and the machine's load and clock frequency at the end."""
 
     others_seconds: float | None
     steal_seconds: float | None
@@ -47,7 +47,7 @@ class Surroundings:
 
 
 def read() -> Reading:
-    """Processor seconds now."""
+    """Read the processor seconds used so far."""
     own = time.process_time() + sum(map(_seconds, psutil.Process().children(recursive=True)))
     columns = _columns()
     if columns is None:
@@ -56,7 +56,7 @@ def read() -> Reading:
 
 
 def between(before: Reading, after: Reading, own_seconds: Sequence[float]) -> Surroundings:
-    """What happened between two readings, in which the processes of this run used `own_seconds`."""
+    """Summarize the time between two readings, in which the processes of this run used `own_seconds`."""
     others = None
     if before.busy_seconds is not None and after.busy_seconds is not None:
         others = max(0.0, after.busy_seconds - before.busy_seconds - sum(own_seconds))
@@ -67,7 +67,7 @@ def between(before: Reading, after: Reading, own_seconds: Sequence[float]) -> Su
 
 
 def _columns() -> list[float] | None:
-    """Seconds of all cores, by column of the kernel."""
+    """Processor seconds of all cores, by column of `/proc/stat`; None if it cannot be read."""
     try:
         words = _STAT.read_text().split("\n", 1)[0].split()[1:]
         found = [int(word) / os.sysconf("SC_CLK_TCK") for word in words]
@@ -84,7 +84,7 @@ def _load() -> float | None:
 
 
 def _clock_hertz() -> float | None:
-    """Mean over the cores, from the kernel's driver, or from what the processor says of itself."""
+    """Mean clock frequency over the cores, from the kernel's driver or else from `/proc/cpuinfo`."""
     try:
         kilohertz = [int((core / _FREQUENCY).read_text()) for core in _CORES.glob("cpu[0-9]*")]
         return 1e3 * sum(kilohertz) / len(kilohertz)

@@ -1,9 +1,8 @@
-"""How often the host waited for the device in a step, by phase: each time it can queue nothing more until that is done.
+"""Synchronizations of a step by phase: how often the host waits for the device before it can queue more work.
 
-A dispatch mode sees the operators that make it wait. Two things are not told by operators. `tolist` passes none on a
-CPU, so the seam that reads a step's figures says itself that it waits. And a CPU lies on the host with everything it
-has, so there a reading counts whatever is read, as it would on an accelerator; but for the numbers of updates, which
-torch's optimizers keep on the host beside any device.
+A dispatch mode sees the operators that make the host wait, with two exceptions. `tolist` calls no operator on a CPU, so
+the seam that reads a step's figures reports its wait itself. And on a CPU every tensor is in host memory. There each
+read counts, as it would on an accelerator, except reads of update counts, which torch's optimizers keep on the host.
 """
 
 from collections import Counter
@@ -17,7 +16,7 @@ from assay.step.program import Step
 
 
 class Synchronizations:
-    """Counts them for one step."""
+    """Counts the synchronizations of one step."""
 
     def __init__(self, step: Step) -> None:
         self.counts: Counter[str] = Counter()
@@ -26,7 +25,7 @@ class Synchronizations:
 
     @contextmanager
     def waiting_for(self, what: str) -> Iterator[None]:
-        """The host waits inside: once, whatever operators that takes."""
+        """Context in which the host waits; it counts once under `what`, whatever operators run inside."""
         self.counts[what] += 1
         self._counted = True
         try:
@@ -35,12 +34,12 @@ class Synchronizations:
             self._counted = False
 
     def note(self, phase: str, tensors: Iterable[torch.Tensor]) -> None:
-        """An operator that waits, with its arguments and results."""
+        """Count an operator that waits; `tensors` are its arguments and results."""
         if not self._counted and not self._on_the_host(list(tensors)):
             self.counts[phase] += 1
 
     def _on_the_host(self, tensors: list[torch.Tensor]) -> bool:
-        """Whether they would be there beside an accelerator, too."""
+        """True if the tensors would be in host memory with an accelerator, too."""
         if any(one.device.type != "cpu" for one in tensors):
             return False
         if self._step.program.device.type != "cpu":

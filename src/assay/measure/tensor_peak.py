@@ -1,16 +1,16 @@
-"""The tensors' peak of one step and the instant it was reached, from the allocator events of torch's profiler.
+"""The tensors' peak of one step and its instant, from the allocator events of torch's profiler.
 
-Every request and release is an event with its size, inside the operators that were running. An instant is named so
-that a prediction can name it too: `forward: aten.mm` and `recompute: aten.mm` by the operator that autograd saw (the
-innermost one with gradients enabled); `backward: MmBackward` by the node without its number, or `backward: gradient
-sum` where the engine adds up two gradients; `update: AdamW` inside the optimizer, otherwise `update: aten.sqrt`. A
-recomputation shows as operators with gradients enabled inside the backward engine, and the update as everything after
-the last node of backward.
+Every allocation and free is an event with its size, inside the operators that were running. An instant has the name
+that a prediction gives it. `forward: aten.mm` and `recompute: aten.mm` name the operator that autograd saw, the
+innermost one with gradients enabled. `backward: MmBackward` names the node without its number; `backward: gradient sum`
+is the engine's sum of two gradients. `update: AdamW` is inside the optimizer, `update: aten.sqrt` outside of it.
+Recomputation shows as operators with gradients enabled inside the backward engine. The update is everything after the
+last node of backward.
 
-A library may take scratch from the same allocator: oneDNN does for products in bfloat16 where the processor has
-AVX-512. How much depends on the processor and the number of threads, so it is counted apart from the tensors. It is
-known by where it is requested. A product's result outlives the product, and torch makes a copy of an argument inside an
-operator of its own (`aten::clone`). So what a product requests and releases by itself is the library's.
+A library may take scratch from the same allocator, as oneDNN does for bfloat16 products on processors with AVX-512. Its
+size depends on the processor and the number of threads, so it is counted apart from the tensors. It is recognized by
+where it is allocated. A product's result outlives the product, and torch copies an argument inside another operator
+(`aten::clone`). So memory that a product allocates and frees directly is the library's.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,34 +30,37 @@ _PRODUCTS = frozenset(
 
 @dataclass(frozen=True)
 class TensorPeak:
-    """Requests to torch's allocator during one step."""
+    """Allocations from torch's allocator during one step."""
 
     above_start_bytes: int
-    """Most that tensors requested and had not yet released."""
+    """Peak of the bytes that tensors allocated in the step and have not yet freed."""
     instant: str
     allocations: int
-    """By tensors."""
+    """Number of allocations by tensors."""
     library_scratch_bytes: int
-    """Most that libraries had requested for themselves at once."""
+    """Peak of the scratch of libraries."""
     with_scratch_bytes: int
-    """Most that tensors and libraries together had requested and not yet released."""
+    """Peak of tensors and library scratch together."""
 
 
 class _Change(NamedTuple):
-    """A request or a release."""
+    """One allocation or free."""
 
     event: Any
     scratch: bool
-    """Whether a library requested it for itself."""
+    """True for a library's scratch."""
 
     @property
     def nbytes(self) -> int:
-        """Negative for a release."""
+        """Size in bytes, negative for a free."""
         return int(self.event.extra_fields.alloc_size)
 
 
 def tensor_peak(one_step: Callable[[], None], device_type: str) -> TensorPeak:
-    """Run one step under the profiler; events of one kind of device, `cpu` or `cuda`. Raises without a profiler."""
+    """Run one step under the profiler, and read the events of one type of device, `cpu` or `cuda`.
+
+    Raises `RuntimeError` if this build of torch has no profiler.
+    """
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         one_step()
     if profiler.profiler is None or profiler.profiler.kineto_results is None:
@@ -85,7 +88,7 @@ def tensor_peak(one_step: Callable[[], None], device_type: str) -> TensorPeak:
 
 
 def _all_events(tree: list[Any]) -> Iterator[Any]:
-    """Parents before children and siblings in order, so that a stable sort by time keeps equal times in order."""
+    """Yield parents before children and siblings in order, so that a stable sort by time keeps ties in order."""
     pending = list(reversed(tree))
     while pending:
         event = pending.pop()
@@ -94,7 +97,7 @@ def _all_events(tree: list[Any]) -> Iterator[Any]:
 
 
 def _changes(tree: list[Any], device_type: str) -> Iterator[_Change]:
-    """Every request and release on one kind of device, those of a product behind the product."""
+    """Yield every allocation and free on one type of device; those of a product follow the product's event."""
     for event in _all_events(tree):
         if event.name.removesuffix("_") in _PRODUCTS:
             own = [child for child in event.children if _is_allocation(child, device_type)]
@@ -109,7 +112,7 @@ def _is_in_product(event: Any) -> bool:
 
 
 def _released_inside(changes: list[Any]) -> set[int]:
-    """Positions of the requests that are released in the same list, and of their releases."""
+    """Indices of the allocations that are freed in the same list, and of their frees."""
     requested: dict[int, int] = {}
     inside: set[int] = set()
     for index, change in enumerate(changes):
@@ -136,7 +139,7 @@ def _instant(event: Any, nodes_end: int | None) -> str:
 
 
 def _in_node(node: str, frames: list[Any]) -> str:
-    """Inside the evaluation of one backward node, `frames` from the innermost out."""
+    """Name an instant inside the evaluation of one backward node; `frames` start with the innermost."""
     if any(map(_with_gradients, frames)):
         return f"recompute: {_operator(frames)}"
     if not any(frame.name == node for frame in frames) and any(frame.name == "aten::add" for frame in frames):
@@ -145,7 +148,7 @@ def _in_node(node: str, frames: list[Any]) -> str:
 
 
 def _operator(frames: list[Any]) -> str:
-    """What autograd saw; without gradients, the outermost operator."""
+    """Name of the operator that autograd saw; without gradients, of the outermost operator."""
     seen = next(filter(_with_gradients, frames), None)
     operators = [frame for frame in frames if frame.name.startswith(_OPERATOR)]
     chosen = seen or (operators[-1] if operators else None)
@@ -153,7 +156,7 @@ def _operator(frames: list[Any]) -> str:
 
 
 def _with_gradients(frame: Any) -> bool:
-    """Operators called with gradients enabled carry autograd's running number."""
+    """True for an operator called with gradients enabled: it has autograd's sequence number."""
     return bool(frame.name.startswith(_OPERATOR) and frame.extra_fields.sequence_number >= 0)
 
 

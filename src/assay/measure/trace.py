@@ -1,14 +1,13 @@
-"""Watch one train step and say, as plain data, what it really did.
+"""Watch one training step and record, as plain data, what it executes.
 
 A dispatch mode sees every operator that autograd and the kernels run, on whichever thread backward runs. The phase of
-one is told by where it runs: inside the program's update, or inside an optimizer's step wherever that is, it is
-`update`; inside the autograd engine it is `backward`, or `recompute` where a checkpoint repeats its forward there; else
-`forward`.
-Nothing is changed: the watched step's loss and weights are bit-equal to an unwatched one's.
+an operator follows from where it runs. Inside the program's update, or inside any optimizer's step, it is `update`.
+Inside the autograd engine it is `backward`, or `recompute` if a checkpoint repeats its forward there. Elsewhere it is
+`forward`. The watched step's loss and weights are bit-equal to those of an unwatched step.
 
-Caveats: a step under the mode is slow, so it is never timed. An ordinary dispatch mode turns compilation off; this one
-declares itself a part of the infrastructure, which leaves compiled code compiled, and what runs inside is read from the
-captured graph, once a call (`step.compiled`). Sharded tensors are followed down to their local operators.
+Caveats: a step under the mode is slow, so it is never timed. An ordinary dispatch mode turns compilation off. This one
+declares itself a part of the infrastructure, so compiled code stays compiled. Its operators are read from the captured
+graph, once per call (`step.compiled`). Sharded tensors are followed down to their local operators.
 
     with StepTracer(step) as tracer:
         record = train_step(tracer.watch(), index)
@@ -41,7 +40,7 @@ from assay.step.trace import Trace
 
 
 class StepTracer:
-    """A context in which one step of `watch()` is traced; `trace` then gives the account."""
+    """Context that traces one step of `watch()`; `trace` then returns the result."""
 
     def __init__(self, step: Step) -> None:
         self.step = step
@@ -62,8 +61,7 @@ class StepTracer:
         self._prepared: Counter[str] = Counter()
 
     def watch(self) -> Step:
-        """The step to run: the same parts and optimizer; its batch, its update and the reading of its figures are
-        marked."""
+        """Return the step to run: same parts and optimizer; its batch, update and reading of figures are marked."""
         program = self.step.program
         return replace(self.step, program=replace(program, update=self._update, read=self._read, batches=self._batches))
 
@@ -98,9 +96,9 @@ class StepTracer:
         self._open.__exit__(kind, error, trace)
 
     def trace(self, loss: float, targets: int, skipped: int | None = 0) -> Trace:
-        """The account of the watched step, given its loss and number of targets. Raises when none was run.
+        """Return the trace of the watched step, given its loss and number of targets.
 
-        `skipped` updates were left out before it; None: unknown.
+        `skipped` is the number of updates skipped before it; None: unknown. Raises `RuntimeError` if no step was run.
         """
         if self._gradient_bytes is None:
             raise RuntimeError("no step was traced: run one step of `watch()` inside the context, up to its update")
@@ -169,7 +167,7 @@ class StepTracer:
             self._recorder.updating -= 1
 
     def _read(self, figures: torch.Tensor) -> list[list[float]]:
-        """`tolist` passes no operator on a CPU, and one elsewhere."""
+        """Count one synchronization: `tolist` calls no operator on a CPU, and one elsewhere."""
         with self._recorder.synchronizations.waiting_for("figures"):
             return self.step.program.read(figures)
 

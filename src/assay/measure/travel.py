@@ -1,13 +1,12 @@
-"""How long collectives are under way in one step: from the profiler's spans of the backend, on this rank.
+"""Time of one step in which a collective is in communication on this rank, from the profiler's spans of the backend.
 
-gloo marks the span of every collective from its call to its end, so a span also holds the wait for ranks that come
-late; of NCCL the spans are its kernels'. Spans that overlap each other count once, those that overlap computation count
-all the same: on a CPU the two share the cores, and on a GPU what is hidden must be read off the step's time. The
-profiled step is a few percent slower than a timed one, so the share is of its own time.
+gloo's span of a collective begins at its call and ends at its end, so it includes the wait for late ranks. NCCL's spans
+are those of its kernels. Spans that overlap each other count once. Spans that overlap computation count in full. On a
+CPU the two share the cores; on a GPU only the step's time shows how much is hidden. The profiled step is a few percent
+slower than a timed one, so the share is of its own time.
 
-Spans are told by the host's monotonic clock, which its processes share, so that those of several ranks can be held
-against each other. What ties the profiler's clock to it are marks whose instant both know; the earliest reading behind
-its mark is the best.
+Spans are given by the host's monotonic clock, which its processes share, so that spans of several ranks can be
+compared. Marks at instants read on both clocks relate the profiler's clock to it; the least difference is the best.
 """
 
 import time
@@ -24,21 +23,21 @@ _MARK, _MARKS = "assay: the clock", 8
 
 @dataclass(frozen=True)
 class Travel:
-    """Seconds of one step, and of those with a collective under way."""
+    """Seconds of one step, and those with a collective in communication."""
 
     step_seconds: float
     under_way_seconds: float
     spans: tuple[tuple[float, float], ...] = ()
-    """(begin, end) of each, in the order of their begins, by the host's clock."""
+    """(begin, end) of each span by the host's clock, in the order of begins."""
 
     @property
     def share(self) -> float:
-        """Of the step."""
+        """Share of the step with a collective in communication."""
         return self.under_way_seconds / self.step_seconds
 
 
 def travel(device: torch.device, one_step: Callable[[], None]) -> Travel:
-    """Profile one step; every rank must."""
+    """Profile one step; every rank must run it."""
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
     with profile(activities=activities) as profiled:
         marks = [_marked() for _ in range(_MARKS)]
@@ -64,7 +63,7 @@ def _marked() -> float:
 
 
 def covered(spans: Iterable[tuple[float, float]]) -> float:
-    """Length of the union of spans."""
+    """Length of the union of (begin, end) spans."""
     total, reached = 0.0, float("-inf")
     for start, end in sorted(spans):
         total += max(0.0, end - max(start, reached))

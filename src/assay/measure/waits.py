@@ -1,15 +1,15 @@
-"""A collective's time on a rank in two: until the last of its ranks has called, and from then on.
+"""Split a collective's time on a rank into the wait for its last rank and the transfer after that.
 
-The first part is somebody's lateness, the second is what the link takes; a faster link does nothing for the first. All
-ranks' spans of the same call are held against each other on the one clock of their host: the n-th call of a group
-belongs to the n-th of every other of its ranks, and the n-th send from one rank to another to the n-th receive. Where
-ranks lie on several hosts their clocks differ, and the parts are not known.
+The wait is due to late ranks, the transfer to the link; a faster link does not shorten the wait. The spans of the same
+call on all ranks are compared by the clock of their host. The n-th call of a group matches the n-th on each of its
+other ranks. The n-th send from one rank to another matches the n-th receive. If ranks are on several hosts, their
+clocks differ and the split is unknown.
 
-gloo ends the span of a send only when its caller comes to wait for it, which may be the end of the step. So a send is
-counted until its receive is over, where that is earlier.
+gloo ends the span of a send only when its caller waits for it, which may be at the end of the step. So a send counts
+until the end of its receive, if that is earlier.
 
-Caveats: gloo's span begins at the call and ends when its thread is done, so that a thread that waits for a core looks
-like transfer; what is under way while the rank computes counts all the same.
+Caveats: gloo's span begins at the call and ends when its thread has finished. A thread that waits for a core therefore
+looks like transfer. Communication that overlaps computation counts in full.
 """
 
 import json
@@ -26,7 +26,7 @@ _Key = tuple[str, tuple[int, ...], int]
 
 @dataclass(frozen=True)
 class Timed:
-    """One rank's calls of a step, with a span each."""
+    """Calls of one rank in one step, each with its span."""
 
     host: str
     calls: tuple[Call, ...]
@@ -34,22 +34,22 @@ class Timed:
 
     @classmethod
     def of(cls, listed: tuple[Call, ...], spans: tuple[tuple[float, float], ...]) -> Self:
-        """A backend that carries several calls in one span leaves them nameless: then there is nothing."""
+        """Pair calls with spans. Empty if their numbers differ, because a backend put several calls in one span."""
         return cls(platform.node(), listed, spans) if len(listed) == len(spans) else cls(platform.node(), (), ())
 
     def to_json(self) -> str:
-        """For the other ranks."""
+        """Serialize, to send to the other ranks."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """What `to_json` gave."""
+        """Restore from the text of `to_json`."""
         told = json.loads(text)
         calls = tuple(Call(**{**one, "ranks": tuple(one["ranks"])}) for one in told["calls"])
         return cls(told["host"], calls, tuple((begin, end) for begin, end in told["spans"]))
 
     def keyed(self, rank: int) -> Iterator[tuple[_Key, Call, float, float]]:
-        """Each call under a key that it has on all ranks that take part in it."""
+        """Yield (key, call, begin, end) of each call; all ranks that take part in a call give it the same key."""
         counts: Counter[tuple[str, tuple[int, ...]]] = Counter()
         for call, (begin, end) in zip(self.calls, self.spans, strict=True):
             name, ranks = call.collective, call.ranks
@@ -61,18 +61,18 @@ class Timed:
 
 @dataclass(frozen=True)
 class Spent:
-    """All calls of one collective along one axis."""
+    """Time of all calls of one collective along one axis."""
 
     collective: str
     axis: str
     count: int
     seconds: float
     wait_seconds: float | None
-    """None where it is not known of one of them."""
+    """Wait for the last rank; None if it is unknown for any of the calls."""
 
 
 def spent(everyone: Sequence[Timed], rank: int) -> tuple[Spent, ...]:
-    """Of one rank, given what every rank timed; in the order of collective and axis."""
+    """Times of one rank's collectives, from the timings of every rank, sorted by collective and axis."""
     seen: dict[_Key, dict[int, tuple[float, float]]] = {}
     for other, timed in enumerate(everyone):
         if timed.host == everyone[rank].host:

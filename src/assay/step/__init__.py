@@ -1,4 +1,4 @@
-"""Shapes only: the seams of a training step, the trace of one, and what a trace proves.
+"""Types of a training step: its seams, its trace, and the evidence that a trace gives.
 
 `Trace` and `Evidence` need no torch; `Program` does, and is imported from `assay.step.program`.
 """

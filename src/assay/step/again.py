@@ -1,7 +1,7 @@
-"""Modules whose forward runs again in backward, as a class of their own.
+"""Checkpoint modules by giving them a class whose forward is recomputed in backward.
 
-A compiler guards what a module's forward is. An attribute of each module would be another one for each, and every block
-would be compiled anew; a method of a class is the same for all.
+A compiler guards the identity of a module's forward. A forward that is an attribute differs from module to module, so
+every block would be compiled anew. A method of a class is the same for all.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,11 +11,11 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 _MARK = "runs_again_in_backward"
-"""Of a class."""
+"""Attribute that marks a checkpointed class."""
 
 
 def repeat_in_backward(modules: Iterable[nn.Module], settings: Mapping[str, Any]) -> None:
-    """Checkpoint the forward of each; `settings` are those of torch's `checkpoint`."""
+    """Checkpoint the forward of each module in place; `settings` are those of torch's `checkpoint`."""
     classes: dict[type[nn.Module], type[nn.Module]] = {}
     for module in modules:
         kind = type(module)
@@ -25,7 +25,7 @@ def repeat_in_backward(modules: Iterable[nn.Module], settings: Mapping[str, Any]
 
 
 def is_repeated(module: nn.Module) -> bool:
-    """Whether the module's forward runs again in backward, by its class or by a partial `checkpoint` in its place."""
+    """True if backward recomputes the module's forward: its class does so, or its forward is a partial `checkpoint`."""
     forward = vars(module).get("forward")
     return getattr(type(module), _MARK, False) or getattr(forward, "func", None) is checkpoint
 

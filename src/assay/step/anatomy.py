@@ -1,4 +1,4 @@
-"""Where one optimizer step's time, FLOPs and bytes went, as plain data: by class of operator and by module.
+"""Time, FLOPs and bytes of one optimizer step by operator class and by module, as plain data.
 
 The classes are those of arXiv:2007.00072, as in a `Trace`. Every operator of the step is in exactly one part, so the
 shares of classes, and those of modules, sum to the whole.
@@ -17,25 +17,25 @@ CLASSES: tuple[OperationClass, ...] = ("contraction", "normalization", "elementw
 _Key = TypeVar("_Key")
 
 UPDATE, BETWEEN = "update", "between modules"
-"""In the place of a module: the optimizer's part, with norm and clipping; and what no module's code asked for."""
+"""Names in place of a module's: the update, with norm and clipping; and operators that no module called."""
 
 
 class Part(Frozen):
     """All executions of operators of one class in one module and phase."""
 
     module: str
-    """Its name in the whole model, for instance `blocks.3.mlp.up`."""
+    """Name of the module in the whole model, for instance `blocks.3.mlp.up`."""
     phase: Phase
     operation_class: OperationClass
     count: int
     seconds: float
     flops: int
     bytes: int
-    """What the operators must at least move."""
+    """Least bytes that the operators move."""
 
 
 class Sum(Frozen):
-    """Parts together."""
+    """Sum of several parts."""
 
     count: int = 0
     seconds: float = 0.0
@@ -43,7 +43,7 @@ class Sum(Frozen):
     bytes: int = 0
 
     def plus(self, part: Part) -> "Sum":
-        """With one more."""
+        """Return the sum with one more part."""
         return Sum(
             count=self.count + part.count,
             seconds=self.seconds + part.seconds,
@@ -53,34 +53,34 @@ class Sum(Frozen):
 
 
 class Anatomy(Frozen):
-    """One step, taken apart."""
+    """One step, divided into parts."""
 
     parts: tuple[Part, ...]
     step_seconds: float
-    """Of a step that nobody watched, the median of several."""
+    """Time of a step that is not watched, the median of several."""
     watched_seconds: float
-    """Of a step that was taken apart, the median likewise: longer, by what watching it took."""
+    """Time of a step that is taken apart, the median of several. It is longer by the cost of watching."""
     title: str = ""
-    """Whose step it is: the configuration, and what was turned on in it."""
+    """Configuration of the step, and the optimizations that it turns on."""
     evidence: tuple[Evidence, ...] = ()
-    """Of what was turned on, from one more step, traced."""
+    """Evidence of the optimizations, from one more step, which is traced."""
 
     @property
     def whole(self) -> Sum:
-        """Every operator."""
+        """Sum over all operators."""
         return self._by(lambda part: "")[""]
 
     def by_class(self) -> Mapping[OperationClass, Sum]:
-        """In the order of `CLASSES`; those that did not occur are missing."""
+        """Sums by operator class, in the order of `CLASSES`; classes that do not occur are missing."""
         found = self._by(lambda part: part.operation_class)
         return {kind: found[kind] for kind in CLASSES if kind in found}
 
     def by_module(self) -> Mapping[str, Sum]:
-        """Blocks together (`blocks.*.mlp.up`), in the order of first execution."""
+        """Sums by module, with all blocks together (`blocks.*.mlp.up`), in the order of first execution."""
         return self._by(lambda part: together(part.module))
 
     def by_module_and_class(self) -> Mapping[tuple[str, OperationClass], Sum]:
-        """The same, each divided by class."""
+        """Sums by module and class, with all blocks together, in the order of first execution."""
         return self._by(lambda part: (together(part.module), part.operation_class))
 
     def _by(self, key: Callable[[Part], _Key]) -> dict[_Key, Sum]:
@@ -91,5 +91,5 @@ class Anatomy(Frozen):
 
 
 def together(module: str) -> str:
-    """A module's name with the number of its block left out."""
+    """Name of a module with its block's number replaced by `*`."""
     return re.sub(r"^blocks\.\d+", "blocks.*", module)

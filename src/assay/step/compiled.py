@@ -1,13 +1,13 @@
-"""What torch's compiler made of a part: the graphs that it captured, and each of their calls.
+"""Graphs that torch's compiler captures from a program, and each call of their code.
 
-Compiled code shows a dispatch mode its library calls and nothing of its fused kernels, so a trace must read the graphs
-themselves. `Captures` stands between autograd's partitioner and inductor: it notes each graph as inductor gets it
-(forward and backward are two), and tells a watcher whenever the code made from it runs. What is compiled and what runs
-are inductor's own. Torch's cache of whole differentiated graphs is left out, since it would pass both by; inductor's
-cache of generated code is used as ever.
+A dispatch mode sees the library calls of compiled code but not its fused kernels, so a trace must read the graphs
+themselves. `Captures` is placed between autograd's partitioner and inductor. It records each graph as inductor receives
+it (forward and backward are two), and calls a watcher whenever the graph's code runs. The compiled code is inductor's
+own. Torch's cache of whole differentiated graphs is disabled, because it would bypass `Captures`. Inductor's cache of
+generated code is used as usual.
 
-Regions are compiled one by one (the embedding, each block, the head): blocks are alike, so their code is made once
-however many there are, and hooks on a block are called as before.
+Regions are compiled one by one: the embedding, each block, the head. Blocks are alike, so their code is compiled once
+for any number of them, and hooks on a block are called as before.
 """
 
 from __future__ import annotations
@@ -22,45 +22,45 @@ import torch
 from torch._ops import OpOverload
 
 _KERNEL = re.compile(r"^\w+ = async_compile\.(?:cpp_pybinding|triton)\(", re.MULTILINE)
-"""The definition of a kernel in inductor's code."""
+"""Definition of a kernel in inductor's code."""
 
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """One operator in a graph, its tensors without data."""
+    """One operator in a graph; its tensors have no data."""
 
     operator: OpOverload
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     result: Any
     again: bool
-    """Of the forward pass, and in the backward graph: it runs a second time."""
+    """True for an operator of the forward pass in the backward graph, which recomputes it."""
     part_of: OpOverload | None = None
-    """The operator that was taken apart into this one and others."""
+    """Operator that was decomposed into this one and others."""
 
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """What inductor was given to make code of."""
+    """A graph as inductor received it."""
 
     backward: bool
     calls: tuple[Call, ...]
     kernels: int
-    """Loops generated for it; products and the like are calls of libraries."""
+    """Number of loops generated for it; products and similar operators are library calls."""
     training: bool = True
-    """False for a forward that no backward follows, as in an evaluation."""
+    """False for a forward without a backward, as in an evaluation."""
 
 
 Watch = Callable[[Graph], AbstractContextManager[Callable[[Any, Any], None]]]
-"""Entered around a call of a graph's code; told the call's inputs and outputs."""
+"""Context entered around a call of a graph's code; its value receives the call's inputs and outputs."""
 
 
 @dataclass(eq=False)
 class Captures:
-    """The graphs of one program, in the order of their capture."""
+    """Graphs of one program, in the order of their capture."""
 
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Inductor's settings that differ from its own."""
+    """Settings of inductor that differ from its defaults."""
     graphs: list[Graph] = field(default_factory=list)
     _watch: Watch | None = None
 
@@ -70,13 +70,13 @@ class Captures:
         return sum(graph.training for graph in self.graphs)
 
     def compile(self, forward: Callable[..., Any]) -> Callable[..., Any]:
-        """The compiled form of a module's forward; a graph break raises. It is compiled when it is first called."""
+        """Return a module's forward in a compiled form, which is compiled at its first call. A graph break raises."""
         compiled: Callable[..., Any] = torch.compile(forward, backend=self._backend, fullgraph=True, dynamic=False)
         return compiled
 
     @contextmanager
     def watched(self, watch: Watch) -> Iterator[None]:
-        """Tell `watch` of every call inside."""
+        """Context in which `watch` is entered around every call of compiled code."""
         self._watch = watch
         try:
             yield
@@ -104,7 +104,7 @@ class Captures:
         def watched(arguments: Any) -> Any:
             if self._watch is None:
                 return run(arguments)
-            given = list(arguments)  # the code takes its arguments out of the list as it is through with them
+            given = list(arguments)  # the code empties the list as it finishes with its arguments
             with self._watch(graph) as tell:
                 result = run(arguments)
             tell(given, result)
@@ -115,14 +115,14 @@ class Captures:
 
 
 def graph_breaks() -> int:
-    """Places at which torch left compiled code for Python, in this process so far."""
+    """Number of graph breaks in this process so far."""
     from torch._dynamo.utils import counters
 
     return sum(counters["graph_break"].values())
 
 
 def interpreted(captures: Captures | None) -> AbstractContextManager[Any]:
-    """A context in which compiled forwards run as they were written, so that hooks inside them are called."""
+    """Context in which compiled forwards run eagerly, so that hooks inside them are called."""
     return nullcontext() if captures is None else torch.compiler.set_stance("force_eager")
 
 
@@ -141,8 +141,11 @@ def _calls(module: torch.fx.GraphModule, backward: bool) -> Iterator[Call]:
 
 
 def _operator(node: torch.fx.Node) -> tuple[OpOverload | None, tuple[Any, ...]]:
-    """The operator of a node and its arguments; one that may draw noise stands, in a checkpoint, among the arguments of
-    what keeps the generator's state."""
+    """Return the operator of a node and its arguments.
+
+    In a checkpoint, an operator that may draw random numbers is an argument of another, which preserves the
+    generator's state.
+    """
     if isinstance(node.target, OpOverload):
         return node.target, node.args
     for place, argument in enumerate(node.args):

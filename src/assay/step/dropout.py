@@ -1,7 +1,7 @@
-"""Checks of dropout: the number of masks, their share of zeros, and that a second forward draws the same ones.
+"""Checks of dropout: the number of masks, their share of zeros, and equal masks in recomputation.
 
 The number of zeros among n draws has a standard deviation of sqrt(n * p * (1 - p)), and may be off by five of
-them. Masks drawn inside compiled code, a device's graph or a fused attention kernel are not seen, so they are not
+them. Masks drawn inside compiled code, a CUDA graph or a fused attention kernel are not seen, so they are not
 checked.
 """
 
@@ -14,7 +14,7 @@ _DEVIATIONS = 5
 
 
 def fault(trace: Trace, run: Run) -> str:
-    """Say what is wrong with the masks of a step; empty where nothing is, or where they are not seen."""
+    """Describe what is wrong with the masks of a step; empty if nothing is, or if they are not seen."""
     p, masks = run.model.dropout, trace.masks
     if p > 0 and not trace.compiled and not trace.graph_replays:
         fused = trace.count("_scaled_dot_product_flash", "_scaled_dot_product_efficient", "_scaled_dot_product_cudnn")
@@ -30,7 +30,7 @@ def fault(trace: Trace, run: Run) -> str:
 
 
 def unequal_again(trace: Trace) -> str:
-    """Say how many masks of a second forward differ from the first one's; empty where none does."""
+    """Say how many masks of recomputed forwards match none of the forward's; empty if all match."""
     masks = trace.masks
     if not masks.unequal:
         return ""

@@ -1,15 +1,15 @@
-"""Proofs: what a trace shows of an optimization, and how near a run's values are to their references."""
+"""Proofs: the evidence of an optimization in a trace, and the errors of a run's values against their references."""
 
 from pydantic import ConfigDict
 
 from assay.config.base import Frozen
 
 BEGINNING_ONLY = "proven at its beginning only: no step was traced at the end"
-"""Printed where a run stopped before the second trace."""
+"""Printed if a run stopped before the second trace."""
 
 
 class Evidence(Frozen):
-    """What `verify` found."""
+    """Result of one optimization's `verify`."""
 
     optimization: str
     observed: str
@@ -18,16 +18,16 @@ class Evidence(Frozen):
 
 
 class ValueProof(Frozen):
-    """What the value check found: losses, gradients and updates of a run's first steps against its references."""
+    """Result of the value check: losses, gradients and updates of a run's first steps against its references."""
 
     model_config = ConfigDict(strict=False)  # read back from JSON, where tuples are lists
 
     verdict: bool = True
-    """Whether every value is as near to its reference as the run's optimizations promise."""
+    """True if every value is as near to its reference as the run's optimizations promise."""
     failures: tuple[str, ...] = ()
     """One sentence for each kind of wrong value."""
     unchecked: str = ""
-    """Why nothing was checked; empty where it was."""
+    """Reason why nothing was checked; empty if the check ran."""
     steps: int = 0
     """Steps whose batches and losses were checked."""
     updates: int = 0
@@ -43,13 +43,13 @@ class ValueProof(Frozen):
     used: float = 0.0
     """Largest error over its bound; above 1 it is a failure."""
     seconds: float | None = None
-    """Time that the check took, its process's start left out."""
+    """Time of the check, without the start of its process."""
     process_seconds: float | None = None
     """Time that the run waited for its reference process."""
     baseline_steps: float | None = None
-    """The same time in steps of the float32 baseline."""
+    """Time of the check, without the start of its process, in steps of the float32 baseline."""
 
     @property
     def checked(self) -> bool:
-        """Whether anything was held against a reference."""
+        """True if any value was compared with a reference."""
         return not self.unchecked

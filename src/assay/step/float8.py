@@ -1,4 +1,4 @@
-"""Float8's part of a trace: the products of 8-bit factors in one step, their formats and their scales."""
+"""Float8 part of a trace: the products of 8-bit factors in one step, their formats and their scales."""
 
 from typing import Literal
 
@@ -13,5 +13,5 @@ class Float8Product(Frozen):
     """Dtypes of the left and the right factor."""
     count: int
     full_scale: int | None
-    """Products of which the largest element of each factor is the largest number of its format, as the best scale makes
-    it; None: the factors' values cannot be read, as in compiled code."""
+    """Products in which the largest element of each factor is the largest number of its format, as with the best scale.
+    None: the factors' values cannot be read, as in compiled code."""

@@ -1,17 +1,17 @@
-"""The forward and backward of a micro-batch as a CUDA graph: recorded once, and replayed with one launch.
+"""The forward and backward of a micro-batch as a CUDA graph: captured once, and replayed with one launch.
 
-Torch's rules for the capture of a whole network are kept: work runs once on a stream of its own, so that libraries and
-caches are ready (the run's first step, which trains as any); while it is recorded nothing executes; from then on every
-tensor of it lies where it lay, so a batch is copied to where the first one was, and gradients are found where the first
-ones were. Torch's `make_graphed_callables` is not used: autograd takes the very tensors that its graphs write gradients
-into for a weight's gradient, and the second micro-batch of a step would overwrite what it should be added to.
+Torch's rules for capturing a whole network are kept. The work runs once on a side stream, so that libraries and caches
+are ready. This is the run's first step, which trains like any other. Nothing executes during capture. From then on
+every tensor of the graph keeps its address. So a batch is copied into the captured inputs, and gradients are found in
+the captured gradients. Torch's `make_graphed_callables` is not used, because autograd takes the tensors that its graphs
+write as a weight's gradient. The second micro-batch of a step would overwrite that gradient instead of adding to it.
 
-Two graphs are recorded: of a step's first micro-batch, which writes the gradients, and of all others, which add to
-them. Update, clipping and schedule stay outside, since they change from step to step. Noise comes from the device's own
-generator, which torch tells of every replay.
+Two graphs are captured: one of a step's first micro-batch, which writes the gradients, and one of all others, which add
+to them. Update, clipping and schedule stay outside, since they change from step to step. Random numbers come from the
+device's own generator, which torch advances at every replay.
 
-What a graph computes, an instrument can only see while it is recorded. So under `observed` each micro-batch is recorded
-anew before it is replayed, and what is timed afterwards are the graphs that were seen.
+An instrument can see a graph's operators only during capture. So under `observed` each micro-batch is captured anew
+before it is replayed, and the graphs that are timed afterwards are the ones that were seen.
 """
 
 from __future__ import annotations
@@ -28,34 +28,34 @@ if TYPE_CHECKING:
     from assay.step.program import MicroBatch, Step
 
 Gradients = Callable[["Step", Sequence["MicroBatch"], int], Tensor]
-"""As `Program.gradients`."""
+"""Type of `Program.gradients`."""
 Pool = Any
-"""Torch's name for memory that graphs share."""
+"""Torch's handle of memory that graphs share."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Graph:
-    """What was recorded of one micro-batch."""
+    """Captured graph of one micro-batch."""
 
     recording: Any
     loss: Tensor
-    """Written by every replay."""
+    """Summed loss, written by every replay."""
     handed: tuple[Callable[[], None], ...]
-    """To be called after every replay."""
+    """Functions to call after every replay."""
 
 
 class StepGraphs:
-    """The gradients of a program's steps, by replays of what `inner` does for one micro-batch."""
+    """Computes a step's gradients by replaying graphs of `inner`, captured for one micro-batch."""
 
     def __init__(self, inner: Gradients) -> None:
         self.replays = 0
-        """Since somebody began to observe."""
+        """Number of replays since `observed` was last entered."""
         self.capturing = False
-        """Whether what runs now is being recorded."""
+        """True during capture."""
         self._inner = inner
         self._ready = self._as_written = self._anew = False
         self._graphs: list[_Graph] = []
-        """Of a step's first micro-batch, and of all others."""
+        """Graphs of a step's first micro-batch, and of all others."""
         self._pool: Pool = None
         self._inputs: MicroBatch | None = None
         self._tokens = 0
@@ -63,7 +63,7 @@ class StepGraphs:
         self._handed: list[Callable[[], None]] = []
 
     def gradients(self, step: Step, micro_batches: Sequence[MicroBatch], tokens: int) -> Tensor:
-        """The seam of a step's forwards and backwards."""
+        """Compute the gradients of a step and return its summed loss, as `Program.gradients`."""
         if self._as_written:
             return self._inner(step, micro_batches, tokens)
         if not self._ready:
@@ -76,7 +76,7 @@ class StepGraphs:
         return sum(losses[1:], start=losses[0])
 
     def hand(self, tensor: Tensor, receive: Callable[[Tensor], None]) -> None:
-        """Have a tensor received now, or, where it is being recorded, a copy of it after every replay."""
+        """Pass a tensor to `receive` now or, during capture, a copy of it after every replay."""
         if self.capturing:
             self._handed.append(lambda: receive(tensor.clone()))
         else:
@@ -84,7 +84,7 @@ class StepGraphs:
 
     @contextmanager
     def observed(self) -> Iterator[None]:
-        """Inside, each micro-batch is recorded before it is replayed, so that what it does can be seen."""
+        """Context in which each micro-batch is captured anew before its replay, so that its operators can be seen."""
         self._anew, self.replays = True, 0
         try:
             yield
@@ -93,7 +93,7 @@ class StepGraphs:
 
     @contextmanager
     def as_written(self) -> Iterator[None]:
-        """Inside, nothing is recorded nor replayed: hooks are called, and may wait for the device."""
+        """Context without capture and replay: hooks are called, and may wait for the device."""
         self._as_written = True
         try:
             yield
@@ -101,7 +101,7 @@ class StepGraphs:
             self._as_written = False
 
     def idle_bytes(self) -> int:
-        """Of the graphs' memory, what no tensor has: it is kept for the next replay, and nobody else can have it."""
+        """Bytes of the graphs' memory that no tensor has; they are kept for replays and not available to others."""
         segments = torch.cuda.memory_snapshot() if self._graphs else []  # type: ignore[no-untyped-call]
         own = [one for one in segments if tuple(one["segment_pool_id"]) == tuple(self._pool)]
         return sum(one["total_size"] - one["allocated_size"] for one in own)
@@ -124,7 +124,10 @@ class StepGraphs:
         return graph.loss.clone()
 
     def _placed(self, micro_batch: MicroBatch, tokens: int, *, first: bool) -> MicroBatch:
-        """The micro-batch, where graphs read it. Whoever comes in another shape begins anew."""
+        """Copy a micro-batch to the graphs' inputs and return these. Another shape or token count discards the graphs.
+
+        Raises `ValueError` if it differs within a step.
+        """
         known = self._inputs is not None and self._tokens == tokens
         if not known or any(mine.shape != one.shape for mine, one in zip(self._inputs or (), micro_batch, strict=True)):
             if not first:
@@ -154,12 +157,12 @@ class StepGraphs:
 
 
 def launched(graphs: StepGraphs | None) -> AbstractContextManager[None]:
-    """A context in which the host launches every kernel."""
+    """Context in which the host launches every kernel, without replays."""
     return nullcontext() if graphs is None else graphs.as_written()
 
 
 def recorded(work: Callable[[], Tensor], pool: Pool) -> tuple[Any, Tensor]:
-    """A graph of what `work` queues, and what it returned: nothing of it has run."""
+    """Capture the kernels that `work` queues, without running them. Return the graph and the result of `work`."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, pool=pool):
         result = work()
@@ -167,7 +170,7 @@ def recorded(work: Callable[[], Tensor], pool: Pool) -> tuple[Any, Tensor]:
 
 
 def beside(device: torch.device, work: Callable[[], Tensor]) -> Tensor:
-    """Do `work` on a stream of its own, after what was queued and before what will be."""
+    """Run `work` on a side stream, after all work queued so far and before any queued later."""
     here, side = torch.cuda.current_stream(device), torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
     side.wait_stream(here)
     with torch.cuda.stream(side):
@@ -177,5 +180,5 @@ def beside(device: torch.device, work: Callable[[], Tensor]) -> Tensor:
 
 
 def new_pool() -> Pool:
-    """Memory for the graphs of one kind of step."""
+    """Create memory for the graphs of one kind of step."""
     return torch.cuda.graph_pool_handle()

@@ -1,9 +1,9 @@
 """Update each parameter as soon as its gradient is complete, while backward still runs.
 
-The pattern is that of torch's tutorial on fusing the optimizer's step into backward: an optimizer for each parameter,
-and a hook that autograd calls when all of a parameter's uses have reported. At that moment every node that needs the
-parameter has run, so the update may write to it. The norm of all gradients, which a step reports, is put together from
-the norms of the single ones, in the order in which the plain update would take them.
+The pattern is that of torch's tutorial on fusing the optimizer's step into backward. Each parameter has an optimizer,
+and a hook that autograd calls when its gradient is accumulated. By then every node that needs the parameter has run, so
+the update may write to it. A step reports the norm of all gradients. It is computed from the norms of single gradients,
+in the order of the plain update.
 """
 
 from collections.abc import Mapping
@@ -17,18 +17,18 @@ from assay.step.program import NamedParameters, OptimizerLike, Program, Step
 
 
 class OptimizerPerParameter:
-    """Many optimizers of one parameter each, as one. Its `step` has nothing left to do."""
+    """Many optimizers of one parameter each, presented as one. Its `step` has nothing left to do."""
 
     def __init__(self, optimizers: Mapping[Tensor, OptimizerLike]) -> None:
         self._optimizers = optimizers
         self.norms: dict[Tensor, Tensor] = {}
-        """Of the gradients that were there since the last update, on the device."""
+        """Norms of the gradients since the last call of `norm`, on the device."""
         for parameter in optimizers:
             parameter.register_post_accumulate_grad_hook(self._update)  # type: ignore[no-untyped-call]
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
-        """Asked for anew, because torch makes new ones when it loads a state."""
+        """Read anew at each access, because torch creates new groups when it loads a state."""
         return [group for one in self._optimizers.values() for group in one.param_groups]
 
     @property
@@ -36,10 +36,10 @@ class OptimizerPerParameter:
         return {key: value for one in self._optimizers.values() for key, value in one.state.items()}
 
     def step(self) -> None:
-        """Every parameter was updated in backward."""
+        """Do nothing: every parameter was updated in backward."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Parameters numbered in the order of the groups, as torch does in one optimizer."""
+        """Return the state, with parameters numbered in the order of the groups, as torch does in one optimizer."""
         states = [one.state_dict() for one in self._optimizers.values()]
         return {
             "state": {index: entries for index, one in enumerate(states) for entries in one["state"].values()},
@@ -52,7 +52,7 @@ class OptimizerPerParameter:
             one.load_state_dict({**one.state_dict(), "state": entries})
 
     def norm(self) -> Tensor:
-        """Euclidean norm of all gradients since the last call."""
+        """Return the Euclidean norm of all gradients since the last call."""
         norms = [self.norms[parameter] for parameter in self._optimizers if parameter in self.norms]
         self.norms.clear()
         total: Tensor = torch.linalg.vector_norm(torch.stack(norms))
@@ -69,7 +69,7 @@ class OptimizerPerParameter:
 
 
 def update_in_backward(program: Program) -> Program:
-    """The program whose optimizer, whichever it is, updates each parameter on its own and at once."""
+    """Return the program whose optimizer, whichever it is, updates each parameter by itself during backward."""
     recipe = program.optimizer
 
     def one_each(parameters: NamedParameters) -> OptimizerLike:

@@ -1,8 +1,8 @@
-"""Results that stay between a module's forward and its recomputation, outside of what autograd saves.
+"""Results kept from a module's forward for its recomputation, outside of autograd's saved tensors.
 
-Torch's selective checkpointing (`create_selective_checkpoint_contexts`) asks a policy at each operator of the forward
-whether its result stays; the second forward then takes it instead of computing it. Hooks on saved tensors see nothing
-of this, so the policy itself says what stays to an instrument that wants to know.
+At each operator of the forward, torch's selective checkpointing (`create_selective_checkpoint_contexts`) calls a policy
+that decides whether to keep the result. Recomputation then uses it instead of computing it. Hooks on saved tensors do
+not see such results, so the policy itself reports them to an instrument.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,18 +13,18 @@ from torch.utils.checkpoint import CheckpointPolicy, SelectiveCheckpointContext
 
 
 class Keeper(Protocol):
-    """Keeps for backward what hooks on saved tensors do not see."""
+    """An object that keeps tensors for backward which hooks on saved tensors do not see."""
 
     watcher: Callable[[Any], None] | None
 
 
 class ResultsKept:
-    """The policy that the results of some operators stay."""
+    """Checkpoint policy that keeps the results of the given operators."""
 
     def __init__(self, operators: Iterable[OpOverload]) -> None:
         self.operators = frozenset(operators)
         self.watcher: Callable[[Any], None] | None = None
-        """Told of each result that stays."""
+        """Receives each result that is kept."""
 
     def __call__(
         self, context: SelectiveCheckpointContext, operator: OpOverload, *args: Any, **kwargs: Any

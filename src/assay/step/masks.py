@@ -1,18 +1,18 @@
-"""Dropout's part of a trace: the masks of one step, counted."""
+"""Dropout part of a trace: counts of the masks of one step."""
 
 from assay.config.base import Frozen
 
 
 class Masks(Frozen):
-    """All dropout masks of one step that operators show."""
+    """Counts of one step's dropout masks, without those drawn in compiled code, CUDA graphs or fused attention."""
 
     drawn: int = 0
     """Masks drawn in forward."""
     elements: int = 0
     zeros: int = 0
     repeated: int = 0
-    """Masks drawn in forward that are an earlier one of the same step again; small masks, which may agree, left out."""
+    """Forward masks equal to an earlier one of the step. Small masks, which may agree by chance, are excluded."""
     again: int = 0
-    """Masks drawn when a forward ran again in backward."""
+    """Masks drawn in recomputed forwards."""
     unequal: int = 0
-    """Masks drawn again that are none of the forward's."""
+    """Recomputed masks that match none of the forward's."""

@@ -1,8 +1,8 @@
-"""What autograd keeps for backward, in pinned host memory from the moment it is saved until its node runs.
+"""Keep saved tensors in pinned host memory from the moment they are saved until their node runs.
 
-Torch's `save_on_cpu` moves weights along, which stay on the device anyway, and its host waits for every copy. Here they
-are left out; copies go down on a stream of their own while the forward goes on, and come up in the stream that needs
-them, without the host waiting either way.
+Torch's `save_on_cpu` also moves weights, which stay on the device anyway, and makes the host wait for every copy. Here
+weights are excluded. Copies to the host run on a side stream during the forward, and copies back run in the stream that
+needs them. The host waits for neither.
 """
 
 from collections.abc import Sequence
@@ -15,18 +15,18 @@ from torch.autograd.graph import saved_tensors_hooks
 
 @dataclass(frozen=True, eq=False)
 class _Down:
-    """A saved tensor's copy on the host, and where it came from."""
+    """Host copy of a saved tensor, and the tensor's device."""
 
     copy: Tensor
     device: torch.device
 
 
 class Offload:
-    """A context for a step's forward and backward; one object serves all steps of a program."""
+    """Makes the context for a step's forward and backward; one object serves all steps of a program."""
 
     def __init__(self, parts: Sequence[nn.Module]) -> None:
         self.moved_bytes = 0
-        """To another device than they were on, since whoever counts set it back."""
+        """Bytes copied to another device, since an instrument last reset this count."""
         self._parts = parts
         self._weights: set[int] = set()
         self._side: torch.cuda.Stream | None = None

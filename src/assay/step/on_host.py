@@ -1,8 +1,8 @@
-"""Update on the host: gradients come down from the device, updated weights go back up (arXiv:2101.06840).
+"""Update on the host: copy gradients from the device, update, and copy the weights back (arXiv:2101.06840).
 
-The optimizer is made over copies of the weights in pinned host memory, so its state lies there, too. Each update first
-takes the device's weights, whatever has changed them since (a checkpoint that was loaded), and its gradients, which
-have been measured and clipped where they are; then the optimizer runs as ever, on the processor.
+The optimizer is built over copies of the weights in pinned host memory, so its state is there, too. Each update first
+copies the device's weights, which a loaded checkpoint may have changed. It also copies the gradients, whose norm is
+computed and clipped on the device. Then the optimizer runs as usual, on the processor.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,12 +15,12 @@ from assay.step.program import NamedParameters, OptimizerLike, Program, Step
 
 
 def update_on_host(program: Program) -> Program:
-    """The program whose optimizer, whichever it is, keeps its state in the host's memory and updates there."""
+    """Return the program whose optimizer, whichever it is, keeps its state in host memory and updates there."""
     return replace(program, optimized=_copies, update=_moved(program.update))
 
 
 def norm_on_device(inner: Callable[[Step], Tensor]) -> Callable[[Step], Tensor]:
-    """Gradients are measured where they lie; the figures of a step are read from its device, at once."""
+    """Move the norm that an update returns to the step's device, from which all figures are read at once."""
     return lambda step: inner(step).to(step.program.device)
 
 
@@ -43,7 +43,7 @@ def _moved(inner: Callable[[Step], Tensor]) -> Callable[[Step], Tensor]:
 
 
 class _Moving:
-    """An optimizer of copies that takes the gradients of the weights, and leaves the weights updated."""
+    """Optimizer of the copies: copies weights and gradients to the host, steps, and copies the weights back."""
 
     def __init__(self, inner: OptimizerLike, pairs: Sequence[tuple[Tensor, Tensor]], device: torch.device) -> None:
         self.param_groups = inner.param_groups

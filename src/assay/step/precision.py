@@ -1,4 +1,4 @@
-"""What a trace shows of a precision: products that ran in it; weights, gradients and state that are held in it."""
+"""Evidence of a precision in a trace: products computed in it; weights, gradients and state stored in it."""
 
 from collections.abc import Mapping
 
@@ -6,15 +6,18 @@ from assay.config import Run
 from assay.step.trace import Phase, Trace
 
 _COUNT_BYTES = 4
-"""Of the number of updates that torch keeps of each parameter, in float32."""
+"""Bytes of the update count that torch keeps for each parameter, in float32."""
 
 
 _NARROW = ("bfloat16", "float16")
 
 
 def products_in(dtype: str, trace: Trace, run: Run) -> tuple[str, bool]:
-    """What was observed of a step's products under autocast, and whether all but a router's are in `dtype`, and no
-    weight is held in 16 bits."""
+    """Return (observation, verdict) for a step's products under autocast.
+
+    The verdict is True if no weight has 16 bits, and all products are in `dtype` except those of routers and of unfused
+    attention.
+    """
     low, unfused = trace.contractions(dtype=dtype), _unfused_products(trace)
     routers = _router_products(trace, run, unfused)
     total = trace.contractions() - routers - sum(unfused.values())
@@ -27,12 +30,15 @@ def products_in(dtype: str, trace: Trace, run: Run) -> tuple[str, bool]:
 
 
 def held_in_16_bits(dtype: str, trace: Trace) -> tuple[str, bool]:
-    """What was observed of products and of what is held, and whether all of it takes 16 bits a number."""
+    """Return (observation, verdict) for a step's products, weights, gradients and optimizer state.
+
+    The verdict is True if all of them have 16 bits a number, except the products of unfused attention.
+    """
     low, unfused = trace.contractions(dtype=dtype), _unfused_products(trace)
     total = trace.contractions() - sum(unfused.values())
     narrow = sum(one.dtype == dtype for one in trace.parameters)
     wide = sum(trace.whole_state_bytes.get(one, 0) for one in ("float32", "float64"))
-    # Counts of updates; scales and tables, where state is narrower still.
+    # Allowed in 32 bits: update counts, and the scales and tables of state that is narrower still.
     spared = _COUNT_BYTES * len(trace.parameters) + trace.whole_parameter_bytes // 4
     observed = (
         f"{low} of {total} matmuls and {narrow} of {len(trace.parameters)} weights in {dtype}{_beside(unfused)}; "
@@ -44,9 +50,10 @@ def held_in_16_bits(dtype: str, trace: Trace) -> tuple[str, bool]:
 
 
 def unscaled(trace: Trace) -> tuple[str, bool]:
-    """What was observed of the loss scale: that it multiplied every loss, and divided gradients before the update.
+    """Return (observation, verdict) for the loss scale.
 
-    The kernel of torch's scaler shows the division. In a device's graph the multiplication is not seen.
+    The verdict is True if it multiplied every loss, divided the gradients once before the update, and has a value that
+    is due. The kernel of torch's scaler shows the division. In a CUDA graph the multiplication is not seen.
     """
     times, scaling = trace.count("_amp_foreach_non_finite_check_and_unscale_", phase="update"), trace.scaling
     observed = f"gradients divided by a loss scale {times} times"
@@ -61,8 +68,11 @@ def unscaled(trace: Trace) -> tuple[str, bool]:
 
 
 def _unfused_products(trace: Trace) -> dict[Phase, int]:
-    """Products of torch's unfused attention, in float32 whatever comes in: two for each of its softmaxes, which no
-    other attention has, and four back. What is kept for backward is not made again."""
+    """Number of products of torch's unfused attention by phase; they are in float32 for any input dtype.
+
+    There are two in forward for each of its softmaxes, which no other attention has, and four in backward. Products
+    kept for backward are not recomputed.
+    """
     once, again = (2 * trace.count("aten._safe_softmax", phase=phase) for phase in ("forward", "recompute"))
     again = min(again, trace.contractions(dtype="float32", phase="recompute"))
     return {"forward": once, "backward": 2 * once, "recompute": again}
@@ -74,8 +84,11 @@ def _beside(unfused: Mapping[Phase, int]) -> str:
 
 
 def _router_products(trace: Trace, run: Run, unfused: Mapping[Phase, int]) -> int:
-    """Products of a mixture's routers, which stay in float32: one forward, two backward, and one more where a block
-    ran again; 0 where that is not what ran."""
+    """Number of products of a mixture's routers, which stay in float32.
+
+    Each router has one in forward, two in backward, and one more if its block is recomputed. Returns 0 if the counts
+    do not fit.
+    """
     if run.model.n_expert is None:
         return 0
     layers = run.model.n_layer * trace.forwards

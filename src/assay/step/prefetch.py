@@ -1,9 +1,9 @@
-"""The next step's batch, copied to the device while this step computes there.
+"""Copy the next step's batch to the device while this step computes there.
 
-A copy from ordinary memory makes the host wait until the stream has come to it. From pinned memory the device fetches
-for itself, on a stream of its own, beside what computes. The next batch is read when the step's backward has been
-queued, so that the host does this, too, while the device is busy; the step that wants the batch has its stream wait
-for the copy, never the host. Batches are a pure function of the step, so one that is not asked for next is dropped.
+A copy from pageable memory makes the host wait until the stream reaches it. From pinned memory the device copies by
+itself, on a side stream that overlaps computation. The next batch is read once the step's backward is queued, so the
+host reads while the device is busy. The step that uses the batch makes its stream wait for the copy, never the host.
+Batches are a pure function of the step, so a batch that is not requested next is dropped.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,11 +18,11 @@ from assay.step.trace import SIDE_STREAM
 
 Rows = Sequence[MicroBatch]
 Copy = Callable[[Rows], Callable[[], Rows]]
-"""Begins to copy rows → what gives the copies, once they may be used."""
+"""Begins to copy rows, and returns a function that gives the copies once they may be used."""
 
 
 class Prefetch:
-    """The batches of a program, of which `copy` fetches the next one ahead."""
+    """Batch source of a program; `copy` copies the next batch ahead."""
 
     def __init__(self, program: Program, copy: Copy) -> None:
         self._inner, self._prepared, self._copy = program.batches, program.prepared, copy
@@ -30,7 +30,7 @@ class Prefetch:
         self._ahead: tuple[tuple[int, Share], Callable[[], Rows]] | None = None
 
     def __call__(self, step: int, share: Share) -> Rows:
-        """The rows of a step: on the device where they were fetched, else as they are read."""
+        """Return the rows of a step: on the device if they were copied ahead, else as they are read."""
         self._asked, ahead, self._ahead = (step, share), self._ahead, None
         if ahead is None or ahead[0] != self._asked:
             return self._inner(step, share)
@@ -39,22 +39,22 @@ class Prefetch:
         return rows
 
     def fetch_next(self, step: Step) -> None:
-        """Begin to copy the batch after the one that was asked for last."""
+        """Begin to copy the batch after the last requested one. Raises `RuntimeError` before the first request."""
         if self._asked is None:
             raise RuntimeError("no batch was asked for yet, so none comes next")
         index, share = self._asked
-        with suppress(UsageError, OSError):  # the step that wants what cannot be read asks for itself, and says so
+        with suppress(UsageError, OSError):  # a batch that cannot be read raises in the step that requests it
             self._ahead = (index + 1, share), self._copy(self._inner(index + 1, share))
 
 
 def prefetched(program: Program) -> Program:
-    """The program whose batches come from pinned memory, one step ahead."""
+    """Return the program whose batches are copied from pinned memory, one step ahead."""
     batches = Prefetch(program, from_pinned_memory(program.device))
     return replace(program, batches=batches, finish_gradients=(*program.finish_gradients, batches.fetch_next))
 
 
 def from_pinned_memory(device: torch.device) -> Copy:
-    """Copy to a CUDA device, beside what it computes."""
+    """Make a function that copies rows to a CUDA device while it computes."""
     streams: list[torch.cuda.Stream] = []
 
     def copy(rows: Rows) -> Callable[[], Rows]:

@@ -1,10 +1,12 @@
-"""The seams of a training step: what an optimization may exchange, and nothing else.
+"""The seams of a training step: the parts of it that an optimization may replace.
 
-A `Program` only describes. Optimizations fold over it, each returning a changed copy; then `training.build` makes it
-real, once: materialise the parts, initialise them by name, tie, build the optimizer. The cut follows what turned out
-to hold on one, two and four ranks: forward and backward of a whole step are one seam (`gradients`), because a pipeline
-schedule replaces both; the loss scale is a value, not a wrapper; the optimizer is a recipe, because it must be built
-from the live parameters; a context around each part's forward differs from one around forward and backward.
+A `Program` only describes. Optimizations fold over it, each returning a changed copy. Then `training.build` makes it
+real, once: materialise the parts, initialise them by name, tie, build the optimizer.
+
+The choice of seams follows experience on one, two and four ranks. Forward and backward of a whole step are one seam
+(`gradients`), because a pipeline schedule replaces both. The loss scale is a value, not a wrapper. The optimizer is a
+recipe, because it must be built from the live parameters. A context around each part's forward differs from one around
+forward and backward together.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ MicroBatch = tuple[Tensor, Tensor]
 """Token ids and targets, each `[rows, T]`, int64."""
 
 Share = tuple[int, int]
-"""(index, count) of one who has every count-th row of a batch, from the index-th on."""
+"""(index, count): every count-th row of a batch, beginning with the index-th."""
 
 BatchSource = Callable[[int, Share], Sequence[MicroBatch]]
 
@@ -50,58 +52,58 @@ class OptimizerLike(Protocol):
 
 
 class Stateful(Protocol):
-    """Something beside weights and optimizer that a checkpoint must carry."""
+    """State in addition to weights and optimizer that a checkpoint must contain."""
 
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
 class LossScale:
-    """The factor between the loss and what is differentiated. This one is 1; fp16's lives with its optimization."""
+    """Factor by which the loss is multiplied before backward: 1 here; fp16's is defined with its optimization."""
 
     value: float = 1.0
-    """The factor of the next step."""
+    """Factor of the next step."""
 
     @property
     def skips(self) -> bool:
-        """Whether it may leave an update out: one that has a `skip` of its own."""
+        """True if it may skip an update, because its class overrides `skip`."""
         return type(self).skip is not LossScale.skip
 
     def scale(self, loss: Tensor) -> Tensor:
-        """Return what to call `backward` on."""
+        """Return the scaled loss, on which `backward` is called."""
         return loss
 
     def unscale(self, step: Step) -> None:
-        """Divide the gradients by the factor, before they are measured and clipped."""
+        """Divide the gradients by the factor, before their norm is computed and clipped."""
 
     def skip(self, step: Step, norm: Tensor) -> bool:
-        """Whether this update must be left out because a gradient is not finite; `norm` is the global one."""
+        """True if this update must be skipped, because a gradient is not finite; `norm` is the global gradient norm."""
         return False
 
 
 @dataclass(frozen=True)
 class Program:
-    """A training step, described. Functions take the built `Step`, so that they see live parameters."""
+    """Description of a training step. Functions take the built `Step`, so that they see live parameters."""
 
     device: torch.device
     parts: tuple[nn.Module, ...]
-    """The modules that this rank owns, on the meta device until they are built; the last returns the summed loss. What
-    an attribute of theirs holds (the head's `cross_entropy`, attention's `core`) is exchanged there."""
+    """Modules of this rank, on the meta device until they are built; the last returns the summed loss. Functions that
+    are their attributes (the head's `cross_entropy`, attention's `core`) are replaced there."""
     initialize: Callable[[str, torch.Size], Tensor]
-    """A parameter's first value from its name and full shape: pure, so that every sharding starts equal."""
+    """(name, full shape) → a parameter's initial value. It is pure, so that every sharding starts with equal values."""
     tied: tuple[tuple[str, str], ...]
     """(alias, owner) parameter names, tied again after the parts are materialised."""
     optimizer: Callable[[NamedParameters], OptimizerLike]
     gradients: Callable[[Step, Sequence[MicroBatch], int], Tensor]
-    """(step, micro-batches, tokens in the global batch) → this rank's summed loss; leaves gradients behind."""
+    """(step, micro-batches, tokens in the global batch) → this rank's summed loss; sets the gradients."""
     gradient_norm: Callable[[Step], Tensor]
     update: Callable[[Step], Tensor]
-    """Unscale, measure, clip, step, clear; returns the global gradient norm before clipping."""
+    """Unscale, compute the norm, clip, step, clear; returns the global gradient norm before clipping."""
     schedule: Callable[[int], float]
     """Learning rate of a step, set before the step's gradients."""
     batches: BatchSource
-    """(step index, share) → this rank's rows as one micro-batch, in the host's memory or on the device already: the
-    step moves them there, and `micro_batches` cuts them. Pure, so that any step can be asked for again."""
+    """(step index, share) → this rank's rows as one micro-batch, in host memory or already on the device. The step
+    moves them there, and `micro_batches` splits them. It is pure, so that any step can be requested again."""
     encode: Callable[[str], Iterable[Any]]
     """Text → arrays of token ids, by the tokenizer of the run's corpus."""
     evaluate: Callable[[Step, Iterable[MicroBatch]], tuple[float, int]]
@@ -109,46 +111,46 @@ class Program:
     reduce_loss: Callable[[Tensor], Tensor]
     """This rank's loss → the global one."""
     synchronize: Callable[[Step, bool], AbstractContextManager[Any]]
-    """(step, is this the last micro-batch) → the context in which its backward runs."""
+    """(step, True for the last micro-batch) → the context in which its backward runs."""
     optimized: Callable[[NamedParameters], NamedParameters] = tuple
-    """(parameters) → what the optimizer updates of each on this rank, under the same names: all, or a piece's view."""
+    """Parameters → the tensors that the optimizer updates on this rank, by the same names: whole, views or copies."""
     rows_at_rest: Mapping[str, int] = field(default_factory=dict)
-    """Of weights with rows that are always zero: how many come first that are not. A checkpoint has only those."""
+    """Number of rows before the always-zero rows of a weight, by its name. A checkpoint has only these rows."""
     rest: torch.device | None = None
-    """Where weights, gradients and optimizer state lie between uses; None: on `device`."""
+    """Device that stores weights, gradients and optimizer state between uses; None: `device`."""
     mesh: DeviceMesh | None = None
     share: Share = (0, 1)
-    """Of this rank among those that split the batch."""
+    """Share of this rank among the ranks that split the batch."""
     prepared: Counter[str] = field(default_factory=Counter)
-    """Sequences that were not simply read from prepared tokens, by who or what made them: for a trace to read."""
+    """Number of sequences not simply read from prepared tokens, by their maker; a trace reads it."""
     makers: dict[str, int] = field(default_factory=dict)
-    """How many they are who made the last batch ready, by who or what: as one of them counted."""
+    """Number of makers of the last batch by kind, for instance of processes, as one of them reported it."""
     micro_batches: int = 1
     sequence_parts: int = 1
-    """Of the residual stream, norms and dropout, one on each rank of tp; 1: every rank of tp has them whole."""
+    """Number of parts of the residual stream, norms and dropout, one per rank of tp; 1: each rank has them whole."""
     loss_scale: LossScale = field(default_factory=LossScale)
     forward_contexts: tuple[Context, ...] = ()
     """Entered inside each part's forward (autocast)."""
     step_contexts: tuple[Context, ...] = ()
     """Entered around forward and backward together."""
     finish_gradients: tuple[Callable[[Step], None], ...] = ()
-    """Run between the last backward and the update (a tied weight's all-reduce under a pipeline)."""
+    """Called between the last backward and the update (a tied weight's all-reduce under a pipeline)."""
     stateful: Mapping[str, Stateful] = field(default_factory=dict)
     read: Callable[[Tensor], list[list[float]]] = Tensor.tolist
-    """(figures, a row for each step) → the same on the host, which waits for them."""
+    """(figures, with a row for each step) → the same figures on the host, which waits for them."""
     read_every: int = 1
-    """Steps whose figures are read together; 1: within each step, and its norm before its update."""
+    """Number of steps whose figures are read together. 1: each step reads its own, and its norm before its update."""
     kept: tuple[Keeper, ...] = ()
-    """What else stays for backward than autograd's saved tensors."""
+    """Keepers of tensors for backward that autograd does not save."""
     offload: Offload | None = None
-    """Which counts what autograd keeps on the host; None: nothing."""
+    """Offload of saved tensors, which counts their bytes; None: no tensor is offloaded."""
     captures: Captures | None = None
-    """The graphs of compiled forwards, which a trace reads; None: nothing is compiled."""
+    """Graphs of compiled forwards, which a trace reads; None: nothing is compiled."""
     graphs: StepGraphs | None = None
-    """What `gradients` replays; None: the host launches every kernel."""
+    """CUDA graphs that `gradients` replays; None: the host launches every kernel."""
 
     def axis(self, name: str) -> DeviceMesh:
-        """The one-dimensional mesh of this rank's group along an axis. Raises `RuntimeError` on one device."""
+        """Return the one-dimensional mesh of this rank's group along an axis. Raises `RuntimeError` on one device."""
         if self.mesh is None:
             raise RuntimeError(f"there is no axis {name!r}: the program was made for one device")
         return self.mesh[name]
@@ -156,27 +158,27 @@ class Program:
 
 @dataclass(frozen=True)
 class Step:
-    """A program made real: materialised parts and the optimizer over their parameters."""
+    """A built program: materialised parts and the optimizer over their parameters."""
 
     program: Program
     optimizer: OptimizerLike
     optimized: NamedParameters
-    """What the optimizer updates, by the names of the parameters that it is, or is a piece of."""
+    """Tensors that the optimizer updates, by parameter name: the parameters, views of pieces of them, or copies."""
 
     @property
     def parts(self) -> tuple[nn.Module, ...]:
-        """The live modules, in the order in which data flows through them."""
+        """Live modules of this rank, in the order of the forward pass."""
         return self.program.parts
 
     def named_parameters(self) -> list[tuple[str, nn.Parameter]]:
-        """Every distinct parameter of this rank, by its name in the whole model; a tied one under its owner's."""
+        """Return this rank's distinct parameters by their names in the whole model; a tied one has its owner's name."""
         return self._named_parameters
 
     @cached_property
     def _named_parameters(self) -> list[tuple[str, nn.Parameter]]:
-        """Walked once: a built step's parameters stay the same objects, and every update asks for them."""
+        """Cached, because a built step's parameters stay the same objects, and every update needs them."""
         return [item for part in self.parts for item in part.named_parameters()]
 
     def modules_of(self, kind: type[nn.Module]) -> list[nn.Module]:
-        """Every module of one class, in the order of the forward pass."""
+        """Return every module of one class, in the order of the forward pass."""
         return [module for part in self.parts for module in part.modules() if isinstance(module, kind)]

@@ -1,7 +1,7 @@
-"""Checks that proofs of sharding techniques share: each parameter is divided along the promised dimension, exactly.
+"""Checks for the proofs of sharding techniques: each parameter is divided along the promised dimension, exactly.
 
-Torch cuts a dimension of n into chunks of ceil(n / ranks): the last chunks may be shorter, or empty. An engine may pad
-the storage of a short chunk to a full one, and then holds the bytes of a full one.
+Torch cuts a dimension of n into chunks of ceil(n / ranks); the last chunks may be shorter, or empty. An engine may pad
+the storage of a short chunk to the bytes of a full one.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -17,7 +17,7 @@ def chunk(length: int, ranks: int, index: int) -> int:
 
 
 def divided_as(trace: Trace, parameters: Iterable[Held], axis: str, promised: Callable[[Held], int | None]) -> int:
-    """Number of `parameters` that an axis divides along the `promised` dimension, and no other; None: not at all."""
+    """Number of `parameters` that an axis divides exactly along the `promised` dimension; None promises no division."""
     return sum(
         one.dimensions.get(axis) == promised(one) and (axis in one.divided_over) == (promised(one) is not None)
         for one in parameters
@@ -26,7 +26,7 @@ def divided_as(trace: Trace, parameters: Iterable[Held], axis: str, promised: Ca
 
 
 def piece_shape(one: Held, ranks: Mapping[str, int], place: Mapping[str, int]) -> tuple[int, ...]:
-    """Shape of this rank's piece by torch's chunks; the innermost axis divides first."""
+    """Shape of this rank's shard by torch's chunks; the innermost axis divides first."""
     shape = list(one.whole_shape)
     for axis in reversed(list(ranks)):
         if (dimension := one.dimensions.get(axis)) is not None:
@@ -35,7 +35,7 @@ def piece_shape(one: Held, ranks: Mapping[str, int], place: Mapping[str, int]) -
 
 
 def _is_exact(one: Held, ranks: Mapping[str, int], place: Mapping[str, int]) -> bool:
-    """True if the piece has the shape of its chunk, and its bytes are those of the chunk or of a padded one."""
+    """True if the shard has the shape of its chunk, and the bytes of that chunk or of a padded one."""
     item = one.whole_bytes // max(1, prod(one.whole_shape))
     padded = piece_shape(one, ranks, dict.fromkeys(ranks, 0))
     shape = piece_shape(one, ranks, place)

@@ -1,4 +1,4 @@
-"""A stream of documents behind the batch seam, its place in every checkpoint."""
+"""A stream of documents as batch source; every checkpoint contains its position."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ from assay.step.trace import DOCUMENTS
 
 
 def streamed(program: Program, run: Run, *, path: str | None, dataset: str | None, split: str) -> Program:
-    """The program that trains on the documents of files, or of a data set where no path is given."""
+    """Return the program that trains on the documents of files, or of a data set if no path is given."""
     if path is not None:
         read = documents_of_files(path, run.data.text_field)
     else:

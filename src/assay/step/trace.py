@@ -1,7 +1,7 @@
-"""What one instrumented step really did, as plain data: no tensor, no torch, so that proofs are cheap to read and keep.
+"""Record of one instrumented step as plain data, without tensors or torch, so that proofs are cheap to read and keep.
 
-A trace is taken of the very program that is timed, in a step of its own that is never timed. It is what `verify` reads:
-a claim about the step has to be visible here, or it is not proven.
+The traced program is the one that is timed, but the traced step is never timed. `verify` reads the trace: a claim about
+the step is proven only if it is visible here.
 """
 
 from collections.abc import Mapping
@@ -14,97 +14,97 @@ from assay.step.scaling import Scaling
 from assay.step.updated import Group, Updated
 
 Phase = Literal["forward", "backward", "recompute", "update"]
-"""`recompute`: operations of a forward that a checkpoint repeats during backward."""
+"""Part of a step. `recompute`: forward operations that a checkpoint repeats during backward."""
 
 OperationClass = Literal["contraction", "normalization", "elementwise", "movement", "communication"]
-"""The three classes of arXiv:2007.00072 (tensor contractions, statistical normalizations, element-wise operators), and
-data movement and communication beside them."""
+"""The three classes of arXiv:2007.00072 (tensor contractions, statistical normalizations, element-wise operators), with
+data movement and communication added."""
 
 ANOTHER_PROCESS = "another process"
-"""Who made a batch ready: one that does not compute."""
+"""Maker of a batch: a process that does not train."""
 SIDE_STREAM = "a side stream"
-"""Who made a batch ready: a copy to the device that ran beside a step."""
+"""Maker of a batch: a copy to the device that overlapped a step."""
 DOCUMENTS = "documents"
-"""Where a batch came from: text that was tokenized for it."""
+"""Maker of a batch: a stream of documents that are tokenized for it."""
 
 
 class Operation(Frozen):
     """All executions of one operator that agree in phase and dtype."""
 
     name: str
-    """torch's name without the namespace's default overload, for instance `aten.mm`."""
+    """Torch's name without the default overload, for instance `aten.mm`."""
     phase: Phase
     operation_class: OperationClass
     dtype: str
-    """The dtype it computes in: that of its first floating-point tensor argument, or of its result; `tf32` for a
-    contraction of float32 that is allowed it."""
+    """Dtype of the first floating-point tensor argument, or else of the result; `tf32` for a float32 contraction that
+    may use it."""
     count: int
     flops: int
-    """Multiply-adds count two; only contractions have them."""
+    """FLOPs of contractions, a multiply-add counted as two; 0 for other operators."""
     bytes: int
-    """Sum of the sizes of tensor arguments and results: what it must at least move. In compiled code that is known of
-    contractions only, the others being fused."""
+    """Bytes of tensor arguments and results, the least that it moves. In compiled code they are known for contractions
+    only, because other operators are fused."""
     largest_bytes: int = 0
-    """Size of the largest tensor that one execution returned."""
+    """Bytes of the largest tensor that one execution returned."""
     part_of: str = ""
-    """In compiled code: the operator that was taken apart into this one and others."""
+    """In compiled code: the operator that was decomposed into this one and others."""
 
 
 class Communication(Frozen):
-    """All calls of one collective by this rank that agree in mesh axis and phase."""
+    """All calls of one collective by this rank that agree in mesh axis, phase and dtype."""
 
     collective: str
     """The field's name: all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, send."""
     axis: str
-    """The mesh axis whose ranks it joins, or `world`."""
+    """Mesh axis of its group, or `world`."""
     phase: Phase
     count: int
     payload_bytes: int
-    """Of the whole that it gathers, reduces or sends, as handed over at the call; a backend may carry it otherwise."""
+    """Bytes of the whole tensor that is gathered, reduced or sent; a backend's traffic may differ."""
     dtype: str = ""
-    """Of what is handed over; empty in records of earlier versions."""
+    """Dtype of the payload; empty in records of earlier versions."""
 
 
 class CompiledGraph(Frozen):
-    """One graph that a compiler captured, as this step used it."""
+    """One graph that a compiler captured, and its use in this step."""
 
     backward: bool
     calls: int
-    """How often the step ran the code made of it."""
+    """Number of times that the step ran its code."""
     operations: int
-    """In the graph, views left out."""
+    """Number of operators in the graph, without views."""
     contractions: int
-    """Of those, tensor contractions."""
+    """Number of tensor contractions among them."""
     kernels: int
-    """Fused loops generated for it."""
+    """Number of fused loops generated for it."""
 
 
 class BlockForward(Frozen):
-    """All forwards of one block in a step, of every micro-batch; what ran again in backward is not among them."""
+    """All forwards of one block in a step, over all micro-batches, without recomputed operations."""
 
     block: int
     contractions: int
     flops: int
     last_contractions: int
-    """One of each forward: where backward does not need its result, a checkpoint does not repeat it."""
+    """Last contractions, one per forward. A checkpoint does not recompute one whose result backward does not need."""
     last_flops: int
     normalizations: int
 
 
 class Held(Frozen):
-    """One parameter of this rank."""
+    """One parameter of this rank, whole or as a shard."""
 
     name: str
     held_bytes: int
-    """Of this rank's piece."""
+    """Bytes of this rank's shard."""
     whole_bytes: int
-    """Of all ranks' pieces together."""
+    """Bytes of the whole parameter."""
     divided_over: tuple[str, ...] = ()
-    """Mesh axes whose ranks hold unlike pieces."""
+    """Mesh axes whose ranks hold different shards."""
     dimensions: Mapping[str, int] = {}
-    """Dimension along which each of these axes divides it."""
+    """Dimension that each of these axes divides."""
     shape: tuple[int, ...] = ()
-    """Shape of this rank's piece."""
+    """Shape of this rank's shard."""
     whole_shape: tuple[int, ...] = ()
     dtype: str = "float32"
 
@@ -115,106 +115,107 @@ class Trace(Frozen):
     operations: tuple[Operation, ...]
     loss: float
     saved_bytes: Mapping[str, int]
-    """Bytes of distinct storages saved for backward, by category; parameters and their aliases left out.
-    Summed over micro-batches as the largest one: they do not live together."""
+    """Peak of the bytes of distinct storages saved for backward, by category, without parameters and their aliases.
+    Micro-batches whose saved tensors do not live together are not added up."""
     offloaded_saved_bytes: int = 0
-    """Moved to another device, to be kept for backward there: each saving by itself, over all micro-batches."""
+    """Bytes of saved tensors copied to another device until backward, summed over savings and micro-batches."""
     forwards: int
-    """How often the loss was computed: the number of micro-batches."""
+    """Number of times that the loss was computed, once per micro-batch."""
     targets: int
-    """Targets in the whole step."""
+    """Number of targets in the whole step."""
     sequences: int = 0
-    """Of the batch, those that this rank asked for."""
+    """Number of sequences of the batch that this rank requested."""
     prepared: Mapping[str, int] = {}
-    """Sequences that were not simply read from prepared tokens while this step ran, by who or what made them."""
+    """Number of this step's sequences that were not simply read from prepared tokens, by their maker."""
     makers: Mapping[str, int] = {}
-    """How many they are who make batches ready for this rank, by who or what."""
+    """Number of makers of batches for this rank, by kind, for instance of processes."""
     data_seconds: float = 0.0
-    """For which the host waited until the batch was made."""
+    """Seconds that the host waited for its batch."""
     parameter_bytes: int
     offloaded_bytes: int = 0
-    """Of parameters, those that lie in the host's memory while the step runs on another device."""
+    """Bytes of parameters in host memory while the step runs on another device."""
     parameters: tuple[Held, ...] = ()
-    """Those that this rank holds, whole or in part."""
+    """Parameters of this rank, whole or as shards."""
     gradient_bytes: int
-    """Of parameters' gradients that lived when backward had ended."""
+    """Bytes of gradients alive at the end of backward."""
     gradients_together_bytes: int = 0
-    """Most that lived at once when an optimizer began to step."""
+    """Most bytes of gradients alive when an optimizer began to step."""
     updates_in_backward: int = 0
-    """Steps of an optimizer while backward still ran."""
+    """Number of optimizer steps while backward was running."""
     optimizer_state_bytes: int
     offloaded_state_bytes: int = 0
-    """Of the optimizer's state, what lies in the host's memory while the step runs on another device."""
+    """Bytes of optimizer state in host memory while the step runs on another device."""
     whole_state_bytes: Mapping[str, int] = {}
-    """Of all ranks' pieces of the same state together, by dtype."""
+    """Bytes of optimizer state by dtype, with sharded tensors counted whole."""
     updates: tuple[Updated, ...] = ()
-    """Parameters that the optimizer was given."""
+    """Parameters that the optimizer updates."""
     groups: tuple[Group, ...] = ()
     """Parameter groups of the optimizer."""
     read_every: int = 1
-    """Steps whose figures the program reads together."""
+    """Number of steps whose figures the program reads together."""
     masks: Masks = Masks()
     float8: tuple[Float8Product, ...] = ()
     recomputed_blocks: tuple[int, ...] = ()
-    """Blocks whose weights backward read in recomputed operators; nothing where weights are gathered or compiled."""
+    """Blocks whose weights recomputed operators read; empty if weights are gathered or code is compiled."""
     scaling: Scaling = Scaling()
     schedule: tuple[str, ...] = ()
-    """What a pipeline's rank ran, in order: `F0.1` is stage 0's forward of micro-batch 1; B, I and W are backwards."""
+    """Calls of a pipeline's stages on this rank, in order. `F0.1` is stage 0's forward of micro-batch 1; B is a whole
+    backward; I and W are the backwards of inputs and of weights."""
     learning_rate: float | None = None
     """Learning rate that the schedule has for this step."""
     ranks: Mapping[str, int] = {}
-    """Along each axis of the mesh; empty on one device."""
+    """Number of ranks along each axis of the mesh; empty on one device."""
     place: Mapping[str, int] = {}
     """Index of this rank along each axis of the mesh."""
     shared_parameters: tuple[tuple[str, ...], ...]
-    """Names that are one storage."""
+    """Groups of parameter names that share one storage."""
     whole_parameter_bytes: int = 0
-    """Of all ranks' pieces of this rank's parameters together: what they would take on one device."""
+    """Bytes of this rank's parameters with sharded ones counted whole, as on one device."""
     communications: tuple[Communication, ...] = ()
     block_forwards: tuple[BlockForward, ...] = ()
     compiled: tuple[CompiledGraph, ...] = ()
     """Graphs whose code this step ran; their operations are among `operations`."""
     graph_breaks: int = 0
-    """Places at which compilation gave a forward back to Python, since the process began."""
+    """Number of graph breaks since the process began."""
     training_graphs: int = 0
-    """Graphs captured for training since the process began, in both directions; those of evaluations left out."""
+    """Number of forward and backward graphs captured for training since the process began, without evaluation's."""
     graph_replays: int = 0
-    """Micro-batches whose forward and backward the device replayed."""
+    """Number of micro-batches whose forward and backward the device replayed."""
     captured_contractions: int = 0
-    """Tensor contractions in what was replayed; they are among `operations`."""
+    """Number of tensor contractions in the replayed graphs; they are among `operations`."""
     synchronizations: Mapping[str, int]
-    """Times by phase that the host waited for the device (`item`, `nonzero`, a blocking copy); `figures`: for those of
-    the step. An optimizer's numbers of updates lie on the host whatever the device, and nobody waits for them."""
+    """Number of times by phase that the host waited for the device (`item`, `nonzero`, a blocking copy); `figures`: for
+    the step's figures. Reads of an optimizer's update counts do not count: they are on the host for any device."""
 
     @property
     def blocks(self) -> tuple[int, ...]:
-        """The blocks of which this rank holds weights."""
+        """Indices of the blocks whose weights are on this rank."""
         names = (one.name.split(".") for one in self.parameters)
         return tuple(sorted({int(parts[1]) for parts in names if parts[0] == "blocks"}))
 
     def held(self, fragment: str) -> tuple[int, int]:
-        """(bytes on this rank, bytes on all ranks) of the parameters whose name contains `fragment`."""
+        """Return (bytes on this rank, whole bytes) of the parameters whose name contains `fragment`."""
         named = [one for one in self.parameters if fragment in one.name]
         return sum(one.held_bytes for one in named), sum(one.whole_bytes for one in named)
 
     @property
     def whole_optimizer_state_bytes(self) -> int:
-        """Of all ranks' pieces of the optimizer's state together: what it would take on one device."""
+        """Bytes of optimizer state with sharded tensors counted whole, as on one device."""
         return sum(self.whole_state_bytes.values())
 
     @property
     def saved_total_bytes(self) -> int:
-        """Everything kept for backward at the end of the largest micro-batch's forward."""
+        """Peak of the bytes saved for backward, over all categories."""
         return sum(self.saved_bytes.values())
 
     def compiled_calls(self, *, backward: bool) -> int:
-        """Calls of compiled code in one direction."""
+        """Number of calls of compiled code in one direction."""
         return sum(graph.calls for graph in self.compiled if graph.backward is backward)
 
     def communicated(
         self, *fragments: str, axis: str | None = None, phase: Phase | None = None, dtype: str | None = None
     ) -> int:
-        """Payload bytes of the collectives whose name contains any of `fragments`."""
+        """Payload bytes of the collectives whose name contains any of `fragments`; None: any axis, phase or dtype."""
         return sum(
             one.payload_bytes
             for one in self.communications
@@ -225,7 +226,7 @@ class Trace(Frozen):
         )
 
     def calls(self, collective: str, axis: str, phase: Phase) -> int:
-        """Calls of one collective along one axis in one phase."""
+        """Number of calls of one collective along one axis in one phase."""
         return sum(
             one.count
             for one in self.communications
@@ -233,7 +234,7 @@ class Trace(Frozen):
         )
 
     def count(self, *fragments: str, phase: Phase | None = None, dtype: str | None = None) -> int:
-        """Executions whose name contains any of `fragments`, in one phase and dtype or in all."""
+        """Number of executions whose name contains any of `fragments`, in one phase and dtype or in all."""
         return sum(
             operation.count
             for operation in self.operations
@@ -243,9 +244,9 @@ class Trace(Frozen):
         )
 
     def largest_bytes(self, *fragments: str, phase: Phase | None = None) -> int:
-        """Size of the largest tensor that an execution returned whose name contains any of `fragments`; 0: none did.
+        """Bytes of the largest result of an operator whose name contains any of `fragments`; 0 if there is none.
 
-        In compiled code also of those that such an operator was taken apart into.
+        In compiled code, operators into which such an operator was decomposed count as well.
         """
         return max(
             (
@@ -258,9 +259,9 @@ class Trace(Frozen):
         )
 
     def contractions(self, phase: Phase | None = None, dtype: str | None = None) -> int:
-        """The model's tensor contractions (matrix products and fused attention), in one phase and dtype or in all.
+        """Number of the model's tensor contractions (matrix products, fused attention), by phase and dtype or in all.
 
-        Those of the update are an optimizer's own, and counted where that phase is asked for.
+        Contractions of the update are the optimizer's own, and counted only if that phase is requested.
         """
         return sum(
             operation.count
@@ -275,7 +276,7 @@ class Trace(Frozen):
         return sum(operation.flops for operation in self.operations if operation.phase == phase)
 
     def of_class(self, operation_class: OperationClass, phase: Phase) -> int:
-        """Executions of one class in one phase."""
+        """Number of executions of one class in one phase."""
         return sum(
             one.count for one in self.operations if one.operation_class == operation_class and one.phase == phase
         )

@@ -1,9 +1,10 @@
-"""Compares two traces of one program: the step at a run's end must be the step that was proven at its beginning.
+"""Compare two traces of one program: the step at a run's end must equal the step proven at its beginning.
 
-Compared are counts that do not depend on the batch: operators outside the update, elements written into each parameter,
-compiled calls and graphs, collectives, batches and bytes held. Left out are values, times, the operators of clipping,
-which run only where the norm is above the limit, and data movement, of which caches save some in later steps. A
-mixture's batch decides how many bytes its experts keep and exchange, so these are compared without a mixture only.
+Only counts that do not depend on the batch are compared. These are operators outside the update, elements written into
+each parameter, compiled calls and graphs, collectives, batches and bytes held. Values and times are not compared. Nor
+are the operators of clipping, which run only if the norm is above the limit, and data movement, which caches reduce in
+later steps. The bytes that a mixture's experts save and exchange depend on the batch, so with a mixture saved and
+communicated bytes are not compared.
 """
 
 from collections import Counter
@@ -13,11 +14,11 @@ from typing import Any
 from assay.step.trace import Trace
 
 _MOST = 3
-"""Differences that are listed one by one."""
+"""Number of differences that are listed one by one."""
 
 
 def differences(first: Trace, last: Trace, *, mixture: bool = False) -> str:
-    """List what differs, each with both counts; empty when nothing does."""
+    """List the differences, each with both counts; empty if there is none."""
     found = [f"{name} {before} → {after}" for name, before, after in _differing(first, last, mixture)]
     more = f", and {len(found) - _MOST} more" if len(found) > _MOST else ""
     return ", ".join(found[:_MOST]) + more

@@ -1,7 +1,7 @@
-"""An optimizer's part of a trace: its groups, and for every parameter what it wrote and what state it keeps.
+"""Optimizer part of a trace: its parameter groups, and the writes to and the state of every parameter.
 
-A parameter is known by its name in the whole model. Writes are counted in elements, by the operator that made them: a
-kernel over a list of tensors counts for each tensor of the list: an update of half the weights has half the elements.
+A parameter has its name in the whole model. Writes are counted in elements, by the operator that made them. A kernel
+over a list of tensors counts for each of them, and an update of half the weights has half the elements.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ Setting = float | tuple[float, ...]
 
 
 class Group(Frozen):
-    """One parameter group of the optimizer, as it was in the update."""
+    """One parameter group of the optimizer, with its settings in the update."""
 
     parameters: tuple[str, ...]
     settings: Mapping[str, Setting]
@@ -20,14 +20,14 @@ class Group(Frozen):
 
 
 class Updated(Frozen):
-    """One parameter as the optimizer of this rank knows it."""
+    """One parameter that the optimizer of this rank updates."""
 
     name: str
     elements: int
-    """Elements that this rank's optimizer updates."""
+    """Number of elements that this rank's optimizer updates."""
     written: Mapping[str, int] = {}
-    """Elements of the parameter that were written during the update, by operator."""
+    """Number of elements of the parameter written during the update, by operator."""
     state: Mapping[str, int] = {}
-    """Bytes of this rank's state, by its key."""
+    """Bytes of this rank's optimizer state, by key."""
     steps: float | None = None
-    """Updates that the state has counted; None where it counts none."""
+    """Number of updates that the state has counted; None if it has no count."""

@@ -1,7 +1,7 @@
-"""Checks that proofs of optimizers share: every parameter is updated, and every group decays and steps as promised.
+"""Checks for the proofs of optimizers: every parameter is updated, and every group has the promised settings.
 
-An optimizer decays matrices and embeddings, and spares vectors (biases and the gains of norms). A parameter counts as
-updated when each of its elements was written by the right operator exactly once in the step.
+Weight decay applies to matrices and embeddings, not to vectors (biases and the gains of norms). A parameter counts as
+updated if each of its elements was written by the right operator exactly once in the step.
 """
 
 from collections.abc import Iterable
@@ -12,23 +12,23 @@ from assay.step.trace import Trace
 from assay.step.updated import Group, Setting, Updated
 
 _SAME = 1e-6
-"""Relative difference that rounding a setting to float32 explains."""
+"""Relative tolerance of a setting, which may have been rounded to float32."""
 
 
 def updated_by(trace: Trace, *operators: str) -> int:
-    """Number of parameters of which every element was written once by one of some operators."""
+    """Number of parameters whose every element was written once by the given operators together."""
     return sum(_times(one, operators) == one.elements for one in trace.updates)
 
 
 def updated(trace: Trace) -> int:
-    """Number of parameters of which one operator at least wrote every element."""
+    """Number of parameters of which a single operator wrote every element at least once, or that have no elements."""
     return sum(one.elements == 0 or max(one.written.values(), default=0) >= one.elements for one in trace.updates)
 
 
 def faults(trace: Trace, weight_decay: float, **settings: Setting) -> str:
-    """Say how groups and counts differ from what is promised; empty when nothing differs.
+    """Describe how groups and update counts differ from the promised ones; empty if they do not.
 
-    Where a group has one of `settings`, its value must be the given one.
+    If a group has one of `settings`, it must have the given value.
     """
     found = list(_of_groups(trace, weight_decay, settings))
     grouped = {name for group in trace.groups for name in group.parameters}
@@ -40,13 +40,13 @@ def faults(trace: Trace, weight_decay: float, **settings: Setting) -> str:
 
 
 def adamw_faults(trace: Trace, training: TrainingConfig) -> str:
-    """Say the same of AdamW's groups."""
+    """Describe how AdamW's groups and update counts differ from those of `training`; empty if they do not."""
     betas = (training.beta1, training.beta2)
     return faults(trace, training.weight_decay, betas=betas, eps=training.epsilon)
 
 
 def decay_at(training: TrainingConfig, learning_rate: float) -> float:
-    """The weight decay that shrinks a weight as much a step at another learning rate."""
+    """Weight decay at `learning_rate` that shrinks a weight per step as much as the configured one does."""
     return training.weight_decay * training.learning_rate / learning_rate
 
 

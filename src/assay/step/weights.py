@@ -1,9 +1,9 @@
-"""Weights in the host's memory: a module's come to the device for its forward, and one by one for its backward.
+"""Offload weights to host memory; a module's are copied to the device for its forward, and one by one for backward.
 
-A copy to another device is an operator that autograd differentiates, so a gradient finds its own way down and is added
-up on the host. For the time of a module's forward its weights are exchanged for such copies. What autograd would keep
-of a copy for backward is let go, and made again from the host when its node runs; weights do not change in between. A
-module that runs again in backward fetches its weights again, and keeps them until that backward is through.
+A copy to another device is differentiated by autograd. So gradients are copied to the host by autograd, and accumulated
+there. During a module's forward, its weights are replaced by such copies. A copy that autograd would save for backward
+is dropped and made again from the host when its node runs. Weights do not change in between. A module that is
+recomputed in backward copies its weights once more, and keeps them until its backward has finished.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +22,7 @@ from assay.step.program import NamedParameters, Program
 
 
 def weights_on_host(program: Program) -> Program:
-    """The program whose weights, gradients and optimizer state lie on the host, and are updated there."""
+    """Return the program whose weights, gradients and optimizer state are stored and updated on the host."""
     fetching = Fetching(program.device)
     for unit in _units(program.parts):
         fetching.around(unit)
@@ -38,7 +38,7 @@ def weights_on_host(program: Program) -> Program:
 
 @dataclass(frozen=True, eq=False)
 class _Dropped:
-    """What was saved of a weight's copy: enough to make it again."""
+    """Placeholder of a saved copy of a weight, from which the copy can be made again."""
 
     weight: Tensor
     shape: torch.Size
@@ -47,17 +47,17 @@ class _Dropped:
 
 
 class Fetching:
-    """Brings weights to a device while a module runs."""
+    """Copies weights to a device while a module runs."""
 
     def __init__(self, device: torch.device) -> None:
         self.watcher: Callable[[Any], None] | None = None
-        """Told of everything that stays for backward: other hooks on saved tensors are not."""
+        """Receives every other tensor saved for backward, which other hooks on saved tensors do not see."""
         self._device = device
         self._weights: dict[int, Tensor] = {}
-        """By the storage of its copy, while that is being used."""
+        """Weights by the storage of their copy, while it is in use."""
 
     def around(self, module: nn.Module) -> None:
-        """Have a module's weights on the device during its forward; wrapped in place."""
+        """Wrap a module's forward in place, so that its weights are on the device while it runs."""
         inner = module.forward
 
         def forward(*args: Any, **kwargs: Any) -> Any:
@@ -67,7 +67,7 @@ class Fetching:
         module.forward = forward
 
     def dropping(self) -> saved_tensors_hooks:
-        """The context of a step's forward and backward in which copies are not kept."""
+        """Make the context of a step's forward and backward in which copies of weights are not saved."""
         return saved_tensors_hooks(self._pack, self._unpack)
 
     @contextmanager
@@ -96,7 +96,7 @@ class Fetching:
             return _Dropped(weight.detach(), tensor.shape, tensor.stride(), int(tensor.storage_offset()))
         if self.watcher is not None:
             self.watcher(tensor)
-        return tensor.data  # without its history, which would hold it for ever
+        return tensor.data  # without its history, which would never release it
 
     def _unpack(self, packed: Tensor | _Dropped) -> Tensor:
         if isinstance(packed, Tensor):
@@ -106,7 +106,7 @@ class Fetching:
 
 
 def _units(parts: Sequence[nn.Module]) -> Iterator[nn.Module]:
-    """The smallest modules that use their weights themselves, inside of what may run again."""
+    """Yield the smallest modules that use their weights themselves, within modules that may be recomputed."""
     for part in parts:
         for module in part.modules():
             if isinstance(module, Embedding | Head):
@@ -116,7 +116,7 @@ def _units(parts: Sequence[nn.Module]) -> Iterator[nn.Module]:
 
 
 def _pinned(parameters: NamedParameters) -> NamedParameters:
-    """Where copies to the device need not pass through a buffer."""
+    """Pin the parameters in host memory, so that copies to the device need no buffer."""
     for _, parameter in parameters:
         parameter.data = parameter.data.pin_memory()
     return parameters

@@ -1,18 +1,17 @@
-"""Batches made by other processes, ahead of the steps that want them: torch's `DataLoader` behind the batch seam.
+"""Batches made by worker processes, ahead of their steps: torch's `DataLoader` as batch source.
 
-The dataset's index is the step, and its item is the whole batch of that step, so what a step trains on stays the same
-pure function of the step. Steps are asked for in order; whoever asks for another one (a step done again, a run that
-diverged) is answered directly, without the workers, and a later step than the next makes them begin anew from there.
+The dataset's index is the step, and its item is the whole batch of that step. So a batch stays the same pure function
+of the step. Steps are normally requested in order. An earlier step (one that is repeated, a run that diverged) is
+computed directly, without the workers. A step later than the next one makes the workers restart from there.
 
-Workers are forked, which hands them the mapped shards and whatever else makes batches without a copy. They are
-started by the first step and end with this process, also where it is killed: each looks every few seconds whether its
-parent is still there. Batches come back as arrays through a pipe: they are small, and shared memory, which containers
-keep short, is left alone. The loader gets a generator of its own, because it draws a number when it begins, and that
-must not be one of the run's.
+Workers are forked, so they have the mapped shards and all else that makes batches, without a copy. The first step
+starts them. They end with this process, even if it is killed: each checks every few seconds that its parent is alive.
+Batches are returned as arrays through a pipe, because they are small and containers limit shared memory. The loader has
+a generator of its own, because it draws a number when it begins, which must not be one of the run's.
 
-A step is in reference cycles, and what is collected in a cycle has no order: a loader that came after its own queues
-would wait seconds for workers that nobody tells to end. So a list that is in no cycle holds it, and is emptied when
-the step is gone.
+A step is in reference cycles, whose objects are collected in no particular order. A loader collected after its own
+queues would wait seconds for workers that receive no signal to end. So a list outside of any cycle holds the loader,
+and is emptied when this batch source is collected.
 """
 
 import os
@@ -28,11 +27,11 @@ from assay.step.program import BatchSource, MicroBatch, Program, Share
 from assay.step.trace import ANOTHER_PROCESS
 
 _Made = tuple[int, int, list[tuple[Any, Any]]]
-"""The process that made a batch, how many such there are, and the batch's arrays."""
+"""(id of the process that made a batch, number of such processes, the batch's arrays)."""
 
 
 class Workers:
-    """The batches of a program, made by `workers` other processes that are `ahead` batches ahead each."""
+    """Batch source of a program, with `workers` other processes that each make `ahead` batches ahead."""
 
     def __init__(self, program: Program, workers: int, ahead: int) -> None:
         self._inner, self._prepared, self._makers = program.batches, program.prepared, program.makers
@@ -44,7 +43,7 @@ class Workers:
         self._made: Iterator[_Made] = iter(())
 
     def __call__(self, step: int, share: Share) -> Sequence[MicroBatch]:
-        """The rows of a step, from a worker where it is the next one."""
+        """Return the rows of a step, from a worker unless the step or the share is out of order."""
         self._share = self._share or share
         if share != self._share or (self._loaders and step < self._steps.next):
             return self._inner(step, share)
@@ -59,7 +58,7 @@ class Workers:
         return rows
 
     def _begin(self, step: int, share: Share) -> None:
-        """Have the workers make batches from a step on; the processes stay the same ones."""
+        """Make the workers begin at a step; the processes stay the same."""
         self._steps.next = step
         if not self._loaders:
             loader = DataLoader(
@@ -78,7 +77,7 @@ class Workers:
 
 
 class _FromOneOn(Sampler[int]):
-    """Steps in order, from `next` at the time of asking on, without an end."""
+    """Sampler of consecutive steps without end, from the value of `next` when it is iterated."""
 
     def __init__(self) -> None:
         self.next = 0
@@ -88,7 +87,7 @@ class _FromOneOn(Sampler[int]):
 
 
 class _Steps(Dataset[_Made]):
-    """The batches of one share, by step."""
+    """Dataset of the batches of one share, by step."""
 
     def __init__(self, batches: BatchSource, share: Share) -> None:
         self._batches, self._share = batches, share
@@ -100,5 +99,5 @@ class _Steps(Dataset[_Made]):
 
 
 def _as_it_is(item: Any) -> Any:
-    """In the place of a collation that would turn arrays into tensors."""
+    """Return the item: torch's default collation would turn arrays into tensors."""
     return item
