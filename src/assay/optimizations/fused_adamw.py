@@ -3,8 +3,7 @@
 The plain loop launches a dozen kernels for every parameter and writes its denominator to memory twice. Torch's
 `fused=True` updates all tensors of a group in one launch. The numbers are the same, rounded in another order. It keeps
 two moments of every parameter, 8 bytes in float32, as the plain loop does. A parameter group with `fused=None` of its
-own keeps that setting, whatever the optimizer's argument. Its update is then the plain one, bit for bit, and only its
-kernels show it.
+own ignores the optimizer's argument. Its update is then the plain one, bit for bit, and only its kernels show it.
 """
 
 from dataclasses import replace
