@@ -50,8 +50,7 @@ class DataParallel(Optimization):
         return whole_replicas(program, program.axis("dp"))
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
-        # Under a pipeline the last stage's backward has ended when the all-reduce begins, so torch issues it in
-        # forward.
+        # Under a pipeline the all-reduce begins after the last stage's backward; torch issues it from forward.
         phases: tuple[Phase, ...] = ("backward", "forward") if trace.ranks.get("pp", 1) > 1 else ("backward",)
         reduced = sum(trace.communicated("all_reduce", axis="dp", phase=phase) for phase in phases)
         shared = sum(one.held_bytes for one in trace.parameters if "dp" not in one.divided_over)

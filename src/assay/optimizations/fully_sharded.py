@@ -41,8 +41,7 @@ class FullySharded(Optimization):
     """Gather weights and compute in bfloat16; keep weights, and sum gradients and the loss, in float32."""
 
     offload: bool = False
-    """Keep shards, gradients and optimizer state on the host, and update there. The setting has not run on a GPU yet.
-    """
+    """Keep shards, gradients and optimizer state on the host, and update there. It has not run on a GPU yet."""
 
     title: ClassVar = "fully sharded data parallelism"
     stage: ClassVar = Stage.SHARD
