@@ -1,4 +1,4 @@
-"""One file per optimization; `base` is the interface, `registry` finds them."""
+"""Optimizations, one file each. `base` is their interface, `registry` finds them."""
 
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable, Unplanned, Unpredicted
 from assay.optimizations.card import Card, availability, card

@@ -1,8 +1,8 @@
-"""Keep only the input of a block, and run the block again in backward.
+"""Save only the input of a block, and recompute the block in backward.
 
-A block that is not checkpointed keeps all that its layers need for backward; a checkpointed one keeps its input, and
+A block that is not checkpointed saves all that its layers need for backward. A checkpointed block saves its input only;
 the rest exists for one block at a time (arXiv:1604.06174). Torch's non-reentrant checkpoint stops recomputing at the
-last tensor that backward needs, so without dropout the MLP's down projection never runs twice.
+last tensor that backward needs, so without dropout the MLP's down projection is never recomputed.
 """
 
 from dataclasses import replace
@@ -58,7 +58,7 @@ class ActivationCheckpointing(Optimization):
 
         blocks = [module for part in program.parts for module in part.modules() if isinstance(module, Block)]
         for block in blocks[:: self.every]:
-            # Dropout must draw the same noise again; without it, saving the generator's state would be waste.
+            # Dropout must draw the same masks in the recomputation; without dropout, saving the RNG state is wasted.
             again = partial(checkpoint, block.forward, use_reentrant=False, preserve_rng_state=run.model.dropout > 0)
             block.forward = again  # type: ignore[method-assign]
         return program
@@ -76,7 +76,7 @@ class ActivationCheckpointing(Optimization):
         )
         whole = again > 0 and (again, repeated) in (stopped, (matmuls, flops))
         if trace.compiled:
-            # What is random by its name, as fused attention is, compiled code keeps.
+            # Compiled code saves the results of operators that count as random, as fused attention does.
             whole = stopped[0] < 2 * again <= 2 * matmuls and again % (len(forwards) * trace.forwards) == 0
         observed = f"{again} matmuls of {len(forwards) * trace.forwards} blocks ran again in backward"
         if not whole:

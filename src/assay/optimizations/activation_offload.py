@@ -1,9 +1,9 @@
-"""Keep what backward needs in the host's memory, and bring it back when its turn comes.
+"""Keep saved tensors in the host's memory until backward needs them.
 
-Activations are copied to pinned memory as they are saved, on a stream of their own, and copied back when their node
-runs (arXiv:1602.08124; torch's `save_on_cpu`). Weights stay. Where recomputing pays with FLOPs, this pays with the
-link: every saved byte crosses it twice a step, and a tensor that two operations save crosses it for each. On the way
-down copies run beside the forward; on the way up the device waits for them. Has not run on a GPU yet.
+A stream of its own copies activations to pinned memory as they are saved. They are copied back when their backward node
+runs (arXiv:1602.08124; torch's `save_on_cpu`). Weights stay on the device. Recomputation costs FLOPs; offload costs
+link traffic. Every saved byte crosses the link twice a step, and a tensor that two operations save crosses it for each.
+Copies to the host overlap the forward; for copies back the device waits. The technique has not run on a GPU yet.
 """
 
 from collections.abc import Mapping

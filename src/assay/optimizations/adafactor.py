@@ -1,11 +1,12 @@
-"""Adafactor: of a matrix's second moment only the means of its rows and columns are kept, and no first moment.
+"""Adafactor keeps only row and column means of a matrix's second moment, and no first moment.
 
     V̂ = R·C / mean(R),   U = G / √V̂,   step = η·max(ε, RMS(θ))·U / max(1, RMS(U))
 
-The step is relative to the size of the weight, and its rate no more than 1/√t (arXiv:1804.04235; this is torch's, which
-averages where the paper sums). State falls from 8 bytes a parameter to 4·(rows + columns) a matrix. The rate is the
-field's, in the shape of the run's schedule; the decay of a step, η·λ, stays the run's. Where ranks hold pieces of a
-matrix, its rows or columns are no longer all there, so that is refused. The proof reads the rate from the groups.
+The step is relative to the size of the weight, and its rate is at most 1/√t (arXiv:1804.04235). Torch's implementation,
+used here, averages where the paper sums. State falls from 8 bytes a parameter to 4·(rows + columns) a matrix. The peak
+learning rate is `learning_rate`, in the shape of the run's schedule; the decay of a step, η·λ, stays the run's.
+Techniques that divide a matrix among ranks are refused, because no rank has whole rows and columns then. The proof
+reads the learning rate from the parameter groups.
 """
 
 from collections.abc import Mapping
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
 
 
 class Adafactor(Optimization):
-    """Adafactor in the place of AdamW."""
+    """Adafactor in place of AdamW."""
 
     learning_rate: PositiveFloat = 1e-2
-    """The largest relative step, as in the paper; the run's warm-up and cosine keep their shape."""
+    """Peak of the relative step, as in the paper; warm-up and cosine of the run keep their shape."""
 
     title: ClassVar = "Adafactor"
     stage: ClassVar = Stage.OPTIMIZER

@@ -1,8 +1,8 @@
-"""Adam with weight decay as a part of the gradient, as it was before AdamW took it out.
+"""Adam with weight decay added to the gradient, as it was before AdamW decoupled the two.
 
-A decay that passes through Adam's moments is divided by the gradient's size: weights with large gradients hardly decay,
-which is what AdamW mends (arXiv:1711.05101). Everything else is AdamW's: two moments, 8 bytes a parameter in float32.
-Without weight decay there is no difference, and the run is refused.
+Adam divides such a decay by the gradient's size, so weights with large gradients hardly decay. AdamW corrects this
+(arXiv:1711.05101). Everything else is AdamW's: two moments, 8 bytes a parameter in float32. Without weight decay the
+two are the same, and the run is refused.
 """
 
 from dataclasses import replace
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Adam(Optimization):
-    """Adam in the place of AdamW."""
+    """Adam in place of AdamW."""
 
     title: ClassVar = "Adam"
     stage: ClassVar = Stage.OPTIMIZER
@@ -32,7 +32,7 @@ class Adam(Optimization):
     claims: ClassVar = frozenset({"optimizer"})
 
     def lay_out(self, layout: "Layout") -> "Layout":
-        # What a plan counts of an optimizer is its state, and that is AdamW's.
+        # A plan counts only an optimizer's state, and that equals AdamW's.
         return layout
 
     def check(self, run: Run, machine: "Machine") -> None:

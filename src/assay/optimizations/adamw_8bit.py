@@ -1,11 +1,11 @@
-"""AdamW whose two moments are kept in 8 bits, in blocks of 256 with a scale each.
+"""AdamW with both moments in 8 bits, in blocks of 256 with a scale each.
 
-Codes are spaced more densely near zero, and a scale of its own keeps a block with an outlier from flattening the others
-(arXiv:2110.02861). Weights of fewer than 4,096 numbers, or of numbers that 256 does not divide, keep moments as wide as
-they are: of GPT-2's 50,257 rows that is every embedding whose width 256 does not divide, and much of a small model. It
-is torchao's, and of GPT-2 124M it keeps 2.04 bytes of state a parameter in the place of 8. Its update compiles itself
-for each shape of weight, which the first step waits for; what it makes on the way is both moments of one weight at full
-width.
+Codes are denser near zero. The scale of each block confines the effect of an outlier to its own block
+(arXiv:2110.02861). A weight keeps moments of its own width if it has fewer than 4,096 elements, or a number that 256
+does not divide. With GPT-2's 50,257 rows this concerns every embedding whose width 256 does not divide, and much of a
+small model. The implementation is torchao's. For GPT-2 124M it keeps 2.04 bytes of state a parameter instead of 8. The
+update compiles itself for each shape of weight, during the first step. Its temporaries are both moments of one weight
+at full width.
 """
 
 from dataclasses import replace
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from assay.step.program import Program
 
 _SLACK = 0.01
-"""Of the state: tables of codes may be of another size."""
+"""Tolerance of the state's size, relative: tables of codes may have another size."""
 
 
 class Adamw8Bit(Optimization):
@@ -49,7 +49,7 @@ class Adamw8Bit(Optimization):
         from assay.cost import parameters
         from assay.cost.eight_bit import is_coded
 
-        if run.model.vocab_size is None:  # the corpus has not named it yet, and then there is a check after it
+        if run.model.vocab_size is None:  # unknown until the corpus is prepared; then the check runs once more
             return
         if not any(map(is_coded, parameters(run.model).values())):
             raise Conflict(
@@ -75,11 +75,11 @@ class Adamw8Bit(Optimization):
         from assay.cost.eight_bit import EightBitAdamW
         from assay.step.updates import adamw_faults, updated_by
 
-        # How many numbers a weight has decides how its moments are kept.
+        # The number of elements decides how a weight's moments are kept.
         numbers = {one.name: one.whole_bytes // DTYPE_BYTES[one.dtype] for one in trace.parameters}
         pieces = {one.name: Tensor(one.name, (numbers[one.name],), one.dtype) for one in trace.parameters}
         expected = sum(one.nbytes for one in EightBitAdamW().state(pieces))
-        # Counted at the storages: a moment of 8 bits says of itself that it is as wide as its weight.
+        # Counted at the storages, because an 8-bit moment reports the dtype of its weight.
         state, wide = trace.optimizer_state_bytes, 2 * trace.parameter_bytes
         observed = f"{state} bytes of state, where two moments as wide as the weights are {wide} and 8 bits {expected}"
         moved, wrong = updated_by(trace, "aten.copy_"), adamw_faults(trace, run.training)

@@ -1,8 +1,8 @@
-"""AdamW whose two moments are kept in bfloat16: half of the state, the arithmetic as before.
+"""AdamW with both moments in bfloat16: half of the state, the arithmetic as before.
 
-Moments are widened for their update and rounded to the nearest when they are put back. 8 bits of mantissa lose what is
-smaller than a 256th, so a second moment with β₂ above 0.996 could never decay, and such a run is refused. It keeps 4
-bytes of state a parameter.
+Moments are widened for their update and rounded to nearest afterwards. With 8 bits of mantissa, changes below a 256th
+are lost, so a moment with β₁ or β₂ above 0.996 could never decay. Such a run is refused. The state is 4 bytes a
+parameter.
 """
 
 from collections.abc import Mapping
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from assay.step.program import Program
 
 _LAST_BIT = 2**-8
-"""The least relative change that rounding to bfloat16 lets through everywhere."""
+"""Smallest relative change that rounding to bfloat16 never loses."""
 _UPDATE_ERROR = 3e-4
-"""Largest relative error of an update against a replay that rounds its moments, too."""
+"""Largest relative error of an update, compared with a replay that rounds its moments too."""
 
 
 class AdamwBf16State(Optimization):
@@ -66,7 +66,7 @@ class AdamwBf16State(Optimization):
         from assay.step.updates import adamw_faults, updated_by
 
         updates, parameters = updated_by(trace, "aten.addcdiv_"), len(trace.parameters)
-        state = trace.whole_optimizer_state_bytes - 4 * parameters  # a count of each
+        state = trace.whole_optimizer_state_bytes - 4 * parameters  # one step count for each parameter
         observed = f"{state} bytes of two moments for {trace.whole_parameter_bytes} bytes of weights"
         if updates != parameters:
             observed += f"; {updates} of {parameters} parameters updated"

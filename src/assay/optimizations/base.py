@@ -1,8 +1,9 @@
-"""The interface of an optimization: one object with three readings.
+"""The interface of an optimization: one object with four readings.
 
-`predict` says what it should save and cost, `apply` makes the change, `verify` proves from a trace that the change took
-effect. The estimator folds the first over a run's optimizations, the trainer the second, the checker the third; nothing
-else in the package knows the name of a single one.
+`predict` states what it should save and cost, `apply` makes the change, `verify` proves from a trace that the change
+took effect, and `expect` states which values it must compute. The estimator folds `predict` over a run's optimizations,
+the trainer `apply`, the checker `verify`, the value check `expect`. Nothing else in the package knows the name of a
+single optimization.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ if TYPE_CHECKING:
 
 
 class Stage(IntEnum):
-    """When an optimization is applied: order is correctness, so it lives here and never with the user.
+    """The order in which optimizations are applied.
 
-    A new one takes the stage of what changes the same thing.
+    Correctness depends on this order, so techniques define it and users do not. A new technique takes the stage of
+    those that change the same thing.
     """
 
     MODEL = auto()
@@ -51,7 +53,7 @@ class Stage(IntEnum):
 
 
 class Numerics(Enum):
-    """What the same seed and data do to the loss, read in both directions: too equal is flagged like too far."""
+    """Promise about the loss at equal seed and data. It holds in both directions: a loss too equal is flagged, too."""
 
     EXACT = "bit-equal to the baseline"
     REASSOCIATED = "equal up to the order of summation"
@@ -60,11 +62,11 @@ class Numerics(Enum):
 
 
 class Unavailable(UsageError):
-    """This machine cannot do it; the reason says what could."""
+    """This machine cannot run the optimization; the message names what could."""
 
 
 class Conflict(UsageError):
-    """The run, or another optimization in it, excludes it."""
+    """The run, or another optimization in it, excludes the optimization."""
 
 
 class Unpredicted(UsageError):
@@ -75,14 +77,14 @@ class Unpredicted(UsageError):
 
 
 class Unplanned(UsageError):
-    """A plan for other machines is made of closed forms, and they do not know this technique."""
+    """Plans for other machines are closed forms, and these do not cover the technique."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"a plan for other machines cannot express {name}; leave it out of the plan")
 
 
 class Optimization(Setting):
-    """A technique. Its pydantic fields are its parameters; its class constants are its card."""
+    """A technique. Its pydantic fields are its parameters, its class constants are its card."""
 
     title: ClassVar[str]
     stage: ClassVar[Stage]
@@ -91,59 +93,59 @@ class Optimization(Setting):
     pays: ClassVar[str]
     sources: ClassVar[tuple[str, ...]]
     claims: ClassVar[frozenset[str]] = frozenset()
-    """Seams of `Program` that it owns alone: two claimants of one seam conflict."""
+    """Seams of `Program` that it owns alone; two techniques that claim one seam conflict."""
     needs: ClassVar[frozenset[str]] = frozenset()
-    """Seams that another one in the run must own."""
+    """Seams that another technique of the run must claim."""
     traits: ClassVar[frozenset[str]] = frozenset()
-    """What others may have to know of it, in words that `excludes` and `requires` of theirs use."""
+    """Properties that other techniques may exclude or require, as keys of their `excludes` and `requires`."""
 
     @classmethod
     def name(cls) -> str:
-        """The file's name, which is what users write."""
+        """The module's file name, which is also the name that users write."""
         return cls.__module__.rpartition(".")[2]
 
     def spec(self) -> Spec:
-        """The optimization as configuration, every default written out."""
+        """The optimization as configuration, with every default written out."""
         return Spec(name=self.name(), fields=self.model_dump(mode="json"))
 
     @property
     def promised(self) -> Numerics:
-        """Its numerics with these fields, where one of them loosens what the card says."""
+        """Numerics with these field values, which may be looser than the card's."""
         return self.numerics
 
     def axes(self) -> Mapping[str, int | None]:
-        """The mesh axes along which it divides the step, with their degrees; None takes what other axes leave."""
+        """Mesh axes along which it divides the step, with their degrees. None: all ranks that other axes leave."""
         return {}
 
     def lay_out(self, layout: Layout) -> Layout:
         """The layout of a step on other machines with the change; its mesh already has `axes`.
 
-        Raises `Unplanned` where a plan cannot express it.
+        Raises `Unplanned` where a plan cannot express the change.
         """
         raise Unplanned(self.name())
 
     def trained(self, model: ModelConfig) -> ModelConfig:
-        """The configuration by which to read what was trained, where that is another model than the run's."""
+        """Configuration of the model that training produces, where it differs from the run's `model`."""
         return model
 
     def cuts(self) -> int:
-        """In how many equal parts it sends the sequences of a rank through."""
+        """Number of equal micro-batches into which it cuts a rank's sequences."""
         return 1
 
     def leaves_one_in(self) -> int:
-        """Of a batch's sequences, one in so many is trained on; the others are left out."""
+        """Divisor of the batch: one sequence in this many is trained on, the others are left out."""
         return 1
 
     def bears(self) -> frozenset[str]:
-        """Its claims and traits, with these fields."""
+        """Its claims and traits, with these field values."""
         return self.claims | self.traits
 
     def excludes(self, run: Run) -> Mapping[str, str]:
-        """Claims and traits of others beside which it cannot be, and why: a sentence in which `{other}` is one."""
+        """Claims and traits that it cannot be combined with, each with an error message about `{other}`."""
         return {}
 
     def requires(self, run: Run, machine: Machine) -> Mapping[str, str]:
-        """Claims and traits of which another one must have each, and the sentence where none does."""
+        """Claims and traits that another technique must bear, each with the error message if none does."""
         return {}
 
     def check(self, run: Run, machine: Machine) -> None:
@@ -151,22 +153,25 @@ class Optimization(Setting):
 
     @abstractmethod
     def predict(self, cost: Cost, run: Run, machine: Machine) -> Cost:
-        """The cost of the step with the change. Arithmetic only; never imports torch."""
+        """Return the cost of the step with the change. Arithmetic only; never imports torch."""
 
     @abstractmethod
     def apply(self, program: Program, run: Run) -> Program:
-        """The program with the change. Describes only: touches no storage and renames no parameter."""
+        """Return the program with the change. It only describes: it touches no storage and renames no parameter."""
 
     @abstractmethod
     def verify(self, trace: Trace, run: Run) -> Evidence:
-        """What the trace shows of the change, and whether that is what was promised."""
+        """Return the trace's evidence of the change, with the verdict whether it is as promised."""
 
     def expect(self, expected: Expected, run: Run) -> Expected:
-        """What the step must compute with the change: losses, gradients and updates against the baseline's.
+        """Return the values that the step must compute with the change: losses, gradients and updates.
 
-        Exact and reassociated techniques need no method of their own: an optimizer's numerics are those of its
-        updates, and any other's those of its gradients. A lossy technique states its bounds, and one that trains
-        differently states its rule; without that, the values of its runs are not checked.
+        They are stated relative to the baseline's.
+
+        Exact and reassociated techniques need no method of their own. The numerics of an optimizer are those of its
+        updates; the numerics of any other technique are those of its gradients. A lossy technique states its bounds,
+        and a technique that trains differently states its rule. Without such a statement the values of its runs are not
+        checked.
         """
         if self.promised is Numerics.EXACT:
             return expected
@@ -177,5 +182,5 @@ class Optimization(Setting):
         return expected.loosened(gradients=REASSOCIATED, updates=REASSOCIATED)
 
     def evidence(self, observed: str, verdict: bool) -> Evidence:
-        """An `Evidence` under this optimization's name."""
+        """Return `Evidence` under this optimization's name."""
         return Evidence(optimization=self.name(), observed=observed, verdict=verdict)

@@ -1,10 +1,10 @@
 """Keep weights, gradients and optimizer state in bfloat16, and compute everything but the loss in it.
 
-Half of every byte, without a copy or a cast. The price is in the update: bfloat16 has 8 bits of mantissa, so a weight
-only moves when the step is larger than a 512th of it (arXiv:2010.06192). A gain of 1 stands still under a
-learning rate of 0.001, many small updates that would add up are lost, one by one, and Adam's second moment cannot decay
-by less than a 512th either (β₂ = 0.999 does nothing). Gradients of micro-batches are added up in 8 bits, too. The loss
-alone is summed in float32, or it could not be read. Checkpoints and exports keep the dtype.
+This halves every byte, without copies or casts. The price is in the update. With 8 bits of mantissa, a weight moves
+only when the step is larger than a 512th of it (arXiv:2010.06192). A gain of 1 does not move at a learning rate of
+0.001. Small updates that would add up are lost one by one. Adam's second moment cannot decay by less than a 512th
+either, so β₂ = 0.999 does nothing. Gradients of micro-batches are also accumulated in 8 bits. Only the loss is summed
+in float32, because in bfloat16 it could not be read. Checkpoints and exports keep the dtype.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ _ROUNDED = 2**-12
 
 
 class Bf16Full(Optimization):
-    """Everything in bfloat16."""
+    """All weights, gradients, state and arithmetic but the loss in bfloat16."""
 
     title: ClassVar = "full 16-bit training (bfloat16)"
     stage: ClassVar = Stage.PRECISION

@@ -1,9 +1,9 @@
-"""Run matrix products in bfloat16; keep weights, gradients, optimizer state and the loss in float32.
+"""Compute matrix products in bfloat16; keep weights, gradients, optimizer state and the loss in float32.
 
 bfloat16 has float32's range, so no gradient scaler is needed (arXiv:1905.12322). Autocast casts each weight once per
-forward and keeps that copy until the forward ends, or until backward is through with it. Without hardware support
-(AVX512-BF16, AMX, or an Ampere GPU) the products run through conversion, and the step gets slower, not faster. The
-router of a mixture of experts stays in float32: a rounded probability sends a token elsewhere (arXiv:2101.03961).
+forward. It keeps that copy until the forward ends, or until backward has used it. Without hardware support
+(AVX512-BF16, AMX, or an Ampere GPU) products are computed by conversion, and the step gets slower. The router of a
+mixture of experts stays in float32: a rounded probability routes a token to another expert (arXiv:2101.03961).
 """
 
 from dataclasses import replace
@@ -43,7 +43,7 @@ class Bf16Mixed(Optimization):
     traits: ClassVar = frozenset({"16-bit products"})
 
     def lay_out(self, layout: "Layout") -> "Layout":
-        # A plan's closed forms are of 16-bit products to begin with.
+        # A plan's closed forms assume 16-bit products already.
         return layout
 
     def check(self, run: Run, machine: "Machine") -> None:

@@ -1,4 +1,4 @@
-"""An optimization's card as plain data: what its class constants, its fields and its file's first lines say."""
+"""An optimization's card as plain data: its class constants, its fields and its module docstring."""
 
 import ast
 import inspect
@@ -21,7 +21,7 @@ class Field(Frozen):
 
 
 class Card(Frozen):
-    """What a user should know before turning it on."""
+    """The catalogue's entry of an optimization: its effect, price, sources and parameters."""
 
     optimization: str
     title: str
@@ -36,12 +36,12 @@ class Card(Frozen):
 
     @property
     def usage(self) -> str:
-        """How it is written after ``--with``, every field at its default."""
+        """The optimization as written after ``--with``, every field at its default."""
         return str(Spec(name=self.optimization, fields={field.name: field.default for field in self.fields}))
 
 
 def card(kind: type[Optimization]) -> Card:
-    """The card of an optimization."""
+    """Return the card of an optimization."""
     texts = _field_texts(kind)
     return Card(
         optimization=kind.name(),
@@ -61,7 +61,7 @@ def card(kind: type[Optimization]) -> Card:
 
 
 def availability(kind: type[Optimization], machine: Machine) -> str:
-    """`available`, for what runs, or why this machine cannot do it for a model without dropout."""
+    """Return `available`, with the default run's conflict if there is one, or why this machine cannot run it."""
     try:
         kind().check(Run(), machine)
     except Unavailable as reason:
@@ -72,7 +72,7 @@ def availability(kind: type[Optimization], machine: Machine) -> str:
 
 
 def _field_texts(kind: type[Optimization]) -> dict[str, str]:
-    """The text under each field's definition."""
+    """The docstring under each field's definition, by field name."""
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(tree, ast.ClassDef)
     return {

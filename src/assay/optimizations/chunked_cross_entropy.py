@@ -1,11 +1,11 @@
-"""Compute the loss from a piece of the logits at a time, so that they are never there whole.
+"""Compute the loss from one chunk of the logits at a time, so that they never exist whole.
 
-With V tokens in the vocabulary the logits of n tokens, their log-probabilities and their gradient are n × V numbers
-each, which at GPT-2's V = 50257 is most of what a small model holds. The head projects n/chunks tokens at a time, adds
-their losses up and lets their logits go; backward makes each piece's logits again (arXiv:2410.10989 makes gradients in
-forward instead, and keeps them). In 16 bits the projection's gradient is rounded once a piece. Tensor parallelism
-computes the loss from columns of the logits, and excludes this. A compiler is kept out, since it would move the second
-time of every piece into forward, and keep what it made.
+With V tokens in the vocabulary, the logits of n tokens, their log-probabilities and their gradient are n × V numbers
+each. At GPT-2's V = 50257 these are most of the memory of a small model. The head projects n/chunks tokens at a time,
+adds their loss to the sum and frees their logits. Backward recomputes each chunk's logits (arXiv:2410.10989 computes
+gradients in forward instead, and keeps them). In 16 bits the gradient of the projection is rounded once a chunk. Tensor
+parallelism computes the loss from columns of the logits, and excludes this technique. The loss stays eager under a
+compiler, which would move the recomputation of every chunk into forward and save its results.
 """
 
 from typing import TYPE_CHECKING, Annotated, ClassVar
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class ChunkedCrossEntropy(Optimization):
-    """Projection to the vocabulary and cross-entropy in pieces of rows."""
+    """Projection to the vocabulary and cross-entropy in chunks of rows."""
 
     chunks: Annotated[int, Field(ge=2)] = 8
-    """Pieces into which the tokens of a micro-batch are cut."""
+    """Chunks into which the tokens of a micro-batch are cut."""
 
     title: ClassVar = "chunked cross-entropy"
     stage: ClassVar = Stage.KERNEL
@@ -57,22 +57,22 @@ class ChunkedCrossEntropy(Optimization):
         return program
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
-        # Nothing else in a step takes logarithms of a softmax, so these operators tell what logits there were.
+        # Only the loss calls this operator, so its calls show which logits existed.
         made = [one for one in trace.operations if one.name == "aten._log_softmax"]
         pieces = {phase: trace.count("aten._log_softmax", phase=phase) for phase in ("forward", "backward")}
         if run.model.n_layer - 1 not in trace.blocks:
             return self.evidence(f"{sum(pieces.values())} pieces: the loss is another rank's", not made)
         wanted = self.chunks * trace.forwards
-        # Each reads logits and writes as many logarithms.
+        # Each call reads the logits and writes as many log-probabilities.
         whole = sum(one.bytes for one in made if one.phase == "forward") // (2 * trace.forwards)
         largest = max((one.largest_bytes for one in made), default=0)
         observed = (
             f"{pieces['forward']} pieces of logits in forward and {pieces['backward']} in backward, "
             f"the largest of {largest} bytes where all of a forward take {whole}"
         )
-        # Of a micro-batch with fewer tokens than pieces, some pieces are empty.
+        # A micro-batch with fewer tokens than chunks leaves some chunks empty.
         filled = min(self.chunks, trace.sequences * run.model.context_length // trace.forwards)
-        # Rows of all pieces together are the positions of this rank, none forgotten and none twice.
+        # The chunks' rows together must be the positions of this rank, each exactly once.
         positions = trace.sequences * run.model.context_length // trace.ranks.get("cp", 1)
         rows = _rows(trace)
         if rows != positions:
@@ -84,7 +84,10 @@ class ChunkedCrossEntropy(Optimization):
 
 
 def _rows(trace: Trace) -> float:
-    """Rows of logits in forward: each row is read and written once, a number for every token of this rank's head."""
+    """Rows of logits in forward, from the bytes of the log-softmax calls.
+
+    Each row is read once and written once; it has a column for every token of this rank's part of the head.
+    """
     from assay.cost import DTYPE_BYTES
     from assay.step.shares import chunk
 

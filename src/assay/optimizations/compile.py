@@ -1,12 +1,13 @@
 """Let torch compile the forward and backward of each block: element-wise chains become single loops.
 
-Operators that run one by one write every intermediate to memory and read it again; the compiler (TorchDynamo and
+Operators that run one by one write every intermediate to memory and read it back. The compiler (TorchDynamo and
 TorchInductor) captures a graph and generates code that fuses them, around the same library calls for matrix products.
-Embedding, block and head are regions of their own, so the time to compile does not grow with the layers; no graph may
-break. A loss in pieces is left as it is: compiled, all pieces would be there at once. The first step and the first
-evaluation compile, for seconds to minutes, so a short run only loses. What is kept for backward is decided by the
-partitioner's minimum cut: what products read, and little else. The ledger follows the code that torch 2.13 makes for a
-CPU; for a GPU it was not measured. Dropout's noise stays torch's own, so that the same seed trains the same run.
+Embedding, block and head are separate regions, so compile time does not grow with the number of layers; no graph may
+break. A chunked loss stays eager: compiled, all its chunks would be alive at once. The first step and the first
+evaluation compile, for seconds to minutes, so a short run only loses time. The partitioner's minimum cut decides which
+tensors are saved for backward: inputs of products, and little else. The ledger follows the code that torch 2.13
+generates for a CPU; for a GPU it was not measured. Dropout's noise stays torch's own, so the same seed trains the same
+run.
 """
 
 import importlib.util
@@ -30,14 +31,14 @@ _SETTINGS: dict[str, dict[str, bool]] = {
     "max-autotune-no-cudagraphs": {"max_autotune": True, "coordinate_descent_tuning": True},
 }
 _OF_A_PIECE = 4
-"""Products of a loss in pieces: logits, again in backward, and two gradients."""
+"""Products of each chunk of a loss: logits, their recomputation in backward, and two gradients."""
 
 
 class Compile(Optimization):
     """`torch.compile` of every region, as whole graphs."""
 
     mode: Literal["default", "max-autotune-no-cudagraphs"] = "default"
-    """How long the compiler may search: `max-autotune-no-cudagraphs` times several kernels for each product."""
+    """Search effort of the compiler: `max-autotune-no-cudagraphs` times several kernels for each product."""
 
     title: ClassVar = "compilation (torch.compile)"
     stage: ClassVar = Stage.COMPILE
@@ -67,7 +68,7 @@ class Compile(Optimization):
         from assay.cost.float8 import FORMAT
         from assay.cost.fusion import fused
 
-        # A compiler rounds on the way, without the copies that stand on the tape.
+        # Compiled code fuses rounding into its loops, without the copies that the tape lists.
         if any(one.products == FORMAT for one in cost.tape):
             raise Unpredicted("compile of float8 layers")
         return fused(cost, ("embedding", *cost.block_sites, "head"))
@@ -87,7 +88,7 @@ class Compile(Optimization):
         return replace(program, captures=captures)
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
-        # Only a loss in pieces is computed by this operator: compiled, it is taken apart.
+        # Only an eager chunked loss calls this operator; compiled code decomposes it.
         pieces = trace.count("aten._log_softmax", phase="forward")
         ends = 1 + (pieces == 0 or run.model.norm_position == "pre")
         wanted = (len(trace.blocks) + ends) * trace.forwards

@@ -1,12 +1,12 @@
-"""Sequences are divided among ranks by position, in every layer; keys and values travel round the ring for attention.
+"""Sequences are divided among ranks by position, in every layer; attention exchanges keys and values around a ring.
 
-Activations fall with the degree, also those that no other technique divides, so a context may be longer than one GPU
-can hold. Attention over what has travelled is merged by its log-sum-exp (ring attention, arXiv:2310.01889). Weights are
-whole on every rank, and their gradients are summed. Of this, GPUs' kernels and torch's way to them have not run in this
-project's tests: they want two GPUs. All else has, torch's ring over a CPU's kernel included, whose bytes are the
-predicted ones. In float32 torch's kernel pads its row sums to 32, and its ring merges no padding, so pieces must be
-multiples of that. Plans for other machines divide ZeRO's shards over these ranks, too, as published trainers do; here
-they are divided over dp alone.
+All activations fall with the degree, also those that no other technique divides, so a context may be longer than one
+GPU can hold. Partial attention results are merged by their log-sum-exp (ring attention, arXiv:2310.01889). Weights are
+whole on every rank, and their gradients are summed. The GPU kernels and torch's dispatch to them have not run in this
+project's tests, which would need two GPUs. Everything else has run, including torch's ring over a CPU kernel, whose
+bytes equal the predicted ones. In float32 torch's kernel pads its row sums to 32. The ring does not merge padding, so
+pieces must then be multiples of 32. Plans for other machines divide ZeRO's shards over these ranks too, as published
+trainers do; here they are divided over dp alone.
 """
 
 from collections.abc import Mapping
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from assay.step.program import Program
 
 _PADDED = 32
-"""Rows to which the memory-efficient kernel pads its row sums: the one that computes in float32."""
+"""Multiple to which the memory-efficient kernel, the only one for float32, pads its row sums."""
 
 
 class ContextParallel(Optimization):
-    """Each rank works on its positions of every sequence."""
+    """Each rank computes its positions of every sequence."""
 
     degree: Annotated[int, Field(ge=2)] = 2
     """Ranks among which the positions of a sequence are divided."""
@@ -59,7 +59,7 @@ class ContextParallel(Optimization):
         return {"16-bit products": padded} if padded else {}
 
     def _padded(self, run: Run) -> str:
-        """What stands against the kernel that pads; empty where its pieces need no padding, or are refused anyway."""
+        """Reason against the kernel that pads; empty if its pieces need no padding, or `check` refuses them anyway."""
         pieces = 2 * self.degree * _PADDED
         if run.model.context_length % pieces == 0 or run.model.context_length % (2 * self.degree):
             return ""

@@ -1,14 +1,14 @@
-"""Keep the optimizer's state in the host's memory, and update the weights there; and the weights, too, if asked.
+"""Keep optimizer state on the host and update the weights there; optionally keep weights on the host too.
 
-Adam's two moments are twice the weights, and are touched once a step. On the host they cost the device nothing; every
-step then sends weights and gradients down and the updated weights up, and waits while the processor updates
-(ZeRO-Offload, arXiv:2101.06840, for one device, without its delayed update). The more tokens a step has, the less that
-weighs. It is the loop of the optimizer in the run, whichever that is, on a processor.
+Adam's two moments are twice the weights, and are used once a step. On the host they take no device memory. Every step
+then sends weights and gradients to the host and the updated weights back, and waits while the CPU updates. This is
+ZeRO-Offload (arXiv:2101.06840) for one device, without its delayed update. The more tokens a step has, the less this
+weighs. The CPU runs the loop of the run's own optimizer.
 
-With `parameters` the device holds a module's weights only while it needs them: they come for each forward, matrices
-again for backward, and gradients go down as each module's backward ends, while the host waits (as ZeRO-Infinity does
-on many devices, arXiv:2104.07857). Under mixed precision the narrow copies stay until backward. Over ranks,
-`fully_sharded:offload=true` does the same. Has not run on a GPU yet.
+With `parameters` the device holds a module's weights only while it needs them (ZeRO-Infinity does so on many devices,
+arXiv:2104.07857). They are copied to the device for each forward, and matrices once more for backward. Gradients are
+moved to the host as each module's backward ends, while the host waits. Under mixed precision the 16-bit copies stay
+until backward. Over ranks, `fully_sharded:offload=true` does the same. The technique has not run on a GPU yet.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ _FIXED = {
     "weights of another kind": "makes weights of a kind of its own",
     "chosen operations": "was not proven with weights that come and go",
 }
-"""What cannot have weights that come for a module and go with it."""
+"""Traits that exclude weights which are on the device only while a module needs them, and the reasons."""
 
 
 class CpuOffload(Optimization):

@@ -1,16 +1,16 @@
-"""Record a micro-batch's forward and backward as one graph, and have the GPU replay it without the host's help.
+"""Capture a micro-batch's forward and backward as one graph, which the GPU replays without the host.
 
 A small model's kernels end before the host has launched the next ones, and the GPU idles between them. A CUDA graph is
-launched at once, however many kernels are in it, and computes the very same numbers. Recorded are the first micro-batch
-of a step, whose gradients are new, and any other, whose gradients are added; the first step of a run trains without a
-graph and makes everything ready. Clipping, update and schedule stay outside, where they may change from step to step,
-so an optimizer of many small kernels still waits for the host: take `fused_adamw` beside it.
+one launch, however many kernels it has, and computes the very same numbers. Two graphs are captured. One is for the
+first micro-batch of a step, which writes the gradients; the other is for all others, which add to them. The first step
+of a run trains without a graph, as warm-up. Clipping, update and schedule stay outside, where they may change from step
+to step. An optimizer of many small kernels therefore still waits for the host: combine it with `fused_adamw`.
 
-The price is memory. A graph's tensors lie where they lay when it was recorded, so what a step's forward and backward
-hold at their highest is kept between steps, and the update's own comes on top of it, where it would have taken what
-backward freed. Torch counts such memory as reserved and not as allocated; the peak here counts it as held, predicted
-and measured. Whatever reads a number on the host, or changes between steps, cannot be in a graph, and is refused. Has
-not run on a GPU yet.
+The price is memory. A graph's tensors keep the addresses of the capture. The peak of forward and backward is therefore
+held between steps. The update's temporaries are allocated on top of it, where they would have reused memory that
+backward freed. Torch counts such memory as reserved and not as allocated; the peak here, predicted and measured, counts
+it as held. Code that reads a number on the host, or changes between steps, cannot be captured, and is refused. The
+technique has not run on a GPU yet.
 """
 
 from collections.abc import Mapping
@@ -33,11 +33,11 @@ _UNLIKE = {
     "loss scale": "scales the loss by a factor that changes between steps",
     "weights of another kind": "finds its scales in kernels that were not proven inside a recording",
 }
-"""What cannot be recorded, and why."""
+"""Traits that cannot be captured, and the reasons."""
 
 
 class CudaGraphs(Optimization):
-    """Forward and backward replayed."""
+    """Forward and backward replayed as CUDA graphs."""
 
     title: ClassVar = "CUDA graphs"
     stage: ClassVar = Stage.STEP

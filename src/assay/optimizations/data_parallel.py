@@ -1,7 +1,7 @@
 """Every rank holds the whole model and trains on its share of the batch; gradients are summed before the update.
 
-The summing is overlapped with backward, block by block (Li et al. 2020, arXiv:2006.15704). Memory for activations
-falls with the number of ranks, memory for weights, gradients and optimizer state does not.
+The all-reduce overlaps backward, block by block (Li et al. 2020, arXiv:2006.15704). Memory for activations falls with
+the number of ranks; memory for weights, gradients and optimizer state does not.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from assay.step.program import Program
 
 _FIGURES = 24
-"""Bytes at most of a step's figures: its loss, and the norms of two activations."""
+"""Largest number of bytes of a step's figures: its loss, and the norms of two activations."""
 
 
 class DataParallel(Optimization):
@@ -50,12 +50,12 @@ class DataParallel(Optimization):
         return whole_replicas(program, program.axis("dp"))
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
-        # Under a pipeline the last stage's backward is over when the sum begins, which torch then calls from forward.
+        # Under a pipeline the all-reduce begins after the last stage's backward; torch issues it from forward.
         phases: tuple[Phase, ...] = ("backward", "forward") if trace.ranks.get("pp", 1) > 1 else ("backward",)
         reduced = sum(trace.communicated("all_reduce", axis="dp", phase=phase) for phase in phases)
         shared = sum(one.held_bytes for one in trace.parameters if "dp" not in one.divided_over)
         observed = f"{reduced} bytes summed over the ranks, for {shared} bytes of gradients"
-        # The figures of a step are summed in forward, and the loads of a mixture's experts.
+        # Forward also sums a step's figures, and the loads of a mixture's experts.
         beside = _FIGURES + 16 * trace.forwards * len(trace.blocks) * (run.model.n_expert or 0)
         exact = reduced == shared or ("forward" in phases and shared < reduced <= shared + beside)
         return self.evidence(observed, trace.ranks.get("dp", 1) > 1 and shared > 0 and exact)

@@ -1,15 +1,15 @@
 """Leave a step's loss and norms on the device, and read those of many steps at once.
 
-Reading a number waits until the device has computed it, and until then nothing more is queued: a GPU idles at every
-step's end while the host prepares the next. Here the figures of `every` steps stay where they are, and are read
-together; before an evaluation, a checkpoint or the end at the latest, so that records are complete and say the same.
-Clipping multiplies by a factor that the host does not know, and by 1 where nothing is too large.
+To read a number, the host waits until the device has computed it, and launches nothing meanwhile. A GPU therefore idles
+at every step's end while the host prepares the next step. Here the figures of `every` steps stay on the device and are
+read together. An evaluation, a checkpoint or the end reads them earlier, so records are complete and unchanged.
+Clipping multiplies by a factor that the host does not know; it is 1 where the norm is not too large.
 
-The price is knowing late. A step that is not finite is noticed up to `every` − 1 steps later, and by then has spoiled
-the weights: the run ends and names the step, but the tensor that is named is the first one spoiled, not the cause. A
-budget in seconds is looked at when figures are read. On a CPU, which computes what it is told before it goes on, there
-is nothing to wait for and nothing to win. The proof is of one step, in which the host waits for nothing, and of the
-number of steps whose figures the program reads together. Has not run on a GPU yet.
+The price is late knowledge. A step that is not finite is noticed up to `every` − 1 steps later, when the weights are
+already spoiled. The run ends and names the step, but the tensor that it names is the first one spoiled, not the cause.
+A budget in seconds is checked only when figures are read. A CPU executes each operator before the host goes on, so it
+gains nothing. The proof covers one step, in which the host waits for nothing, and the number of steps whose figures are
+read together. The technique has not run on a GPU yet.
 """
 
 from collections.abc import Mapping
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from assay.step.program import Program
 
 _FIGURES = 4
-"""Loss, gradient norm, and the norms of two blocks."""
+"""Figures of a step: loss, gradient norm, and the norms of two blocks."""
 
 
 class DeferredMetrics(Optimization):
-    """No waiting for the device in a steady step."""
+    """Steps in which the host does not wait for the device."""
 
     every: Annotated[int, Field(ge=2)] = 10
     """Steps whose figures are read together."""

@@ -1,13 +1,13 @@
-"""Experts are divided among the ranks that share the batch, and tokens travel to theirs and back.
+"""Experts are divided among the ranks that share the batch; tokens are sent to their experts and back.
 
-Each rank owns n_expert/degree experts of every layer whole: their weights, gradients and optimizer state fall with the
-degree, and their gradients need no sum over ranks, since an expert sees all of its tokens where it lives. The rows of
-all chosen experts cross the links twice in forward and twice in backward (GShard, arXiv:2006.16668), and the fullest
-rank sets the pace, so it lives by the router's balance. Everything else is replicated or sharded by what divides the
-batch beside it.
+Each rank owns n_expert/degree whole experts of every layer: their weights, gradients and optimizer state fall with the
+degree. Their gradients need no sum over ranks, since an expert receives all of its tokens on one rank. The rows of all
+chosen experts cross the links twice in forward and twice in backward (GShard, arXiv:2006.16668). The fullest rank sets
+the pace, so speed depends on the router's balance. Everything else is replicated or sharded by the technique that
+divides the batch.
 
-Predicted are the rows that a rank sends, which is certain, and as many received, which is so when its experts are
-chosen as often as the mean. A fuller rank exchanges and holds more than predicted, by its surplus of rows.
+The prediction is exact for the rows that a rank sends. It assumes that a rank receives as many, which holds if its
+experts are chosen as often as the mean. A fuller rank exchanges and holds more than predicted, by its surplus of rows.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class ExpertParallel(Optimization):
-    """Whole experts on each rank, and an exchange of tokens on either side of them."""
+    """Whole experts on each rank, with an exchange of tokens before and after them."""
 
     degree: Annotated[int, Field(ge=2)] = 2
     """Ranks among which the experts are divided: all that share the batch."""
@@ -77,7 +77,7 @@ class ExpertParallel(Optimization):
         right, layers = divided_as(trace, experts, "dp", lambda one: 0), len(trace.blocks) * trace.forwards
         sent = trace.communicated("all_to_all", axis="dp")
         observed = f"{held} of {whole} bytes of experts held by this rank; {sent} bytes exchanged over dp"
-        # Each layer exchanges numbers of rows, rows and results; backward exchanges gradients of the last two.
+        # Each layer exchanges row counts, rows and results; backward exchanges the gradients of rows and results.
         forward, backward = (trace.calls("all_to_all", "dp", phase) for phase in ("forward", "backward"))
         exchanged = (forward, backward) == (3 * layers, 2 * layers)
         if not exchanged:

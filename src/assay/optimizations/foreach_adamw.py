@@ -1,9 +1,9 @@
 """AdamW over lists: each operation of the update runs once for all tensors of a group.
 
-On a GPU a few large kernels take the place of thousands of small ones, which the host could not launch fast enough; on
-a CPU torch goes through the list one by one, and what is left is less Python. The denominators of a whole group live at
-once, where the loop has two at a time (torch's `foreach=True`). It keeps two moments of every parameter, 8 bytes in
-float32, as the plain one does.
+On a GPU a few large kernels replace thousands of small ones, which the host could not launch fast enough. On a CPU
+torch loops over the list, so only Python overhead is saved. The denominators of a whole group are alive at once; the
+plain loop has two at a time (torch's `foreach=True`). It keeps two moments of every parameter, 8 bytes in float32, as
+the plain loop does.
 """
 
 from dataclasses import replace
@@ -32,7 +32,7 @@ class ForeachAdamw(Optimization):
     claims: ClassVar = frozenset({"optimizer"})
 
     def lay_out(self, layout: "Layout") -> "Layout":
-        # What a plan counts of an optimizer is its state, and that stays.
+        # A plan counts only an optimizer's state, and that does not change.
         return layout
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":

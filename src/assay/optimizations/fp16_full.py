@@ -1,10 +1,10 @@
 """Keep weights, gradients and optimizer state in float16, and compute everything but loss and update in it.
 
-What mixed precision was made to avoid (arXiv:1710.03740, section 3.1): a weight only moves when the step is larger than
-a 4096th of it, many small updates that would add up are lost one by one, and gradients below 6e-8 are zero once they
-are unscaled. Torch's AdamW cannot do it at all, since the square of a small gradient is zero in float16: so its
-arithmetic is done in float32, tensor by tensor, and of the second moment the root is kept. The loss scale is that of
-`fp16_mixed`. The loss is summed in float32. Checkpoints and exports keep the dtype.
+Mixed precision was made to avoid this (arXiv:1710.03740, section 3.1). A weight moves only when the step is larger than
+a 4096th of it. Small updates that would add up are lost one by one, and unscaled gradients below 6e-8 are zero. Torch's
+AdamW cannot run at all, since the square of a small gradient is zero in float16. The update here is computed in
+float32, tensor by tensor, and keeps the root of the second moment. The loss scale is that of `fp16_mixed`. The loss is
+summed in float32. Checkpoints and exports keep the dtype.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ _ROUNDED = 2**-15
 
 
 class Fp16Full(Optimization):
-    """Everything in float16."""
+    """All weights, gradients, state and arithmetic but loss and update in float16."""
 
     title: ClassVar = "full 16-bit training (float16)"
     stage: ClassVar = Stage.PRECISION

@@ -1,10 +1,10 @@
-"""Run matrix products in float16 under a dynamic loss scale; keep weights, gradients and state in float32.
+"""Compute matrix products in float16 under a dynamic loss scale; keep weights, gradients and state in float32.
 
-float16 has more digits than bfloat16 and fewer magnitudes: what is smaller than 6e-8 is zero, what is larger than 65504
-is not finite. So the loss is multiplied by a scale before it is differentiated, and gradients are divided by it before
-they are measured and clipped (arXiv:1710.03740). An overflow skips the update and halves the scale; the record has
-both. Where even a scale of 1 overflows the run ends as diverged. For hardware without bfloat16: a processor without
-AVX512-FP16 converts, and is many times slower than in float32. The router of a mixture of experts stays in float32.
+float16 has more digits than bfloat16 and a smaller range: numbers below 6e-8 are zero, numbers above 65504 are not
+finite. So the loss is multiplied by a scale before backward, and gradients are divided by it before they are measured
+and clipped (arXiv:1710.03740). An overflow skips the update and halves the scale; the record has both. Where even a
+scale of 1 overflows the run ends as diverged. The technique is for hardware without bfloat16: a CPU without AVX512-FP16
+converts, and is many times slower than in float32. The router of a mixture of experts stays in float32.
 """
 
 from collections.abc import Mapping

@@ -1,11 +1,11 @@
 """Multiply the matrices of linear layers in 8 bits, by torchao; compute the rest in bfloat16.
 
-Inputs and weights go to E4M3, gradients to E5M2 (arXiv:2209.05433), each tensor with a scale of its own that is found
+Inputs and weights are rounded to E4M3, gradients to E5M2 (arXiv:2209.05433). Each tensor has a scale of its own, found
 anew at every use, so no loss scale is needed. Weights, gradients and state stay float32, and no narrow copy of a weight
-is kept. The head and the products inside attention stay bfloat16. Rounding costs passes over memory: only wide layers
-(several thousand) gain from it. Scales are found and tensors rounded by many small kernels, which want a compiler
-behind them. A processor without products in float8 makes them of copies in float32: what is rounded and kept is as on a
-GPU, the time is not. With `compile`, what a step holds is not predicted.
+is kept. The head and the products inside attention stay bfloat16. Rounding costs passes over memory, so only wide
+layers (several thousand) gain from it. Many small kernels find the scales and round the tensors; a compiler should fuse
+them. A CPU without float8 products multiplies float32 copies instead: its rounding and saved tensors are a GPU's, its
+time is not. With `compile`, the memory of a step is not predicted.
 """
 
 from dataclasses import replace
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from assay.step.program import Program
 
 _MULTIPLE = 16
-"""Of which the kernel wants both sides of a matrix; tokens are one of them where a weight's gradient is made."""
+"""Divisor of both sides of a matrix that the kernel needs; the gradient of a weight has tokens as one side."""
 
 _GRADIENT_ERROR = 0.5
 """Largest relative error of one gradient."""
@@ -75,7 +75,7 @@ class Fp8(Optimization):
                 raise Conflict(
                     f"fp8 wants matrices in multiples of {_MULTIPLE}, and model.{name} is {side}; set it to {nearest}"
                 )
-        # Of a block no side hangs on the vocabulary, which the corpus may not have named yet.
+        # No side of a block's matrices depends on the vocabulary, which may be unknown until the corpus is prepared.
         known = run.model.model_copy(update={"vocab_size": run.model.vocab_size or _MULTIPLE})
         for name, weight in parameters(known).items():
             if name.startswith("blocks.") and len(weight.shape) == 2 and any(one % _MULTIPLE for one in weight.shape):
@@ -113,7 +113,7 @@ class Fp8(Optimization):
     def verify(self, trace: Trace, run: Run) -> Evidence:
         of_a_block = 5 if run.model.activation == "swiglu" else 4
         layers = of_a_block * len(trace.blocks) * trace.forwards
-        # Each layer multiplies once forwards, and twice backwards: for its input, and for its weight.
+        # Each layer multiplies once in forward, and twice in backward: for its input, and for its weight.
         forward, backward = (trace.count("_scaled_mm", phase=phase) for phase in ("forward", "backward"))
         rest = trace.contractions() - trace.count("_scaled_mm")
         narrow = trace.contractions(dtype="bfloat16")
@@ -127,7 +127,7 @@ class Fp8(Optimization):
 
 
 def _wrong_formats(trace: Trace, layers: int) -> str:
-    """What is wrong with the formats of the factors; empty: nothing."""
+    """Describe wrong formats of the factors; empty if there are none."""
     # The gradient of a layer's output is the left factor of both products of its backward.
     due = {"forward": (_PRECISE, _PRECISE), "recompute": (_PRECISE, _PRECISE), "backward": (_COARSE, _PRECISE)}
     wrong = [one for one in trace.float8 if one.formats != due.get(one.phase)]
@@ -140,14 +140,14 @@ def _wrong_formats(trace: Trace, layers: int) -> str:
 
 
 def _wrong_scales(trace: Trace) -> str:
-    """How many products do not use the whole range of their formats; empty: none."""
+    """Report the number of products that do not use the whole range of their formats; empty if there are none."""
     read = [one for one in trace.float8 if one.full_scale is not None]
     full, count = sum(one.full_scale or 0 for one in read), sum(one.count for one in read)
     return "" if full == count else f"scales of {count - full} of {count} products do not reach the largest number"
 
 
 def _narrow(layer: "Module", given: "tuple[Tensor, ...]") -> "tuple[Tensor, ...]":
-    """Cast what a layer is given to bfloat16: it does so itself only where autocast is CUDA's."""
+    """Cast a layer's inputs to bfloat16. The layer itself does so only under CUDA's autocast."""
     import torch
 
     return tuple(one.to(torch.bfloat16) for one in given)

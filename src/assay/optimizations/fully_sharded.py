@@ -1,11 +1,12 @@
-"""Weights, gradients and optimizer state are spread over the ranks; each block's weights are gathered when it runs.
+"""Weights, gradients and optimizer state are sharded over the ranks; each block's weights are gathered when it runs.
 
-The three stages of ZeRO (arXiv:1910.02054) in torch's second engine for it (arXiv:2304.11277): with `reshard` a block's
-weights are freed after its forward and gathered again for its backward (stage 3); without, they stay until backward is
-done (stage 2). Gradients leave each block's backward as a reduce-scatter. With `mixed_precision` half as many bytes are
-gathered, and everything between the embedding and the logits is bfloat16, norms too, where autocast keeps those wide.
-With `offload` a GPU holds one block's weights at a time, and the link to the host sets the pace (arXiv:2101.06840):
-with `reshard` shards go up twice a step, summed gradients down once, in no predicted second yet.
+These are the three stages of ZeRO (arXiv:1910.02054) in torch's second engine for it (arXiv:2304.11277). With `reshard`
+a block's weights are freed after its forward and gathered again for its backward (stage 3). Without it, they stay until
+backward has finished (stage 2). Each block's backward ends with a reduce-scatter of its gradients. With
+`mixed_precision` half as many bytes are gathered. Everything between the embedding and the logits is then bfloat16,
+including norms, which autocast would keep in float32. With `offload` a GPU holds one block's weights at a time, and the
+link to the host sets the pace (arXiv:2101.06840). With `reshard` shards are then sent to the device twice a step and
+summed gradients to the host once. The predicted time does not count these transfers yet.
 """
 
 from collections.abc import Mapping
@@ -40,7 +41,7 @@ class FullySharded(Optimization):
     """Gather weights and compute in bfloat16; keep weights, and sum gradients and the loss, in float32."""
 
     offload: bool = False
-    """Keep shards, gradients and optimizer state in the host's memory, and update there. Has not run on a GPU yet."""
+    """Keep shards, gradients and optimizer state on the host, and update there. It has not run on a GPU yet."""
 
     title: ClassVar = "fully sharded data parallelism"
     stage: ClassVar = Stage.SHARD
@@ -121,7 +122,7 @@ class FullySharded(Optimization):
         return self.evidence(f"{observed}; {moved}", shown and right)
 
     def _moved(self, trace: Trace) -> tuple[str, bool]:
-        """What the ranks gathered and summed, in words, and whether a step moves just that."""
+        """Describe the bytes gathered and summed over dp, and return whether a step needs exactly these."""
         forward = trace.communicated("all_gather", axis="dp", phase="forward")
         again = trace.communicated("all_gather", axis="dp") - forward
         summed = trace.communicated("reduce_scatter", axis="dp")
@@ -132,7 +133,7 @@ class FullySharded(Optimization):
             f"{kept} of {summed} bytes of gradients summed in {', '.join(dtypes)}"
         )
         if trace.ranks.get("pp", 1) > 1:
-            # A pipeline's weights stay from a backward to the next forward.
+            # A pipeline keeps the gathered weights from a backward to the next forward.
             exact = forward > 0 and (again > 0) is self.reshard
         else:
             exact = forward * (2 if self.mixed_precision else 1) == summed * trace.forwards > 0

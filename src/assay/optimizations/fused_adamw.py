@@ -1,9 +1,9 @@
-"""AdamW in one kernel: every moment is read once, and nothing is made on the way.
+"""AdamW in one kernel: every moment is read once, and there are no temporaries.
 
-The plain loop launches a dozen kernels for every parameter and makes its denominator twice; this one goes through all
-tensors of a group at once (torch's `fused=True`). The same numbers, rounded in another order. It keeps two moments of
-every parameter, 8 bytes in float32, as the plain one does. A group of parameters that brings `fused=None` along keeps
-it, whatever the optimizer is told: the update is then the plain one, bit for bit, and only its kernels show it.
+The plain loop launches a dozen kernels for every parameter and writes its denominator to memory twice. Torch's
+`fused=True` updates all tensors of a group in one launch. The numbers are the same, rounded in another order. It keeps
+two moments of every parameter, 8 bytes in float32, as the plain loop does. A parameter group with `fused=None` of its
+own ignores the optimizer's argument. Its update is then the plain one, bit for bit, and only its kernels show it.
 """
 
 from dataclasses import replace
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class FusedAdamw(Optimization):
-    """The baseline's AdamW as one kernel a group of parameters."""
+    """The baseline's AdamW as one kernel for each group of parameters."""
 
     title: ClassVar = "fused AdamW"
     stage: ClassVar = Stage.OPTIMIZER
@@ -32,7 +32,7 @@ class FusedAdamw(Optimization):
     claims: ClassVar = frozenset({"optimizer"})
 
     def lay_out(self, layout: "Layout") -> "Layout":
-        # What a plan counts of an optimizer is its state, and that stays.
+        # A plan counts only an optimizer's state, and that does not change.
         return layout
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":

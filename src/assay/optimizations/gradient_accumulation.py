@@ -1,8 +1,8 @@
-"""Send the batch through in equal parts, one after the other, and update once.
+"""Compute the batch in equal parts, one after the other, and update once.
 
-The tokens of an optimizer step stay what they were: `batch_size` sequences are cut into `micro_batches`, each part's
-loss is divided by the tokens of the whole batch, and gradients add up. Activations shrink with the part; gradients now
-live throughout, since a part's backward adds to what earlier parts left.
+The tokens of an optimizer step stay the same: `batch_size` sequences are cut into `micro_batches`. Each part's loss is
+divided by the tokens of the whole batch, and gradients add up. Activations shrink with the part. Gradients now stay
+alive from the first backward on, since each backward adds to those of earlier parts.
 """
 
 from dataclasses import replace

@@ -1,9 +1,10 @@
-"""Lion: every step has the same size in every direction, and only one moment is kept.
+"""Lion: every element moves by the same step size, and only one moment is kept.
 
-The step is the sign of a momentum, so it is larger than Adam's; the learning rate is to be three to ten times smaller
-and the decay larger by the same factor (arXiv:2302.06675, section 5). Here the rate is the field's, in the shape of the
-run's schedule, and the decay of a step, η·λ, stays the run's. It keeps 4 bytes of state a parameter in float32. The
-proof counts signs and one moment, and reads learning rate, decay, β₁ and β₂ from the parameter groups.
+The update is the sign of a momentum, so it is larger than Adam's. The learning rate should be three to ten times
+smaller and the decay larger by the same factor (arXiv:2302.06675, section 5). Here the peak learning rate is
+`learning_rate`, in the shape of the run's schedule, and the decay of a step, η·λ, stays the run's. The state is 4 bytes
+a parameter in float32. The proof counts signs and one moment, and reads learning rate, decay, β₁ and β₂ from the
+parameter groups.
 """
 
 from dataclasses import replace
@@ -23,18 +24,18 @@ if TYPE_CHECKING:
     from assay.step.program import Program
 
 _UPDATE_ERROR = 0.03
-"""Largest relative error of an update: one sign in some thousands may be the other."""
+"""Largest relative error of an update: one sign in some thousands may differ."""
 
 
 class Lion(Optimization):
-    """Lion in the place of AdamW."""
+    """Lion in place of AdamW."""
 
     learning_rate: PositiveFloat = 1e-4
-    """The largest; the run's warm-up and cosine keep their shape."""
+    """Peak learning rate; warm-up and cosine of the run keep their shape."""
     beta1: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.9
-    """Of the momentum that is stepped along."""
+    """β₁, of the interpolated momentum whose sign is the step."""
     beta2: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.99
-    """Of the momentum that is kept."""
+    """β₂, of the momentum that is kept."""
 
     title: ClassVar = "Lion"
     stage: ClassVar = Stage.OPTIMIZER
@@ -59,7 +60,7 @@ class Lion(Optimization):
     def expect(self, expected: Expected, run: Run) -> Expected:
         factor = self.learning_rate / run.training.learning_rate
         rule = LionRule(weight_decay=run.training.weight_decay / factor, beta1=self.beta1, beta2=self.beta2)
-        # The sign of a sum that is nearly zero may be either.
+        # The sign of a sum near zero may be either.
         return expected.changed(rule=rule, rate_factor=factor).loosened(updates=lossy(_UPDATE_ERROR))
 
     def verify(self, trace: Trace, run: Run) -> Evidence:

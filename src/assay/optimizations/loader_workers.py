@@ -1,13 +1,13 @@
-"""Have other processes make the batches, so that a step finds its own ready.
+"""Let other processes prepare the batches, so that a step finds its own ready.
 
-It is torch's `DataLoader` with the step as its index: each worker makes whole batches, a few ahead, in parallel to the
-computation. What a step trains on stays the same to the bit, also after a resume.
+The technique is torch's `DataLoader` with the step as its index. Each worker prepares whole batches, a few ahead, in
+parallel to the computation. Batches stay equal to the bit, also after a resume.
 
-When it helps: when making a batch takes long, that is, when a record's `data wait` is a share of the step that you
-mind. Here batches are cut out of memory-mapped tokens, which takes microseconds and seldom waits for a disk: then this
-buys nothing and pays a pipe's copy of each batch, and processes that want cores. Each is forked by the first step, and
-keeps what it then shares with the run: as the run overwrites its weights, their first values stay, once for all
-workers. The record's memory is that of the run's own process, without them.
+It helps when preparing a batch takes long: when a record's `data wait` is a noticeable share of the step. Here batches
+are cut out of memory-mapped tokens, which takes microseconds and seldom waits for a disk. Then it saves nothing, and
+costs a pipe's copy of each batch and processes that need cores. The first step forks the workers, which share the run's
+memory pages. As the run overwrites its weights, one copy of the initial values stays for all workers. The recorded
+memory is that of the run's own process, without the workers.
 """
 
 from dataclasses import replace
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from assay.step.program import Program
 
 _AHEAD = 2
-"""Batches that lie ready for each worker beyond the one at hand: the default of torch's loader."""
+"""Batches that each worker prepares beyond the current one: the default of torch's loader."""
 
 
 class LoaderWorkers(Optimization):
-    """Batches made ahead by other processes."""
+    """Batches prepared ahead by other processes."""
 
     workers: Annotated[int, Field(ge=1, le=64)] = 2
-    """Processes of each rank that make batches."""
+    """Processes of each rank that prepare batches."""
 
     title: ClassVar = "loader workers"
     stage: ClassVar = Stage.DATA

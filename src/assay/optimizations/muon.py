@@ -1,11 +1,12 @@
-"""Muon for the hidden matrices: a step in which no direction is stronger than another; AdamW for everything else.
+"""Muon orthogonalizes the updates of hidden matrices, so that no direction dominates; AdamW updates everything else.
 
-The momentum of a matrix is replaced by the nearest orthogonal one, found by five steps of a Newton–Schulz iteration in
-bfloat16 (Jordan et al. 2024; at scale arXiv:2502.16982). Its size is matched to AdamW's, 0.2·√max(rows, columns), so
-the run's learning rate and decay serve both. It keeps 4 bytes of state a parameter of hidden matrices in float32, 8 of
-the rest: embeddings, output weights, biases and gains are no maps between hidden states, and stay AdamW's. The
-iteration has 15 products a matrix, 10m²(2n + m) FLOPs of one of m × n with m ≤ n, whatever the batch. Where ranks hold
-pieces of a matrix it is refused. The proof counts the products, and reads momentum and decay from the groups.
+The momentum of a matrix is replaced by the nearest orthogonal matrix. Five steps of a Newton–Schulz iteration in
+bfloat16 find it (Jordan et al. 2024; at scale arXiv:2502.16982). Its size is matched to AdamW's, 0.2·√max(rows,
+columns), so the run's learning rate and decay serve both. The state is 4 bytes a parameter of hidden matrices in
+float32, and 8 of the rest. Embeddings, output weights, biases and gains are no maps between hidden states, and stay
+AdamW's. The iteration has 15 products a matrix: 10m²(2n + m) FLOPs for m × n with m ≤ n, whatever the batch. Techniques
+that divide a matrix among ranks are refused. The proof counts the products, and reads momentum and decay from the
+parameter groups.
 """
 
 from collections.abc import Mapping
@@ -27,17 +28,17 @@ if TYPE_CHECKING:
     from assay.step.program import Program
 
 _PRODUCTS = 15
-"""Three in each of the five steps."""
+"""Products of one matrix: three in each of the five steps."""
 
 _UPDATE_ERROR = 0.12
-"""Largest relative error of an update: the iteration is rounded to bfloat16 in either order of its products."""
+"""Largest relative error of an update: the order of products changes how the iteration is rounded to bfloat16."""
 
 
 class Muon(Optimization):
-    """Muon and AdamW in the place of AdamW."""
+    """Muon and AdamW in place of AdamW."""
 
     momentum: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.95
-    """Of the hidden matrices; Nesterov's."""
+    """Nesterov momentum of the hidden matrices."""
 
     title: ClassVar = "Muon"
     stage: ClassVar = Stage.OPTIMIZER
@@ -78,7 +79,7 @@ class Muon(Optimization):
         hidden = len(matrices.intersection(one.name for one in trace.parameters))
         products, rest = trace.contractions(phase="update", dtype="bfloat16"), trace.count("addcdiv_", phase="update")
         observed = f"{products} products made the steps of {hidden} hidden matrices; AdamW made those of {rest} others"
-        # Muon adds its step; AdamW divides by the root of its second moment.
+        # Muon's update adds its step; AdamW's divides by the root of its second moment.
         moved, divided = (updated_by(trace, f"aten.{one}") for one in ("add_.Tensor", "addcdiv_"))
         if (moved, divided) != (hidden, rest):
             observed += f"; {moved} and {divided} of them were updated whole"

@@ -1,11 +1,13 @@
 """Update a parameter as soon as its gradient is complete, and free the gradient at once.
 
-The plain step keeps all gradients until the last one is there: as many bytes as the weights. Here each one is used and
-freed while backward goes on (Lv et al. 2023, arXiv:2306.09782; torch's tutorial on fusing the optimizer's step into
-backward), so that hardly more than one lives at a time. The update is the plain one, tensor by tensor, and bit-equal to
-it. The price is what needs all gradients first: no clipping to the global norm, no second micro-batch, no gradients of
-other ranks, no loss scale. And a step that is not finite has spoiled weights by the time anyone can see it: it ends the
-run as ever, but the weight that is named is then the first spoiled one, not the cause.
+The plain step keeps all gradients until the last one is complete: as many bytes as the weights. Here each gradient is
+used and freed while backward continues, so that hardly more than one is alive at a time. The method is that of Lv et
+al. 2023 (arXiv:2306.09782) and of torch's tutorial on fusing the optimizer's step into backward. The update is the
+plain one, tensor by tensor, and bit-equal to it.
+
+Anything that needs all gradients first is excluded: clipping to the global norm, a second micro-batch, gradients of
+other ranks, a loss scale. A step that is not finite has spoiled weights before it is noticed. It ends the run as usual,
+but the weight that is named is then the first spoiled one, not the cause.
 """
 
 from dataclasses import replace
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class OptimizerInBackward(Optimization):
-    """An optimizer for each parameter, that steps inside backward."""
+    """One optimizer for each parameter, which steps inside backward."""
 
     title: ClassVar = "optimizer step in backward"
     stage: ClassVar = Stage.STEP

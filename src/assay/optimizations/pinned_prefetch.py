@@ -1,10 +1,9 @@
 """Copy the next step's batch to the GPU from pinned memory, on a stream of its own, while this step computes.
 
-A plain copy comes from memory that the system may move, so it is staged, and the host waits for all that was queued
-before it. Pinned memory stays where it is: the GPU fetches from it beside its computation, and the next step finds its
-batch there. A batch of tokens is small (16 bytes a token with its targets), so what is saved is the waiting rather than
-the transfer; it shows where the host would otherwise run ahead of the GPU. The loss is read at every step all the same,
-unless something defers that.
+A copy from pageable memory is staged, and the host waits for all work that was queued before it. From pinned memory the
+GPU copies while it computes, and the next step finds its batch on the device. A batch of tokens is small (16 bytes a
+token with its targets), so the saving is the wait rather than the transfer. It shows where the host would otherwise run
+ahead of the GPU. The loss is still read at every step, unless another technique defers that.
 """
 
 from dataclasses import replace
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class PinnedPrefetch(Optimization):
-    """The next batch on its way to the device while this one is trained on."""
+    """Copies the next batch to the device during the current step."""
 
     title: ClassVar = "pinned prefetch"
     stage: ClassVar = Stage.DATA

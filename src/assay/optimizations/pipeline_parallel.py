@@ -1,11 +1,11 @@
-"""The blocks are divided among ranks, one after the other, and micro-batches follow each other through them.
+"""Consecutive blocks form stages on different ranks, and micro-batches pass through the stages one after another.
 
-Each rank holds its blocks' weights, gradients and optimizer state only, and sends one activation a micro-batch to its
-neighbour: the technique for slow links. It pays with idle time while the pipeline fills and drains, the bubble
+Each rank holds only its blocks' weights, gradients and optimizer state, and sends one activation a micro-batch to its
+neighbour: the technique for slow links. The price is idle time while the pipeline fills and drains, the bubble
 (p−1)/(m+p−1) of m micro-batches over p stages (GPipe, arXiv:1811.06965). 1F1B has the same bubble and keeps at most p
-micro-batches alive (arXiv:1806.03377); several stages a rank shrink it (arXiv:2104.04473); splitting backward in two
-can close it (arXiv:2401.10241). All that is of equal stages, and the last has the logits on top: `split=5-3` gives it
-fewer of eight blocks. The longest stage is what all others wait for.
+micro-batches alive (arXiv:1806.03377). Several stages a rank shrink the bubble (arXiv:2104.04473). Splitting backward
+in two can close it (arXiv:2401.10241). These figures hold for equal stages, but the last stage also has the logits:
+`split=5-3` gives it fewer of eight blocks. All other stages wait for the longest one.
 """
 
 import re
@@ -34,16 +34,16 @@ _PLANNED: "Mapping[str, tuple[ScheduleName, int]]" = {
     "interleaved": ("interleaved", 2),
     "zero-bubble": ("zero_bubble_v", 2),
 }
-"""A schedule's name in a plan, and the stages that a rank has."""
+"""Name of each schedule in a plan, and stages per rank."""
 
 
 class PipelineParallel(Optimization):
-    """Blocks in stages, a rank each."""
+    """Consecutive blocks as stages, divided among ranks."""
 
     degree: Annotated[int, Field(ge=2)] = 2
-    """Ranks in the line."""
+    """Ranks of the pipeline."""
     schedule: Literal["gpipe", "1f1b", "interleaved", "zero-bubble"] = "1f1b"
-    """In which order a rank does forwards and backwards; the last two put two stages on each rank."""
+    """Order of forwards and backwards on a rank; the last two put two stages on each rank."""
     micro_batches: Annotated[int, Field(ge=1)] = 4
     """Equal parts of the batch."""
     split: str | None = None
@@ -67,7 +67,7 @@ class PipelineParallel(Optimization):
 
     @property
     def stages(self) -> "Split":
-        """Which rank has which stages, and these which blocks."""
+        """Assignment of stages to ranks, and of blocks to stages."""
         from assay.cost.stages import Split
 
         dealt = tuple(map(int, self.split.split("-"))) if self.split else ()
@@ -150,6 +150,6 @@ class PipelineParallel(Optimization):
         return make[self.schedule](self.degree, self.micro_batches)
 
     def _calls_of(self, rank: int) -> list[str]:
-        """Calls of a rank's stages in the order of the schedule, as a trace writes them."""
+        """Calls of a rank's stages in the order of the schedule, in a trace's notation."""
         stages = self.stages.of(rank)
         return [f"{one.kind}{stages[one.chunk]}.{one.micro_batch}" for one in self._order().orders[rank]]

@@ -1,6 +1,6 @@
 """The folder is the registry: every module here that is not part of the frame defines one `Optimization`.
 
-Dropping a file into the folder (or into one named by `search`) is all that it takes to add one.
+To add an optimization, drop a file into the folder, or into a folder passed to `search`.
 """
 
 import importlib
@@ -42,13 +42,16 @@ _added: dict[str, type[Optimization]] = {}
 
 
 def catalogue() -> dict[str, type[Optimization]]:
-    """Every optimization by name, in the order in which they are applied: by stage, then by name."""
+    """Return every optimization by name, in the order of application: by stage, then by name."""
     known = {**_folder(), **_added}
     return dict(sorted(known.items(), key=lambda item: (item[1].stage, item[0])))
 
 
 def search(folder: Path) -> list[str]:
-    """Add the optimizations in the files of another folder; returns their names."""
+    """Add the optimizations in the files of another folder, and return their names.
+
+    Raises `UsageError` for a file that cannot be imported, or that does not define exactly one optimization.
+    """
     names = _names(folder)
     for name in names:
         spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
@@ -62,14 +65,14 @@ def search(folder: Path) -> list[str]:
 
 
 def forget(names: Iterable[str]) -> None:
-    """Take back what `search` added."""
+    """Remove optimizations that `search` added."""
     for name in names:
         _added.pop(name, None)
         sys.modules.pop(name, None)
 
 
 def resolve(spec: Spec) -> Optimization:
-    """The optimization that a spec names, its fields checked. Raises `UsageError` with one sentence."""
+    """Return the optimization that a spec names, with checked fields. Raises `UsageError` with one sentence."""
     known = catalogue()
     kind = known.get(spec.name)
     if kind is None:
@@ -93,16 +96,16 @@ def resolve(spec: Spec) -> Optimization:
 
 
 def optimizations_of(run: Run) -> tuple[Optimization, ...]:
-    """The run's optimizations in the order in which they are applied, whatever the order of listing."""
+    """Return the run's optimizations in the order of application, independent of the order of listing."""
     order = list(catalogue())
     return tuple(sorted(map(resolve, run.optimizations), key=lambda one: order.index(one.name())))
 
 
 def normalize(run: Run) -> Run:
-    """The run with its optimizations in order and their defaults written out, so that equal runs have equal hashes.
+    """Return the run with ordered optimizations and written-out defaults, so that equal runs have equal hashes.
 
-    It has as many ranks as its mesh, so that a run that nothing divides is one device's, however many there are; and
-    its steps have the sequences that its optimizations leave in.
+    `ranks` becomes the size of the mesh, so a run that no optimization divides is a run on one device. `batch_divisor`
+    becomes the product of its optimizations' divisors.
     """
     stack = optimizations_of(run)
     changes = {"ranks": mesh_of(run).size, "batch_divisor": prod(one.leaves_one_in() for one in stack)}
@@ -110,7 +113,7 @@ def normalize(run: Run) -> Run:
 
 
 def trained_model(run: Run) -> ModelConfig:
-    """The model that comes out of a run, which an optimization may have made another than goes in."""
+    """Return the model that a run trains, which an optimization may have changed."""
     model = run.model
     for one in optimizations_of(run):
         model = one.trained(model)
@@ -118,7 +121,7 @@ def trained_model(run: Run) -> ModelConfig:
 
 
 def expected_of(run: Run) -> Expected:
-    """What the run's first steps must compute: the plain baseline, and what each optimization changes of it."""
+    """Return the values that the run's first steps must compute: the baseline's, as its optimizations change them."""
     training = run.training
     found = Expected(
         model=trained_model(run),
@@ -129,7 +132,7 @@ def expected_of(run: Run) -> Expected:
             epsilon=training.epsilon,
         ),
         batch_divisor=prod(one.leaves_one_in() for one in optimizations_of(run)),
-        # Micro-batches and ranks draw masks in another order.
+        # Micro-batches and ranks draw dropout masks in another order.
         same_noise=run.ranks == 1 and all(one.cuts() == 1 for one in optimizations_of(run)),
     )
     for one in optimizations_of(run):
@@ -138,16 +141,16 @@ def expected_of(run: Run) -> Expected:
 
 
 def numerics_of(run: Run) -> Numerics:
-    """What a run's optimizations together promise about its loss: the loosest of their promises."""
+    """The loosest promise of a run's optimizations about its loss."""
     promised = [one.promised for one in optimizations_of(run)]
     return max(promised, key=list(Numerics).index, default=Numerics.EXACT)
 
 
 def mesh_of(run: Run) -> Mesh:
-    """The mesh that the run's optimizations divide it over; without such a one it is one device.
+    """Return the mesh over which the run's optimizations divide it; without such an optimization, one device.
 
-    Raises `Conflict` where two want unlike degrees of an axis or an axis is left with one rank, and `UsageError` where
-    the degrees do not multiply to `run.ranks`.
+    Raises `Conflict` where two optimizations want different degrees of an axis, or an axis is left with one rank.
+    Raises `UsageError` where the degrees do not multiply to `run.ranks`.
     """
     degrees: dict[str, int | None] = {}
     names: dict[str, str] = {}
@@ -174,7 +177,7 @@ def mesh_of(run: Run) -> Mesh:
 
 
 def divided(run: Run) -> Run:
-    """The run. Raises `UsageError` where it asks for several ranks and nothing divides it among them."""
+    """Return the run. Raises `UsageError` if it has several ranks and no optimization divides it among them."""
     if run.ranks > 1 and mesh_of(run).size == 1:
         raise UsageError(
             f"nothing divides the run among {run.ranks} ranks; name a technique, as in --with data_parallel"
@@ -183,7 +186,7 @@ def divided(run: Run) -> Run:
 
 
 def check(run: Run, machine: "Machine") -> None:
-    """Ask every optimization whether it can be had here and together. Raises `Unavailable` or `Conflict`."""
+    """Check that every optimization can run on this machine and in this stack. Raises `Unavailable` or `Conflict`."""
     _check_shares(run)
     owners: dict[str, str] = {}
     for one in optimizations_of(run):
@@ -200,7 +203,7 @@ def check(run: Run, machine: "Machine") -> None:
 
 
 def _check_shares(run: Run) -> None:
-    """Raise `Conflict` where what is left of the batch, a rank's share, or a micro-batch would not be whole."""
+    """Raise `Conflict` where the remaining batch, a rank's share, or a micro-batch would not be whole."""
     left, ranks = prod(one.leaves_one_in() for one in optimizations_of(run)), mesh_of(run).dp
     rows, batch = run.training.batch_size // left, f"training.batch_size={run.training.batch_size}"
     if run.training.batch_size % left:
@@ -218,7 +221,7 @@ def _check_shares(run: Run) -> None:
 
 
 def _check_company(run: Run, machine: "Machine") -> None:
-    """Raise `Conflict` where one is beside what it excludes, or without what it requires."""
+    """Raise `Conflict` where the stack has a technique that another excludes, or lacks one that another requires."""
     stack = optimizations_of(run)
     for one in stack:
         others = [other for other in stack if other is not one]

@@ -1,12 +1,13 @@
-"""Compute attention with torch's fused kernel, which never writes the scores out.
+"""Compute attention with torch's fused kernel, which never writes the scores to memory.
 
 The hand-coded core keeps the `[B, heads, T, T]` probabilities of every layer for backward. The fused kernel (flash
-attention, arXiv:2205.14135) keeps one number a row and head instead, and computes the scores again in backward, tile by
+attention, arXiv:2205.14135) saves one number a row and head instead. In backward it recomputes the scores, tile by
 tile. On a CPU torch's kernel has no dropout: with dropout it would silently fall back to unfused mathematics.
 
-Torch has several kernels: flash (arXiv:2307.08691) and cuDNN's on GPUs, in 16 bits; memory-efficient (arXiv:2112.05682)
-on GPUs, in any precision; flash on a CPU; and `math`, which writes the scores out in float32 and saves nothing: it is
-here to be compared with, and where it was not asked for it is no proof.
+Torch has several kernels. `flash` (arXiv:2307.08691) and `cudnn` run on GPUs, in 16 bits; `efficient`
+(memory-efficient, arXiv:2112.05682) runs on GPUs, in any precision. `flash` also runs on a CPU. `math` writes the
+scores to memory in float32 and saves nothing: it serves for comparison. If it runs without being chosen, the proof
+fails.
 """
 
 from collections.abc import Mapping
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 _IN_16_BITS = ("flash", "cudnn")
-"""Kernels of a GPU that take nothing wider."""
+"""GPU kernels that take 16-bit inputs only."""
 _TORCHS = {
     "flash": "FLASH_ATTENTION",
     "efficient": "EFFICIENT_ATTENTION",
@@ -40,7 +41,7 @@ class SdpaAttention(Optimization):
     """Scaled dot-product attention through `torch.nn.functional.scaled_dot_product_attention`."""
 
     backend: Literal["auto", "flash", "efficient", "cudnn", "math"] = "auto"
-    """Which of torch's kernels: `auto` is torch's choice among the fused ones, `math` writes the scores out."""
+    """Kernel of torch: `auto` is torch's choice among the fused ones, `math` writes the scores to memory."""
 
     title: ClassVar = "fused attention (SDPA)"
     stage: ClassVar = Stage.KERNEL
@@ -53,7 +54,7 @@ class SdpaAttention(Optimization):
     def lay_out(self, layout: "Layout") -> "Layout":
         if self.backend == "math":
             raise Unplanned(f"{self.name()}:backend=math")
-        # What the kernel makes again is what selective recomputation does, but for one of its two products.
+        # The kernel recomputes the same as selective recomputation does, except for one of its two products.
         return replace(layout, recompute="selective")
 
     def bears(self) -> frozenset[str]:
@@ -118,7 +119,7 @@ class SdpaAttention(Optimization):
     def verify(self, trace: Trace, run: Run) -> Evidence:
         fused = trace.count(*self._fused_kernels(), phase="forward") - trace.count("attention_math", phase="forward")
         layers = len(trace.blocks) * trace.forwards
-        # Over ranks that divide a sequence, each layer meets the keys of every rank in turn.
+        # Over ranks that divide a sequence, each layer computes attention once for the keys of every rank.
         wanted = layers * trace.ranks.get("cp", 1)
         # A mixture's router has a softmax of its own in every layer.
         routers = layers if run.model.n_expert is not None else 0
@@ -133,6 +134,6 @@ class SdpaAttention(Optimization):
         return self.evidence(observed, fused == wanted and unfused == 0)
 
     def _fused_kernels(self) -> tuple[str, ...]:
-        """What their operators' names contain; a CPU's flash kernel is called so, too."""
+        """Substrings of the fused kernels' operator names; the CPU's flash kernel shares the name of the GPU's."""
         one = {"flash": "flash_attention", "efficient": "efficient_attention", "cudnn": "cudnn_attention"}
         return (f"_scaled_dot_product_{one[self.backend]}",) if self.backend in one else ("_scaled_dot_product",)

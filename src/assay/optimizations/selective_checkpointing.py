@@ -1,10 +1,10 @@
-"""Recompute in backward what is cheap to make and dear to keep, and keep the rest.
+"""Recompute in backward the results that are cheap to compute and large to keep, and save the rest.
 
-Two policies. `attention` runs only the attention core again: its T × T scores and probabilities are most of what a
-block keeps at long contexts, and few of its FLOPs (Korthikanti et al. 2022, arXiv:2205.05198, section 5). `matmuls`
-keeps a block's input and the results of its tensor contractions, and runs everything else again: norms, softmax,
-activations, dropout, copies; no matrix product runs twice. Beside a fused attention kernel, which keeps no scores in
-the first place, `attention` saves next to nothing and pays a forward of the kernel: one number a row and head.
+There are two policies. `attention` recomputes only the attention core (Korthikanti et al. 2022, arXiv:2205.05198,
+section 5). At long contexts its T × T scores and probabilities are most of a block's saved bytes, and few of its FLOPs.
+`matmuls` saves a block's input and the results of its tensor contractions. It recomputes everything else: norms,
+softmax, activations, dropout, copies; no matrix product is recomputed. A fused attention kernel saves no scores in the
+first place. With it, `attention` saves next to nothing (one number a row and head) and costs a forward of the kernel.
 """
 
 from collections.abc import Iterable
@@ -27,14 +27,14 @@ CONTRACTIONS = (
     *("_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention"),
     "_scaled_dot_product_cudnn_attention",
 )
-"""Of torch's operators, those whose results `matmuls` keeps."""
+"""Torch operators whose results `matmuls` saves."""
 
 
 class SelectiveCheckpointing(Optimization):
     """Recompute a part of every block."""
 
     policy: Literal["attention", "matmuls"] = "attention"
-    """What stays: all but what is inside the attention core, or the results of matrix products."""
+    """Results that are saved: `attention` saves all outside the attention core, `matmuls` those of matrix products."""
 
     title: ClassVar = "selective checkpointing"
     stage: ClassVar = Stage.RECOMPUTE
@@ -98,7 +98,7 @@ class SelectiveCheckpointing(Optimization):
         others = norms + trace.of_class("elementwise", "recompute")
         observed = f"{products} matmuls and {others} other computations of {blocks} blocks ran again in backward"
         if self.policy == "attention":
-            # The core's first product; nobody waits for the second, which keeps its inputs before it runs.
+            # Only the core's first product is recomputed: the second saves its inputs before it executes.
             within = trace.count("bmm", "attention", phase="recompute")
             return self.evidence(observed + wrong, within == products == blocks and not wrong)
         whole = sum(one.normalizations for one in trace.block_forwards)
@@ -107,13 +107,13 @@ class SelectiveCheckpointing(Optimization):
 
 
 def _repeat_in_core(operations: "Tape") -> Iterable[Any]:
-    """Key and value heads are repeated for their groups inside the core, whose forward is what runs again."""
+    """Move the repetition of key and value heads into the core, whose recomputed forward repeats them."""
     for one in operations:
         yield replace(one, site=f"{one.site}.core") if one.name == "aten.repeat_interleave" else one
 
 
 def _sum_apart(operations: "Tape") -> Iterable[Any]:
-    """Torch's unfused attention adds its mask in place, but not where results are watched to be kept."""
+    """Let unfused attention add its mask out of place, as torch does when a policy selects results to save."""
     for one in operations:
         in_place = one.name == "aten.add" and one.outputs[0].view_of is not None
         yield replace(one, outputs=(replace(one.outputs[0], view_of=None),)) if in_place else one

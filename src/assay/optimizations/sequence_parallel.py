@@ -1,9 +1,9 @@
-"""Beside tensor parallelism: norms, dropout and the residual stream are divided among the same ranks by positions.
+"""With tensor parallelism: norms, dropout and the residual stream are divided by position among the same ranks.
 
-Tensor parallelism divides matrices, and every rank keeps all that lies between them for backward. Divided along the
-sequence, that falls with the degree too, and nothing is sent that was not sent before: the sum after each pair of
-matrices becomes a reduce-scatter, and a gather stands before the next pair (arXiv:2205.05198, section 4.2.2). There the
-gathered input of a pair is gathered again in backward; torch's styles keep it, so that tensor stays whole.
+Tensor parallelism divides matrices, and every rank keeps all activations between them for backward. Divided along the
+sequence, these fall with the degree too, at the same traffic. The all-reduce after each pair of matrices becomes a
+reduce-scatter, and an all-gather precedes the next pair (arXiv:2205.05198, section 4.2.2). The paper gathers the input
+of a pair again in backward; torch's styles save the gathered input, so that tensor stays whole.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ class SequenceParallel(Optimization):
     """Between matrices each rank of tensor parallelism holds its part of the positions."""
 
     degree: Annotated[int, Field(ge=2)] = 2
-    """Parts of the sequence, as many as ranks share every matrix."""
+    """Parts of the sequence: the number of ranks that share every matrix."""
 
     title: ClassVar = "sequence parallelism"
     stage: ClassVar = Stage.SEQUENCE
@@ -70,5 +70,5 @@ class SequenceParallel(Optimization):
         calls = (trace.calls("reduce_scatter", "tp", "forward"), trace.calls("all_gather", "tp", "forward"))
         if calls != wanted:
             observed += f"; {calls[0]} of {wanted[0]} sums and {calls[1]} of {wanted[1]} gatherings of parts"
-        # What is still summed whole are a few numbers a position, for the loss, and gradients of norms.
+        # A few numbers a position, for the loss, and gradients of norms are still summed whole.
         return self.evidence(observed, calls == wanted != (0, 0) and summed < scattered / 2)

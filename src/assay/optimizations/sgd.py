@@ -1,12 +1,12 @@
-"""Stochastic gradient descent with momentum: one moment a parameter in the place of Adam's two.
+"""Stochastic gradient descent with momentum: one moment a parameter in place of Adam's two.
 
     b ← μ·b + g      θ ← θ − η·b        (Nesterov: θ ← θ − η·(g + μ·b))
 
-Every direction is stepped along by the size of its gradient, which in a transformer differs by orders of magnitude from
-tensor to tensor: at a rate that suits one the others hardly move, so SGD ends far above Adam at equal steps
-(arXiv:2010.13154, arXiv:2402.16788). Its learning rate is its own, in the shape of the run's schedule; decay belongs to
-the gradient. It keeps 4 bytes of state a parameter in float32, and none without momentum. The proof reads momentum,
-decay and learning rate from the parameter groups, and counts the parameters that were updated.
+Steps are proportional to gradients, whose sizes differ by orders of magnitude between the tensors of a transformer. At
+a rate that suits one tensor the others hardly move, so SGD ends far above Adam at equal steps (arXiv:2010.13154,
+arXiv:2402.16788). The peak learning rate is `learning_rate`, in the shape of the run's schedule; decay is added to the
+gradient. The state is 4 bytes a parameter in float32, and none without momentum. The proof reads momentum, decay and
+learning rate from the parameter groups, and counts the parameters that were updated.
 """
 
 from dataclasses import replace
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 
 class Sgd(Optimization):
-    """SGD in the place of AdamW."""
+    """SGD in place of AdamW."""
 
     learning_rate: PositiveFloat = 0.1
-    """The largest; the run's warm-up and cosine keep their shape."""
+    """Peak learning rate; warm-up and cosine of the run keep their shape."""
     momentum: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.9
-    """Share of the last step's direction that is kept; 0 keeps no state at all."""
+    """Momentum μ, the share of the last step's direction that is kept; 0 keeps no state at all."""
     nesterov: bool = False
-    """Step along the gradient where momentum will have led."""
+    """Use Nesterov's momentum: step by g + μ·b in place of b."""
     weight_decay: NonNegativeFloat = 1e-4
-    """A part of the gradient, of what decays in the run."""
+    """Decay λ, added as λ·θ to the gradients of those parameters that decay in the run."""
 
     title: ClassVar = "SGD with momentum"
     stage: ClassVar = Stage.OPTIMIZER
@@ -74,7 +74,7 @@ class Sgd(Optimization):
 
         state, weights = trace.whole_optimizer_state_bytes, trace.whole_parameter_bytes
         adaptive = trace.count("addcdiv", "_fused_adam", "sign", "rsqrt", phase="update")
-        # Decay is added to gradients of matrices, and momentum, by Nesterov, to all; clipping adds to their norm.
+        # Decay is added to gradients of matrices, Nesterov's momentum to all; clipping adds an epsilon to their norm.
         parameters, sums = len(trace.parameters), trace.count("aten.add.Tensor", phase="update")
         sums -= trace.count("aten.reciprocal", phase="update")
         ahead = sums > parameters if self.weight_decay else sums >= parameters

@@ -1,10 +1,10 @@
-"""Train on a part of each batch: the treatment that changes training, not only its cost.
+"""Train on a part of each batch: a treatment that changes training, not only its cost.
 
-What students mean by "a smaller batch saves memory" is two treatments. This is the one that gives tokens up: of every
-batch one sequence in `factor` is trained on, each optimizer step sees fewer tokens, its gradient is noisier (McCandlish
-et al. 2018, arXiv:1812.06162), and the number of steps and the learning rate stay as they are unless the run says
-otherwise. A run's record counts the tokens that it saw, so its loss can be held against a run that saw as many. The
-other treatment, the same tokens in parts, is accumulation.
+"A smaller batch saves memory" can mean two treatments. This one gives up tokens: of every batch, one sequence in
+`factor` is trained on. Each optimizer step sees fewer tokens, and its gradient is noisier (McCandlish et al. 2018,
+arXiv:1812.06162). The number of steps and the learning rate stay as they are unless the run says otherwise. A run's
+record counts the tokens that it saw, so its loss can be compared with a run that saw as many. The other treatment, the
+same tokens in parts, is accumulation.
 """
 
 from dataclasses import replace
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 class SmallerBatch(Optimization):
-    """Fewer sequences an optimizer step."""
+    """Fewer sequences in each optimizer step."""
 
     factor: Annotated[int, Field(ge=2)] = 2
-    """By how much the sequences of a step are divided."""
+    """Factor by which the sequences of a step are divided."""
 
     title: ClassVar = "smaller batch"
     stage: ClassVar = Stage.BATCH
@@ -48,11 +48,11 @@ class SmallerBatch(Optimization):
 
     def apply(self, program: "Program", run: Run) -> "Program":
         whole, factor = program.batches, self.factor
-        # The first of `factor` shares, dealt out to ranks as the whole batch would be.
+        # The first of `factor` shares, divided among ranks as the whole batch would be.
         return replace(program, batches=lambda step, share: whole(step, (share[0] * factor, share[1] * factor)))
 
     def expect(self, expected: Expected, run: Run) -> Expected:
-        return expected  # `batch_divisor` says which rows are left in
+        return expected  # `batch_divisor` already names the rows that are left
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         whole = run.training.batch_size * run.model.context_length

@@ -1,12 +1,12 @@
-"""Train on documents as they come: read, tokenized and packed during training, from files or from a hub's data set.
+"""Train on documents that are read, tokenized and packed during training, from files or a hub's data set.
 
-Of these documents nothing is prepared and nothing lies on disk twice, so they may be of any size. In exchange each
-step waits until its text is read and tokenized, which the record's `data wait` shows. The documents are streamed in
-their own order, packed one after the other, and begin again when they are through; a checkpoint carries the place, so a
-resumed run repeats none. Prepared batches are drawn at random instead, so this trains on other batches.
+Nothing is prepared and nothing is stored twice, so the documents may be of any size. In exchange each step waits until
+its text is read and tokenized; the record's `data wait` shows this. Documents are streamed in their own order and
+packed one after the other. At their end the stream starts over. Checkpoints store the position, so a resumed run
+repeats none. Prepared batches are drawn at random instead, so this trains on other batches.
 
-The run's own corpus stays what it is: its tokenizer makes the tokens, and its held-out part is what is evaluated on.
-The documents must not contain that part; nothing checks it. Every rank reads all documents and takes its rows.
+The run's own corpus stays in use: its tokenizer makes the tokens, and evaluation runs on its validation split. The
+documents must not contain that split; nothing checks it. Every rank reads all documents and takes its rows.
 """
 
 import os
@@ -32,14 +32,14 @@ _TRAIN = "train"
 
 
 class Streaming(Optimization):
-    """Training batches out of documents as they come."""
+    """Training batches packed from documents during training."""
 
     path: str | None = None
-    """A text file, folder, glob, .jsonl or .parquet; the field of records is `data.text_field`."""
+    """Text file, folder, glob, .jsonl or .parquet; `data.text_field` names the field of records."""
     dataset: str | None = None
-    """In its place: a data set of the Hugging Face hub, or a folder that its library reads."""
+    """Data set of the Hugging Face hub, or a folder that its library reads; excludes `path`."""
     split: str = _TRAIN
-    """Of the data set."""
+    """Split of the data set."""
 
     title: ClassVar = "streamed documents"
     stage: ClassVar = Stage.SOURCE
@@ -52,13 +52,13 @@ class Streaming(Optimization):
     @field_validator("path")
     @classmethod
     def _absolute(cls, path: str | None) -> str | None:
-        """A run may be resumed from another folder."""
+        """Make the path absolute, because a run may be resumed from another folder."""
         return None if path is None else str(absolute(path))
 
     @field_validator("dataset")
     @classmethod
     def _absolute_where_local(cls, dataset: str | None) -> str | None:
-        """A folder of this name is what `datasets` would read, too, before it asks the hub."""
+        """Make a local folder absolute; `datasets`, too, prefers a folder of this name to the hub."""
         local = dataset is not None and os.path.isdir(absolute(dataset))
         return cls._absolute(dataset) if local else dataset
 

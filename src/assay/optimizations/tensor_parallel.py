@@ -1,8 +1,8 @@
 """Each matrix is split over ranks that work on the same tokens: heads and hidden units are divided, not sequences.
 
-Arithmetic, weights, gradients and optimizer state of the matrices fall with the degree; what every rank holds whole are
-the residual stream, the norms and their weights. It sends most often of all techniques, four all-reduces a block, so it
-wants the fastest links (arXiv:1909.08053, arXiv:2104.04473).
+Arithmetic, weights, gradients and optimizer state of the matrices fall with the degree. Every rank holds the residual
+stream, the norms and their weights whole. It communicates most often of all techniques, four all-reduces a block, so it
+needs the fastest links (arXiv:1909.08053, arXiv:2104.04473).
 """
 
 from collections.abc import Mapping
@@ -71,7 +71,7 @@ class TensorParallel(Optimization):
         observed = f"{held} of {whole} bytes of weights held by this rank; {reduced} bytes summed over tp in forward"
         if right != parameters:
             observed += f"; {right} of {parameters} weights are divided as they should be"
-        # Every pair of matrices sums its outputs, and so does the embedding: in 16 bits at least.
+        # Every pair of matrices sums its outputs, and so does the embedding, with 2 bytes a number at least.
         sums = 2 * len(trace.blocks) + any(one.name.startswith("embedding.") for one in trace.parameters)
         positions = trace.sequences * run.model.context_length // trace.ranks.get("cp", 1)
         summed = reduced >= 2 * sums * positions * run.model.n_embd
@@ -80,7 +80,10 @@ class TensorParallel(Optimization):
 
 
 def _split_along(one: Held) -> int | None:
-    """The dimension along which a weight is split: rows of a pair's first matrix, columns of its second."""
+    """Dimension along which a weight is split, None if it is whole.
+
+    A pair's first matrix is split by rows, its second by columns; experts have one more dimension in front.
+    """
     module = one.name.removesuffix(".weight").removesuffix(".bias")
     if ".experts." in one.name:
         return 2 if one.name.endswith(".down") else 1

@@ -1,9 +1,9 @@
 """Let the tensor cores of an NVIDIA GPU multiply float32 matrices with ten bits of mantissa, and add up in float32.
 
-TF32 has float32's range and float16's digits; inputs are rounded in the kernel, so nothing in memory changes (NVIDIA
-A100 whitepaper, 2020). Weights, activations, gradients and state stay float32, and so does everything that is no matrix
-product. It is a permission: the library may take another kernel for a product of an odd shape. Under mixed precision no
-product is left for it.
+TF32 has float32's range and float16's digits. Inputs are rounded in the kernel, so nothing in memory changes (NVIDIA
+A100 whitepaper, 2020). Weights, activations, gradients and state stay float32, and so does all arithmetic outside
+matrix products. The setting is a permission: the library may choose another kernel for a product of an odd shape. Under
+mixed precision no float32 product is left.
 """
 
 from collections.abc import Iterator
@@ -67,7 +67,7 @@ class Tf32(Optimization):
 
 @contextmanager
 def _allowed() -> Iterator[None]:
-    """Around forward and backward; the setting is the process's, so it is put back."""
+    """Allow TF32 during forward and backward. The setting is global to the process, so it is restored afterwards."""
     import torch
 
     before = torch.get_float32_matmul_precision()

@@ -1,9 +1,9 @@
-"""Round the vocabulary up, so that the last matrix product has a size that the hardware likes.
+"""Round the vocabulary up, so that the last matrix product has a size that suits the hardware.
 
-GPT-2's 50257 is odd; 50304 is a multiple of 64, and on tensor cores the padded product is the faster one (nanoGPT). The
-rows that are added stand for no token: their logits are −∞, so that their probability and every gradient of theirs is
-exactly 0, and they stay the zeros that they began as. Checkpoints leave them out. It holds a few rows more, and on a
-CPU it need not gain anything. Over ranks, where checkpoints are written piece by piece, it is refused.
+GPT-2's 50257 is odd; 50304 is a multiple of 64, and on tensor cores the padded product is faster (nanoGPT). The added
+rows stand for no token. Their logits are −∞, so their probability and all their gradients are exactly 0, and they stay
+zero as initialized. Checkpoints leave them out. The model has a few more rows, and on a CPU the technique need not gain
+anything. Over ranks, where checkpoints are written in shards, it is refused.
 """
 
 from dataclasses import replace
@@ -25,10 +25,10 @@ _PADDED = ("embedding.token.weight", "head.projection.weight")
 
 
 class VocabPadding(Optimization):
-    """A number of embedding rows and logits that `multiple` divides."""
+    """Embedding rows and logits padded to a multiple of `multiple`."""
 
     multiple: Annotated[int, Field(ge=2, le=4096)] = 64
-    """What divides the padded vocabulary. No tile of a kernel is wider than its limit."""
+    """Divisor of the padded vocabulary; no kernel has tiles wider than its limit."""
 
     title: ClassVar = "vocabulary padding"
     stage: ClassVar = Stage.MODEL
@@ -39,7 +39,7 @@ class VocabPadding(Optimization):
     claims: ClassVar = frozenset({"loss"})
 
     def check(self, run: Run, machine: "Machine") -> None:
-        size = run.model.vocab_size  # None before the corpus has named it, and then there is a check after it
+        size = run.model.vocab_size  # None until the corpus is prepared; then the check runs once more
         if size is not None and size % self.multiple == 0:
             raise Conflict(
                 f"vocab_padding:multiple={self.multiple} divides the vocabulary of {size} already; "
@@ -65,7 +65,7 @@ class VocabPadding(Optimization):
     def verify(self, trace: Trace, run: Run) -> Evidence:
         from assay.cost import DTYPE_BYTES
 
-        # Logarithms of probabilities are in float32, one row a token.
+        # Log-probabilities are in float32, one row a token.
         tokens = run.tokens_per_step // trace.forwards
         columns = trace.largest_bytes("aten._log_softmax", phase="forward") // (4 * tokens)
         tokens_known, width = run.model.vocabulary, run.model.n_embd

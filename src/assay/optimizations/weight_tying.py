@@ -1,8 +1,8 @@
 """Let the projection to the vocabulary share the token embedding's weight (arXiv:1608.05859).
 
-Both are `vocabulary × n_embd` numbers: one matrix in place of two saves its weight, gradient and optimizer state, at
-GPT-2's smallest size 39 of 163 million parameters. It is another model, and so another training run: a row learns from
-each token as an input and as an output. The checkpoint is that of a model with `tie_embeddings=true`.
+Both are `vocabulary × n_embd` numbers. One matrix in place of two saves its weight, gradient and optimizer state: 39 of
+163 million parameters at GPT-2's smallest size. The tied model is another model, and so another training run: a row
+learns from each token as an input and as an output. The checkpoint is that of a model with `tie_embeddings=true`.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ _ALIAS, _OWNER = "head.projection.weight", "embedding.token.weight"
 
 
 class WeightTying(Optimization):
-    """One weight for the first and the last matrix of a model that has two."""
+    """One weight for the token embedding and the output projection, of a model that has two."""
 
     title: ClassVar = "weight tying"
     stage: ClassVar = Stage.MODEL
@@ -69,7 +69,7 @@ class WeightTying(Optimization):
         return replace(program, tied=TIED)
 
     def expect(self, expected: Expected, run: Run) -> Expected:
-        return expected  # `model` is the tied one
+        return expected  # `model` is the tied one already
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         shared = sum({_ALIAS, _OWNER} <= set(names) for names in trace.shared_parameters)

@@ -1,8 +1,8 @@
-"""Replicas as in data parallelism, but each rank keeps the optimizer's state of, and updates, a piece of every weight.
+"""Replicas as in data parallelism, but each rank keeps optimizer state for, and updates, one shard of every weight.
 
-Adam's two moments are the largest thing that replicas repeat: twice the weights, in float32. Divided, they fall with
-the number of ranks, and the updated pieces are gathered once a step (the first stage of ZeRO, arXiv:1910.02054).
-Gradients are summed on every rank during backward and stay whole; the paper's own stage scatters them instead.
+Adam's two moments are the largest thing that replicas repeat: twice the weights, in float32. Sharded, they fall with
+the number of ranks, and the updated shards are gathered once a step (the first stage of ZeRO, arXiv:1910.02054).
+Gradients are summed on every rank during backward and stay whole; the paper's own first stage scatters them instead.
 """
 
 from collections.abc import Mapping
@@ -57,7 +57,7 @@ class ZeroOptimizer(Optimization):
     def verify(self, trace: Trace, run: Run) -> Evidence:
         ranks = trace.ranks.get("dp", 1)
         held, whole = trace.optimizer_state_bytes, trace.whole_optimizer_state_bytes
-        # What this rank would hold if dp divided nothing: another axis may have split weights and their state alike.
+        # A replica's state, as this rank would hold it if dp divided nothing; other axes may have divided it already.
         replica = whole * trace.parameter_bytes / trace.whole_parameter_bytes
         gathered = trace.communicated("all_gather", axis="dp", phase="update")
         pieces = [_piece(one, ranks, trace.place.get("dp", 0)) for one in trace.parameters]
@@ -74,9 +74,10 @@ class ZeroOptimizer(Optimization):
 
 
 def _piece(one: Held, ranks: int, index: int) -> tuple[int, int]:
-    """Elements that this rank updates of a weight, and the bytes that all ranks gather of it.
+    """Elements of a weight that this rank updates, and the bytes of it that all ranks gather.
 
-    A weight is cut along its first dimension that is whole. An expert that dp divides is updated where it is.
+    A weight is cut along its first dimension that is whole. An expert that dp divides is updated by its owner and not
+    gathered.
     """
     from assay.step.shares import chunk
 
@@ -88,7 +89,7 @@ def _piece(one: Held, ranks: int, index: int) -> tuple[int, int]:
 
 
 def _fits(updated: Updated, weight: Held, elements: int) -> bool:
-    """True if the optimizer has the piece, and no entry of its state is larger."""
+    """True if the optimizer updates this many elements, and no entry of its state is larger than they are."""
     sizes = [size for key, size in updated.state.items() if key != "step"]
     return updated.elements == elements and all(size <= elements * _width(weight) for size in sizes)
 

@@ -1,1 +1,1 @@
-"""Optimizers as recipes: torch's own, and those that torch has not, each made from the live parameters of a step."""
+"""Optimizers as recipes: torch's own, and others that torch lacks, each built from the live parameters of a step."""

@@ -1,8 +1,8 @@
-"""AdamW (arXiv:1711.05101) whose moments are kept in 16 bits, and whose arithmetic is done in 32.
+"""AdamW (arXiv:1711.05101) with moments kept in 16 bits and arithmetic in float32.
 
-The second moment is a square, and the square of a gradient of 1e-4 is nothing in float16: torch's AdamW would divide
-by zero. So its root is kept, which is as large as the gradient itself, and what is too small to be kept is so in both
-moments at once. Each tensor is lifted, updated and rounded in its turn, so that one tensor's float32 exists at a time.
+The second moment is a square, and the square of a gradient of 1e-4 is zero in float16: torch's AdamW would divide by
+zero. The root is kept instead, which is as large as the gradient. Values that are too small then vanish in both moments
+at once. Each tensor is widened, updated and rounded in turn, so only one tensor's float32 copies exist at a time.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,13 +17,13 @@ _OPTIONS = ("params", "lr", "betas", "eps", "weight_decay")
 
 
 class AdamW16(OneByOne):
-    """`groups` are those of a `torch.optim.AdamW`."""
+    """AdamW over the parameter groups of a `torch.optim.AdamW`."""
 
     def __init__(self, groups: Iterable[Mapping[str, Any]]) -> None:
         super().__init__([{name: group[name] for name in _OPTIONS} for group in groups], {})
 
     def update(self, parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        """In float32, and rounded."""
+        """Update in float32, and round weight and moments to their dtype."""
         (beta1, beta2), rate = group["betas"], group["lr"]
         if not state:
             state["step"] = torch.zeros(())

@@ -1,10 +1,10 @@
-"""torchao's AdamW with moments in 8 bits (arXiv:2110.02861), behind what a step and its checkpoints ask of it.
+"""torchao's AdamW with moments in 8 bits (arXiv:2110.02861), adapted to a step and its checkpoints.
 
-A moment is codes of 8 bits, a scale for every 256 of them, and a table; torchao keeps tensors of fewer than 4,096
-numbers as they are. Three things differ from torch's optimizers. The learning rate must be a tensor. State is made of
-several tensors, which are written apart and put together again. The update compiles itself, and stays compiled where a
-step is only recorded, so that such a step is like any other to the last bit; a mode that would see every operator turns
-compilation off, and under it the update runs as it is written.
+A moment consists of 8-bit codes, a scale for every 256 of them, and a table. Moments of fewer than 4,096 elements stay
+as they are. There are three differences from torch's optimizers. The learning rate must be a tensor. A moment consists
+of several tensors, which checkpoints store separately. The update compiles itself. It stays compiled while a step is
+only recorded, so that such a step is bit-equal to any other. A dispatch mode that must see every operator turns
+compilation off; under it the update runs eagerly.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ _PARTS = ("codes", "scale", "qmap")
 
 
 class EightBit:
-    """An optimizer of torchao's; `join` makes a moment of its parts, and whether it has a sign."""
+    """Wrapper of a torchao optimizer; `join(codes, scale, qmap, signed, dtype)` builds a moment from its parts."""
 
     def __init__(self, inner: OptimizerLike, join: Callable[..., Tensor]) -> None:
         self._inner, self._join = inner, join
@@ -33,23 +33,23 @@ class EightBit:
 
     @property
     def state(self) -> Mapping[Any, Any]:
-        """By parameter."""
+        """State by parameter."""
         return self._inner.state
 
     def step(self) -> None:
-        """Update every parameter, at the rate that was last written into its group."""
+        """Update every parameter, at the learning rate last written into its group."""
         for group in self.param_groups:
             group["lr"] = torch.as_tensor(group["lr"], dtype=torch.float32)
         with _as_written():
             self._inner.step()
 
     def state_dict(self) -> dict[str, Any]:
-        """Torch's, every moment of 8 bits as its parts."""
+        """Return torch's state dict, with each 8-bit moment split into its parts."""
         whole = self._inner.state_dict()
         return {**whole, "state": {index: _apart(entries) for index, entries in whole["state"].items()}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put the parts together again."""
+        """Join the parts of each moment, and load the state."""
         whole = {index: self._together(entries) for index, entries in state["state"].items()}
         self._inner.load_state_dict({**state, "state": whole})
         self.param_groups = self._inner.param_groups
@@ -79,7 +79,7 @@ def _as_written() -> AbstractContextManager[Any]:
 
 
 def adamw_8bit(training: TrainingConfig) -> Callable[[NamedParameters], OptimizerLike]:
-    """torchao's AdamW8bit as a recipe. Raises `ImportError` without torchao."""
+    """Return torchao's AdamW8bit as a recipe. Raises `ImportError` without torchao."""
     with importing_torchao():
         from torchao.optim import AdamW8bit
         from torchao.optim.subclass_8bit import OptimState8bit

@@ -1,4 +1,4 @@
-"""Parameter groups: what decays, and what a kernel over many tensors may take at once."""
+"""Parameter groups: by weight decay, and by mesh for kernels over several tensors."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,7 @@ Groups = Sequence[dict[str, Any]]
 
 
 def decay_groups(parameters: NamedParameters, weight_decay: float) -> list[dict[str, Any]]:
-    """Two parameter groups: tensors of two or more dimensions decay, biases and gains do not."""
+    """Return two parameter groups: tensors of two or more dimensions decay, biases and gains do not."""
     matrices = [parameter for _, parameter in parameters if parameter.ndim >= 2]
     vectors = [parameter for _, parameter in parameters if parameter.ndim < 2]
     groups: list[dict[str, Any]] = [
@@ -20,7 +20,7 @@ def decay_groups(parameters: NamedParameters, weight_decay: float) -> list[dict[
 
 
 def by_mesh(groups: Groups) -> list[dict[str, Any]]:
-    """The groups, each cut by where its tensors are spread: one kernel takes tensors of one mesh, or plain ones."""
+    """Split the groups by their tensors' device mesh: one kernel takes tensors of one mesh, or plain ones."""
     cut: dict[tuple[int, int | None], dict[str, Any]] = {}
     for index, group in enumerate(groups):
         for parameter in group["params"]:

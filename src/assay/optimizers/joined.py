@@ -1,6 +1,6 @@
-"""Several optimizers, each of its own parameters, behind the one that a step and its checkpoints know.
+"""Several optimizers of separate parameters, as the one optimizer that a step and its checkpoints expect.
 
-Groups and numbered state follow each other in the order of the optimizers, as torch numbers those of one.
+Groups and state indices follow each other in the order of the optimizers, as torch numbers those of a single one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from assay.step.program import OptimizerLike
 
 
 class Joined:
-    """Updates all of them, one after the other."""
+    """Optimizer that steps each of its optimizers in turn."""
 
     def __init__(self, optimizers: Sequence[OptimizerLike]) -> None:
         self._optimizers = tuple(optimizers)
@@ -18,7 +18,7 @@ class Joined:
 
     @property
     def state(self) -> Mapping[Any, Any]:
-        """By parameter."""
+        """State by parameter."""
         return {parameter: state for one in self._optimizers for parameter, state in one.state.items()}
 
     def step(self) -> None:
@@ -27,7 +27,7 @@ class Joined:
             one.step()
 
     def state_dict(self) -> dict[str, Any]:
-        """Groups, and state by a parameter's number in them."""
+        """Return all groups, and state by a parameter's index over all groups."""
         joined: dict[str, Any] = {"state": {}, "param_groups": []}
         for first, one in self._numbered():
             own = one.state_dict()
@@ -38,7 +38,7 @@ class Joined:
         return joined
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Give each its own again."""
+        """Load each optimizer's own part of the groups and the state."""
         groups = list(state["param_groups"])
         for first, one in self._numbered():
             count, own = _parameters(one), [groups.pop(0) for _ in one.param_groups]
@@ -48,7 +48,7 @@ class Joined:
                     "param_groups": [{**group, "params": [n - first for n in group["params"]]} for group in own],
                 }
             )
-        self.param_groups = self._groups()  # torch puts new ones in their place
+        self.param_groups = self._groups()  # loading replaces torch's group objects
 
     def _groups(self) -> list[dict[str, Any]]:
         return [group for one in self._optimizers for group in one.param_groups]

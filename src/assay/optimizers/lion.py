@@ -1,8 +1,8 @@
-"""Lion (arXiv:2302.06675, algorithm 2): a step of equal size in every direction, by the sign of a momentum.
+"""Lion (arXiv:2302.06675, algorithm 2): steps of equal size in every element, by the sign of a momentum.
 
     u = sign(β₁·m + (1 − β₁)·g)      θ ← θ − η·(u + λ·θ)      m ← β₂·m + (1 − β₂)·g
 
-The momentum that is kept is a slower one than the one that is stepped along. Torch has no Lion.
+The momentum that is kept decays more slowly than the interpolated one of the step. Torch has no Lion.
 """
 
 from collections.abc import Callable
@@ -18,13 +18,13 @@ from assay.step.program import NamedParameters, OptimizerLike
 
 
 class Lion(OneByOne):
-    """One moment a parameter."""
+    """Lion with one moment a parameter."""
 
     def __init__(self, groups: Groups, lr: float, betas: tuple[float, float]) -> None:
         super().__init__(groups, {"lr": lr, "betas": betas, "weight_decay": 0.0})
 
     def update(self, parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        """One step along the signs."""
+        """Decay the weight, step along the signs, and update the moment."""
         beta1, beta2 = group["betas"]
         if not state:
             state["exp_avg"] = torch.zeros_like(parameter)
@@ -35,5 +35,5 @@ class Lion(OneByOne):
 
 
 def lion(training: TrainingConfig, betas: tuple[float, float]) -> Callable[[NamedParameters], OptimizerLike]:
-    """Lion as a recipe."""
+    """Return Lion as a recipe."""
     return lambda parameters: Lion(decay_groups(parameters, training.weight_decay), training.learning_rate, betas)

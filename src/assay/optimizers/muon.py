@@ -1,7 +1,7 @@
 """Muon for the hidden matrices, AdamW for everything else (kellerjordan.github.io/posts/muon, arXiv:2502.16982).
 
-Torch's Muon, whose steps are scaled to the size of AdamW's, 0.2·√max(rows, columns), so that both share a learning rate
-and a weight decay. Embeddings, output weights, positions, biases and gains are AdamW's.
+Muon is torch's. Its steps are scaled to the size of AdamW's, 0.2·√max(rows, columns), so that both share a learning
+rate and a weight decay. AdamW updates embeddings, output weights, positions, biases and gains.
 """
 
 from collections.abc import Callable
@@ -16,12 +16,12 @@ from assay.step.program import NamedParameters, OptimizerLike
 
 
 def muon(training: TrainingConfig, momentum: float) -> Callable[[NamedParameters], OptimizerLike]:
-    """Muon and AdamW as one recipe."""
+    """Return Muon and AdamW as one recipe."""
 
     def recipe(parameters: NamedParameters) -> OptimizerLike:
         hidden = [one for name, one in parameters if is_hidden_matrix(name, one.ndim)]
         rest = [(name, one) for name, one in parameters if not is_hidden_matrix(name, one.ndim)]
-        # Asked for one parameter at a time, either has none.
+        # Given a single parameter, one of the two optimizers has none.
         return Joined([*([orthogonal(hidden)] if hidden else []), *([adamw(training)(rest)] if rest else [])])
 
     def orthogonal(hidden: list[torch.nn.Parameter]) -> OptimizerLike:

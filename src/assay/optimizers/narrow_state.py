@@ -1,8 +1,8 @@
-"""AdamW (arXiv:1711.05101) whose two moments are kept in bfloat16, and whose arithmetic is as wide as the gradient's.
+"""AdamW (arXiv:1711.05101) with moments kept in bfloat16 and arithmetic in the gradient's dtype.
 
-Both moments are widened, updated, used for the step while they are wide, and only then rounded to the nearest number of
-8 bits. A moment that changes by less than half of its last bit in a step stays what it was: a second moment that should
-decay by 1 − β₂ below 2⁻⁸ never would (arXiv:2110.02861 names the same limit).
+Both moments are widened and updated. The step uses them at full width; only then are they rounded to the nearest number
+of 8 bits. A moment that changes by less than half of its last bit in a step does not change. A second moment with β₂
+above 1 − 2⁻⁸ would therefore never decay (arXiv:2110.02861 names the same limit).
 """
 
 from collections.abc import Callable
@@ -20,19 +20,22 @@ _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 class NarrowAdamW(OneByOne):
-    """Four bytes of state a parameter."""
+    """AdamW with four bytes of state a parameter."""
 
     def __init__(self, groups: Groups, lr: float, betas: tuple[float, float], eps: float) -> None:
         super().__init__(groups, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Torch widens loaded state to the parameter's dtype; what was written is bfloat16, so nothing is rounded."""
+        """Narrow the moments after torch has widened loaded state to the parameter's dtype.
+
+        The stored moments are bfloat16, so this rounds nothing.
+        """
         super().__setstate__(state)
         for entries in self.state.values():
             entries.update({name: entries[name].to(torch.bfloat16) for name in _MOMENTS})
 
     def update(self, parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        """Torch's arithmetic, on widened moments."""
+        """Apply torch's AdamW arithmetic to widened moments."""
         beta1, beta2 = group["betas"]
         if not state:
             state["step"] = torch.tensor(0.0)
@@ -49,7 +52,7 @@ class NarrowAdamW(OneByOne):
 
 
 def narrow_adamw(training: TrainingConfig) -> Callable[[NamedParameters], OptimizerLike]:
-    """AdamW with moments in bfloat16 as a recipe."""
+    """Return AdamW with moments in bfloat16 as a recipe."""
     betas = (training.beta1, training.beta2)
     return lambda parameters: NarrowAdamW(
         decay_groups(parameters, training.weight_decay), training.learning_rate, betas, training.epsilon

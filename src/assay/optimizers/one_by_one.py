@@ -1,4 +1,4 @@
-"""What optimizers of our own share: every tensor that has a gradient is updated by itself, one after the other."""
+"""Base of this package's own optimizers: each tensor that has a gradient is updated by itself, one after the other."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 
 
 class OneByOne(Optimizer):
-    """An optimizer that is its update of one tensor."""
+    """An optimizer defined by its update of one tensor."""
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
@@ -22,4 +22,4 @@ class OneByOne(Optimizer):
 
     @abstractmethod
     def update(self, parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        """Move `parameter`; `state` is its own, and empty at first."""
+        """Update `parameter` in place. `state` belongs to this tensor and is empty before its first update."""

@@ -1,6 +1,6 @@
-"""Importing torchao without what its loader says of extensions for other processors, and torch of its enumerations.
+"""Import torchao without its warnings on extensions for other processors, and without torch's on enumerations.
 
-Both go through `logging`, whatever is imported of torchao, and concern nothing that is used here. Errors still show.
+Both use `logging`, whichever part of torchao is imported, and concern nothing that is used here. Errors still show.
 """
 
 import logging
@@ -12,7 +12,7 @@ _LOGGERS = ("torchao", "torch.utils._pytree")
 
 @contextmanager
 def importing_torchao() -> Iterator[None]:
-    """Hide the warnings of torchao's import inside."""
+    """Hide warnings of torchao's import inside the context."""
     loggers = [logging.getLogger(name) for name in _LOGGERS]
     before = [logger.level for logger in loggers]
     for logger in loggers:

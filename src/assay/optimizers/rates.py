@@ -1,7 +1,7 @@
 """A learning rate of an optimizer's own, in the shape of the run's schedule.
 
-Warm-up, cosine and minimum are those of the run times one factor. Decoupled decay shrinks a weight by η·λ a step; an
-optimizer whose steps are k times as large takes a k-th of λ, so that weights shrink as they did (arXiv:2302.06675).
+Warm-up, cosine and minimum are the run's times one factor. Decoupled decay shrinks a weight by η·λ a step. An optimizer
+whose learning rate is k times as large takes λ/k, so that weights shrink as before (arXiv:2302.06675).
 """
 
 from dataclasses import replace
@@ -11,7 +11,10 @@ from assay.step.program import Program
 
 
 def at_rate(training: TrainingConfig, learning_rate: float) -> TrainingConfig:
-    """The training at another largest learning rate, its minimum in proportion and its decay of a step kept."""
+    """Return the training with another peak learning rate.
+
+    The minimum stays in proportion to the peak, and the decay of a step, η·λ, stays as it is.
+    """
     factor = learning_rate / training.learning_rate
     changes = {
         "learning_rate": learning_rate,
@@ -22,6 +25,6 @@ def at_rate(training: TrainingConfig, learning_rate: float) -> TrainingConfig:
 
 
 def rescheduled(program: Program, factor: float) -> Program:
-    """The program with every step's learning rate times `factor`."""
+    """Return the program with every step's learning rate multiplied by `factor`."""
     inner = program.schedule
     return replace(program, schedule=lambda step: factor * inner(step))

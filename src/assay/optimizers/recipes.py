@@ -1,9 +1,9 @@
 """Torch's optimizers as recipes, with weight decay on matrices and embeddings only.
 
-A recipe, because an optimizer must be made from the live parameters: one made over a model on the meta device owns
-nothing once that is materialised. Which kernel runs is written out everywhere (one tensor after the other: neither
-`foreach` nor `fused`), since torch chooses by device where it is left open, and in every parameter group, since a group
-that brings its own choice keeps it whatever the optimizer is told.
+A recipe builds an optimizer from live parameters. An optimizer over a model on the meta device would own nothing once
+that is materialized. Every recipe names its kernel (the plain loop is neither `foreach` nor `fused`), since torch
+otherwise chooses by device. The choice must reach every parameter group: a group with a choice of its own ignores the
+optimizer's argument.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ Kernel = Literal["plain", "foreach", "fused"]
 
 
 def adamw(training: TrainingConfig, kernel: Kernel = "plain") -> OptimizerRecipe:
-    """AdamW (arXiv:1711.05101); the baseline's is the plain loop."""
+    """Return AdamW (arXiv:1711.05101); the baseline uses the plain loop."""
 
     def recipe(parameters: NamedParameters) -> OptimizerLike:
         groups = decay_groups(parameters, training.weight_decay)
@@ -37,7 +37,7 @@ def adamw(training: TrainingConfig, kernel: Kernel = "plain") -> OptimizerRecipe
 
 
 def adam(training: TrainingConfig) -> OptimizerRecipe:
-    """Adam (arXiv:1412.6980) with weight decay as a part of the gradient, one tensor after the other."""
+    """Return Adam (arXiv:1412.6980) with weight decay added to the gradient, one tensor after the other."""
 
     def recipe(parameters: NamedParameters) -> OptimizerLike:
         return torch.optim.Adam(
@@ -53,7 +53,7 @@ def adam(training: TrainingConfig) -> OptimizerRecipe:
 
 
 def sgd(training: TrainingConfig, momentum: float, *, nesterov: bool) -> OptimizerRecipe:
-    """Stochastic gradient descent, one tensor after the other; weight decay is a part of the gradient."""
+    """Return stochastic gradient descent, one tensor after the other; weight decay is added to the gradient."""
 
     def recipe(parameters: NamedParameters) -> OptimizerLike:
         return torch.optim.SGD(
@@ -69,7 +69,7 @@ def sgd(training: TrainingConfig, momentum: float, *, nesterov: bool) -> Optimiz
 
 
 def adafactor(training: TrainingConfig) -> OptimizerRecipe:
-    """Adafactor (arXiv:1804.04235), one tensor after the other; its step is relative to the size of the weight."""
+    """Return Adafactor (arXiv:1804.04235), one tensor after the other; its step is relative to the weight's size."""
 
     def recipe(parameters: NamedParameters) -> OptimizerLike:
         groups = decay_groups(parameters, training.weight_decay)

@@ -1,1 +1,1 @@
-"""What a run must compute, said without torch: the reference that values are held against."""
+"""The values that a run must compute, described without torch: the reference of the value check."""

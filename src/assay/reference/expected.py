@@ -1,13 +1,13 @@
-"""What a step must compute: the baseline's values, except for what the run's optimizations change on purpose.
+"""The values that a step must compute: the baseline's, except where the run's optimizations change them on purpose.
 
-`Expected` is folded over a run like a prediction: it starts as the plain baseline, and `Optimization.expect` of every
-technique changes what that technique changes. The value check (`assay.values`) then runs the baseline program on the
-same weights, batches and random state, and holds losses, gradients and updates against it.
+`Expected` is folded over a run like a prediction. It starts as the plain baseline, and `Optimization.expect` of every
+technique makes that technique's changes. The value check (`assay.values`) then runs the baseline program on the same
+weights, batches and random state, and compares losses, gradients and updates with it.
 
 Each kind of value has a `Closeness`. An exact value is bit-equal to the baseline's. A reassociated value may have the
-rounding of another order of summation: its error against a float64 baseline is at most a small multiple of the float32
-baseline's own error. A lossy value stays within a relative bound that the technique states, and may not be equal where
-its rounding must show.
+rounding of another order of summation. Its error against a float64 baseline is at most a small multiple of the float32
+baseline's own error. A lossy value stays within a relative bound that the technique states, and must differ from the
+reference where its rounding has to show.
 """
 
 from typing import Literal, Self
@@ -24,7 +24,7 @@ _LOOSENESS: tuple[Kind, ...] = ("exact", "reassociated", "lossy")
 
 
 class Closeness(Frozen):
-    """How near a value must be to its reference."""
+    """Bound on the distance of a value from its reference."""
 
     kind: Kind = "exact"
     relative: float = 0.0
@@ -32,10 +32,10 @@ class Closeness(Frozen):
     at_least: float = 0.0
     """Relative error that some tensor must reach, for lossy values: a smaller one means that nothing was rounded."""
     loss: float = 0.0
-    """Largest relative error of the loss, for lossy gradients: a loss is a mean over many tokens, and much nearer."""
+    """Largest relative error of the loss, for lossy gradients. A loss, as a mean over many tokens, is much nearer."""
 
     def loosened(self, other: "Closeness") -> "Closeness":
-        """The looser of two kinds; the bounds of two lossy techniques add up."""
+        """Return the looser of two kinds; the bounds of two lossy techniques add up."""
         if self.kind != other.kind:
             return max(self, other, key=lambda one: _LOOSENESS.index(one.kind))
         return Closeness(
@@ -51,7 +51,7 @@ REASSOCIATED = Closeness(kind="reassociated")
 
 
 def lossy(relative: float, *, at_least: float = 0.0, loss: float = 0.0) -> Closeness:
-    """Values within `relative` of their reference, and at least `at_least` away from it somewhere."""
+    """Bound for values within `relative` of their reference, and somewhere at least `at_least` away from it."""
     return Closeness(kind="lossy", relative=relative, at_least=at_least, loss=loss)
 
 
@@ -64,34 +64,34 @@ class Stream(Frozen):
 
 
 class Expected(Frozen):
-    """What the first steps of a run must compute."""
+    """The values that the first steps of a run must compute."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     model: ModelConfig
     """The model whose plain program is the reference."""
     rule: Rule
-    """The optimizer's rule, replayed slowly."""
+    """The optimizer's rule, for the slow replay."""
     rate_factor: float = 1.0
-    """The learning rate of a step is the run's schedule times this factor."""
+    """Ratio of a step's learning rate to the run's schedule."""
     batch_divisor: int = 1
-    """One sequence in so many of each batch is trained on."""
+    """Divisor n of the batch: one sequence in n is trained on."""
     stream: Stream | None = None
-    """Where streamed documents come from. None: seed and step name each batch of the prepared corpus."""
+    """Source of streamed documents. None: seed and step determine each batch of the prepared corpus."""
     gradients: Closeness = EXACT
     updates: Closeness = REASSOCIATED
-    """Weights after an update, against the slow replay of the rule."""
+    """Closeness of weights after an update to the slow replay of the rule."""
     same_noise: bool = True
-    """Dropout draws the same masks as in the baseline."""
+    """True if dropout draws the same masks as in the baseline."""
     unstated: tuple[str, ...] = ()
-    """Techniques that do not say what they compute; nothing is checked beside them."""
+    """Techniques that do not state their values; a run with any of them is not checked."""
 
     def loosened(self, *, gradients: Closeness = EXACT, updates: Closeness = EXACT) -> Self:
-        """A copy with looser bounds."""
+        """Return a copy with looser bounds."""
         return self.model_copy(
             update={"gradients": self.gradients.loosened(gradients), "updates": self.updates.loosened(updates)}
         )
 
     def changed(self, **values: object) -> Self:
-        """A copy with other values."""
+        """Return a copy with other values."""
         return self.model_copy(update=values)

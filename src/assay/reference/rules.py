@@ -1,12 +1,12 @@
 """Slow references of optimizers: each rule is a few plain lines, replayed one tensor at a time.
 
-A rule shares no code with the optimizers that it checks. It computes in float64, except where a technique's own
-rounding is part of its rule (`narrow`). A rule keeps its own state, and is fed the gradients that the program's
-optimizer was given, so a replay sees the update alone. Sources: AdamW arXiv:1711.05101, Adam arXiv:1412.6980, SGD with
-momentum as torch documents it, Lion arXiv:2302.06675, Adafactor arXiv:1804.04235 in torch's form, Muon
+A rule shares no code with the optimizer that it checks. It computes in float64, except where a technique's own rounding
+is part of its rule (`precise`, `_rounded`). A rule keeps its own state and receives the same gradients as the program's
+optimizer, so a replay checks the update alone. Sources: AdamW arXiv:1711.05101, Adam arXiv:1412.6980, SGD with momentum
+as torch documents it; Lion arXiv:2302.06675; Adafactor arXiv:1804.04235 in torch's form; Muon
 kellerjordan.github.io/posts/muon with the step size of arXiv:2502.16982.
 
-This file imports no torch: a rule uses methods of the tensors that it is given.
+This file imports no torch: a rule only calls methods of its tensors.
 """
 
 from abc import abstractmethod
@@ -25,20 +25,20 @@ class Rule(Frozen):
     """One update of one tensor. A subclass gives the formula."""
 
     weight_decay: float
-    """Of tensors with two or more dimensions; vectors do not decay."""
+    """Decay λ of tensors with two or more dimensions; vectors do not decay."""
 
     @property
     def rounds_weight(self) -> bool:
-        """Whether the replay rounds the weight itself to the dtype in which it is kept."""
+        """True if the replay rounds the weight itself to the dtype in which it is kept."""
         return False
 
     @property
     def rounds_state(self) -> bool:
-        """Whether the optimizer rounds its state so coarsely that each update is replayed from the rounded state."""
+        """True if each update is replayed from the optimizer's own state, because its rounding is coarse."""
         return False
 
     def decay(self, weight: "Tensor") -> float:
-        """Weight decay of this tensor."""
+        """Weight decay of this tensor: 0 for vectors."""
         return self.weight_decay if weight.ndim >= 2 else 0.0
 
     def precise(self, tensor: "Tensor") -> "Tensor":
@@ -47,11 +47,11 @@ class Rule(Frozen):
 
     @abstractmethod
     def adopt(self, entries: Mapping[str, "Tensor"]) -> State:
-        """The replay's state of one tensor out of the optimizer's, by torch's names of its entries."""
+        """Return the replay's state of one tensor, from the optimizer's entries under torch's names."""
 
     @abstractmethod
     def update(self, name: str, weight: "Tensor", gradient: "Tensor", state: State, rate: float) -> "Tensor":
-        """The weight after one update.
+        """Return the weight after one update.
 
         `weight` and `gradient` have the same shape. `state` belongs to this tensor, is empty before its first update
         and is changed in place. `rate` is the learning rate of the step.
@@ -70,7 +70,7 @@ class AdamW(Rule):
     beta2: float
     epsilon: float
     coupled: bool = False
-    """Whether decay is added to the gradient, as Adam had it before AdamW."""
+    """True if decay is added to the gradient, as in Adam before AdamW."""
 
     def adopt(self, entries: Mapping[str, "Tensor"]) -> State:
         square = entries["exp_avg_sq"]
@@ -88,7 +88,7 @@ class AdamW(Rule):
 
 
 class EightBitAdamW(AdamW):
-    """AdamW whose moments are kept in 8 bits: a replay starts each update from the moments that the codes stand for."""
+    """AdamW with moments in 8 bits: a replay starts each update from the dequantized moments."""
 
     @property
     def rounds_state(self) -> bool:
@@ -99,11 +99,11 @@ class NarrowStateAdamW(AdamW):
     """AdamW whose moments are rounded to a narrow dtype after every update; arithmetic is float64."""
 
     dtype: Literal["bfloat16", "half"]
-    """The method of a tensor that rounds it."""
+    """Name of the tensor method that rounds to the dtype."""
     keeps_root: bool = False
-    """Whether √v is kept in place of v, as in float16, where a square would be zero."""
+    """True if √v is kept in place of v, as in float16, where a square would be zero."""
     narrow_weight: bool = False
-    """Whether the weight is rounded to `dtype` as well."""
+    """True if the weight is rounded to `dtype` as well."""
 
     @property
     def rounds_weight(self) -> bool:
@@ -126,7 +126,7 @@ class NarrowStateAdamW(AdamW):
 
 
 class NarrowAdamW(AdamW):
-    """AdamW of which every operation is rounded to the weight's own dtype, as torch's plain loop does it."""
+    """AdamW with every operation rounded to the weight's own dtype, as in torch's plain loop."""
 
     @property
     def rounds_weight(self) -> bool:
@@ -181,7 +181,7 @@ class Lion(Rule):
 
 
 _EPSILONS = {"torch.float64": 2.0**-52, "torch.float32": 2.0**-23, "torch.float16": 2.0**-10, "torch.bfloat16": 2.0**-7}
-"""The distance from 1 to the next number of each dtype, torch's least factor of a second moment."""
+"""Machine epsilon of each dtype: torch clamps the mean of the row factor to ε, and the second moment to ε²."""
 
 
 class Adafactor(Rule):
@@ -212,7 +212,7 @@ class Adafactor(Rule):
 
 
 class Muon(Rule):
-    """An orthogonalized Nesterov momentum for hidden matrices, AdamW for all other tensors.
+    """Orthogonalized Nesterov momentum for hidden matrices, AdamW for all other tensors.
 
     The five Newton–Schulz iterations are rounded to bfloat16, as the method defines them.
     """

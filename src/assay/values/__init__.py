@@ -1,1 +1,1 @@
-"""A check of values: the first steps of a program against the baseline program and a slow replay of its updates."""
+"""The value check: the first steps of a program against the baseline program and a slow replay of its updates."""

@@ -1,7 +1,7 @@
-"""The plain program at given weights, batches and random state: losses and gradients to hold others against.
+"""The plain program at given weights, batches and random state: reference losses and gradients.
 
-In float32 it is the baseline of every comparison, with its own clipping: what an exact technique must equal bit for
-bit. In float64 it is the truth, and it is clipped here by two plain lines.
+In float32 the program is the baseline of every comparison. It clips by itself, and an exact technique must equal it bit
+for bit. In float64 it is the ground truth, and two plain lines here clip its gradients.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,14 +22,14 @@ _CLIP_EPSILON = 1e-6
 
 @dataclass(frozen=True)
 class Computed:
-    """One step's loss in nats per token, and gradients by parameter name after clipping."""
+    """One step's loss in nats per token, and its gradients by parameter name after clipping."""
 
     loss: float
     gradients: dict[str, Tensor]
 
 
 class _Catcher:
-    """Stands in for an optimizer: copies the gradients that it is given, and updates nothing."""
+    """Optimizer that copies the gradients it receives, and updates nothing."""
 
     def __init__(self, parameters: NamedParameters) -> None:
         self.param_groups: list[dict[str, Any]] = []
@@ -44,11 +44,11 @@ class _Catcher:
         return {"state": {}, "param_groups": []}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Nothing is kept."""
+        """Ignore the state: none is kept."""
 
 
 class Reference:
-    """The baseline program of a run, in one dtype; `clip` is the largest gradient norm, and 0 turns clipping off."""
+    """The baseline program of a run in one dtype. `clip` is the largest gradient norm; 0 turns clipping off."""
 
     def __init__(
         self, run: Run, model: ModelConfig, data: Prepared, device: torch.device, dtype: torch.dtype, clip: float
@@ -67,7 +67,7 @@ class Reference:
         return self._optimizer
 
     def weights(self) -> dict[str, Tensor]:
-        """Copies of the weights as they are; the initial ones before the first call of `at`."""
+        """Copies of the current weights; before the first call of `at`, the initial ones."""
         return {name: one.detach().clone() for name, one in self._step.named_parameters()}
 
     def at(
@@ -78,9 +78,9 @@ class Reference:
         *,
         dropout: bool = True,
     ) -> Computed:
-        """Loss and gradients of a step at `weights`, with masks drawn from the state `noise`.
+        """Return loss and gradients of a step at `weights`, with dropout masks drawn from the state `noise`.
 
-        `batches` are its forwards: token ids and targets, each `[rows, T]`.
+        `batches` are the step's forwards: token ids and targets, each `[rows, T]`. Sets the global random state.
         """
         with torch.no_grad():
             for name, parameter in self._step.named_parameters():

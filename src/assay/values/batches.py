@@ -1,8 +1,8 @@
-"""Are the batches the right ones? A slow reference names every row of a step, and the recorded rows are held to it.
+"""Check of a run's batches: a slow reference determines every row of a step, and the recorded rows must equal it.
 
-A prepared corpus: offsets are the raw words of a Philox generator, keyed by the seed with the step as a high word of
-its counter, modulo the number of places where a sequence can start. Row i holds T tokens from offset i on, and its
-targets are the T tokens from offset i + 1 on. A smaller batch has every n-th row.
+A prepared corpus: offsets are the raw words of a Philox generator, modulo the number of places where a sequence can
+start. The generator's key is the seed, and the step is a high word of its counter. Row i holds T tokens from offset i
+on, and its targets are the T tokens from offset i + 1 on. A smaller batch has every n-th row.
 
 A stream of documents: all rows of all steps, one after the other, are one text without gaps or repetitions.
 """
@@ -20,11 +20,11 @@ from assay.reference.expected import Expected, Stream
 from assay.values.recorded import Recorded
 
 _MOST_TOKENS = 2_000_000
-"""Tokens of a stream that are read once more to find a step's place; later steps are only held to be one text."""
+"""Largest number of tokens that are read to find a step's position in a stream; later steps need only be one text."""
 
 
 def batch_failures(recorded: Recorded, expected: Expected, run: Run, data: Prepared) -> list[str]:
-    """Sentences on batches that are not the ones that the run's seed, or its documents, name."""
+    """Return sentences on batches that differ from those of the run's seed, or of its documents; empty if none do."""
     steps = [step.index for step in recorded.steps]
     found = [f"the ranks of one share had unlike rows in step {step}" for step in steps if _unlike(recorded, step)]
     batches = {step: recorded.batch(step) for step in steps}

@@ -1,9 +1,9 @@
-"""Hold what a run recorded against its references, and say what differs.
+"""Compare a run's record with its references, and report the differences.
 
-Five questions, in this order. Are the batches those that seed and step name? Do all replicas agree, and are the initial
-weights the seed's? Are losses and gradients those of the baseline program at the same weights, batch and random state?
-Are the updates those of the optimizer's rule, replayed slowly with the program's own gradients? Was something rounded
-where it had to be?
+There are five questions, in this order. Are the batches those that seed and step determine? Do all replicas agree, and
+are the initial weights the seed's? Are losses and gradients those of the baseline program at the same weights, batch
+and random state? Are the updates those of the optimizer's rule, replayed slowly with the program's own gradients? Was
+something rounded where it had to be?
 """
 
 import math
@@ -28,17 +28,17 @@ from assay.values.rates import rate
 from assay.values.recorded import Recorded, RecordedStep
 
 _BASELINE_ERROR = 1e-3
-"""Largest relative error of the float32 baseline against float64: beyond it the baseline itself is wrong."""
+"""Largest relative error of the float32 baseline's loss against float64; beyond it the baseline itself is wrong."""
 _RATE_ERROR = 1e-6
 _NORM_ERROR, _NARROW_NORM_ERROR = 1e-4, 1e-3
 """Largest relative errors of a norm over float32 gradients, and over gradients of 16 bits."""
 _SHOWN = 3
-"""Failures that are told one by one."""
+"""Failures that are reported one by one."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One run's record and its references."""
+    """One run's record with its references."""
 
     recorded: Recorded
     run: Run
@@ -47,11 +47,11 @@ class Check:
     device: torch.device
 
     def judged(self) -> list[Judged]:
-        """Every loss, gradient and update against its bound."""
+        """Return every loss, gradient and update, each with its error relative to its bound."""
         return self._computed()[0] + self._updates()
 
     def proof(self) -> ValueProof:
-        """Everything that was found. Random state and torch's global settings change."""
+        """Return the result of the whole check. Changes the random state and torch's global settings."""
         failures = batch_failures(self.recorded, self.expected, self.run, self.data) + list(self._replicas())
         began = time.perf_counter()
         judged, failed, step_seconds = self._computed()
@@ -83,7 +83,7 @@ class Check:
                         yield f"rows of {name} that stand for no token are not zero in step {step} ({kind})"
 
     def _computed(self) -> tuple[list[Judged], list[str], float]:
-        """Losses and gradients; what is wrong beside them; seconds of a float32 baseline step."""
+        """Return judged losses and gradients, other failures, and the seconds of a float32 baseline step."""
         probe = self.run.model.dropout > 0 and not self.expected.same_noise
         clip = 0.0 if probe else self.run.training.gradient_clip
         base, truth = (
@@ -118,7 +118,7 @@ class Check:
 
     def _reference(self, reference: Reference, step: int, *, dropout: bool = True) -> Computed:
         weights = self.recorded.tensors("weight", step)
-        # A mixture balances the tokens of one forward, so its reference has the program's forwards.
+        # A mixture balances the tokens of one forward, so its reference needs the program's micro-batches.
         mixture = self.run.model.n_expert is not None
         batches = self.recorded.micro_batches(step) if mixture else [self.recorded.batch(step)]
         return reference.at(weights, batches, self.recorded.noise(step), dropout=dropout)
@@ -138,7 +138,7 @@ class Check:
         return judged
 
     def _close(self, near: Computed, loss: float) -> Closeness:
-        """An accelerator's kernels need not repeat themselves bit for bit, so there exact means reassociated."""
+        """Return the bound of gradients. An accelerator may not be bit-reproducible; there exact means reassociated."""
         close = self.expected.gradients
         return REASSOCIATED if close.kind == "exact" and self.device.type != "cpu" else close
 
@@ -162,7 +162,10 @@ class Check:
                     yield f"the learning rate of step {step.index} is {one:.6g}, and the schedule's is {wanted:.6g}"
 
     def _norms(self) -> Iterator[str]:
-        """The gradients that the optimizer got have the norm that the step reports, or that clipping leaves."""
+        """Compare the norm of each step's gradients at the optimizer with the reported norm, after clipping.
+
+        A step without an update must have gradients that are not finite.
+        """
         clip = self.run.training.gradient_clip
         for step in self.recorded.steps:
             gradients = self.recorded.tensors("gradient", step.index).values()
@@ -181,12 +184,12 @@ class Check:
                 )
 
     def _updates(self) -> list[Judged]:
-        """Every weight after every update, from the weight before it."""
+        """Judge every weight after every update, replayed from the weight before it."""
         states = self._states(self.recorded.first)
         return [one for step in self.recorded.steps if step.updated for one in self._updated(step, states)]
 
     def _states(self, step: int) -> dict[str, State]:
-        """The optimizer's state before a step, as the replay has it."""
+        """Return the optimizer's state before a step, in the replay's form."""
         entries: dict[str, dict[str, Tensor]] = {}
         for name, one in self.recorded.tensors("state", step).items():
             parameter, _, key = name.partition("|")
@@ -226,7 +229,7 @@ class Check:
 
 
 def check_values(recorded: Recorded, run: Run, data: Prepared, device: torch.device) -> ValueProof:
-    """Hold a record against its references."""
+    """Compare a record with its references."""
     expected = expected_of(run)
     if expected.unstated:
         return ValueProof(unchecked=f"{', '.join(expected.unstated)} does not say what it computes")
@@ -238,7 +241,10 @@ def check_values(recorded: Recorded, run: Run, data: Prepared, device: torch.dev
 
 
 def _baseline_failure(near: Computed, exact: Computed, expected: Expected) -> list[str]:
-    """A mixture may route a token elsewhere in float64, so its baseline is not judged."""
+    """Return a sentence if the float32 baseline's loss is too far from float64's.
+
+    A mixture may route a token elsewhere in float64, so its baseline is not judged.
+    """
     off = abs(near.loss - exact.loss) / abs(exact.loss)
     if expected.model.n_expert is not None or off <= _BASELINE_ERROR:
         return []

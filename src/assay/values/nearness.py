@@ -1,18 +1,20 @@
-"""How near is near: bounds on the error of a loss, a gradient and an updated weight, and where they come from.
+"""Bounds on the error of a loss, a gradient and an updated weight, and their reasons.
 
 Errors are Euclidean norms over one tensor. A float64 baseline is the truth.
 
 Reassociated values: |x − x₆₄| ≤ K·max(|x₃₂ − x₆₄|, u·|x₆₄|), with x₃₂ the float32 baseline and u = 2⁻²⁴, its roundoff.
-The float32 baseline's own error says how hard the tensor is to compute: the gradient of a key bias is zero in truth and
-rounding in practice, and its bound is rounding, too. K is 8 for losses and gradients:
-200 honest configurations reach 1.9 (docs/measured/values.md), and other machines add up in other orders.
+The float32 baseline's own error shows how hard the tensor is to compute. A key bias, for example, has a zero gradient
+in truth and rounding errors in practice, so its bound consists of rounding, too. K is 8 for losses and gradients: 200
+honest configurations reach 1.9 (docs/measured/values.md), and other machines sum in other orders.
 
-Lossy values: |x − x₆₄| ≤ ρ·|x₆₄| with the bound ρ that the technique states. For tensors far smaller than others the
-bound is ρ·0.01 of the size that all gradients have on average: rounding of large values reaches them, too.
+Lossy values: |x − x₆₄| ≤ ρ·|x₆₄| with the bound ρ that the technique states. A tensor of n elements has at least the
+bound ρ·0.01·r·√n, with r the root mean square of all gradients' elements. Rounding of large values reaches small
+tensors, too.
 
-Updates: |w′ − w″| ≤ 2·u·|w″| + (ρ or K·u)·|w″ − w|, for a weight w, the program's w′ and the replay's w″.
-The first term is the rounding of the weight, the second that of the step. Where the replay rounds the weight itself,
-few elements can be rounded to another neighbour, and the first term is a tenth.
+Updates: |w′ − w″| ≤ 2·u·|w″| + (ρ or K·u)·|w″ − w|, for a weight w, the program's w′ and the replay's w″. The first
+term is the rounding of the weight, with its dtype's u. The second is that of the step, with float32's u and K = 64.
+Where the replay rounds the weight itself, few elements can be rounded to another neighbour, and the first term is a
+tenth.
 """
 
 from dataclasses import dataclass
@@ -28,30 +30,30 @@ GRADIENT_RATIO = 8.0
 UPDATE_RATIO = 64.0
 """K of updates."""
 SMALL_TENSOR = 0.01
-"""Share of the mean size of gradients below which a lossy gradient is held to that share."""
+"""Smallest root mean square that a lossy gradient's bound assumes, relative to that of all gradients."""
 STATE_ERROR = 0.05
 """Largest relative error of a moment that is kept in 8 bits."""
 _UNIT = {torch.float64: 2.0**-53, torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
-"""Unit roundoff: half of the distance between neighbours around 1."""
+"""Unit roundoff: half of the distance between neighbours above 1."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """One value against its bound."""
+    """One value with its error, relative to its bound."""
 
     what: Literal["loss", "gradient", "update", "state"]
     name: str
     step: int
     error: float
-    """Relative to the reference, where that is not zero; of an update, relative to how far the weight moved."""
+    """Error relative to the reference, if that is not zero; for an update, relative to the weight's movement."""
     used: float
-    """Error over bound; above 1 it is too far. Infinite for an exact value that is not equal, or none at all."""
+    """Error divided by its bound; above 1 it is too large. Infinite for an unequal exact value, or a missing one."""
     shown: float = 0.0
-    """The relative error that rounding the weight itself does not explain; for gradients the same as `error`."""
+    """Relative error that rounding of the weight itself does not explain; for inexact gradients equal to `error`."""
 
     @property
     def failed(self) -> bool:
-        """Whether the value is not as near as it must be."""
+        """True if the error is not within its bound; NaN fails."""
         return not self.used <= 1.0
 
 
@@ -70,7 +72,7 @@ def loss(step: int, found: float, base: float, truth: float, close: Closeness) -
 def gradient(
     step: int, name: str, found: Tensor | None, base: Tensor, truth: Tensor, close: Closeness, typical: float
 ) -> Judged:
-    """Judge one gradient; `typical` is the root mean square of all gradients' elements in truth."""
+    """Judge one gradient; `typical` is the root mean square of all elements of the true gradients."""
     if found is None or found.shape != truth.shape:
         return Judged("gradient", name, step, float("inf"), float("inf"))
     if close.kind == "exact":
@@ -88,7 +90,7 @@ def gradient(
 def update(
     step: int, name: str, before: Tensor, found: Tensor, replayed: Tensor, close: Closeness, *, rounded: bool
 ) -> Judged:
-    """Judge one weight after an update; `rounded` says that the replay rounded it to its dtype."""
+    """Judge one weight after an update; `rounded` is true if the replay rounded it to its dtype."""
     error, moved = _norm(found.double() - replayed.double()), _norm(replayed.double() - before.double())
     own = (0.2 if rounded else 2.0) * _UNIT[found.dtype] * _norm(replayed)
     relative = close.relative if close.kind == "lossy" else UPDATE_RATIO * _UNIT[torch.float32]
@@ -105,7 +107,7 @@ def state(step: int, name: str, found: Tensor, replayed: Tensor) -> Judged:
 
 
 def padded(tensor: Tensor, rows: int) -> Tensor:
-    """The tensor with rows of zeros behind it, as the program keeps it."""
+    """Return the tensor with rows of zeros appended up to `rows`, as the program keeps it."""
     if len(tensor) == rows:
         return tensor
     return torch.cat([tensor, tensor.new_zeros(rows - len(tensor), *tensor.shape[1:])])

@@ -1,4 +1,4 @@
-"""The learning rate of a step by a slow reference: the schedule's definition, written down once more."""
+"""Slow reference of a step's learning rate: the schedule's definition, written down a second time."""
 
 import math
 
@@ -6,7 +6,10 @@ from assay.config import TrainingConfig
 
 
 def rate(training: TrainingConfig, step: int) -> float:
-    """Linear warm-up from peak/(w + 1) to the peak; then constant, or half a cosine down to the minimum."""
+    """Return the learning rate of a step.
+
+    Linear warm-up from peak/(w + 1) to the peak; then constant, or half a cosine down to the minimum.
+    """
     peak, low, warmup = training.learning_rate, training.min_learning_rate, training.warmup_steps
     if step < warmup:
         return (step + 1) / (warmup + 1) * peak

@@ -1,4 +1,4 @@
-"""What the ranks of a run recorded, put together: whole batches, whole gradients, whole weights."""
+"""The records of all ranks of a run, put together: whole batches, whole gradients, whole weights."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,21 +13,21 @@ from assay.values.tensors import Key, TensorReader
 
 @dataclass(frozen=True)
 class RecordedStep:
-    """Figures of one step, as the run reported them."""
+    """Figures of one step, as reported by the run."""
 
     index: int
     loss: float
-    """Nats per token, over all ranks."""
+    """Loss in nats per token, over all ranks."""
     log_norm: float
     """Natural logarithm of the gradients' global norm before clipping."""
     rate: float
-    """Learning rate."""
+    """Learning rate of the step."""
     groups: dict[str, dict[str, Any]]
     """Options of the optimizer's group, by parameter; empty where the update was skipped."""
 
     @property
     def updated(self) -> bool:
-        """Whether the optimizer made its update."""
+        """True if the optimizer made its update."""
         return bool(self.groups)
 
 
@@ -38,7 +38,7 @@ class Recorded:
         self.ranks = [TensorReader(folder / f"rank{rank}.bin") for rank in range(ranks)]
         self.first = int(self.ranks[0].about["first"])
         self.padded_rows: dict[str, int] = dict(self.ranks[0].about.get("padded_rows", {}))
-        """Rows of weights that have some that stand for no token, by name."""
+        """Number of rows, padding included, of weights whose last rows stand for no token, by name."""
         self.probe_loss: float | None = self.ranks[0].about.get("probe_loss")
         self.steps = [self._step(int(index)) for index in self.ranks[0].about["steps"]]
 
@@ -49,7 +49,7 @@ class Recorded:
         return RecordedStep(index, own["loss"], own["log_norm"], own["rate"], groups)
 
     def tensors(self, kind: str, step: int) -> dict[str, Tensor]:
-        """By name, from whichever rank stored each."""
+        """Return the tensors of one kind in one step by name, each from the first rank that stored it."""
         found: dict[str, Tensor] = {}
         for one in self.ranks:
             for name in one.keys(kind, step):
@@ -65,16 +65,16 @@ class Recorded:
         return torch.cat([ids for ids, _ in parts]), torch.cat([targets for _, targets in parts])
 
     def micro_batches(self, step: int) -> list[tuple[Tensor, Tensor]]:
-        """Token ids and targets of every micro-batch, over all ranks: together they are the batch, in order."""
+        """Token ids and targets of every micro-batch, over all ranks; concatenated they are the batch, in order."""
         names = self.ranks[0].keys("ids", step)
         return [(self._rows("ids", step, name), self._rows("targets", step, name)) for name in names]
 
     def noise(self, step: int) -> dict[str, Tensor]:
-        """The random state of rank 0 before the step, by device."""
+        """Random state of rank 0 before the step, by device."""
         return self.tensors("noise", step)
 
     def differing_replicas(self, kind: str, step: int) -> list[str]:
-        """Names of tensors that are not the same, bit for bit, on all ranks that have them."""
+        """Names of tensors that are not equal, bit for bit, on all ranks that have them."""
         seen: dict[str, set[str]] = {}
         for one in self.ranks:
             for name in one.keys(kind, step):
@@ -87,7 +87,7 @@ class Recorded:
         return sorted(set(range(count)) - {int(one.about["share"][0]) for one in self.ranks})
 
     def differing_shares(self, step: int) -> bool:
-        """Whether ranks of one share of the batch have unlike rows."""
+        """True if ranks of one share of the batch have different rows."""
         return any(not torch.equal(one, other) for pair in self._shares("ids", step).values() for one, other in pair)
 
     def _rows(self, kind: str, step: int, name: str) -> Tensor:

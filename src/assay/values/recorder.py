@@ -1,15 +1,18 @@
-"""Write down what the first steps of a run compute: batches, random state, gradients, and weights after each update.
+"""Record the values of a run's first steps: batches, random state, gradients, and weights after each update.
 
-The steps are the run's own, of the very program that is timed later, and they are untimed. A gradient is taken at the
-moment when the optimizer is about to use it: summed over micro-batches and ranks, unscaled and clipped. torch calls a
-hook before each optimizer's step, which also finds optimizers that step inside backward. Spread tensors are gathered
-whole, on every rank at the same place.
+The steps are the run's own, of the very program that is timed later, and they are untimed. A gradient is recorded just
+before the optimizer uses it: summed over micro-batches and ranks, unscaled and clipped. A torch hook runs before each
+optimizer's step, and so also finds optimizers that step inside backward. Sharded tensors are gathered whole, at the
+same point on every rank.
 
 Where dropout draws other masks than the baseline (micro-batches, ranks), the gradients of the steps cannot be compared.
-Then the first batch is differentiated once more with dropout off, before the first step; nothing is updated by that.
+Then `probe` differentiates the first batch once more with dropout off, before the first step; it updates nothing.
 
-    recorder = StepRecorder(step, ranks, folder, probe=False)
-    record = train_step(recorder.watch(step), index); recorder.stepped(index, record)
+    recorder = StepRecorder(step, folder, ranks)
+    watched = recorder.watch(step, index)
+    with recorder.hooked():
+        record = train_step(watched, index)
+    recorder.stepped(index, record.loss, record.log_gradient_norm, record.learning_rate)
     recorder.close()
 """
 
@@ -36,9 +39,9 @@ STEPS = 3
 
 
 class StepRecorder:
-    """Records steps of one rank into `folder`, from the step `first` on, until so many updates were made.
+    """Records steps of one rank into `folder`, from the step `first` on, until `updates` updates were made.
 
-    With `rounds_state` the optimizer's state is recorded after every update, and otherwise before the first one.
+    The optimizer's state is recorded before the first step; with `rounds_state` it is also recorded after every update.
     """
 
     def __init__(
@@ -53,7 +56,7 @@ class StepRecorder:
     ) -> None:
         self.wanted, self.updates = updates, 0
         self.seconds = 0.0
-        """Time that recording took since the last call of `stepped`."""
+        """Seconds that recording took since the reader last set this to 0."""
         self._writer = TensorWriter(folder / f"rank{ranks.rank}.bin")
         self._step, self._now, self._first = step, first, first
         self._steps: dict[int, dict[str, Any]] = {}
@@ -73,18 +76,18 @@ class StepRecorder:
 
     @property
     def done(self) -> bool:
-        """Whether enough updates were recorded."""
+        """True if enough updates were recorded."""
         return self.updates >= self.wanted
 
     def watch(self, step: Step, index: int) -> Step:
-        """The step to run as step `index`: its gradients are recorded."""
+        """Return the step to run as step `index`, whose gradients are recorded."""
         self._now = index
         self._steps[index] = {"groups": {}}
         return replace(step, program=replace(step.program, gradients=self._gradients(step)))
 
     @contextmanager
     def hooked(self) -> Iterator[None]:
-        """The context in which a watched step runs."""
+        """Context in which a watched step runs."""
         with ExitStack() as stack:
             stack.callback(register_optimizer_step_pre_hook(self._before_optimizer).remove)
             yield
@@ -95,7 +98,7 @@ class StepRecorder:
                 self._state(self._now + 1)
 
     def stepped(self, index: int, loss: float, log_norm: float, rate: float) -> None:
-        """Note the figures of a recorded step, once they were read."""
+        """Store the figures of a recorded step, once they were read."""
         if index in self._steps:
             self._steps[index] |= {"loss": loss, "log_norm": log_norm, "rate": rate}
 
@@ -104,7 +107,7 @@ class StepRecorder:
         self._writer.close(**self._about, steps={str(index): one for index, one in self._steps.items()})
 
     def probe(self) -> None:
-        """Record loss and gradients of the first batch with dropout off. Weights and random state stay as they are."""
+        """Record loss and gradients of the first batch with dropout off. Weights and random state stay unchanged."""
         step, program = self._step, self._step.program
         micro_batches = micro_batches_of(program, self._first)
         tokens = sum(targets.numel() for _, targets in micro_batches) * program.share[1]
@@ -157,7 +160,7 @@ class StepRecorder:
 
     @contextmanager
     def _aside(self) -> Iterator[None]:
-        """Outside of any tracing mode, without gradients, and on a clock of its own."""
+        """Context of recording: outside of any tracing mode, without gradients, and counted in `seconds`."""
         began = time.perf_counter()
         with _disable_current_modes(), torch.no_grad():
             yield
@@ -169,7 +172,7 @@ class StepRecorder:
                 self._add("weight", step, name, parameter)
 
     def _state(self, step: int) -> None:
-        """The optimizer's state, which is empty before the first update."""
+        """Record the optimizer's state, which is empty before the first update."""
         with torch.no_grad():
             for one, entries in self._step.optimizer.state.items():
                 for key, value in entries.items():
@@ -177,7 +180,7 @@ class StepRecorder:
                         self._add_state(step, self._names[id(one)], key, _wide(value))
 
     def _add_state(self, step: int, name: str, key: str, value: Tensor) -> None:
-        """Padded rows included: the replay updates them, too."""
+        """Record one entry of the state, padded rows included, because the replay updates them, too."""
         whole, stored = _whole(value)
         self._writer.add(Key("state", step, f"{name}|{key}"), whole, stored=stored)
 
@@ -190,7 +193,7 @@ class StepRecorder:
 
 
 def _whole(tensor: Tensor) -> tuple[Tensor, bool]:
-    """The whole of a spread tensor, and whether this rank is the one that stores it."""
+    """The whole of a sharded tensor, and whether this rank stores it."""
     if not is_spread(tensor):
         return tensor.detach(), True
     whole: Tensor = tensor.detach().full_tensor()  # type: ignore[attr-defined]
@@ -198,14 +201,14 @@ def _whole(tensor: Tensor) -> tuple[Tensor, bool]:
 
 
 def _wide(value: Tensor | float) -> Tensor:
-    """A state's entry as a plain tensor: one of 8 bits says what its numbers stand for."""
+    """A state's entry as a plain tensor; an 8-bit moment is dequantized."""
     if not isinstance(value, Tensor):
         return torch.tensor(value)
     return value.dequantize() if hasattr(value, "codes") else value
 
 
 def _plain(value: Any) -> Any:
-    """A group's option as JSON has it; others are left out by name only."""
+    """A group's option as a JSON value; other types become strings."""
     if isinstance(value, Tensor):
         return float(value)
     if isinstance(value, tuple | list):

@@ -1,7 +1,7 @@
-"""Tensors on disk while a run is checked: one file that grows, and an index that says what lies where.
+"""Tensors on disk during a value check: one file that grows, and an index of its contents.
 
-Tensors are written one at a time, so a process never holds a second copy of its weights. The files are scratch: they
-are read once, by the process that checks them, and then deleted.
+Tensors are written one at a time, so a process never holds a second copy of its weights. The files are scratch: the
+checking process reads them once, and then they are deleted.
 """
 
 import hashlib
@@ -14,20 +14,20 @@ import torch
 from torch import Tensor
 
 _RAW = {2: torch.int16, 4: torch.int32, 8: torch.int64, 1: torch.uint8}
-"""Integers of each width: NumPy has no bfloat16, so tensors travel as their bits."""
+"""Integers of each width in bytes: NumPy has no bfloat16, so tensors are written as their bits."""
 
 
 class Key(NamedTuple):
-    """What a stored tensor is."""
+    """Identity of a stored tensor."""
 
     kind: str
-    """`gradient`, `weight`, `ids`, `targets`, `noise` or `probe`."""
+    """`gradient`, `weight`, `probe` (each also with ` padding` appended), `state`, `ids`, `targets` or `noise`."""
     step: int
     name: str
 
 
 class TensorWriter:
-    """Appends tensors to `path`; `close` writes the index beside it. Raises `OSError` when the disk refuses."""
+    """Appends tensors to `path`; `close` writes the index to a `.json` file. Raises `OSError` if the disk fails."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -57,7 +57,7 @@ class TensorWriter:
 
 
 class TensorReader:
-    """Reads what a `TensorWriter` wrote; `about` has the plain values."""
+    """Reads a `TensorWriter`'s file; `about` has the plain values."""
 
     def __init__(self, path: Path) -> None:
         self.about: dict[str, Any] = json.loads(path.with_suffix(".json").read_text())
@@ -69,15 +69,15 @@ class TensorReader:
         return [key.name for key in self._entries if (key.kind, key.step) == (kind, step)]
 
     def stored(self, key: Key) -> bool:
-        """Whether the tensor itself is here."""
+        """True if this file has the tensor itself, not only its digest."""
         return key in self._entries and self._entries[key]["offset"] is not None
 
     def digest(self, key: Key) -> str:
-        """A hash of the tensor's bits."""
+        """Hash of the tensor's bits."""
         return str(self._entries[key]["digest"])
 
     def get(self, key: Key) -> Tensor:
-        """A copy of the tensor, on the CPU."""
+        """Return a copy of the tensor, on the CPU."""
         entry = self._entries[key]
         dtype = getattr(torch, entry["dtype"])
         count = int(np.prod(entry["shape"], dtype=np.int64))
