@@ -61,7 +61,7 @@ class Tokenizer(Protocol):
 
 
 class ByteTokenizer:
-    """UTF-8: 256 ids, any text."""
+    """UTF-8 bytes as ids: 256 ids for any text."""
 
     name = "byte"
     vocab_size = 256

@@ -21,7 +21,7 @@ from assay.model.rotary import rotate
 
 
 class HandCodedAttention(nn.Module):
-    """Softmax(q·kᵀ/√d)·v with every intermediate result as a tensor."""
+    """Softmax(q·kᵀ/√d)·v with a causal mask, and every intermediate result as a tensor."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ class Attention(nn.Module):
         return self.dropout(self.projection(y).view(rows, length, width))
 
     def _heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return queries `[B, heads, T, d]`, keys and values `[B, kv_heads, T, d]`, with norm and rotation."""
+        """Return queries `[B, heads, T, d]`, keys and values `[B, kv_heads, T, d]`, after QK norm and rotation."""
         rows, length, _ = x.shape
         # On a matrix, each linear layer is one product, without views before and after it in forward and backward.
         grouped = self.qkv(x.flatten(0, 1)).view(rows, length, -1, self.group + 2, self.config.head_dim)

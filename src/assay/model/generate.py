@@ -14,7 +14,7 @@ from assay.errors import UsageError
 from assay.model.gpt import GPT
 
 _UNFINISHED = "\N{REPLACEMENT CHARACTER}"
-"""Character that decoders return for bytes of an incomplete character."""
+"""Replacement character, which decoders return for the bytes of an incomplete character."""
 
 
 def generate(

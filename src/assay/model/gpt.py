@@ -88,7 +88,7 @@ class Head(nn.Module):
 
 
 class GPT(nn.Module):
-    """The whole decoder, or one stage of it: a stage may lack the embedding or the head."""
+    """The whole decoder: embedding, blocks and head."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()

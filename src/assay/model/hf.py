@@ -22,8 +22,8 @@ from assay.model.weights import NOTHING, WEIGHTS, new_folder, read_safetensors, 
 def load_hf(folder: Path | str, config: ModelConfig) -> dict[str, Tensor]:
     """Read the weights of a GPT-2 checkpoint folder, float32, by assay's names, without a tied output projection.
 
-    Raises `UsageError` for a missing or unreadable file, another kind of model, or a configuration that differs from
-    the checkpoint's. The same holds for a tensor that is missing, of another shape, or unknown.
+    Raises `UsageError` if a file is missing or unreadable, the model is of another kind, or the configuration does not
+    fit the checkpoint's. It is also raised for a tensor that is missing, of another shape, or unknown.
     """
     folder = Path(folder)
     check_fit(config, config_from_hf(folder), folder, hugging_face=True)

@@ -27,7 +27,7 @@ class Ranks:
     local_rank: int = 0
     layout: Mesh = ONE_DEVICE
     mesh: DeviceMesh | None = None
-    """None on one device."""
+    """Torch's mesh of all ranks; None on one device."""
 
     @property
     def world(self) -> int:

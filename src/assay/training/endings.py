@@ -26,7 +26,7 @@ class Unread(Ending):
 
 
 class Diverged(Ending):
-    """A loss or a gradient is not finite; the first such tensor is named."""
+    """A loss or a gradient is not finite; the message names the first tensor that is not."""
 
 
 class NoEffect(Ending):

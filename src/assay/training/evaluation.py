@@ -29,9 +29,9 @@ class Evaluation:
     """Result of one evaluation."""
 
     step: int
-    """Optimizer steps done before it."""
+    """Number of optimizer steps done before it."""
     loss: float
-    """Nats per token."""
+    """Mean loss in nats per token."""
     targets: int
     """Number of tokens that were predicted."""
     bytes_per_token: float

@@ -4,7 +4,7 @@ The loss of a step is Σ over its targets / number of targets. Each micro-batch'
 tokens of the whole step, and micro-batches of any size add up to the same gradients. The host reads the norm before
 the update. A step whose gradients are not finite leaves weights and gradients in place, so that the cause can be
 named. If the figures of several steps are read together, the host does not read the norm. The clip factor is then
-computed on the device, and the update does not depend on it being finite.
+computed on the device, and the update follows without a check of the norm.
 """
 
 import math

@@ -111,7 +111,7 @@ class Loop:
     observer: Observer
     sample: Sample = UNKNOWN
     saved_at: int = 0
-    """The step of the newest checkpoint."""
+    """Step of the newest checkpoint."""
     ranks: Ranks = ALONE
     updated_by: int | None = None
     """Step of this process's last update."""

@@ -2,7 +2,7 @@
 
 Both cost next to nothing. A hook reduces its block's output to one number, without a copy or a host read. After the
 step, the norms of its micro-batches are combined as a root of summed squares, so cutting the batch does not change the
-norm. Forwards of an evaluation do not count. Nor does a recomputed block, recognized by autograd's engine running.
+norm. Forwards of an evaluation do not count, nor do recomputed blocks, during which autograd's engine is running.
 A mixture reports its routing by the same rule. The figures are summed on the device; `take` sums them once over ranks,
 and the host reads them once.
 """

@@ -20,7 +20,7 @@ from assay.errors import UsageError
 from assay.parallel.ranks import Ranks
 
 _JOINED = "model-00001-of-00001.safetensors"
-"""The name that torch gives to the only file of a consolidated checkpoint."""
+"""Torch's name for the only file of a consolidated checkpoint."""
 
 
 def write_spread(tensors: Mapping[str, Tensor], path: Path, ranks: Ranks) -> None:

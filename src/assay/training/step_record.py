@@ -10,12 +10,12 @@ class StepRecord:
     """Figures of one optimizer step."""
 
     step: int
-    """Counted from 0."""
+    """Index of the step, from 0."""
     loss: float
-    """Nats per token, over every micro-batch."""
+    """Loss in nats per token, over all micro-batches and ranks."""
     learning_rate: float
     log_gradient_norm: float
-    """Natural logarithm of the global norm before clipping; not finite where the norm is 0 or not finite."""
+    """Natural logarithm of the global norm before clipping; not finite if the norm is 0 or not finite."""
     activation_norms: tuple[float, ...]
     """Norms of the first and the last block's output; empty without probes."""
     seconds: float
@@ -36,14 +36,14 @@ class Position:
     step: int = 0
     tokens: int = 0
     seconds: float = 0.0
-    """Time in training steps."""
+    """Seconds spent in training steps."""
     skipped_steps: int = 0
     train_loss: float | None = None
     """Loss of the last step, in nats per token."""
     evaluation: Evaluation | None = None
 
     def advance(self, record: StepRecord) -> None:
-        """Count one more step."""
+        """Add the figures of one more step."""
         self.step = record.step + 1
         self.tokens += record.tokens
         self.seconds += record.seconds

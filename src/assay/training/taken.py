@@ -25,11 +25,11 @@ class Taken:
     loss_scale: float
     tokens: int
     seconds: float
-    """Time until all was queued."""
+    """Seconds until all was queued."""
     data_seconds: float
     """Part of `seconds` that the host waited for the batch."""
     left_out: bool
-    """If the figures turn out not to be finite, the update was skipped."""
+    """True if figures that are not finite mean a skipped update."""
     figures: Tensor
     """Loss per token, gradient norm, squared activation norms: a vector on the device."""
 
