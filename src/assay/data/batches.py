@@ -18,7 +18,7 @@ from assay.data.shards import Shard, check_length
 from assay.errors import UsageError
 
 Batch = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
-"""Inputs and targets, `[sequences, context_length]` each: `targets[:, t]` is the token after `inputs[:, t]`."""
+"""Inputs and targets, int64, `[sequences, context_length]`: `targets[:, t]` is the token after `inputs[:, t]`."""
 
 _KEY_BITS = 128
 

@@ -6,7 +6,7 @@ the stream continues with the first. The start of a step's tokens depends on the
 place: the number of documents before it, and the number of tokens of the next document.
 
 A checkpoint stores the latest places. A resumed run skips the documents before its place without tokenizing them, and
-trains on no token twice. Any other step can be requested too; it is found by reading from the nearest place before it.
+repeats no tokens. Any other step can be requested too; it is found by reading from the nearest place before it.
 
 Caveats: adjacent sequences of a batch are adjacent in the text, so the documents should be shuffled. Every rank reads
 and tokenizes all documents, and takes its rows.

@@ -12,9 +12,9 @@ no biases, whatever the value of `bias`, as in Mixtral: a grouped product takes 
 like matrices.
 
 Without `expert_capacity` no token is dropped: rows are sorted by expert and multiplied in one grouped product
-(MegaBlocks, arXiv:2211.15841). With it, an expert computes a fixed number of rows in training. A dropped token passes
-through the residual connection alone. In evaluation no token is dropped, so that a loss does not depend on how windows
-are grouped into batches.
+(MegaBlocks, arXiv:2211.15841). With it, an expert computes a fixed number of rows in training. A token without a row
+passes through the residual connection alone. In evaluation no token is dropped, so that a loss does not depend on how
+windows are grouped into batches.
 
 Caveats: torch has no grouped product for float64, float32 on a GPU, and widths that are not a multiple of 8. A loop
 over the experts then replaces it, which reads the group sizes to the host. A grouped product's backward refuses
@@ -157,7 +157,7 @@ def _stacked(config: ModelConfig, *shape: int) -> nn.Parameter:
 
 
 def _lowered(rows: Tensor) -> Tensor:
-    """Cast rows to autocast's dtype, once for all products: autocast does not cover the grouped product."""
+    """Cast rows to autocast's dtype if it is on, once for all products: it does not cover the grouped product."""
     device = rows.device.type
     return rows.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else rows
 
