@@ -1,9 +1,9 @@
 """Atomic writes: files and folders are made under a hidden name and renamed into place.
 
 A crash leaves at worst a hidden file or folder that nothing reads. Leftover folders older than a day are removed when
-the next one is made. Two processes that write the same content at once each make their own, and one of the equal results
-stays. If a folder replaces another, the old one is renamed away first. For that instant the name is missing; processes
-that have the old files mapped keep them.
+the next one is made. Two processes that write the same content at once each make their own, and one of the equal
+results stays. If a folder replaces another, the old one is renamed away first. For that instant the name is missing;
+processes that have the old files mapped keep them.
 """
 
 import errno
