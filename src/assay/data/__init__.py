@@ -1,4 +1,4 @@
-"""Tokens: a corpus is read, cut, tokenized once into memory-mapped shards, and served as batches without state."""
+"""Corpora: read and split once, tokenized into memory-mapped shards, and served as batches without loader state."""
 
 from assay.data.batches import Batch, Batches, ValidationWindows, validation_windows
 from assay.data.corpora import CORPORA, Corpus, list_corpus, read_corpus

@@ -1,9 +1,9 @@
-"""Whole or not at all: files and folders are made under another name and renamed into place.
+"""Atomic writes: files and folders are made under a hidden name and renamed into place.
 
-A crash leaves at worst a hidden folder that nothing reads; leftovers older than a day are swept when the next one is
-made. Two processes that make the same thing at once each make their own, and one of the two equal results stays.
-Where a folder replaces another, the old one is renamed away first: for that instant the name is missing, and whoever
-already has the old files mapped keeps them.
+A crash leaves at worst a hidden file or folder that nothing reads. Leftover folders older than a day are removed when
+the next one is made. Two processes that write the same content at once each make their own, and one of the equal
+results stays. If a folder replaces another, the old one is renamed away first. For that instant the name is missing;
+processes that have the old files mapped keep them.
 """
 
 import errno
@@ -18,7 +18,7 @@ from pathlib import Path
 from assay.errors import StorageError
 
 DISK_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
-"""What an `OSError` of a library that both reads and writes carries when it was the disk that refused."""
+"""Error numbers of an `OSError` that the disk caused, for libraries that both read and write."""
 
 _MAKING = ".making-"
 _ASIDE = ".aside-"
@@ -27,7 +27,7 @@ _STALE_SECONDS = 24 * 3600
 
 @contextmanager
 def refused(place: Path) -> Iterator[None]:
-    """Turn every `OSError` of the block, which only writes, into a `StorageError` that names `place`."""
+    """Turn every `OSError` of the block into a `StorageError` that names `place`; the block must only write."""
     try:
         yield
     except OSError as error:
@@ -35,7 +35,7 @@ def refused(place: Path) -> Iterator[None]:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a small file whole, creating its folder. Raises `StorageError`."""
+    """Write a small file atomically, creating its folder. Raises `StorageError`."""
     made = path.with_name(f"{_MAKING}{path.name}-{uuid.uuid4().hex}")
     try:
         with refused(path):
@@ -51,10 +51,10 @@ def write_file(path: Path, content: bytes) -> None:
 
 @contextmanager
 def new_folder(folder: Path, same: Callable[[Path], bool]) -> Iterator[Path]:
-    """Yield an empty folder that takes the name `folder` when the block ends well, and vanishes when it does not.
+    """Yield an empty folder that is renamed to `folder` if the block succeeds, and removed if it fails.
 
-    Where another process was first, its folder stays if `same(folder)` says that it holds the same thing.
-    Raises `StorageError` when the disk refuses.
+    If `folder` already exists, it stays if `same(folder)` is true, and is replaced otherwise. Raises `StorageError` if
+    the disk cannot be written.
     """
     made = folder.with_name(f"{_MAKING}{folder.name}-{uuid.uuid4().hex}")
     try:
@@ -85,7 +85,7 @@ def _install(made: Path, folder: Path, same: Callable[[Path], bool]) -> None:
 
 
 def _sweep(parent: Path) -> None:
-    """Remove what a crash left behind long ago; younger ones may be at work."""
+    """Remove old leftovers of crashes; younger ones may belong to a running process."""
     for prefix in (_MAKING, _ASIDE):
         for left in parent.glob(f"{prefix}*"):
             with suppress(OSError):

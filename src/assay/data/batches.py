@@ -1,12 +1,11 @@
-"""Batches without a loader: which tokens a step trains on is a pure function of (seed, step).
+"""Batches without a loader: a step's tokens are a pure function of (seed, step).
 
-Nothing is kept between steps, so a resumed run, another number of ranks or another way of cutting the batch sees the
-very same sequences. Offsets come from a Philox generator, keyed by the seed, with the step as its counter: streams of
-different steps never overlap. They are drawn uniformly with replacement, as nanoGPT draws them; an epoch has no
-meaning here.
+No state is kept between steps, so a resumed run, another number of ranks or another cut of the batch gets exactly the
+same sequences. Offsets are drawn from a Philox generator, with the seed as key and the step as counter: streams of
+different steps never overlap. They are uniform with replacement, like nanoGPT's; there are no epochs.
 
-Validation walks the split in order instead: windows that do not overlap, so that each token is predicted once. The
-first tokens of a window have little context, which makes the loss a little higher than a sliding window would give.
+Validation reads the split in order instead, in windows that do not overlap, so each token is predicted once. The first
+tokens of a window have little context, so the loss is slightly higher than with a sliding window.
 """
 
 import math
@@ -19,7 +18,7 @@ from assay.data.shards import Shard, check_length
 from assay.errors import UsageError
 
 Batch = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
-"""Inputs and targets, [sequences, context_length] each: `targets[:, t]` is the token after `inputs[:, t]`."""
+"""Inputs and targets, int64, `[sequences, context_length]`: `targets[:, t]` is the token after `inputs[:, t]`."""
 
 _KEY_BITS = 128
 
@@ -27,7 +26,7 @@ _KEY_BITS = 128
 class Batches:
     """Training batches of one shard.
 
-    Raises `UsageError` when the shard is too short for one sequence and its targets.
+    Raises `UsageError` if the shard is too short for one sequence and its targets.
     """
 
     def __init__(self, shard: Shard, seed: int, batch_size: int, context_length: int) -> None:
@@ -38,19 +37,19 @@ class Batches:
         self.context_length = context_length
 
     def offsets(self, step: int) -> npt.NDArray[np.int64]:
-        """Where the sequences of a step's whole batch start, [batch_size]; the last token can be a target."""
+        """Return the start positions of a step's sequences, `[batch_size]`, int64; the last token can be a target."""
         starts = len(self.shard) - self.context_length
-        # The step is a high word of the counter, so each step has 2^128 draws of its own. Raw words and a remainder,
-        # because NumPy keeps the raw stream the same for ever and that of `Generator.integers` not; the bias of the
+        # The step is a high word of the counter, so each step has 2^128 draws of its own. Raw words and a remainder
+        # are used, because NumPy guarantees the raw stream, but not that of `Generator.integers`. The bias of the
         # remainder is below 2^-30 for any corpus of less than 2^34 tokens.
         raw = np.random.Philox(key=self.seed % 2**_KEY_BITS, counter=[0, 0, step, 0]).random_raw(self.batch_size)
         return (np.asarray(raw, dtype=np.uint64) % np.uint64(starts)).astype(np.int64)
 
     def at(self, step: int, share: tuple[int, int] = (0, 1)) -> Batch:
-        """The batch of a step, int64; `share=(index, count)` gives every count-th of its rows, from the index-th on.
+        """Return the batch of a step; `share=(index, count)` selects every count-th row, from the index-th on.
 
-        So the i-th micro-batches of all shares are together the i-th micro-batch of the whole batch. Raises
-        `UsageError` when the batch cannot be shared equally.
+        The i-th micro-batches of all shares together are thus the i-th micro-batch of the whole batch. Raises
+        `UsageError` if the batch cannot be divided equally.
         """
         index, count = share
         if count < 1 or not 0 <= index < count:
@@ -61,7 +60,7 @@ class Batches:
 
 
 class ValidationWindows:
-    """A list of validation batches that is read from disk item by item; iterating or indexing it gives `Batch`es."""
+    """A sequence of validation `Batch`es, each read from disk when it is indexed or iterated over."""
 
     def __init__(self, shard: Shard, starts: list[npt.NDArray[np.int64]], context_length: int, rest: int) -> None:
         self._shard = shard
@@ -71,7 +70,7 @@ class ValidationWindows:
 
     @property
     def targets(self) -> int:
-        """Tokens that are predicted in all batches together."""
+        """Return the number of tokens that all batches together predict."""
         return sum(len(starts) for starts in self._starts) * self._context_length + self._rest
 
     def __len__(self) -> int:
@@ -92,12 +91,12 @@ class ValidationWindows:
 def validation_windows(
     shard: Shard, context_length: int, batch_size: int, batches: int | None = None
 ) -> ValidationWindows:
-    """The same validation batches at every call.
+    """Return the validation batches, the same at every call.
 
-    `batches=None` covers the split: windows at 0, T, 2T, … in batches of up to `batch_size` rows, then one ragged
-    window [1, rest], so that every token but the first is a target exactly once. `batches=N` gives N full batches
-    whose windows are spread evenly over the split; fewer when it has fewer, one smaller batch when it has not one.
-    Raises `UsageError` when the split is too short for one window.
+    `batches=None` covers the split: windows at 0, T, 2T, … in batches of up to `batch_size` rows, then one shorter
+    window `[1, rest]`. Every token but the first is then a target exactly once. `batches=N` gives N full batches, with
+    windows spread evenly over the split. A short split gives fewer, or a single smaller batch.
+    Raises `UsageError` if the split is too short for one window.
     """
     check_length(shard, context_length)
     windows, rest = divmod(len(shard) - 1, context_length)

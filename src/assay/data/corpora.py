@@ -1,13 +1,13 @@
-"""From a `DataConfig` to two texts: one to train on, one held out.
+"""Turn a `DataConfig` into two texts: one for training, one held out.
 
-A corpus is first listed (which files, cheaply stamped by size and time), then read. The held-out part is the last
-`validation_fraction` of the characters, cut before anything is tokenized, as nanoGPT cuts it; it is a split of the
-corpus's own for WikiText-2 and for a folder that holds `train.txt` and `valid.txt`. `max_bytes` is a limit on each
-text that is read: on the whole before it is cut in two, or on either of the splits that a corpus brings.
+A corpus is first listed (its files, cheaply stamped by size and time), then read. The held-out part is the last
+`validation_fraction` of the characters, split off before tokenization, as in nanoGPT. WikiText-2, and a folder with
+`train.txt` and `valid.txt`, have a validation split of their own. `max_bytes` limits each text that is read: the whole
+text before it is split, or each of a corpus's own splits.
 
-`stdlib` is the source text of the running Python's standard library. It needs no download, and it is not the same text
-under another version of Python: the corpus digest tells. Caveat: files stand in the order of their names, so the part
-that is held out (`t` to `z`) is other code than the part that is trained on, as with any text cut at its end.
+`stdlib` is the source text of the running Python's standard library. It needs no download, but differs between
+versions of Python, and so does the corpus digest. Caveat: files are ordered by name. The held-out part (`t` to `z`)
+is therefore different code from the training part, as with any text that is split at its end.
 
 A corpus is held in memory whole, as text, while it is prepared.
 """
@@ -34,7 +34,7 @@ _OF_THIS_MACHINE = {"sitecustomize.py", "usercustomize.py"}
 
 @dataclass(frozen=True)
 class Listing:
-    """The files of a corpus, in order; `validation` is None where the held-out part is cut off the text."""
+    """The files of a corpus, in order; `validation` is None if the held-out part is split off the training text."""
 
     title: str
     train: tuple[Path, ...]
@@ -44,13 +44,13 @@ class Listing:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """All of them."""
+        """Return all files, training first."""
         return self.train + (self.validation or ())
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Two texts; `sha256` is of both."""
+    """The training text and the validation text of a corpus."""
 
     title: str
     train: str
@@ -58,15 +58,15 @@ class Corpus:
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of the UTF-8 of the training text, a byte 0xFF, and the validation text."""
+        """Return the SHA-256 of the training text, a byte 0xFF, and the validation text, in UTF-8."""
         digest = hashlib.sha256(self.train.encode())
-        digest.update(b"\xff")  # stands in no UTF-8, so the place of the cut is part of the name
+        digest.update(b"\xff")  # occurs in no UTF-8, so the digest depends on where the text is split
         digest.update(self.validation.encode())
         return digest.hexdigest()
 
 
 def list_corpus(config: DataConfig, home: Home, progress: Progress = silent) -> Listing:
-    """Which files a configuration means; downloads a published corpus that is not in the cache.
+    """Return the files of a configuration; a published corpus that is not in the cache is downloaded.
 
     Raises `UsageError` for an unknown corpus, a missing file, a glob without matches, or a failed download.
     """
@@ -86,7 +86,10 @@ def list_corpus(config: DataConfig, home: Home, progress: Progress = silent) -> 
 
 
 def read_corpus(listing: Listing, config: DataConfig, home: Home) -> Corpus:
-    """Read the listed files and cut off what is held out. Raises `UsageError` for text that is unfit or too short."""
+    """Read the listed files and split off the held-out part.
+
+    Raises `UsageError` if a file cannot be read as text, or if a split is empty.
+    """
     if listing.published is not None:
         check(listing.published, home)
     text = _read(listing.train, listing, config)
@@ -106,7 +109,10 @@ def read_corpus(listing: Listing, config: DataConfig, home: Home) -> Corpus:
 
 
 def stamp(files: Iterable[Path]) -> str:
-    """SHA-256 of the paths, sizes and modification times of files: equal when nothing was touched since."""
+    """Return the SHA-256 of the paths, sizes and modification times of files: equal while no file is modified.
+
+    Raises `UsageError` if a file cannot be read.
+    """
     digest = hashlib.sha256()
     for path in files:
         try:
@@ -134,7 +140,7 @@ def _list_path(path: str) -> Listing:
 
 
 def _library_files(root: Path) -> list[Path]:
-    """Python files of the standard library: no tests, nothing that was installed or generated for this machine."""
+    """Return the standard library's Python files, without tests and files installed or generated for this machine."""
     return [path for path in folder_files(root, _NOT_LIBRARY) if path.suffix == ".py" and _is_library(path, root)]
 
 

@@ -1,10 +1,10 @@
-"""The texts that a stream is made of, from any one on: of files, or of a data set of the Hugging Face hub.
+"""The documents of a stream, from a given one on: from files, or from a data set of the Hugging Face hub.
 
-A record without a text (null) and a blank document are documents with nothing in them: they hold their number, and
-give no tokens. What can be known of a source without reading it, or fetching anything, is looked at before a run.
+A hub record whose text is null, and a blank document, are empty documents: they are counted and give no tokens. A
+source is checked before a run as far as is possible without reading all of it.
 
-The hub's library asks a hub that is not there again and again for half a minute, and says at last that a file of its
-cache is missing. So the hub itself is asked for the name first, once.
+If the hub cannot be reached, its library retries for half a minute, and then reports that a file of its cache is
+missing. The hub is therefore queried for the name first, once.
 """
 
 import os
@@ -18,17 +18,18 @@ from assay.data.sources import documents, files_at
 from assay.errors import UsageError, first_line
 
 Documents = Callable[[int], Iterator[str]]
-"""The texts from a document on, in an order that never changes."""
+"""Number of a document → the texts from this document on, in an order that never changes."""
 
 _GLANCE_BYTES = 2**24
-"""Of a plain file, when it is only asked whether it holds text."""
+"""Bytes that are read of a plain file to check that it holds text."""
 _PATIENCE_SECONDS = 10.0
 
 
 def documents_of_files(path: str, text_field: str, limit_bytes: int | None = None) -> Documents:
-    """Records of JSON Lines and Parquet files, and other files whole, or as far as a limit.
+    """Return the records of JSON Lines and Parquet files; other files are one document each, up to `limit_bytes`.
 
-    What is not text is passed over in a folder, and refused where it is named. Raises `UsageError` without files.
+    Files that are not text are skipped in a folder; a named one raises `UsageError` when it is read. Raises
+    `UsageError` if there are no files.
     """
     files, skip_binary = files_at(path), os.path.isdir(absolute(path))
 
@@ -39,7 +40,10 @@ def documents_of_files(path: str, text_field: str, limit_bytes: int | None = Non
 
 
 def documents_of_dataset(name: str, split: str, text_field: str) -> Documents:
-    """Records of a data set of Hugging Face's hub, or of a folder that its library reads, as they come."""
+    """Return the streamed records of a data set of Hugging Face's hub, or of a folder that its library reads.
+
+    Reading raises `UsageError` if the data set cannot be streamed or lacks the text field.
+    """
 
     def read(start: int) -> Iterator[str]:
         from datasets import load_dataset
@@ -51,19 +55,19 @@ def documents_of_dataset(name: str, split: str, text_field: str) -> Documents:
                 yield _text(record, text_field, name)
         except UsageError:
             raise
-        except Exception as error:  # the library's own kinds, its network's, and those of every format that it reads
+        except Exception as error:  # exceptions of the library, its network client and every format that it reads
             raise UsageError(f"{name} cannot be streamed: {first_line(error)}") from error
 
     return read
 
 
 def check_files(path: str, text_field: str) -> None:
-    """Raise `UsageError` where the files of a path cannot be read up to a first text."""
+    """Raise `UsageError` if the files of a path cannot be read up to the first text."""
     _some_text(documents_of_files(path, text_field, _GLANCE_BYTES)(0), path)
 
 
 def check_dataset(name: str, split: str, text_field: str) -> None:
-    """Raise `UsageError` where a folder cannot be read up to a first text, or the hub has no such data set."""
+    """Raise `UsageError` if a folder cannot be read up to the first text, or if the hub has no such data set."""
     if is_local(name):
         _some_text(documents_of_dataset(name, split, text_field)(0), name)
     else:
@@ -71,7 +75,7 @@ def check_dataset(name: str, split: str, text_field: str) -> None:
 
 
 def is_local(name: str) -> bool:
-    """Whether the hub's library looks for it on this machine: names of the hub have at most one slash, inside."""
+    """True if the hub's library looks for the name on this machine; hub names have at most one slash, inside."""
     return os.path.isdir(name) or Path(name).is_absolute() or name.count("/") > 1
 
 
@@ -98,7 +102,7 @@ def _ask_hub(name: str) -> None:
     from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
 
     if config.HF_HUB_OFFLINE:
-        return  # the library looks in its cache then, and nowhere else
+        return  # offline, the library looks in its cache only
     try:
         HfApi(endpoint=config.HF_ENDPOINT).dataset_info(name, timeout=_PATIENCE_SECONDS)
     except (HFValidationError, RepositoryNotFoundError) as error:
@@ -106,7 +110,7 @@ def _ask_hub(name: str) -> None:
             f"there is no folder {name!r}, and no data set of that name on the hub for you; "
             "put the name right, or log in where it is not public"
         ) from error
-    except Exception as error:  # of whichever client of HTTP the library has
+    except Exception as error:  # the type depends on the library's HTTP client
         raise UsageError(
             f"the hub cannot be asked for the data set {name!r} ({first_line(error)}); go online, or stream from "
             "files with streaming:path"

@@ -1,9 +1,8 @@
-"""Our tokenizers as files that Hugging Face's libraries read: `tokenizer.json` and `tokenizer_config.json`.
+"""Export assay's tokenizers as Hugging Face files: `tokenizer.json` and `tokenizer_config.json`.
 
-Every tokenizer of ours has an exact equal there. Bytes are a byte-pair model with 256 entries and no merges, behind
-the byte-level alphabet of GPT-2. Characters are a word-level model whose words are single characters; it has no token
-for an unknown one, so that a character outside the corpus is refused there as it is here. Others are library
-tokenizers already.
+Every tokenizer has an exact equivalent there. The byte tokenizer is a byte-pair model with 256 entries and no merges,
+after GPT-2's byte-level alphabet. The character tokenizer is a word-level model whose words are single characters. It
+has no unknown token, so both refuse a character outside the corpus. Others are library tokenizers already.
 """
 
 import json
@@ -13,11 +12,11 @@ from assay.data.tokenizers import ByteTokenizer, CharTokenizer, Tokenizer
 
 _ANY_CHARACTER = r"[\s\S]"
 _ENDS = ("<|endoftext|>", "</s>")
-"""Special tokens that end a text, where a tokenizer has one of them."""
+"""Special tokens that can end a text; the first one that a tokenizer has is used."""
 
 
 def exchange_files(tokenizer: Tokenizer, context_length: int) -> dict[str, dict[str, Any]]:
-    """The JSON files of a tokenizer by their names, as transformers' `AutoTokenizer` reads them."""
+    """Return the JSON files of a tokenizer, by file name, in the form that transformers' `AutoTokenizer` reads."""
     content = json.loads(_library_json(tokenizer))
     special = {token["content"] for token in content.get("added_tokens", ()) if token.get("special")}
     end = next((one for one in _ENDS if one in special), None)
@@ -50,7 +49,7 @@ def _bytes() -> str:
 
 
 def _byte_signs() -> list[str]:
-    """GPT-2's printable sign for each byte: itself where it is printable, and else the next free one from 256 on."""
+    """Return GPT-2's printable character for each byte: itself if printable, else the next free one from 256."""
     printable = {*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)}
     others = [byte for byte in range(256) if byte not in printable]
     return [chr(byte) if byte in printable else chr(256 + others.index(byte)) for byte in range(256)]

@@ -1,11 +1,11 @@
-"""What a prepared folder says about itself, and how its files are held against it.
+"""The manifest of a prepared folder, and the check of its files against it.
 
-The digest names the content: ids and bytes of both splits, and how the ids are stored. Where the text came from is no
-part of it, nor is the text of tokenizer.json, which another version of the tokenizers library may write in another
-way: equal digests mean that training sees the same numbers.
+The digest identifies the content: ids and bytes of both splits, and how the ids are stored. The origin of the text is
+not part of it. Nor is the text of tokenizer.json, which may differ between versions of the tokenizers library. Equal
+digests mean that training reads the same numbers.
 
-A shard is hashed whole when it is opened, up to `WHOLE_BYTES`; of a larger one the size and the first and last
-mebibyte are checked, which catches a torn file and not every flipped bit. A thorough check always hashes it whole.
+A shard of up to `WHOLE_BYTES` is hashed whole when it is opened. A larger one is checked by its size and its first and
+last mebibyte, which detects a truncated file, but not every flipped bit. A thorough check always hashes it whole.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ _SMALL_VOCABULARY = 2**16
 
 
 class SplitRecord(Frozen):
-    """One shard: ids in `file`, and the text that they stand for."""
+    """One shard: its ids in `file`, and figures of the text that they encode."""
 
     file: str
     tokens: int
@@ -39,23 +39,23 @@ class SplitRecord(Frozen):
     size_bytes: int
     sha256: str
     edges_sha256: str
-    """SHA-256 of the first and the last mebibyte."""
+    """SHA-256 of the file's first and last mebibyte."""
 
 
 class Source(Frozen):
-    """Where the text came from."""
+    """Origin of the text."""
 
     title: str
     files: int
     stamp: str
-    """Digest of the files' paths, sizes and times, of the tokenizer's too: while it stays, nothing is read again."""
+    """Digest of paths, sizes and times of the text's and tokenizer's files: while it stays, they are not read again."""
     text_sha256: str
     config: dict[str, Any]
     """The `DataConfig` as plain values."""
 
 
 class Manifest(Frozen):
-    """The contents of manifest.json."""
+    """Contents of manifest.json."""
 
     format: Literal[1] = FORMAT
     source: Source
@@ -70,28 +70,31 @@ class Manifest(Frozen):
 
     @property
     def numpy_dtype(self) -> npt.DTypeLike:
-        """The type of an id on disk: little-endian, whatever the machine."""
+        """Return the type of an id on disk: little-endian on every machine."""
         return np.dtype(self.dtype).newbyteorder("<")
 
     @property
     def splits(self) -> tuple[SplitRecord, SplitRecord]:
-        """Training, validation."""
+        """Return the training split and the validation split."""
         return self.train, self.validation
 
 
 def dtype_for(vocab_size: int) -> Literal["uint16", "uint32"]:
-    """The smaller type that holds every id."""
+    """Return the smaller type that holds every id."""
     return "uint16" if vocab_size <= _SMALL_VOCABULARY else "uint32"
 
 
 def content_digest(vocab_size: int, dtype: str, splits: tuple[SplitRecord, SplitRecord]) -> str:
-    """SHA-256, 64 hexadecimal digits, of everything that training sees."""
+    """Return the SHA-256, 64 hexadecimal digits, of everything that training reads."""
     content = [vocab_size, dtype, *([s.tokens, s.text_bytes, s.size_bytes, s.sha256, s.edges_sha256] for s in splits)]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a prepared folder. Raises `UsageError` when there is none, or it contradicts itself."""
+    """Read the manifest of a prepared folder.
+
+    Raises `UsageError` if it is missing, unreadable, damaged or inconsistent.
+    """
     try:
         manifest = Manifest.model_validate_json((folder / MANIFEST).read_bytes())
     except FileNotFoundError:
@@ -108,7 +111,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def check_files(folder: Path, manifest: Manifest, *, thorough: bool = False) -> None:
-    """Hold the shards and the tokenizer against the manifest. Raises `UsageError` for one that does not match."""
+    """Check the shards and the tokenizer against the manifest. Raises `UsageError` if one does not match."""
     for split in manifest.splits:
         path = folder / split.file
         if not _matches(path, split, whole=thorough or split.size_bytes <= WHOLE_BYTES):
@@ -117,7 +120,7 @@ def check_files(folder: Path, manifest: Manifest, *, thorough: bool = False) -> 
 
 
 def read_tokenizer(folder: Path, manifest: Manifest) -> str:
-    """The text of tokenizer.json. Raises `UsageError` when it is not the one that the manifest names."""
+    """Return the text of tokenizer.json. Raises `UsageError` if it does not match the manifest."""
     path = folder / TOKENIZER
     try:
         content = path.read_bytes()
@@ -129,7 +132,7 @@ def read_tokenizer(folder: Path, manifest: Manifest) -> str:
 
 
 def edges_sha256(path: Path) -> str:
-    """SHA-256 of a file's first and last mebibyte, which overlap in a small one."""
+    """Return the SHA-256 of a file's first and last mebibyte, which overlap in a small file."""
     with path.open("rb") as stream:
         digest = hashlib.sha256(stream.read(EDGE_BYTES))
         stream.seek(max(0, path.stat().st_size - EDGE_BYTES))

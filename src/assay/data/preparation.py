@@ -1,9 +1,9 @@
-"""From a configuration to a prepared folder: read, tokenize, write once, reuse while the source stays the same.
+"""Turn a configuration into a prepared folder: read, tokenize, write once, reuse while the source is unchanged.
 
-The folder's name ends in a hash of the configuration. What is found there is reused when its files match its manifest
-and the source was not touched; where the source's sizes or times differ, it is read again and compared by hash, and a
-changed one is prepared anew. A damaged folder is an error for a run, which must not train on something else than it
-was asked to unnoticed; a thorough preparation (`assay data prepare`) mends it.
+The folder's name ends in a hash of the configuration. An existing folder is reused if its files match its manifest and
+the source was not modified. If the source's sizes or times differ, it is read and compared by hash, and prepared anew
+if it has changed. A damaged folder is an error for a run, which must not silently train on other data. A thorough
+preparation (`assay data prepare`) repairs it.
 """
 
 import hashlib
@@ -39,17 +39,17 @@ from assay.errors import UsageError
 
 
 def prepare(config: DataConfig, home: Home, progress: Progress | None = None, *, thorough: bool = False) -> Prepared:
-    """Have the corpus of a configuration as shards in the home, and open it.
+    """Open the shards of a configuration's corpus in the home; prepare them first if they are missing or outdated.
 
-    `thorough` hashes shards of any size whole, and mends a damaged folder instead of refusing it. Raises `UsageError`
-    for a source or tokenizer that is unfit, `StorageError` when the disk refuses.
+    `thorough` hashes shards of any size whole, and prepares a damaged folder anew instead of refusing it. Raises
+    `UsageError` for an unusable source or tokenizer, `StorageError` if the disk cannot be written.
     """
     home.ready()
     tell = progress or silent
     notes: list[str] = []
     folder = folder_for(config, home)
     listing = list_corpus(config, home, tell)
-    # Taken before the text is read, so that a change in between shows at the next opening.
+    # Stamped before the text is read, so that a change in between is found at the next opening.
     now = stamp((*listing.files, *tokenizer_files(config, home, tell)))
     found = _found(folder, notes, thorough=thorough)
     if found is not None and found.manifest.source.stamp == now:
@@ -77,14 +77,14 @@ def prepare(config: DataConfig, home: Home, progress: Progress | None = None, *,
 
 
 def folder_for(config: DataConfig, home: Home) -> Path:
-    """Where a configuration's shards lie: the name tells the corpus, the tokenizer and a hash of all settings."""
+    """Return the folder of a configuration's shards, named by corpus, tokenizer and a hash of all settings."""
     canonical = json.dumps([FORMAT, _canonical(config)], sort_keys=True, separators=(",", ":"))
     tokenizer = config.tokenizer if config.tokenizer in NAMES else "custom"
     return home.data / f"{config.source}-{tokenizer}-{hashlib.sha256(canonical.encode()).hexdigest()[:12]}"
 
 
 def _canonical(config: DataConfig) -> dict[str, Any]:
-    """Plain values, with paths made absolute: the same word means another file in another folder."""
+    """Return plain values with absolute paths: a relative path means another file in another working directory."""
     values = config.model_dump(mode="json")
     if config.tokenizer not in NAMES:
         values["tokenizer"] = str(absolute(config.tokenizer))
@@ -112,7 +112,7 @@ def _holds(manifest: Manifest, source: Source, tokenizer: Tokenizer) -> bool:
 
 def _write(folder: Path, source: Source, corpus: Corpus, tokenizer: Tokenizer, tell: Progress) -> None:
     def same(other: Path) -> bool:
-        """Whether another process has just put the same thing there, whole."""
+        """True if another process has meanwhile written the same content there, undamaged."""
         try:
             return _holds(read_manifest(other), source, tokenizer) and bool(open_prepared(other, thorough=True))
         except UsageError:

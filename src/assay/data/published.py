@@ -1,12 +1,12 @@
 """Corpora that are downloaded once, by URL, into the cache: tinyshakespeare and WikiText-2.
 
-A download is checked against what its publisher holds before it gets its name: by SHA-256, or, where only the id of
-the publisher's git blob is known, by that. A file that was put into the cache by hand serves as well. Tinyshakespeare
-must then be the very file. WikiText-2 circulates with its articles in more than one order, so there a file that was
-put in place is trusted on first use: its SHA-256 is recorded beside it, and must stay the same from then on.
+A download is verified before it gets its name: by SHA-256, or by the id of the publisher's git blob if only that is
+known. A file may also be put into the cache by hand. Tinyshakespeare must then be exactly the published file.
+WikiText-2 circulates with its articles in several orders, so a file put there by hand is trusted on first use. Its
+SHA-256 is recorded in the same folder and must stay the same afterwards.
 
-WikiText-2 is the word-level text with `<unk>` that `pytorch/examples` carries. Its `test.txt` is not fetched: nothing
-here reads a third split.
+WikiText-2 is the word-level text with `<unk>` from `pytorch/examples`. Its `test.txt` is not fetched, because a third
+split is never read.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ _PYTORCH = (
 
 @dataclass(frozen=True)
 class Download:
-    """One file: its name in the cache, where it comes from, and what proves that it is the one."""
+    """One file: its name in the cache, its URL, and its SHA-256 or git blob id."""
 
     name: str
     url: str
@@ -39,7 +39,7 @@ class Download:
     git_blob: str | None = None
 
     def proves(self, content: bytes) -> bool:
-        """Whether these bytes are the published ones."""
+        """True if `content` is the published file."""
         if self.sha256 is not None:
             return hashlib.sha256(content).hexdigest() == self.sha256
         return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest() == self.git_blob
@@ -47,7 +47,7 @@ class Download:
 
 @dataclass(frozen=True)
 class Published:
-    """A corpus of one file, or of a training and a validation file; `one_form` where no other content will do."""
+    """A corpus of one file, or of a training and a validation file; `one_form` if only the published text is valid."""
 
     name: str
     train: Download
@@ -56,7 +56,7 @@ class Published:
 
     @property
     def downloads(self) -> tuple[Download, ...]:
-        """All its files."""
+        """Return all its files."""
         return (self.train,) if self.validation is None else (self.train, self.validation)
 
 
@@ -84,14 +84,15 @@ PUBLISHED = {corpus.name: corpus for corpus in (SHAKESPEARE, WIKITEXT_2)}
 
 
 def folder_of(corpus: Published, home: Home) -> Path:
-    """Where its files lie, or are to be put by hand."""
+    """Return the folder of its files, where they may also be put by hand."""
     return home.cache / corpus.name
 
 
 def ensure(corpus: Published, home: Home, progress: Progress) -> None:
-    """Have all its files in the cache, downloading those that are missing.
+    """Download the files that are missing in the cache.
 
-    Raises `UsageError`, which names the place for a copy by hand, when one cannot be downloaded.
+    Raises `UsageError` with the path for a manual copy if a download fails, `StorageError` if the disk cannot be
+    written.
     """
     folder = folder_of(corpus, home)
     for download in corpus.downloads:
@@ -101,7 +102,7 @@ def ensure(corpus: Published, home: Home, progress: Progress) -> None:
 
 
 def check(corpus: Published, home: Home) -> None:
-    """Check the cached files against the published or the recorded SHA-256. Raises `UsageError` for another content."""
+    """Check the cached files against the published or the recorded digest. Raises `UsageError` if one differs."""
     folder = folder_of(corpus, home)
     recorded = _recorded(folder)
     seen = dict(recorded)
@@ -142,7 +143,7 @@ def _fetch(download: Download, folder: Path) -> None:
     place = folder / download.name
     try:
         content = _retrieve(download, folder)
-    except Exception as error:  # every library of the download stack has its own family
+    except Exception as error:  # every library of the download stack has its own exceptions
         if isinstance(error, OSError) and error.errno in DISK_ERRNOS:
             raise StorageError(f"{place} could not be written: {error.strerror}") from error
         reason = first_line(error)[:120]
@@ -157,7 +158,7 @@ def _fetch(download: Download, folder: Path) -> None:
 def _retrieve(download: Download, folder: Path) -> bytes:
     import pooch
 
-    # pooch announces hashes that it was not given through its logger; here they are checked afterwards.
+    # pooch logs the hash of a file without a known hash; such a file is verified after the download.
     pooch.get_logger().setLevel(logging.ERROR)
     folder.mkdir(parents=True, exist_ok=True)
     known = None if download.sha256 is None else f"sha256:{download.sha256}"

@@ -1,7 +1,7 @@
-"""Prepared ids, ready to be mapped into memory: `train.bin`, `validation.bin`, `tokenizer.json`, `manifest.json`.
+"""Prepared folders with memory-mapped ids: `train.bin`, `validation.bin`, `tokenizer.json`, `manifest.json`.
 
-A prepared folder stands on its own: a run opens it, checks it against its manifest, and can decode samples from it,
-without the corpus, the network or the rest of the home.
+A prepared folder is self-contained. A run opens it, checks it against its manifest and decodes samples from it. It
+needs neither the corpus, the network nor the rest of the home.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Shard:
         self.path = path
         self.name = name
         self.ids: npt.NDArray[np.unsignedinteger[Any]] = np.memmap(path, dtype=dtype, mode="r")
-        """[tokens], uint16 or uint32."""
+        """Token ids, `[tokens]`, uint16 or uint32."""
 
     def __len__(self) -> int:
         return int(self.ids.shape[0])
@@ -35,40 +35,40 @@ class Shard:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A prepared corpus, checked and open."""
+    """A prepared corpus, checked and opened."""
 
     folder: Path
     manifest: Manifest
     train: Shard
     validation: Shard
     notes: tuple[str, ...] = ()
-    """What happened on the way here that a person should know: the source had changed, a shard was mended."""
+    """Notes for the user: the source had changed, a damaged folder was prepared again."""
 
     @property
     def vocab_size(self) -> int:
-        """Every id lies below it."""
+        """Return the vocabulary size; every id is smaller."""
         return self.manifest.vocab_size
 
     @property
     def digest(self) -> str:
-        """Names the content: 64 hexadecimal digits."""
+        """Return the digest of the content, 64 hexadecimal digits."""
         return self.manifest.digest
 
     @property
     def bytes_per_token(self) -> float:
-        """UTF-8 bytes of the validation text per token of it: bits per byte = loss in nats / ln 2 / this."""
+        """Return UTF-8 bytes per token of the validation text: bits per byte = loss in nats / ln 2 / this."""
         return self.manifest.validation.text_bytes / self.manifest.validation.tokens
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """Loaded when first asked for. Raises `UsageError` when tokenizer.json was altered."""
+        """Load the tokenizer at first use. Raises `UsageError` if tokenizer.json is missing or was changed."""
         return load_tokenizer(self.folder)
 
 
 def open_prepared(folder: Path | str, *, thorough: bool = False) -> Prepared:
-    """Open a prepared folder and hold it against its manifest; `thorough` hashes large shards whole, too.
+    """Open a prepared folder and check it against its manifest; `thorough` also hashes large shards whole.
 
-    Raises `UsageError` when the folder is not a prepared corpus, or a file is missing, torn or altered.
+    Raises `UsageError` if the folder is not a prepared corpus, or if a file is missing, truncated or changed.
     """
     folder = Path(folder).absolute()
     manifest = read_manifest(folder)
@@ -78,7 +78,7 @@ def open_prepared(folder: Path | str, *, thorough: bool = False) -> Prepared:
 
 
 def load_tokenizer(folder: Path | str) -> Tokenizer:
-    """The tokenizer of a prepared folder. Raises `UsageError` when it is missing or was altered."""
+    """Load the tokenizer of a prepared folder. Raises `UsageError` if it is missing or was changed."""
     folder = Path(folder).absolute()
     manifest = read_manifest(folder)
     text = read_tokenizer(folder, manifest)
@@ -91,13 +91,13 @@ def load_tokenizer(folder: Path | str) -> Tokenizer:
 
 
 def check_lengths(prepared: Prepared, context_length: int) -> None:
-    """Raises `UsageError` naming the split that is too short for one sequence and its targets."""
+    """Raise `UsageError` if a split is too short for one sequence and its targets; the message names the split."""
     for shard in (prepared.train, prepared.validation):
         check_length(shard, context_length)
 
 
 def check_length(shard: Shard, context_length: int) -> None:
-    """The same for one split."""
+    """Raise `UsageError` if this split is too short for one sequence and its targets."""
     if len(shard) < context_length + 1:
         raise UsageError(
             f"the {shard.name} split has {len(shard)} tokens, and one sequence with its targets takes"

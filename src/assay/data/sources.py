@@ -1,9 +1,9 @@
-"""Text out of files: a plain file, a folder, a glob, JSON Lines, Parquet.
+"""Read text from files: a plain file, a folder, a glob, JSON Lines, Parquet.
 
-A file's suffix says how it is read: `.jsonl` and `.parquet` hold one document per record, in a field of a given name;
-everything else is one document, taken verbatim, and must be UTF-8 without NUL bytes. Folders are read recursively in
-the order of their paths; hidden names and whatever is not text are left out there, where a file that is named, or
-matched by a glob, must be text. Documents are joined, with a line break where one does not end in one.
+A file's suffix decides how it is read. `.jsonl` and `.parquet` hold one document per record, in a field of a given
+name. Every other file is one document, taken verbatim, and must be UTF-8 without NUL bytes. Folders are read
+recursively in the order of their paths, without hidden names and files that are not text. A file that is named, or
+matched by a glob, must be text. Documents are joined; a line break is inserted after one that does not end in one.
 """
 
 import glob
@@ -18,7 +18,7 @@ from assay.errors import UsageError
 
 
 def cut_utf8(raw: bytes, limit_bytes: int | None) -> bytes:
-    """The first `limit_bytes` of UTF-8 text, less the part of a character that the cut would leave."""
+    """Return the first `limit_bytes` of UTF-8 text, without an incomplete character at the end."""
     if limit_bytes is None or len(raw) <= limit_bytes:
         return raw
     while limit_bytes and raw[limit_bytes] & 0xC0 == 0x80:
@@ -27,7 +27,7 @@ def cut_utf8(raw: bytes, limit_bytes: int | None) -> bytes:
 
 
 def files_at(path: str) -> list[Path]:
-    """The files that a path, folder or glob names, sorted. Raises `UsageError` when there are none."""
+    """Return the files of a path, folder or glob, sorted. Raises `UsageError` if there are none."""
     place = absolute(path)
     if os.path.isdir(place):
         found = folder_files(place)
@@ -48,7 +48,7 @@ def files_at(path: str) -> list[Path]:
 
 
 def folder_files(folder: Path, left_out: Collection[str] = ()) -> list[Path]:
-    """Every file below a folder, sorted by its path in it; no hidden names, nothing in folders named in `left_out`."""
+    """Return every file below a folder, sorted by relative path, without hidden names and folders in `left_out`."""
     found: list[tuple[str, Path]] = []
     root = folder.absolute()
     for place, folders, names in os.walk(root):
@@ -59,7 +59,7 @@ def folder_files(folder: Path, left_out: Collection[str] = ()) -> list[Path]:
 
 
 def join_documents(documents: Iterable[str], limit_bytes: int | None = None) -> str:
-    """One text out of documents, at most `limit_bytes` of UTF-8; stops reading once it has enough."""
+    """Join documents into one text of at most `limit_bytes` of UTF-8; no more documents are read than needed."""
     parts: list[str] = []
     size = 0
     for document in documents:
@@ -73,9 +73,9 @@ def join_documents(documents: Iterable[str], limit_bytes: int | None = None) -> 
 
 
 def documents(paths: Iterable[Path], text_field: str, *, skip_binary: bool, limit_bytes: int | None) -> Iterator[str]:
-    """The documents of files, in order; no single plain file is read further than `limit_bytes`.
+    """Yield the documents of files, in order; at most `limit_bytes` of each plain file are read.
 
-    Raises `UsageError`, naming the file, for what cannot be read; binary files are passed over under `skip_binary`.
+    Raises `UsageError` with the file's name if it cannot be read; `skip_binary` skips files that are not text.
     """
     for path in paths:
         try:
@@ -130,7 +130,7 @@ def _field(line: bytes, text_field: str, place: str) -> str:
 
 
 def _half_a_character(text: str) -> bool:
-    """JSON escapes can spell half a surrogate pair, which is no character and has no UTF-8."""
+    """True if the text has half a surrogate pair, which JSON escapes can spell and UTF-8 cannot encode."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,14 +1,15 @@
-"""Batches out of documents that are read, tokenized and packed as they come, without a copy on disk.
+"""Batches from documents that are read, tokenized and packed on the fly, without a copy on disk.
 
-The tokens of all documents make one stream, in which each document with text ends in a line break. A step of B
-sequences of T tokens takes the next B·T of it, row after row, and one more as the last target; when the documents are
-through, they begin again. So where a step's tokens begin depends on the documents alone, and is known as a place: so
-many documents, and so many tokens of the next. A checkpoint carries the latest places, from which a resumed run goes
-on: documents before are passed over, not tokenized again, and none is trained on twice. Any other step can be asked
-for, too; it is found by reading on from the nearest place before it.
+The tokens of all documents form one stream, in which each document with text ends in a line break. A step of B
+sequences of T tokens takes the next B·T tokens, row after row, and one more as the last target. After the last document
+the stream continues with the first. The start of a step's tokens depends on the documents alone. It is stored as a
+place: the number of documents before it, and the number of tokens of the next document.
 
-Caveats: sequences that lie side by side in a batch are neighbours in the text, so documents should come in a mixed
-order; every rank reads and tokenizes all documents, and takes its rows.
+A checkpoint stores the latest places. A resumed run skips the documents before its place without tokenizing them, and
+repeats no tokens. Any other step can be requested too; it is found by reading from the nearest place before it.
+
+Caveats: adjacent sequences of a batch are adjacent in the text, so the documents should be shuffled. Every rank reads
+and tokenizes all documents, and takes its rows.
 """
 
 from collections import deque
@@ -26,41 +27,45 @@ from assay.errors import UsageError
 Encode = Callable[[str], Iterable[npt.NDArray[Any]]]
 
 _KEPT = 4
-"""Latest steps that can be asked for again without reading: those thrown away, or fetched ahead."""
+"""Number of latest steps that are kept, so that discarded and prefetched steps can be requested again."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """A token of the documents."""
+    """Position of a token: number of the document, and of the token in it, from 0."""
 
     document: int = 0
     token: int = 0
 
 
 class DocumentBatches:
-    """Training batches of a stream of documents."""
+    """Training batches from a stream of documents. `read` gives the documents, `encode` their ids in pieces."""
 
     def __init__(self, read: Documents, encode: Encode, batch_size: int, context_length: int) -> None:
         self._read, self._encode = read, encode
         self._rows, self._length = batch_size, context_length
         self._places: dict[int, Place] = {}
-        """Where the latest steps begin; the first one begins at the first token."""
+        """Start of the latest steps, by step; step 0 starts at the first token."""
         self._blocks: dict[int, npt.NDArray[np.int64]] = {}
         self._step: int | None = None
-        """At which the open reader stands."""
+        """Step that the open reader gives next; None if there is no usable reader."""
         self._reader: Iterator[tuple[Place, npt.NDArray[Any]]] = iter(())
         self._waiting: deque[tuple[Place, npt.NDArray[Any]]] = deque()
-        """Tokens that were read and not used up."""
+        """Tokens that are read and not yet used, with the place of the first one of each piece."""
 
     def at(self, step: int, share: tuple[int, int] = (0, 1)) -> Batch:
-        """The batch of a step; `share=(index, count)` gives every count-th of its rows, from the index-th on."""
+        """Return the batch of a step, `[rows, context_length]` each, int64.
+
+        `share=(index, count)` selects every count-th row, from the index-th on. Raises `UsageError` if the documents
+        cannot be read or hold no text.
+        """
         if step not in self._blocks:
             self._stand_before(step)
             try:
                 while step not in self._blocks:
                     self._take()
             except BaseException:
-                self._step = None  # a reader that failed gives no more
+                self._step = None  # a reader that failed cannot continue
                 raise
         index, count = share
         shape, block = (self._rows, self._length), self._blocks[step]
@@ -68,11 +73,11 @@ class DocumentBatches:
         return ids, targets
 
     def state_dict(self) -> dict[str, Any]:
-        """The latest places, by step."""
+        """Return the latest places as `[step, document, token]`."""
         return {"places": [[step, place.document, place.token] for step, place in self._places.items()]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from the places that `state_dict` gave."""
+        """Continue from the places of `state_dict`."""
         self._places = {step: Place(document, token) for step, document, token in state["places"]}
         self._step = None
 
@@ -83,7 +88,7 @@ class DocumentBatches:
             self._waiting.clear()
 
     def _take(self) -> None:
-        """Read one step's tokens."""
+        """Read the next step's tokens, and keep them and the place after them."""
         used = self._rows * self._length
         there = sum(len(ids) for _, ids in self._waiting)
         while there <= used:
@@ -100,7 +105,7 @@ class DocumentBatches:
         _keep(self._places, self._step, self._waiting[0][0])
 
     def _read_from(self, place: Place) -> Iterator[tuple[Place, npt.NDArray[Any]]]:
-        """Tokens from a place on, without an end. Raises `UsageError` where there are none."""
+        """Yield tokens from a place on, repeating the documents without end. Raises `UsageError` if there are none."""
         document, skipped, found = place.document, place.token, place.document > 0
         while True:
             for text in self._read(document):
@@ -122,7 +127,7 @@ def _ended(text: str) -> str:
 
 
 def _keep(by_step: dict[int, Any], step: int, value: Any) -> None:
-    """Beside the few that were kept last."""
+    """Store a step's value as the latest, and drop the oldest if more than `_KEPT` are stored."""
     by_step.pop(step, None)
     by_step[step] = value
     while len(by_step) > _KEPT:

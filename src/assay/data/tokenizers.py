@@ -1,16 +1,15 @@
-"""Text to ids and back, behind one small protocol.
+"""Tokenizers: text to ids and back, behind one small protocol.
 
 `byte` is UTF-8 itself; `char` numbers the sorted set of characters of the corpus, as nanoGPT does; `LibraryTokenizer`
-wraps any tokenizer.json of Hugging Face's `tokenizers` (GPT-2's, a byte-pair vocabulary trained here, or one that the
-user brings). Each writes itself as one JSON text, from which `from_json` makes it again without the corpus.
+wraps any tokenizer.json of Hugging Face's `tokenizers` (GPT-2's, a byte-pair vocabulary trained here, or the user's
+own). Each can be written as one JSON text, from which `from_json` restores it without the corpus.
 
-A vocabulary size is the number of rows that an embedding needs. Trained on little text, a byte-pair vocabulary can
-have fewer tokens than it was asked for; the size stays what was asked, and the last ids never occur. Decoding answers
-ids that name nothing, which an untrained model does sample, with U+FFFD or nothing.
+The vocabulary size is the number of rows that an embedding needs. A byte-pair vocabulary trained on little text can
+have fewer tokens than requested. Its size remains the requested one, and the last ids never occur. Ids without a
+token, which an untrained model does sample, are decoded as U+FFFD or as nothing.
 
-Long texts are encoded in pieces. For characters, bytes and byte-level pairs this changes nothing; whether it would
-change something for another tokenizer.json is not known from outside, so that one gets its text whole, and needs
-memory for it.
+Long texts are encoded in pieces. This does not change the ids of characters, bytes and byte-level pairs. It might for
+another tokenizer.json, so that one encodes the whole text at once, and needs memory for it.
 """
 
 import json
@@ -38,52 +37,52 @@ _KEY = "assay_tokenizer"
 
 
 class Tokenizer(Protocol):
-    """What the rest of the package needs of a tokenizer."""
+    """Interface of all tokenizers."""
 
     @property
     def name(self) -> str:
-        """`byte`, `char`, `bpe`, `gpt2` or the path that it was read from."""
+        """Return `byte`, `char`, `bpe`, `gpt2` or the path from which it was read."""
 
     @property
     def vocab_size(self) -> int:
-        """Every id lies below it."""
+        """Return the vocabulary size; every id is smaller."""
 
     def encode(self, text: str) -> Ids:
-        """Ids of a text, [tokens], unsigned. Raises `UsageError` for a character without an id."""
+        """Return the ids of a text, `[tokens]`, unsigned. Raises `UsageError` for a character without an id."""
 
     def encode_long(self, text: str) -> Iterator[tuple[Ids, int]]:
-        """The same ids in pieces, each with the number of characters that it stands for."""
+        """Yield the ids of a text in pieces, each with the number of characters that it encodes."""
 
     def decode(self, ids: Ids) -> str:
-        """Text of ids, [tokens]; what is no text becomes U+FFFD."""
+        """Return the text of ids, `[tokens]`; ids that are not text become U+FFFD or nothing."""
 
     def to_json(self) -> str:
-        """What `from_json` needs to make it again."""
+        """Return the text from which `from_json` restores the tokenizer."""
 
 
 class ByteTokenizer:
-    """UTF-8: 256 ids, any text."""
+    """UTF-8 bytes as ids: 256 ids for any text."""
 
     name = "byte"
     vocab_size = 256
 
     def encode(self, text: str) -> Ids:
-        """One id per byte, uint8."""
+        """Return one id per byte, uint8. Raises `UsageError` for half a surrogate pair."""
         return np.frombuffer(utf8(text), dtype=np.uint8)
 
     def encode_long(self, text: str) -> Iterator[tuple[Ids, int]]:
-        """In pieces cut anywhere."""
+        """Yield ids in pieces, cut between any characters."""
         for start in range(0, len(text), _PIECE_CHARACTERS):
             piece = text[start : start + _PIECE_CHARACTERS]
             yield self.encode(piece), len(piece)
 
     def decode(self, ids: Ids) -> str:
-        """Bytes that are no UTF-8, and ids that are no byte, become U+FFFD."""
+        """Return the text; bytes that are not UTF-8, and ids from 256 on, become U+FFFD."""
         # 0xFF occurs in no UTF-8 text, so it always decodes to the replacement.
         return np.where(np.asarray(ids) < 256, ids, 0xFF).astype(np.uint8).tobytes().decode(errors="replace")
 
     def to_json(self) -> str:
-        """Nothing but its name."""
+        """Return the name only."""
         return json.dumps({_KEY: self.name})
 
 
@@ -97,7 +96,7 @@ class CharTokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """Number of different characters."""
+        """Return the number of different characters."""
         return len(self.characters)
 
     @cached_property
@@ -111,7 +110,7 @@ class CharTokenizer:
         return table
 
     def encode(self, text: str) -> Ids:
-        """One id per character, uint32. Raises `UsageError` naming a character that is not in the set."""
+        """Return one id per character, uint32. Raises `UsageError` for a character that is not in the set."""
         ids = self._id_of_code[_code_points(text)]
         if ids.size and ids.min() < 0:
             unknown = text[int(np.argmax(ids < 0))]
@@ -122,24 +121,24 @@ class CharTokenizer:
         return ids.astype(np.uint32)
 
     def encode_long(self, text: str) -> Iterator[tuple[Ids, int]]:
-        """In pieces cut anywhere."""
+        """Yield ids in pieces, cut between any characters."""
         for start in range(0, len(text), _PIECE_CHARACTERS):
             piece = text[start : start + _PIECE_CHARACTERS]
             yield self.encode(piece), len(piece)
 
     def decode(self, ids: Ids) -> str:
-        """Ids beyond the set become U+FFFD."""
+        """Return the text; ids beyond the set become U+FFFD."""
         codes = np.append(self._codes, np.uint32(ord(_REPLACEMENT)))
         known = np.minimum(np.asarray(ids, dtype=np.int64), self.vocab_size)
         return codes[known].astype("<u4").tobytes().decode("utf-32-le")
 
     def to_json(self) -> str:
-        """The characters."""
+        """Return the name and the characters."""
         return json.dumps({_KEY: self.name, "characters": self.characters})
 
 
 class LibraryTokenizer:
-    """A tokenizer of Hugging Face's `tokenizers`; special tokens in a text count as such, and none are added."""
+    """A tokenizer of Hugging Face's `tokenizers`. Special tokens in a text are recognized, and none are added."""
 
     def __init__(self, library: "Library", name: str, vocab_size: int | None = None) -> None:
         self._library = library
@@ -147,12 +146,12 @@ class LibraryTokenizer:
         self.vocab_size = vocab_size or library.get_vocab_size()
 
     def encode(self, text: str) -> Ids:
-        """Ids, uint32."""
+        """Return the ids, uint32. Raises `UsageError` for half a surrogate pair."""
         utf8(text)
         return np.asarray(self._library.encode(text, add_special_tokens=False).ids, dtype=np.uint32)
 
     def encode_long(self, text: str) -> Iterator[tuple[Ids, int]]:
-        """In pieces cut where a byte-level tokenizer cuts too, several encoded at once."""
+        """Yield ids in pieces, cut where a byte-level tokenizer splits anyway; several are encoded in parallel."""
         cuts = pieces(text) if self._cuts_before_line_breaks else iter([text] if text else [])
         while batch := list(islice(cuts, _PIECES_AT_ONCE)):
             encodings = self._library.encode_batch(batch, add_special_tokens=False)
@@ -160,16 +159,16 @@ class LibraryTokenizer:
                 yield np.asarray(encoding.ids, dtype=np.uint32), len(piece)
 
     def decode(self, ids: Ids) -> str:
-        """Special tokens are written out; unknown ids vanish."""
+        """Return the text, with special tokens written out and unknown ids left out."""
         return self._library.decode([int(i) for i in ids], skip_special_tokens=False)
 
     def to_json(self) -> str:
-        """A tokenizer.json."""
+        """Return the text of a tokenizer.json."""
         return self._library.to_str()
 
     @property
     def _cuts_before_line_breaks(self) -> bool:
-        """Whether it is plain byte level: its expression never joins a letter with a following line break."""
+        """True if it is plain byte level, whose regex never joins a visible character with a following line break."""
         made = json.loads(self.to_json())
         cutter = made.get("pre_tokenizer") or {}
         plain = (
@@ -179,7 +178,7 @@ class LibraryTokenizer:
 
 
 def from_json(text: str, name: str, vocab_size: int) -> Tokenizer:
-    """A tokenizer from what `to_json` gave, or from any tokenizer.json. Raises `ValueError` for anything else."""
+    """Make a tokenizer from the text of `to_json`, or of any tokenizer.json. Raises `ValueError` for other text."""
     content = json.loads(text)
     kind = content.get(_KEY) if isinstance(content, dict) else None
     if kind == ByteTokenizer.name:
@@ -195,7 +194,7 @@ def from_json(text: str, name: str, vocab_size: int) -> Tokenizer:
 
 
 def utf8(text: str) -> bytes:
-    """UTF-8 of a text. Raises `UsageError` for half a surrogate pair, as undecodable arguments bring them."""
+    """Return the UTF-8 of a text. Raises `UsageError` for half a surrogate pair, as in undecodable arguments."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:
@@ -203,7 +202,7 @@ def utf8(text: str) -> bytes:
 
 
 def pieces(text: str) -> Iterator[str]:
-    """Cut between a visible character and a line break: no byte-level pair reaches over that place."""
+    """Cut a text between a visible character and a line break, which no byte-level pair spans."""
     cut_here = re.compile(r"\S(?=\n)")
     start = 0
     while start < len(text):

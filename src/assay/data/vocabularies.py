@@ -1,9 +1,9 @@
-"""Which tokenizer a configuration means, and where its vocabulary comes from.
+"""The tokenizer of a configuration, and the source of its vocabulary.
 
-`bpe` is trained on the training text alone, and kept in the cache under a digest of that text and its size; the same
-text gives the same merges. `gpt2` is looked for in `data.tokenizer_path`, then in the cache, then on the Hugging Face
-hub, and what the hub gives is put into the cache. The hub's library asks a hub that is not there again and again, half
-a minute long and aloud; so the hub is asked for the name first, once.
+`bpe` is trained on the training text alone and cached under a digest of that text and the vocabulary size; the same
+text gives the same merges. `gpt2` is searched for in `data.tokenizer_path`, then in the cache, then on the Hugging
+Face hub. A download is stored in the cache. If the hub cannot be reached, its library retries for half a minute and
+prints each attempt. The hub is therefore queried for the name first, once.
 """
 
 import hashlib
@@ -26,11 +26,11 @@ _GPT2_FILES = ("vocab.json", "merges.txt")
 _GPT2_END = "<|endoftext|>"
 _PATIENCE_SECONDS = 10.0
 _TRAINER = "byte-level-1"
-"""Part of the cache key of trained vocabularies: change it with the way they are trained."""
+"""Part of the cache key of trained vocabularies; it must change whenever their training changes."""
 
 
 def make_tokenizer(config: DataConfig, corpus: Corpus, home: Home, progress: Progress = silent) -> Tokenizer:
-    """The tokenizer of a configuration. Raises `UsageError` when there is none, or it cannot be had offline."""
+    """Return the tokenizer of a configuration. Raises `UsageError` if it does not exist or cannot be fetched."""
     if config.tokenizer == "byte":
         return ByteTokenizer()
     if config.tokenizer == "char":
@@ -44,7 +44,10 @@ def make_tokenizer(config: DataConfig, corpus: Corpus, home: Home, progress: Pro
 
 
 def tokenizer_files(config: DataConfig, home: Home, progress: Progress = silent) -> tuple[Path, ...]:
-    """The files that a tokenizer is read from: none, a tokenizer.json, or GPT-2's vocabulary and merges."""
+    """Return the files from which a tokenizer is read: none, a tokenizer.json, or GPT-2's vocabulary and merges.
+
+    Raises `UsageError` if they do not exist or cannot be fetched.
+    """
     if config.tokenizer == "gpt2":
         return _gpt2_files(config, home, progress)
     if config.tokenizer in NAMES:
@@ -71,7 +74,7 @@ def _read(path: Path, name: str) -> Tokenizer:
 def _trained(text: str, size: int, home: Home, progress: Progress) -> Tokenizer:
     key = hashlib.sha256(f"{_TRAINER}\0{size}\0".encode() + text.encode()).hexdigest()[:20]
     cached = home.cache / "bpe" / f"{key}-{size}.json"
-    with suppress(OSError, ValueError):  # absent or damaged: it is trained again
+    with suppress(OSError, ValueError):  # missing or damaged: train it anew
         return from_json(cached.read_text(encoding="utf-8"), "bpe", size)
     from tokenizers import Tokenizer as Library
     from tokenizers import decoders, models, pre_tokenizers, trainers
@@ -117,7 +120,7 @@ def _from_hub(folder: Path, progress: Progress) -> tuple[Path, ...]:
     progress("fetching GPT-2's tokenizer from the Hugging Face hub", None)
     try:
         content = _downloaded("gpt2", "tokenizer.json").read_bytes()
-    except Exception as error:  # of whichever client of HTTP the library has
+    except Exception as error:  # the type depends on the library's HTTP client
         raise UsageError(
             f"GPT-2's tokenizer could not be fetched from the Hugging Face hub ({first_line(error)}); set"
             f" data.tokenizer_path to a folder with vocab.json and merges.txt, or put both into {folder}"
@@ -127,7 +130,7 @@ def _from_hub(folder: Path, progress: Progress) -> tuple[Path, ...]:
 
 
 def _downloaded(repository: str, name: str) -> Path:
-    """A file of the hub, out of the library's own cache where it lies there. Raises whatever its client raises."""
+    """Return a file of the hub, from the library's own cache if possible. Raises any error of the hub's client."""
     from huggingface_hub import HfApi, hf_hub_download, try_to_load_from_cache
 
     cached = try_to_load_from_cache(repository, name)

@@ -1,4 +1,4 @@
-"""The GPT, and the ways to carry its weights in and out."""
+"""The GPT model, its initialization, and the import and export of its weights."""
 
 from assay.model.attention import Attention, HandCodedAttention, SdpaAttention
 from assay.model.gpt import GPT, TIED, Block, Embedding, Head, initializer, tie

@@ -1,9 +1,9 @@
-"""Causal self-attention (arXiv:1706.03762): projections around a core that can be exchanged.
+"""Causal self-attention (arXiv:1706.03762): projections around an exchangeable core.
 
-The core is where implementations differ. The hand-coded one writes the `[B, heads, T, T]` scores out, as the seeds'
-baselines do; the other calls torch's fused kernel. Queries, keys and values come from one matrix product, which is
-faster than three; its rows are grouped by key/value head — `[kv_heads, queries per group + 2, head_dim]` — so that a
-tensor-parallel rank owns whole groups by owning consecutive rows.
+Implementations differ in the core. The hand-coded one writes the `[B, heads, T, T]` scores to memory; the other calls
+torch's fused kernel. Queries, keys and values are computed by one matrix product, which is faster than three. Its rows
+are grouped by key/value head, `[kv_heads, queries per group + 2, head_dim]`. A tensor-parallel rank can thus own whole
+groups as consecutive rows.
 """
 
 import math
@@ -21,7 +21,7 @@ from assay.model.rotary import rotate
 
 
 class HandCodedAttention(nn.Module):
-    """Softmax(q·kᵀ/√d)·v with every intermediate written out."""
+    """Softmax(q·kᵀ/√d)·v with a causal mask, and every intermediate result as a tensor."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -40,9 +40,9 @@ class HandCodedAttention(nn.Module):
 
 
 class SdpaAttention(nn.Module):
-    """The same through `scaled_dot_product_attention`, which need not write the scores out.
+    """Softmax(q·kᵀ/√d)·v by `scaled_dot_product_attention`, which need not write the scores to memory.
 
-    Without a `backend` torch chooses one by device, dtype and shape.
+    Without a `backend`, torch chooses one by device, dtype and shape.
     """
 
     def __init__(self, config: ModelConfig, backend: SDPBackend | None = None) -> None:
@@ -61,13 +61,13 @@ class SdpaAttention(nn.Module):
 
 @lru_cache(maxsize=4)
 def _future(length: int, device: torch.device) -> Tensor:
-    """True where a key lies after the query, `[length, length]`; one tensor for all layers."""
+    """Return the causal mask `[length, length]`, True for keys after the query; one tensor serves all layers."""
     with torch.inference_mode(False):
         return torch.ones(length, length, dtype=torch.bool, device=device).triu(1)
 
 
 class Attention(nn.Module):
-    """`[B, T, n_embd] → [B, T, n_embd]`."""
+    """Multi-head causal self-attention, `[B, T, n_embd] → [B, T, n_embd]`."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class Attention(nn.Module):
         self.projection = nn.Linear(config.n_embd, config.n_embd, bias=config.bias)
         self.dropout = nn.Dropout(config.dropout)
         self.positions: Tensor | None = None
-        """`[T]`: of the tokens that come in, where others have the rest of the sequence; None: 0, 1, …"""
+        """Positions `[T]` of the input tokens if other ranks have the rest of the sequence; None: 0, 1, …"""
 
     def forward(self, x: Tensor) -> Tensor:
         rows, length, width = x.shape
@@ -89,15 +89,15 @@ class Attention(nn.Module):
         return self.dropout(self.projection(y).view(rows, length, width))
 
     def _heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries `[B, heads, T, d]`, keys and values `[B, kv_heads, T, d]`, normalized and turned if configured."""
+        """Return queries `[B, heads, T, d]`, keys and values `[B, kv_heads, T, d]`, after QK norm and rotation."""
         rows, length, _ = x.shape
-        # As a matrix, each linear layer is one product, without a view before and after it in both directions.
+        # On a matrix, each linear layer is one product, without views before and after it in forward and backward.
         grouped = self.qkv(x.flatten(0, 1)).view(rows, length, -1, self.group + 2, self.config.head_dim)
         if self.group == 1:
             q, k, v = grouped.unbind(3)
         else:
             q, k, v = (heads.flatten(2, 3) for heads in grouped.split((self.group, 1, 1), dim=3))
-        # Normalized while heads of one token lie together, so that the merge after the core need not copy.
+        # Normalized while the heads of a token are contiguous, so that the merge after the core need not copy.
         if self.config.qk_norm:
             q, k = self.q_norm(q), self.k_norm(k)
         q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)

@@ -1,21 +1,21 @@
-"""The load-balancing loss of a router, which acts on gradients and appears in no reported loss.
+"""The load-balancing loss of a router, which affects gradients and is part of no reported loss.
 
 For one micro-batch of n tokens, on all ranks that share it, and E experts it is E·Σᵢ fᵢ·Pᵢ (Switch, arXiv:2101.03961,
-equations 4 to 6): fᵢ the share of assignments that went to expert i, Pᵢ the mean of its probability; 1 when both are
-even. fᵢ counts all k choices of a token and sums to 1, so that the loss does not grow with k, and it counts before a
-capacity drops any. Shares come out of a choice and have no gradient.
+equations 4 to 6). The share of assignments to expert i is fᵢ, and Pᵢ is the mean of its probability. The loss is 1 if
+both are even. The shares count all k choices of a token and sum to 1, so that the loss does not grow with k. Choices
+are counted before a capacity drops any. The shares result from a discrete choice and have no gradient.
 
-What is minimised is (Σ cross-entropies + α·Σ n·balance)/(tokens of the global batch), the inner sum over micro-batches:
-their mean, weighted by tokens. So the balance loss joins the *summed* loss with the weight α·n. Its gradient by the
-probability of a token is α·E·fᵢ — n cancels — times the factor by which the summed loss is scaled before it is
-differentiated: 1/tokens, an fp16 loss scale, whatever else. That factor is the gradient which reaches the summed loss,
-and backward meets the loss before any router. So it is noted there (`noted`) and read here, and whoever scales the loss
-need not know that routers exist. Adding in backward is the idea of Megatron-LM's auxiliary-loss scaler, which is told
-the factor instead.
+The objective is (Σ cross-entropies + α·Σ n·balance)/(tokens of the global batch). The second sum is over micro-batches,
+so their balance losses are averaged, weighted by tokens. The balance loss is thus added to the *summed* loss with the
+weight α·n. Its gradient by a token's probability is α·E·fᵢ (n cancels), times the factor that scales the summed loss
+before backward: 1/tokens, an fp16 loss scale and any other. That factor is the gradient of the summed loss, and
+backward reaches the loss before any router. So a hook on the loss stores it (`noted`), and the routers read it; code
+that scales the loss need not know about routers. Adding the gradient in backward is the idea of Megatron-LM's
+auxiliary-loss scaler, which receives the factor explicitly.
 
-The balance of a micro-batch is not the balance of a batch: cutting a batch changes f, so with α > 0 accumulated
+The balance of a micro-batch is not the balance of a batch, because cutting a batch changes f. With α > 0, accumulated
 gradients equal those of the mean of micro-batch losses, not those of the whole batch at once.
-A backward that never meets the loss (one stage of a pipeline) says the factor with `scaled_by`.
+A backward that does not start at the loss (one stage of a pipeline) sets the factor with `scaled_by`.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ from torch.autograd.function import once_differentiable
 
 
 class _Factor:
-    """The gradient of the summed loss, and the backward pass that it belongs to; or one that was said."""
+    """The gradient of the summed loss, with the id of its backward pass; or a factor that `scaled_by` has set."""
 
     backward: int = -1
     noted: Tensor | None = None
@@ -49,11 +49,11 @@ class _Factor:
 
 
 _factor = _Factor()
-"""Of the process, not the thread: autograd runs the nodes of each device in a thread of its own."""
+"""One object per process, not per thread: autograd runs the nodes of each device in a thread of its own."""
 
 
 def noted(loss: Tensor) -> Tensor:
-    """The summed loss itself; a backward from it will scale the balance losses as it scales the loss."""
+    """Return `loss`, the summed loss, with a hook: a backward from it scales the balance losses like the loss."""
     if loss.requires_grad:
         loss.register_hook(_factor.note)  # type: ignore[no-untyped-call]
     return loss
@@ -61,7 +61,7 @@ def noted(loss: Tensor) -> Tensor:
 
 @contextmanager
 def scaled_by(factor: Tensor | float) -> Iterator[None]:
-    """Backward passes inside scale balance losses by `factor`, what the summed loss would be multiplied by."""
+    """Scale balance losses in backward passes inside by `factor`, by which the summed loss would be multiplied."""
     earlier, _factor.said = _factor.said, factor
     try:
         yield
@@ -70,19 +70,22 @@ def scaled_by(factor: Tensor | float) -> Iterator[None]:
 
 
 def balanced(probabilities: Tensor, shares: Tensor, coefficient: float) -> Tensor:
-    """`probabilities [n, E]` as they are; their gradient gains that of the balance loss for `shares [E]`."""
+    """Return `probabilities [n, E]` unchanged; backward adds the gradient of the balance loss for `shares [E]`.
+
+    Backward raises `RuntimeError` if it did not start at the summed loss and is not inside `scaled_by`.
+    """
     gradient = shares * (coefficient * shares.numel())
     joined: Tensor = _Balance.apply(probabilities, gradient)  # type: ignore[no-untyped-call]
     return joined
 
 
 def balance_loss(probabilities: Tensor, shares: Tensor) -> Tensor:
-    """E·Σᵢ fᵢ·Pᵢ: its value, for looking at."""
+    """Return the value E·Σᵢ fᵢ·Pᵢ, a scalar, for reports."""
     return shares.numel() * (shares * probabilities.mean(dim=0)).sum()
 
 
 class _Balance(torch.autograd.Function):
-    """Identity forwards; backwards adds the noted factor times a constant by expert."""
+    """Identity in forward; backward adds the stored factor times a constant per expert."""
 
     @staticmethod
     def forward(ctx: Any, probabilities: Tensor, gradient: Tensor) -> Tensor:

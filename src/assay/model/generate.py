@@ -1,8 +1,8 @@
-"""Text from a model, one token at a time: softmax(logits / temperature) over the `top_k` likeliest, drawn by seed.
+"""Sample text from a model, one token at a time: softmax(logits / temperature) over the `top_k` likeliest tokens.
 
-The last `context_length` tokens are read anew for every token; no keys and values are kept, which costs little at the
-sizes that are trained here. Temperature 0 takes the likeliest token. Draws are made in float64 on the CPU, so that a
-seed means the same wherever the logits were computed.
+Every token is computed from the last `context_length` tokens, without a cache of keys and values, which costs little
+for small models. Temperature 0 takes the likeliest token. Draws are made from a seed, in float64 on the CPU, so that
+a seed has the same meaning on every device.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,15 +14,16 @@ from assay.errors import UsageError
 from assay.model.gpt import GPT
 
 _UNFINISHED = "\N{REPLACEMENT CHARACTER}"
-"""What decoders give for bytes that are not yet a whole character."""
+"""Replacement character, which decoders return for the bytes of an incomplete character."""
 
 
 def generate(
     model: GPT, ids: Sequence[int], tokens: int, temperature: float = 1.0, top_k: int | None = None, seed: int = 0
 ) -> Iterator[int]:
-    """Continue `ids` by `tokens` ids, each yielded when it is drawn; dropout is off, the model's mode is put back.
+    """Continue `ids` by `tokens` ids, each yielded when it is drawn; dropout is off, the model's mode is restored.
 
     Raises `UsageError`, before anything is drawn, for an empty prompt, a negative temperature and a `top_k` below 1.
+    Drawing raises `UsageError` if the logits are not finite.
     """
     if not ids:
         raise UsageError("the prompt is empty; give at least one character to go on from")
@@ -34,9 +35,9 @@ def generate(
 
 
 def pieces(decode: Callable[[Sequence[int]], str], prompt: Sequence[int], ids: Iterable[int]) -> Iterator[str]:
-    """The text that each id adds, held back while a character is incomplete.
+    """Yield the text that each id adds, delayed while a character is incomplete.
 
-    A few earlier ids are decoded along, since what an id means may depend on its neighbours.
+    A few earlier ids are decoded too, since the text of an id may depend on its neighbours.
     """
     known = list(prompt)
     start, shown = max(0, len(known) - 4), len(known)
@@ -61,7 +62,7 @@ def _continue(
 
 @torch.inference_mode()
 def _last_logits(model: GPT, ids: Sequence[int]) -> Tensor:
-    """Logits `[vocab_size]` of the token after `ids`, float64 on the CPU, without dropout."""
+    """Return the logits `[vocab_size]` of the token after `ids`, float64 on the CPU, without dropout."""
     window = torch.tensor([ids[-model.config.context_length :]], device=next(model.parameters()).device)
     was_training = model.training
     model.eval()

@@ -1,8 +1,8 @@
 """A GPT decoder: embedding, blocks, head. The head takes the targets and returns the summed loss.
 
-Summed, because a step may be cut into micro-batches and ranks of unlike size: whoever knows the number of tokens
-divides, once. Inside the head, because an implementation may never hold all logits at a time. Parameter names are the
-contract of checkpoints: no optimization renames one.
+The loss is summed, because micro-batches and ranks of a step may have different sizes. The step divides once, by its
+number of tokens. The loss is computed inside the head, because an implementation may never hold all logits at a time.
+Parameter names are the contract of checkpoints: no optimization renames one.
 """
 
 import hashlib
@@ -20,14 +20,14 @@ from assay.model.mlp import build_mlp
 from assay.model.norms import build_norm
 
 TIED = (("head.projection.weight", "embedding.token.weight"),)
-"""(alias, owner): the weights that are one where embeddings are tied."""
+"""(alias, owner) of the weights that are one parameter if embeddings are tied."""
 
 Loss = Callable[[nn.Linear, Tensor, Tensor], Tensor]
 """(projection to the vocabulary, `x [n, n_embd]`, targets `[n]`) → the summed loss, a scalar."""
 
 
 class Embedding(nn.Module):
-    """Token ids `[B, T]` → `[B, T, n_embd]`, with learned positions unless they are rotary."""
+    """Token ids `[B, T]` → `[B, T, n_embd]`, plus learned positions unless positions are rotary."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Embedding(nn.Module):
         self.position = nn.Embedding(config.context_length, config.n_embd) if learned else None
         self.dropout = nn.Dropout(config.dropout)
         self.positions: Tensor | None = None
-        """`[T]`: of the tokens that come in, where others have the rest of the sequence; None: 0, 1, …"""
+        """Positions `[T]` of the input tokens if other ranks have the rest of the sequence; None: 0, 1, …"""
 
     def forward(self, ids: Tensor) -> Tensor:
         x = self.token(ids)
@@ -46,7 +46,7 @@ class Embedding(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention and MLP, each on a residual branch, normalized before (`pre`) or after the sum (`post`)."""
+    """Attention and MLP, each on a residual branch; norms before each branch (`pre`) or after its sum (`post`)."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class Block(nn.Module):
 
 
 class Head(nn.Module):
-    """The decoder's final norm (pre-norm form only), the projection to the vocabulary, and the loss."""
+    """The decoder's final norm (with pre-norm only), the projection to the vocabulary, and the loss."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -75,20 +75,20 @@ class Head(nn.Module):
 
     @property
     def region(self) -> nn.Module:
-        """What a compiler may make one graph of: it would run and keep every piece of a loss in pieces at once."""
+        """Return the part of the head to compile. A chunked loss stays eager, or all chunks would be alive at once."""
         return self.norm if isinstance(self.cross_entropy, ChunkedCrossEntropy) else self
 
     def logits(self, x: Tensor) -> Tensor:
-        """`[B, T, n_embd]` → `[B, T, vocab_size]`."""
+        """Return logits: `[B, T, n_embd]` → `[B, T, vocab_size]`."""
         return self.projection(self.norm(x))
 
     def forward(self, x: Tensor, targets: Tensor) -> Tensor:
-        """Cross-entropy in nats, summed over all targets `[B, T]`: a scalar."""
+        """Return the cross-entropy in nats, summed over all targets `[B, T]`: a scalar."""
         return self.cross_entropy(self.projection, self.norm(x).flatten(0, 1), targets.flatten())
 
 
 class GPT(nn.Module):
-    """The whole decoder, or one stage of it: a stage may lack the embedding or the head."""
+    """The whole decoder: embedding, blocks and head."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -100,16 +100,16 @@ class GPT(nn.Module):
             tie(self, TIED)
 
     def forward(self, ids: Tensor, targets: Tensor) -> Tensor:
-        """Token ids and targets, each `[B, T]` → the summed loss, a scalar."""
+        """Return the summed loss, a scalar, of token ids and targets, each `[B, T]`."""
         loss = self.head(self.hidden(ids), targets)
         return loss if self.config.n_expert is None else noted(loss)
 
     def logits(self, ids: Tensor) -> Tensor:
-        """Token ids `[B, T]` → `[B, T, vocab_size]`."""
+        """Return logits: token ids `[B, T]` → `[B, T, vocab_size]`."""
         return self.head.logits(self.hidden(ids))
 
     def hidden(self, ids: Tensor) -> Tensor:
-        """Token ids `[B, T]` → what enters the head, `[B, T, n_embd]`."""
+        """Return the input of the head: token ids `[B, T]` → `[B, T, n_embd]`."""
         x = self.embedding(ids)
         for block in self.blocks:
             x = block(x)
@@ -117,17 +117,17 @@ class GPT(nn.Module):
 
 
 def tie(module: nn.Module, pairs: tuple[tuple[str, str], ...]) -> None:
-    """Make each alias the very parameter of its owner."""
+    """Make each alias the same parameter object as its owner."""
     for alias, owner in pairs:
         parent, _, name = alias.rpartition(".")
         setattr(module.get_submodule(parent), name, module.get_parameter(owner))
 
 
 def initializer(config: ModelConfig, seed: int) -> Callable[[str, torch.Size], Tensor]:
-    """GPT-2's initialization as a pure function of (seed, parameter name): every sharding starts equal.
+    """Return GPT-2's initialization as a pure function of (seed, parameter name), equal under every sharding.
 
-    Matrices, experts' stacked ones among them, and embeddings are normal with `init_std`; those that write to the
-    residual stream are scaled by 1/√(2·n_layer) (Radford et al. 2019); biases are zero and norms one.
+    Embeddings and matrices, including experts' stacked ones, are normal with standard deviation `init_std`. Matrices
+    that write to the residual stream are scaled by 1/√(2·n_layer) (Radford et al. 2019). Biases are 0 and norms 1.
     """
 
     def initialize(name: str, shape: torch.Size) -> Tensor:

@@ -1,8 +1,8 @@
-"""Hugging Face GPT-2 checkpoints, in and out: `config.json` and safetensors, in one file or in shards.
+"""Import and export of Hugging Face GPT-2 checkpoints: `config.json` and safetensors, in one file or in shards.
 
-The tensors' names and layouts are the business of `hf_tensors`; here are the files and the configuration. Nothing is
-ever unpickled. A checkpoint with more positions than the configuration's context gives its first ones: a causal decoder
-computes the same on shorter inputs. Of GPT-2's three dropouts, which training may choose anew, resid_pdrop is read.
+`hf_tensors` converts the tensors' names and layouts; this module handles the files and the configuration. Nothing is
+ever unpickled. If a checkpoint has more positions than the configuration's context, the first ones are used: a causal
+decoder computes the same on shorter inputs. GPT-2 has three dropouts; resid_pdrop is read, and training may change it.
 """
 
 from collections.abc import Mapping
@@ -20,10 +20,10 @@ from assay.model.weights import NOTHING, WEIGHTS, new_folder, read_safetensors, 
 
 
 def load_hf(folder: Path | str, config: ModelConfig) -> dict[str, Tensor]:
-    """Weights of a GPT-2 checkpoint folder, float32, by our names; a tied output projection is left out.
+    """Read the weights of a GPT-2 checkpoint folder, float32, by assay's names, without a tied output projection.
 
-    Raises `UsageError` for a missing or unreadable file, another kind of model, a configuration that does not agree
-    with the checkpoint's, and a tensor that is missing, of another shape, or unknown.
+    Raises `UsageError` if a file is missing or unreadable, the model is of another kind, or the configuration does not
+    fit the checkpoint's. It is also raised for a tensor that is missing, of another shape, or unknown.
     """
     folder = Path(folder)
     check_fit(config, config_from_hf(folder), folder, hugging_face=True)
@@ -36,12 +36,12 @@ def save_hf(
     folder: Path | str,
     beside: Mapping[str, Mapping[str, Any]] = NOTHING,
 ) -> None:
-    """Write `config.json` and `model.safetensors` as transformers' GPT2LMHeadModel reads them, whole or not at all.
+    """Write `config.json` and `model.safetensors` atomically, in the form of transformers' GPT2LMHeadModel.
 
-    `beside` are JSON files of the tokenizer, by name.
+    `beside` holds the tokenizer's JSON files, by name.
 
-    Raises `UsageError` when GPT-2 cannot express `config`, `state` does not fit it or the folder is not empty, and
-    `StorageError` when the disk refuses.
+    Raises `UsageError` if GPT-2 cannot express `config`, `state` does not fit it or the folder is not empty, and
+    `StorageError` if the disk cannot be written.
     """
     tensors = to_hf(state, config)
     with new_folder(Path(folder)) as made:
@@ -75,7 +75,7 @@ def _hf_config(config: ModelConfig) -> dict[str, Any]:
 
 
 def _read(folder: Path) -> dict[str, Tensor]:
-    """All tensors of a checkpoint folder, in one file or in the shards that an index lists."""
+    """Read all tensors of a checkpoint folder, from one file or from the shards in its index."""
     index = folder / f"{WEIGHTS}.index.json"
     if (folder / WEIGHTS).exists():
         return read_safetensors(folder / WEIGHTS)

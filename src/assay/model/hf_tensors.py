@@ -1,9 +1,9 @@
-"""GPT-2's tensors and ours: the same numbers under other names, in other orders.
+"""Conversion between GPT-2's tensors and assay's: the same numbers under other names and in other orders.
 
-Three things differ. Theirs keeps linear weights input-first (`Conv1D`, `[in, out]`), ours output-first. Their fused
-projection stacks all queries, then all keys, then all values, `[3, heads, head_dim]`; ours groups by key/value head,
-`[heads, 3, head_dim]`. Theirs always has biases: a model without them is written with zeros, and read where they are
-zero or absent. All three are permutations and paddings, so gradients map as weights do.
+Three things differ. GPT-2 stores linear weights input-first (`Conv1D`, `[in, out]`), assay output-first. GPT-2's fused
+projection stacks all queries, then all keys, then all values, `[3, heads, head_dim]`; assay's is grouped by key/value
+head, `[heads, 3, head_dim]`. GPT-2 always has biases: a model without biases is written with zeros, and can be read if
+they are zero or absent. All three are permutations and paddings, so gradients are converted like weights.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -31,7 +31,7 @@ _NAMES = {
 
 
 class _Place(NamedTuple):
-    """One tensor in both worlds."""
+    """Names of one tensor in assay and in GPT-2, and its conversion in both directions."""
 
     ours: str
     theirs: str
@@ -40,7 +40,10 @@ class _Place(NamedTuple):
 
 
 def from_hf(tensors: Mapping[str, Tensor], config: ModelConfig, source: object) -> dict[str, Tensor]:
-    """Tensors by GPT-2's names, with or without the prefix `transformer.`, → ours, float32. Raises `UsageError`."""
+    """Convert tensors by GPT-2's names, with or without the prefix `transformer.`, to assay's, float32.
+
+    Raises `UsageError` if GPT-2 cannot express `config`, or if a tensor is missing, of another shape, or unknown.
+    """
     _expressible(config)
     left = {name.removeprefix("transformer."): tensor for name, tensor in tensors.items()}
     shapes = parameter_shapes(config)
@@ -64,9 +67,9 @@ def from_hf(tensors: Mapping[str, Tensor], config: ModelConfig, source: object) 
 
 
 def to_hf(state: Mapping[str, Tensor], config: ModelConfig) -> dict[str, Tensor]:
-    """Tensors by our names → GPT-2's, with zeros, as wide as the weights, for the biases that `config` leaves out.
+    """Convert weights or gradients by assay's names to GPT-2's, with zero biases of their dtype if `config` has none.
 
-    Weights and gradients alike. Raises `UsageError` when GPT-2 cannot express `config` or `state` does not fit it.
+    Raises `UsageError` if GPT-2 cannot express `config` or `state` does not fit it.
     """
     _expressible(config)
     weights = checked(state, config, "the model")
@@ -79,7 +82,7 @@ def to_hf(state: Mapping[str, Tensor], config: ModelConfig) -> dict[str, Tensor]
 
 
 def _places(config: ModelConfig) -> Iterator[tuple[_Place, torch.Size]]:
-    """Every tensor that GPT-2 has at this configuration, biases included, with its shape there."""
+    """Yield every tensor that GPT-2 has under this configuration, biases included, with its shape in GPT-2."""
     for ours, shape in parameter_shapes(config.model_copy(update={"bias": True})).items():
         place = _place(ours, config)
         yield place, place.write(torch.empty(shape, device="meta")).shape
@@ -106,22 +109,22 @@ def _as_it_is(tensor: Tensor) -> Tensor:
 
 
 def _turn(tensor: Tensor) -> Tensor:
-    """`[in, out]` ↔ `[out, in]`; biases have one dimension and stay."""
+    """Transpose `[in, out]` ↔ `[out, in]`; biases have one dimension and are unchanged."""
     return tensor.t()
 
 
 def _by_head(rows: Tensor, config: ModelConfig) -> Tensor:
-    """Rows ordered `[3, heads, head_dim]` → `[heads, 3, head_dim]`."""
+    """Reorder rows `[3, heads, head_dim]` → `[heads, 3, head_dim]`."""
     return rows.reshape(3, config.n_head, config.head_dim, *rows.shape[1:]).transpose(0, 1).flatten(0, 2)
 
 
 def _by_kind(rows: Tensor, config: ModelConfig) -> Tensor:
-    """Rows ordered `[heads, 3, head_dim]` → `[3, heads, head_dim]`."""
+    """Reorder rows `[heads, 3, head_dim]` → `[3, heads, head_dim]`."""
     return rows.reshape(config.n_head, 3, config.head_dim, *rows.shape[1:]).transpose(0, 1).flatten(0, 2)
 
 
 def _expressible(config: ModelConfig) -> None:
-    """Raises `UsageError` for the first thing in `config` that GPT-2 has no word for."""
+    """Raise `UsageError` for the first setting of `config` that GPT-2 cannot express."""
     activation = config.activation if config.activation in ACTIVATIONS.values() else "gelu or gelu_tanh"
     for name, value, needed in (
         ("position", config.position, "learned"),
@@ -139,7 +142,7 @@ def _expressible(config: ModelConfig) -> None:
 
 
 def _nothing_left(left: Mapping[str, Tensor], state: Mapping[str, Tensor], source: object) -> None:
-    """Raises `UsageError` for a tensor that found no place, except causal masks and a copy of the tied weight."""
+    """Raise `UsageError` for a tensor that was not used, except causal masks and a copy of the tied weight."""
     for name, tensor in left.items():
         if name.endswith((".attn.bias", ".attn.masked_bias")):
             continue

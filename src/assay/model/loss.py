@@ -1,13 +1,13 @@
-"""Cross-entropy behind a projection to the vocabulary, at once or in pieces of rows.
+"""Cross-entropy of a projection to the vocabulary, for all rows at once or in chunks of rows.
 
-At once the logits `[n, V]` of all n tokens are written out, their log-probabilities beside them and the gradient of
-both: at GPT-2's vocabulary the largest tensors of the step. In pieces only those of n/chunks tokens exist at a time,
-in forward and again in backward, which computes each piece's logits anew and adds up the weight's gradient (the
-chunking of arXiv:2410.10989, with recomputation in place of gradients made in forward: those would have to be kept by
-every micro-batch that a pipeline has under way). Torch's own `linear_cross_entropy` is not used (decision 12).
+Computed at once, the logits `[n, V]` of all n tokens, their log-probabilities and the gradients of both are allocated.
+At GPT-2's vocabulary these are the largest tensors of the step. In chunks, only those of n/chunks tokens exist at a
+time. Backward recomputes each chunk's logits and accumulates the weight's gradient. The chunking is that of
+arXiv:2410.10989, but with recomputation instead of gradients computed in forward. Those would have to be kept for
+every micro-batch in flight in a pipeline. Torch's own `linear_cross_entropy` is not used (decision 12).
 
-The softmax is computed in float32 or wider, whatever dtype the products have. The gradient of a weight in 16 bits is
-added up in 16 bits, one rounding a piece.
+The softmax is computed in float32 or wider, whatever the dtype of the products. The gradient of a 16-bit weight is
+accumulated in 16 bits, with one rounding per chunk.
 """
 
 from typing import Any
@@ -18,27 +18,27 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 NOT_COUNTED = -100
-"""The target that cross-entropy leaves out."""
+"""Target index that cross-entropy ignores."""
 
 
 def cross_entropy(projection: nn.Module, x: Tensor, targets: Tensor) -> Tensor:
-    """`x [n, n_embd]`, `targets [n]` → the summed loss in nats, all logits at once."""
+    """Return the summed loss in nats of `x [n, n_embd]` and `targets [n]`, from all logits at once."""
     logits = projection(x)
-    del x  # under autocast nothing else holds it
+    del x  # under autocast this is the last reference to it
     return F.cross_entropy(logits, targets, ignore_index=NOT_COUNTED, reduction="sum")
 
 
 class ChunkedCrossEntropy:
-    """The same, the rows in `chunks` pieces whose lengths differ by one at most."""
+    """Cross-entropy of the rows in `chunks` chunks, whose lengths differ by one at most."""
 
     def __init__(self, chunks: int) -> None:
         self.chunks = chunks
 
     def __call__(self, projection: nn.Linear, x: Tensor, targets: Tensor) -> Tensor:
-        """`x [n, n_embd]`, `targets [n]` → the summed loss in nats."""
+        """Return the summed loss in nats of `x [n, n_embd]` and `targets [n]`."""
         weight = projection.weight
         if torch.is_autocast_enabled(x.device.type):
-            # Cast out here, so that autograd casts the gradients back.
+            # Cast outside the autograd function, so that autograd casts the gradients back.
             dtype = torch.get_autocast_dtype(x.device.type)
             x, weight = x.to(dtype), weight.to(dtype)
         with torch.autocast(x.device.type, enabled=False):
@@ -47,7 +47,7 @@ class ChunkedCrossEntropy:
 
 
 class _InPieces(torch.autograd.Function):
-    """Keeps its inputs, and computes the logits of each piece twice."""
+    """Saves only its inputs for backward, which recomputes the logits of each chunk."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, targets: Tensor, chunks: int) -> Tensor:
@@ -57,7 +57,7 @@ class _InPieces(torch.autograd.Function):
         for rows, wanted in zip(x.tensor_split(chunks), targets.tensor_split(chunks), strict=True):
             logits = (rows @ weight.t()).to(loss.dtype)
             loss += F.cross_entropy(logits, wanted, ignore_index=NOT_COUNTED, reduction="sum")
-            del logits  # else it would live beside the next piece's
+            del logits  # else it would be alive while the next chunk's are computed
         return loss
 
     @staticmethod
@@ -81,7 +81,7 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
 
 
 def _less_targets(probabilities: Tensor, targets: Tensor, gradient: Tensor) -> Tensor:
-    """Less one at the target, and times the loss's gradient, in place; zero where the target is not counted."""
+    """Subtract 1 at the targets and multiply by the loss's gradient, in place; rows of ignored targets become 0."""
     counted = targets != NOT_COUNTED
     at = torch.where(counted, targets, 0).unsqueeze(-1)
     probabilities.scatter_(1, at, probabilities.gather(1, at) - 1)

@@ -1,4 +1,4 @@
-"""The position-wise half of a block: GELU as in GPT-2, or the gated SwiGLU (arXiv:2002.05202). Experts: `moe`."""
+"""The position-wise MLP of a block: GELU as in GPT-2, or the gated SwiGLU (arXiv:2002.05202). For experts see `moe`."""
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -8,7 +8,7 @@ from assay.model.moe import MixtureMLP
 
 
 class MLP(nn.Module):
-    """`[B, T, n_embd] → [B, T, n_embd]` through `hidden` units."""
+    """GPT-2's MLP, `[B, T, n_embd] → [B, T, n_embd]` through `hidden` units."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -23,7 +23,7 @@ class MLP(nn.Module):
 
 
 class GatedMLP(nn.Module):
-    """`down(silu(gate(x)) · up(x))`; three matrices, so `hidden` is two thirds as wide for equal parameters."""
+    """`down(silu(gate(x)) · up(x))`; with three matrices, two thirds of `hidden` give as many parameters as `MLP`."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class GatedMLP(nn.Module):
 
 
 def build_mlp(config: ModelConfig) -> nn.Module:
-    """The configured MLP: dense, or a mixture where there are experts."""
+    """Build the configured MLP: dense, or a mixture if there are experts."""
     if config.n_expert is not None:
         return MixtureMLP(config)
     return GatedMLP(config) if config.activation == "swiglu" else MLP(config)

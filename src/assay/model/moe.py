@@ -1,23 +1,24 @@
-"""A mixture of experts in place of the MLP: each token goes through `n_expert_active` of `n_expert` MLPs.
+"""A mixture of experts in place of the MLP: each token is processed by `n_expert_active` of `n_expert` MLPs.
 
     p = softmax(W·x) in float32;  y = Σ over the k largest pᵢ of gᵢ · expertᵢ(x)
 
 The gates gᵢ are the chosen probabilities divided by their sum, as in GShard (arXiv:2006.16668) and Mixtral
-(arXiv:2401.04088). With one active expert that quotient would be 1 for ever and the router would learn nothing from the
-text, so there the gate is the probability itself, as in Switch (arXiv:2101.03961). The router computes in float32
-under autocast, too (Switch, section 2.4).
+(arXiv:2401.04088). With one active expert that quotient would always be 1, and the router would learn nothing from the
+text. The gate is then the probability itself, as in Switch (arXiv:2101.03961). The router computes in float32 also
+under autocast (Switch, section 2.4).
 
-Experts are stacked in tensors whose first dimension is the expert, so that they can be divided among ranks, and have no
-biases whatever `bias` says, as in Mixtral: a grouped product takes none, and stacked they would decay like matrices.
+Experts are stacked in tensors whose first dimension is the expert, so that they can be divided among ranks. They have
+no biases, whatever the value of `bias`, as in Mixtral: a grouped product takes none, and stacked biases would decay
+like matrices.
 
-Without `expert_capacity` no token is dropped: rows are sorted by expert and go through one grouped product
-(MegaBlocks, arXiv:2211.15841). With it, an expert computes a fixed number of rows in training, and a token that finds
-no place passes on the residual alone; in evaluation none is dropped, so that a loss does not depend on how windows are
-gathered into batches.
+Without `expert_capacity` no token is dropped: rows are sorted by expert and multiplied in one grouped product
+(MegaBlocks, arXiv:2211.15841). With it, an expert computes a fixed number of rows in training. A token without a row
+passes through the residual connection alone. In evaluation no token is dropped, so that a loss does not depend on how
+windows are grouped into batches.
 
-Caveats: where torch has no grouped product (float64, float32 on a GPU, widths that are no multiple of 8) a loop over
-the experts takes its place, which reads the group sizes to the host. A grouped product's backward refuses gradients
-with stride 0; the gather behind the experts hands it whole ones.
+Caveats: torch has no grouped product for float64, float32 on a GPU, and widths that are not a multiple of 8. A loop
+over the experts then replaces it, which reads the group sizes to the host. A grouped product's backward refuses
+gradients with stride 0; the gather after the experts gives it contiguous ones.
 """
 
 from collections.abc import Callable
@@ -37,18 +38,18 @@ _GROUPED_ON_CPU = (torch.float32, torch.bfloat16, torch.float16)
 
 @dataclass(frozen=True)
 class Routing:
-    """What one forward in training did, as tensors on the device."""
+    """Routing statistics of one forward in training, as tensors on the device."""
 
     tokens: Tensor
-    """`[E]`: how often each expert was chosen."""
+    """Number of times each expert was chosen, `[E]`, dropped choices included."""
     dropped: Tensor
-    """How many choices found no place, a scalar."""
+    """Number of dropped choices, a scalar."""
     balance: Tensor
-    """The load-balancing loss without its coefficient, a scalar; 1 where all is even."""
+    """Load-balancing loss without its coefficient, a scalar; 1 if all is even."""
 
 
 class MixtureMLP(nn.Module):
-    """`[B, T, n_embd] → [B, T, n_embd]`."""
+    """Router and experts, `[B, T, n_embd] → [B, T, n_embd]`."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -57,9 +58,9 @@ class MixtureMLP(nn.Module):
         self.experts = Experts(config)
         self.dropout = nn.Dropout(config.dropout)
         self.pooled: Callable[[Tensor], Tensor] = _alone
-        """`[E]` choices of these tokens → of all tokens of the batch, where several ranks share it."""
+        """Choices `[E]` of this rank's tokens → choices of all tokens of the batch, if several ranks share it."""
         self.watcher: Callable[[Routing], None] | None = None
-        """Told of each forward in training, once: not when it is recomputed."""
+        """Called once for each forward in training, but not for a recomputed one."""
 
     def forward(self, x: Tensor) -> Tensor:
         rows = x.flatten(0, 1)
@@ -75,21 +76,21 @@ class MixtureMLP(nn.Module):
         return self.dropout((y * gates.unsqueeze(-1)).sum(dim=1).view(x.shape))
 
     def _probabilities(self, rows: Tensor) -> Tensor:
-        """`[n, n_embd] → [n, E]`, float32 or wider."""
+        """Return the router's probabilities, `[n, n_embd] → [n, E]`, float32 or wider."""
         wide = torch.promote_types(rows.dtype, torch.float32)
         with torch.autocast(rows.device.type, enabled=False):
             return F.linear(rows.to(wide), self.router.weight.to(wide)).softmax(dim=-1)
 
     @torch.no_grad()
     def _shares(self, probabilities: Tensor, routes: Routes) -> Tensor | None:
-        """`[E]`: each expert's share of the batch's choices; None where nobody asks."""
+        """Return each expert's share `[E]` of the batch's choices; None if neither the loss nor a watcher needs it."""
         if not self.training or (self.config.router_loss == 0 and self.watcher is None):
             return None
         counts = self.pooled(routes.counts)
         return counts.to(probabilities.dtype) / counts.sum()
 
     def _gates(self, probabilities: Tensor, chosen: Tensor, routes: Routes, shares: Tensor | None) -> Tensor:
-        """`[n, k]`: the weights of a token's experts, 0 for one that dropped it."""
+        """Return the gates `[n, k]` of each token's experts, 0 for an expert that dropped it."""
         if shares is not None and self.config.router_loss > 0 and probabilities.requires_grad:
             probabilities = balanced(probabilities, shares, self.config.router_loss)
         gates = probabilities.gather(1, chosen)
@@ -107,7 +108,7 @@ class MixtureMLP(nn.Module):
 
 
 class Experts(nn.Module):
-    """E MLPs of one shape, each applied to rows of its own: `[M, n_embd] → [M, n_embd]`."""
+    """E MLPs of one shape, each applied to its own rows: `[M, n_embd] → [M, n_embd]`."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -120,7 +121,7 @@ class Experts(nn.Module):
         self.down = _stacked(config, experts, width, hidden)
 
     def forward(self, rows: Tensor, ends: Tensor | None) -> Tensor:
-        """`rows` sorted by expert, `ends [E]` where each expert's end; None: all have equally many."""
+        """Apply the experts to `rows`, sorted by expert; `ends [E]` are the ends of their rows, None if all equal."""
         if self.gate is None:
             inner = self.activation(self._product(rows, self.up, ends))
         else:
@@ -128,7 +129,7 @@ class Experts(nn.Module):
         return self._product(inner, self.down, ends)
 
     def _product(self, rows: Tensor, weight: Tensor, ends: Tensor | None) -> Tensor:
-        """Each row times the `[out, in]` matrix of its expert, in the dtype of the rows."""
+        """Multiply each row by the `[out, in]` matrix of its expert, in the dtype of the rows."""
         weight = _held(weight).to(rows.dtype)
         if ends is None:
             parts = rows.view(len(weight), -1, rows.size(1))
@@ -141,13 +142,13 @@ class Experts(nn.Module):
 
 
 def _alone(counts: Tensor) -> Tensor:
-    """One device sees the whole batch."""
+    """Return the counts unchanged: one device has the whole batch."""
     return counts
 
 
 def _held(weight: Tensor) -> Tensor:
-    """This rank's piece, for no sharding of grouped products is known to torch."""
-    # Only a spread tensor has the method, and importing its class to ask would cost more than a second.
+    """Return this rank's shard, because torch cannot shard grouped products."""
+    # Only a DTensor has the method, and importing its class for a type check would cost more than a second.
     return weight.to_local() if hasattr(weight, "to_local") else weight
 
 
@@ -156,13 +157,13 @@ def _stacked(config: ModelConfig, *shape: int) -> nn.Parameter:
 
 
 def _lowered(rows: Tensor) -> Tensor:
-    """Under autocast its dtype, once for all products: autocast does not know the grouped one."""
+    """Cast rows to autocast's dtype if it is on, once for all products: it does not cover the grouped product."""
     device = rows.device.type
     return rows.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else rows
 
 
 def _has_grouped(rows: Tensor) -> bool:
-    """Whether torch multiplies such rows by group in one operator, and differentiates it."""
+    """True if torch has a differentiable grouped product for such rows."""
     if not hasattr(F, "grouped_mm"):
         return False
     if rows.device.type == "cuda":

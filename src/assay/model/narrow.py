@@ -1,7 +1,7 @@
-"""A model in 16 bits: its weights, and so its activations and gradients, in another dtype; its loss in float32.
+"""A model in 16 bits: weights, and therefore activations and gradients, in another dtype; the loss in float32.
 
-The logits are lifted in front of the loss: summed over a batch's tokens it would overflow float16 (largest number
-65504), and in bfloat16 have two decimal digits.
+The logits are cast to float32 before the loss. Summed over a batch's tokens, the loss would overflow float16 (largest
+number 65504), and would have two decimal digits in bfloat16.
 """
 
 from collections.abc import Iterable
@@ -13,14 +13,14 @@ from assay.model.gpt import Head
 
 
 def narrow(parts: Iterable[nn.Module], dtype: torch.dtype) -> None:
-    """Change the dtype of every weight, in place; on the meta device that touches no storage."""
+    """Change the dtype of every weight in place; the loss stays float32. Meta tensors take no memory."""
     for part in parts:
         part.to(dtype)
         lift_logits(part)
 
 
 def lift_logits(part: nn.Module) -> None:
-    """Have the loss of what computes in 16 bits summed in float32."""
+    """Cast the logits of every head in `part` to float32, so that the loss is summed in float32."""
     for module in part.modules():
         if isinstance(module, Head):
             module.projection.register_forward_hook(lambda _, inputs, logits: logits.float())

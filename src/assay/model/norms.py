@@ -1,4 +1,4 @@
-"""Normalizations: LayerNorm (arXiv:1607.06450) and RMSNorm (arXiv:1910.07467), one place that knows which."""
+"""Normalization layers: LayerNorm (arXiv:1607.06450) and RMSNorm (arXiv:1910.07467)."""
 
 from torch import nn
 
@@ -7,7 +7,7 @@ from assay.config.model import EPSILON
 
 
 def build_norm(config: ModelConfig, width: int | None = None) -> nn.Module:
-    """The configured normalization over the last dimension, `n_embd` wide unless `width` says otherwise."""
+    """Build the configured normalization over the last dimension, of size `width`, by default `n_embd`."""
     width = width or config.n_embd
     if config.norm == "rms":
         return nn.RMSNorm(width, eps=EPSILON)

@@ -1,8 +1,8 @@
-"""A vocabulary with rows that stand for no token, so that its size suits the hardware.
+"""A vocabulary padded with rows that belong to no token, so that its size suits the hardware.
 
-A padded logit must never win, nor take part in the softmax: it gets −∞, through a bias that is 0 for tokens and rides
-on the product. Its probability is then exactly 0, and so is every gradient that the padding rows get; they start at 0,
-which neither decay nor an optimizer moves. So what is cut off at rest is nothing.
+A padded logit must never win or contribute to the softmax. It is set to −∞ by a bias, fused with the product, that is 0
+for tokens. Its probability is then exactly 0, and so is the gradient of every padding row. The rows start at 0, which
+neither weight decay nor an optimizer changes. Checkpoints therefore lose nothing by omitting them.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ PADDED = ("embedding.token.weight", "head.projection.weight")
 
 
 def pad_vocabulary(part: nn.Module, tokens: int, rows: int) -> None:
-    """Give the embedding and the head of a described part `rows` in place of `tokens`, in place."""
+    """Widen the embedding and the head of a part from `tokens` to `rows` rows, in place, before it is built."""
     tied = {name for name, _ in part.named_parameters()} & set(PADDED)
     for module in part.modules():
         if isinstance(module, Embedding):
@@ -33,7 +33,7 @@ def pad_vocabulary(part: nn.Module, tokens: int, rows: int) -> None:
 
 
 def zero_padding(initialize: Callable[[str, torch.Size], Tensor], tokens: int) -> Callable[[str, torch.Size], Tensor]:
-    """The same first values for tokens, and zeros for the rows behind them."""
+    """Return an initialization with the values of `initialize` for tokens, and zeros for the padding rows."""
 
     def padded(name: str, shape: torch.Size) -> Tensor:
         if name not in PADDED:
@@ -54,7 +54,7 @@ def _logits(projection: nn.Linear, tokens: int, x: Tensor) -> Tensor:
 
 @lru_cache(maxsize=4)
 def _barred(tokens: int, rows: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """0 for tokens, −∞ for the rows behind them."""
+    """Return the bias `[rows]`: 0 for tokens, −∞ for padding rows."""
     with torch.inference_mode(False):
         return torch.zeros(rows, device=device, dtype=dtype).index_fill_(
             0, torch.arange(tokens, rows, device=device), float("-inf")

@@ -1,4 +1,4 @@
-"""Rotary positions (arXiv:2104.09864): turn pairs of query and key channels by an angle that grows with position."""
+"""Rotary positions (arXiv:2104.09864): rotate pairs of query and key channels by an angle that grows with position."""
 
 from functools import lru_cache
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 @lru_cache(maxsize=8)
 def _tables(length: int, width: int, base: float, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Cosines and sines, each `[length, width]`, angles in float32 before the cast; kept, as every layer uses them."""
+    """Return cosines and sines, each `[length, width]`, from float32 angles; cached, because all layers use them."""
     with torch.inference_mode(False):
         frequency = base ** (-torch.arange(0, width, 2, device=device, dtype=torch.float32) / width)
         angle = torch.outer(torch.arange(length, device=device, dtype=torch.float32), frequency)
@@ -17,9 +17,9 @@ def _tables(length: int, width: int, base: float, device: torch.device, dtype: t
 
 
 def rotate(x: Tensor, context_length: int, base: float, positions: Tensor | None = None) -> Tensor:
-    """Turn `x` of shape `[B, heads, T, head_dim]`, T ≤ `context_length`, keeping its dtype.
+    """Rotate `x [B, heads, T, head_dim]`, T ≤ `context_length`, keeping its dtype.
 
-    `positions [T]` are 0, 1, … unless they are given.
+    `positions [T]` are 0, 1, … by default.
     """
     cosine, sine = _tables(context_length, x.size(-1), base, x.device, x.dtype)
     at = slice(x.size(-2)) if positions is None else positions

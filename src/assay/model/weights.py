@@ -1,7 +1,7 @@
-"""Weights at rest: a folder with `model.safetensors`, by our parameter names, and the model made from it.
+"""Weights on disk: a folder with `model.safetensors`, by assay's parameter names, and the model made from it.
 
-A tied weight is stored once, under its owner's name. Nothing is ever unpickled. What is written appears whole or not
-at all: the folder is made under a hidden name, flushed to the disk and renamed.
+A tied weight is stored once, under its owner's name. Nothing is ever unpickled. Writes are atomic: the folder is made
+under a hidden name, flushed to the disk and renamed.
 """
 
 import errno
@@ -29,14 +29,14 @@ NOTHING: Mapping[str, Mapping[str, Any]] = {}
 
 
 def parameter_shapes(config: ModelConfig) -> dict[str, torch.Size]:
-    """Shape of every distinct parameter by name, in the model's order; no memory is taken."""
+    """Return the shape of every distinct parameter by name, in the model's order, without allocating memory."""
     with torch.device("meta"):
         model = GPT(config)
     return {name: parameter.shape for name, parameter in model.named_parameters()}
 
 
 def read_safetensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of one file, on the CPU. Raises `UsageError` when it is missing or not a safetensors file."""
+    """Read the tensors of one file, on the CPU. Raises `UsageError` if it is missing or not a safetensors file."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -49,10 +49,10 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
 
 
 def checked(state: Mapping[str, Tensor], config: ModelConfig, source: object) -> dict[str, Tensor]:
-    """`state` in the model's order and without tied aliases.
+    """Return `state` in the model's order and without tied aliases.
 
-    Raises `UsageError` naming the first tensor that `config` lacks, wants or has in another shape; `source` is where
-    the state came from.
+    Raises `UsageError` for the first tensor that is missing, unknown or of another shape; `source` names the origin of
+    the state in the message.
     """
     shapes = parameter_shapes(config)
     aliases = {alias for alias, _ in TIED} if config.tie_embeddings else set()
@@ -70,13 +70,16 @@ def checked(state: Mapping[str, Tensor], config: ModelConfig, source: object) ->
 
 
 def read_weights(folder: Path | str, config: ModelConfig) -> dict[str, Tensor]:
-    """Parameters by our names from a checkpoint's or an export's `model.safetensors`. Raises `UsageError`."""
+    """Read parameters by assay's names from the `model.safetensors` of a checkpoint or an export.
+
+    Raises `UsageError` if the file cannot be read or does not fit `config`.
+    """
     path = Path(folder) / WEIGHTS
     return checked(read_safetensors(path), config, path)
 
 
 def load_model(folder: Path | str, config: ModelConfig) -> GPT:
-    """The model whose weights lie in `folder`, on the CPU, in evaluation mode. Raises `UsageError`."""
+    """Load the model with the weights of `folder`, on the CPU, in evaluation mode. Raises `UsageError`."""
     state = read_weights(folder, config)
     with torch.device("meta"):
         model = GPT(config)
@@ -92,11 +95,11 @@ def save_weights(
     folder: Path | str,
     beside: Mapping[str, Mapping[str, Any]] = NOTHING,
 ) -> None:
-    """Write `model.safetensors` by our names and `config.json`, a `ModelConfig`, into a new or empty folder.
+    """Write `model.safetensors` by assay's names and `config.json`, a `ModelConfig`, into a new or empty folder.
 
-    `beside` are JSON files of the tokenizer, by name. `init_from` is left out: the weights stand on their own.
-    Raises `UsageError` when `state` and `config` disagree or the folder is not empty, and `StorageError` when the disk
-    refuses.
+    `beside` holds the tokenizer's JSON files, by name. `init_from` is left out: the weights do not depend on it.
+    Raises `UsageError` if `state` and `config` disagree or the folder is not empty, and `StorageError` if the disk
+    cannot be written.
     """
     weights = checked(state, config, "the model")
     with new_folder(Path(folder)) as made:
@@ -108,10 +111,11 @@ def save_weights(
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """Yield a hidden folder that becomes `folder` when the block ends well, and vanishes when it does not.
+    """Yield a hidden folder that is renamed to `folder` if the block succeeds, and removed if it fails.
 
-    An empty folder that is there already stays the same folder, since it may be somebody's working directory or a
-    mount; then the files are moved in one by one, `config.json`, which readers look for, last.
+    An existing empty folder is not replaced, since it may be a working directory or a mount. The files are then moved
+    into it one by one, with `config.json`, for which readers look, last.
+    Raises `UsageError` if `folder` is not empty or cannot be made, `StorageError` if the disk cannot be written.
     """
     folder = folder.absolute()
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
@@ -135,14 +139,14 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 
 def write_safetensors(tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Write tensors, made contiguous, and flush them to the disk. Raises `OSError` when the disk refuses."""
+    """Write tensors, made contiguous, and flush them to the disk. Raises `OSError` if the disk cannot be written."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     try:
         save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, path, {"format": "pt"})
     except SafetensorError as error:
-        # the library tells the number of the system's error in its text only
+        # the library reports the system's error number in its message only
         number = re.search(r"os error (\d+)", str(error))
         if number is None:
             raise OSError(errno.EIO, str(error)) from error

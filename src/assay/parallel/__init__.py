@@ -1,1 +1,1 @@
-"""What techniques over several ranks have in common: places on the mesh, shards, norms across axes, a batch shared."""
+"""Common parts of techniques over several ranks: mesh coordinates, shards, norms across axes, a shared batch."""

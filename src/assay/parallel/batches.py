@@ -1,10 +1,10 @@
-"""A batch shared by the ranks of an axis: each takes its rows, and what is summed over rows is summed over ranks.
+"""A batch divided among the ranks of an axis: each takes its rows, and sums over rows become sums over ranks.
 
-Evaluation needs care: every rank must run the same number of forwards, or the collectives inside would wait for ever.
-So each batch is dealt out row by row, and a rank that gets none computes one row whose targets do not count.
+In evaluation every rank must run the same number of forwards, or the collectives inside would wait for ever. Each
+batch is therefore dealt out row by row, and a rank without a row computes one row whose targets do not count.
 
-A router's balance is a product of two means over the batch, so it is no sum of what ranks have: its counts are summed
-in each forward, a few numbers a layer.
+A router's balance is a product of two means over the batch, so it cannot be summed over ranks. Its counts are summed
+in each forward instead, a few numbers per layer.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,7 +21,7 @@ from assay.step.program import MicroBatch, Program
 
 
 def share_batch(program: Program, mesh: DeviceMesh) -> Program:
-    """Divide every batch among the ranks of a one-dimensional `mesh`."""
+    """Divide every batch among the ranks of a one-dimensional `mesh`, in training and in evaluation."""
     place, count = mesh.get_local_rank(), mesh.size()
     for part in program.parts:
         for module in part.modules():

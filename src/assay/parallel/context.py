@@ -1,8 +1,8 @@
-"""Context parallelism: every rank has its positions of all sequences, and keys and values travel (arXiv:2310.01889).
+"""Context parallelism: each rank has its positions of all sequences; keys and values are sent (arXiv:2310.01889).
 
-All layers but attention work on each position alone. Attention is causal, so a late position has more to do than an
-early one: each rank gets a piece from the front and the piece that mirrors it from the back (arXiv:2405.07719). Torch's
-dealer says who gets which positions, and its ring attention, over the fused kernels of a GPU, relies on just that.
+All layers but attention work on each position alone. Attention is causal, so a late position needs more work than an
+early one. Each rank gets a chunk from the front and the mirrored chunk from the back (arXiv:2405.07719). Torch's load
+balancer assigns the positions, and its ring attention, over the fused kernels of a GPU, relies on this assignment.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,11 +29,11 @@ from assay.parallel.sums import sum_losses
 from assay.step.program import MicroBatch, Program, Step
 
 _POSITIONS_OF_HEADS = 2
-"""The dimension of `[B, heads, T, d]` that is divided."""
+"""Dimension of `[B, heads, T, d]` that is divided."""
 
 
 def ring_attention(program: Program, mesh: DeviceMesh) -> Program:
-    """Have every fused attention core see the keys and values of all ranks of a one-dimensional `mesh`."""
+    """Give every fused attention core the keys and values of all ranks of a one-dimensional `mesh`."""
     style = _ContextParallel(_POSITIONS_OF_HEADS, _ContextParallel.AttentionType.SDPA)
     for part in program.parts:
         for module in part.modules():
@@ -52,7 +52,7 @@ def _ring() -> Iterator[None]:
 
 
 def divide_positions(program: Program, mesh: DeviceMesh, context_length: int) -> Program:
-    """Everything but attention: each rank's positions, and what is summed over positions summed over `mesh`."""
+    """Divide all layers but attention by position; losses and gradients are summed over `mesh`."""
     group = mesh.get_group()
     gradients_here = program.gradients
 
@@ -81,9 +81,9 @@ def divide_positions(program: Program, mesh: DeviceMesh, context_length: int) ->
 
 
 def _own(mesh: DeviceMesh, whole: Tensor) -> Tensor:
-    """This rank's columns of a tensor `[B, T]`."""
+    """Return this rank's columns of a tensor `[B, T]`."""
     dealer = _HeadTailLoadBalancer(whole.size(1), mesh.size(), whole.device)
     (own,) = _context_parallel_shard(mesh, [whole], [1], dealer)
     if not isinstance(own, Tensor):
         raise TypeError("a tensor was dealt out, and a mask came back")
-    return own.clone()  # of a single row torch gives a view, which would hold the whole
+    return own.clone()  # for a single row torch returns a view, which would keep the whole tensor alive

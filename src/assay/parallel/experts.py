@@ -1,13 +1,13 @@
-"""Experts divided among ranks that share a batch: rows travel to their experts and back (GShard, arXiv:2006.16668).
+"""Experts divided among ranks that share a batch: rows are sent to their experts and back (GShard, arXiv:2006.16668).
 
-Rank r of n owns experts r·E/n to (r+1)·E/n − 1, whole. Its tokens' rows are sorted by expert already, so those for one
-rank lie together. Two exchanges carry them: how many rows go to each expert, then the rows. What arrives is sorted by
-expert; results go back the same way. Backward sends gradients along the same roads, so an expert's gradient is the sum
-over all tokens of the batch and is reduced no further.
+Rank r of n owns experts r·E/n to (r+1)·E/n − 1, whole. Its tokens' rows are already sorted by expert, so the rows for
+one rank are contiguous. Two all-to-alls send them: first the number of rows for each expert, then the rows. Received
+rows are sorted by expert; results are sent back in reverse. Backward sends gradients over the same all-to-alls, so an
+expert's gradient is the sum over all tokens of the batch and needs no further reduction.
 
-How many rows come is known to the sender only, and torch's exchange wants the numbers on the host: one read a forward
-of a layer. A capacity would make them constant, but its places are counted over the tokens of one forward, of which
-each rank has a part: other tokens would be dropped than on one device.
+Only the sender knows the number of rows, and torch's all-to-all needs the numbers on the host: one read per layer and
+forward. A capacity would make them constant. But its places are counted over the tokens of one forward, which are
+divided among ranks. Other tokens would be dropped than on one device.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from assay.step.program import Program
 
 
 def divide_experts(program: Program, mesh: DeviceMesh) -> Program:
-    """Spread every layer's experts over a one-dimensional `mesh` whose ranks share the batch."""
+    """Shard every layer's experts over a one-dimensional `mesh` whose ranks share the batch."""
     for part in program.parts:
         for module in part.modules():
             if isinstance(module, Experts):
@@ -49,21 +49,21 @@ def _travel(experts: Experts, mesh: DeviceMesh) -> None:
 
 @dataclass(frozen=True)
 class _Journey:
-    """The rows of one forward, between the ranks of their tokens and those of their experts."""
+    """Exchange of one forward's rows between the ranks of their tokens and the ranks of their experts."""
 
     mesh: DeviceMesh
     sent: Sequence[int]
-    """Rows to each rank."""
+    """Number of rows sent to each rank."""
     received: Sequence[int]
-    """Rows from each rank."""
+    """Number of rows received from each rank."""
     order: Tensor
-    """Of what was received: its places once it is sorted by expert."""
+    """Permutation that sorts the received rows by expert."""
     ends: Tensor
-    """Where each own expert's rows end, int32."""
+    """End of the rows of each of this rank's experts, int32."""
 
     @classmethod
     def plan(cls, ends: Tensor, mesh: DeviceMesh) -> "_Journey":
-        """For rows sorted by expert, `ends [E]` where each expert's end."""
+        """Plan the exchange of rows sorted by expert; `ends [E]` are the ends of each expert's rows."""
         counts = ends.long().diff(prepend=ends.new_zeros(1).long())
         arriving = all_to_all_single(counts, None, None, mesh)
         leaving, arriving = counts.view(mesh.size(), -1), (arriving + 0).view(mesh.size(), -1)
@@ -74,12 +74,12 @@ class _Journey:
         return cls(mesh, sent, received, expert.argsort(stable=True), own_ends)
 
     def there(self, rows: Tensor) -> Tensor:
-        """This rank's rows by expert of all → all ranks' rows by expert of this one."""
+        """Send this rank's rows, sorted by all experts → all ranks' rows, sorted by this rank's experts."""
         arrived: Tensor = all_to_all_single_autograd(rows, list(self.received), list(self.sent), self.mesh)
         return arrived.index_select(0, self.order)
 
     def back(self, results: Tensor) -> Tensor:
-        """The other way."""
+        """Send the results back, in the order of the rows that `there` was given."""
         leaving = results.index_select(0, self.order.argsort())
         arrived: Tensor = all_to_all_single_autograd(leaving, list(self.sent), list(self.received), self.mesh)
         return arrived

@@ -1,11 +1,11 @@
-"""A loss scale that follows the gradients (arXiv:1710.03740): float16 has no number between 0 and 6e-8.
+"""A dynamic loss scale (arXiv:1710.03740): float16 has no number between 0 and 6e-8.
 
-The loss is multiplied before it is differentiated, and gradients are divided before they are measured. Where one
-overflows, the update is skipped and the scale halved; after 2000 updates in a row it is doubled (torch's `GradScaler`,
-whose kernel divides). That class is not used itself: it divides what an optimizer holds, which under ZeRO has no
-gradients yet, and finds overflows on one rank only. Here the global norm decides, which every rank has alike: it is
-finite when all gradients are. At the smallest scale nothing is skipped any more, so that an overflow that no scale
-heals, of a forward pass for instance, ends the run as diverged.
+The loss is multiplied before backward, and gradients are divided before their norm is computed. If a gradient
+overflows, the update is skipped and the scale halved. After 2000 updates in a row the scale is doubled. This is the
+rule of torch's `GradScaler`, whose kernel divides the gradients. The class itself is not used. It divides the gradients
+of the optimizer's parameters, which do not exist yet under ZeRO, and finds overflows on one rank only. Here the global
+norm decides, which is equal on every rank and finite if all gradients are. At the smallest scale no update is skipped.
+An overflow that no scale avoids, for instance in the forward pass, therefore ends the run as diverged.
 """
 
 import math
@@ -19,13 +19,13 @@ from assay.parallel.shards import local
 from assay.step.program import LossScale, Step
 
 GROWTH_INTERVAL = 2000
-"""Updates in a row after which the scale doubles."""
+"""Number of updates in a row after which the scale doubles."""
 SMALLEST = 1.0
 
 
 @dataclass
 class DynamicLossScale(LossScale):
-    """A power of two, and how many updates it has stood."""
+    """A power of two as `value`; `stood` counts the updates since it last changed."""
 
     value: float = 2.0**16
     stood: int = 0

@@ -1,6 +1,6 @@
-"""Where started processes find each other before they are a process group: torch's store at MASTER_ADDR:MASTER_PORT.
+"""Rendezvous of processes before they form a process group: torch's store at MASTER_ADDR:MASTER_PORT.
 
-torchrun's agent holds the store on its first host; without it rank 0 does, and then the port must be free there.
+torchrun's agent serves the store on its first host; without torchrun, rank 0 does, and the port must be free there.
 """
 
 import os
@@ -16,15 +16,15 @@ from torch.distributed.rendezvous import rendezvous
 from assay.errors import UsageError
 
 ARRIVAL = timedelta(minutes=5)
-"""How long a process waits for the place to be there."""
+"""Timeout of a process for the store to exist."""
 
 PATIENCE = timedelta(minutes=30)
-"""How long a process waits for the others, who may be granted their turn late."""
+"""Timeout of a process for the others, whose turn may be granted late."""
 
 
 @dataclass(frozen=True)
 class Meeting:
-    """One process's place at the store."""
+    """Connection of one process to the store."""
 
     store: Store
     rank: int
@@ -32,22 +32,22 @@ class Meeting:
 
     @property
     def world_here(self) -> int:
-        """How many of the processes this machine has."""
+        """Return the number of processes on this machine."""
         return local_world()
 
     def say(self, key: str, text: str) -> None:
-        """Leave a text for the others. Raises `UsageError` where they have gone."""
+        """Store a text for the others. Raises `UsageError` if the store is gone."""
         with told_in_words():
             self.store.set(key, text)
 
     def hear(self, key: str) -> str:
-        """The text that somebody leaves, once it is there. Raises `UsageError` where nobody does."""
+        """Wait for the text of a key and return it. Raises `UsageError` if it is not stored within `PATIENCE`."""
         with told_in_words():
             return str(self.store.get(key).decode())
 
 
 def meeting() -> Meeting:
-    """Come to the store that the environment names. Raises `UsageError` where there is none to come to."""
+    """Connect to the store that the environment names. Raises `UsageError` if there is none."""
     with told_in_words():
         store, rank, world = next(rendezvous("env://", timeout=ARRIVAL))
         store.set_timeout(PATIENCE)
@@ -55,13 +55,13 @@ def meeting() -> Meeting:
 
 
 def local_world() -> int:
-    """How many processes a launcher has started on this machine; 1 where there was none."""
+    """Return the number of processes that a launcher has started on this machine; 1 without a launcher."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
 @contextmanager
 def told_in_words() -> Iterator[None]:
-    """Turn what torch raises where processes cannot meet into one `UsageError`."""
+    """Turn torch's errors of a failed rendezvous into one `UsageError`."""
     try:
         yield
     except (DistError, ValueError) as error:

@@ -1,8 +1,8 @@
-"""The global gradient norm where weights are spread over a mesh: every element counted once.
+"""The global gradient norm of weights that are sharded over a mesh: every element is counted once.
 
-Squares are summed on each rank over its own pieces, and then across the axes along which the piece is only a part. A
-replicated gradient is whole on every rank, so it is not summed across that axis. Weights with unlike placements are
-summed apart, since they cross different axes (arXiv:2104.04473 clips by the same rule).
+Squares are summed on each rank over its own shards, and then across the axes along which these are sharded. A
+replicated gradient is whole on every rank, so it is not summed across that axis. Weights with different placements are
+summed separately, because they are reduced across different axes (arXiv:2104.04473 clips by the same rule).
 """
 
 from collections import defaultdict
@@ -19,7 +19,10 @@ _Groups = tuple[dist.ProcessGroup, ...]
 
 
 def gradient_norm(step: Step) -> Tensor:
-    """Euclidean norm over all ranks: a float32 or wider scalar, equal on every rank."""
+    """Return the Euclidean norm over all ranks: a float32 or wider scalar, equal on every rank.
+
+    Raises `ValueError` if there are no gradients.
+    """
     total: Tensor | None = None
     for groups, gradients in _by_groups(_own(step)).items():
         squared = _squared(gradients)
@@ -35,7 +38,7 @@ def gradient_norm(step: Step) -> Tensor:
 
 
 def _own(step: Step) -> Iterator[Tensor]:
-    """Gradients of this rank's weights; a tied one whose owner is elsewhere, or in another stage, counts there."""
+    """Yield the gradients of this rank's weights, without copies of tied weights, which are counted at their owner."""
     aliases = {alias for alias, _ in step.program.tied}
     return (p.grad for name, p in step.named_parameters() if p.grad is not None and name not in aliases)
 

@@ -1,9 +1,9 @@
-"""Pipeline parallelism: stages on different ranks, micro-batches on their way through them, by torch's schedules.
+"""Pipeline parallelism: stages on different ranks process micro-batches by torch's schedules.
 
-A schedule replaces forward and backward of a whole step, which is one seam. It is made when first used: by then other
-techniques have wrapped the stages. Evaluation goes through the same schedule, forwards only, in pieces of the training
-shape, since what travels between stages has one. A tied weight lives on the first and on the last stage; both copies
-start equal, get the sum of both gradients, and so stay equal.
+A schedule replaces forward and backward of a whole step, which is one seam. It is made at first use, when other
+techniques have wrapped the stages. Evaluation uses the same schedule, forwards only, in micro-batches of the training
+shape, because the tensors sent between stages have a fixed shape. A tied weight has a copy on the first and on the last
+stage. Both start equal and get the sum of both gradients, and so stay equal.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,13 +28,16 @@ from assay.parallel.stages import cut
 from assay.step.program import MicroBatch, Program, Step
 
 SCHEDULES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved1F1B", "zero-bubble": "ZBVZeroBubble"}
-"""torch's names."""
+"""Names of schedules here and in torch."""
 
 _FORWARD = ("F", "SEND_F", "RECV_F", "UNSHARD", "RESHARD")
 
 
 def pipelined(program: Program, mesh: DeviceMesh, split: Split, schedule: str, micro_batches: int) -> Program:
-    """The program of this rank's stages along a one-dimensional `mesh`."""
+    """Return the program of this rank's stages along a one-dimensional `mesh`.
+
+    Raises `TypeError` if the program's only part is not a whole `GPT`.
+    """
     (model,) = program.parts
     if not isinstance(model, GPT):
         raise TypeError("a pipeline cuts a whole decoder")
@@ -53,32 +56,32 @@ def pipelined(program: Program, mesh: DeviceMesh, split: Split, schedule: str, m
 
 @dataclass
 class _Line:
-    """This rank's end of the pipeline."""
+    """This rank's part of the pipeline."""
 
     mesh: DeviceMesh
     split: Split
     schedule_name: str
     device: torch.device
     width: int
-    """Of what travels between stages."""
+    """Last dimension of the tensors that are sent between stages."""
     tokens: int = 1
-    """By which a loss is divided before it is differentiated."""
+    """Number of tokens by which a loss is divided before backward."""
     rows: int = 0
-    """Of a micro-batch in training, once there was one."""
+    """Number of rows of a training micro-batch; 0 before the first one."""
     _schedules: dict[tuple[str, int], Any] = field(default_factory=dict)
 
     @property
     def has_first(self) -> bool:
-        """Whether token ids enter here."""
+        """True if the first stage is on this rank."""
         return 0 in self.split.of(self.mesh.get_local_rank())
 
     @property
     def has_last(self) -> bool:
-        """Whether the loss is computed here."""
+        """True if the last stage, which computes the loss, is on this rank."""
         return self.split.count - 1 in self.split.of(self.mesh.get_local_rank())
 
     def gradients(self, step: Step, micro_batches: Sequence[MicroBatch], tokens: int) -> Tensor:
-        """The gradient seam: the summed loss of this rank, zero where the last stage is elsewhere."""
+        """Run forward and backward of all micro-batches → the summed loss, 0 if the last stage is on another rank."""
         self.tokens, self.rows = tokens, len(micro_batches[0][0])
         with scaled_by(1 / tokens):
             losses = self._run(step, micro_batches, "step")
@@ -86,7 +89,7 @@ class _Line:
         return total + sum(one.detach() for one in losses) * tokens if losses else total
 
     def evaluate(self, step: Step, batches: Iterable[MicroBatch]) -> tuple[float, int]:
-        """The evaluation seam: (summed loss, targets) on every rank."""
+        """Evaluate → (summed loss, number of targets), the same on every rank."""
         self.tokens = 1
         total = torch.zeros(2, dtype=torch.float64, device=self.device)
         with ExitStack() as modes, torch.no_grad():
@@ -98,7 +101,7 @@ class _Line:
                 if self.has_last:
                     total[0] += sum(one.double() for one in losses)
                     total[1] += sum(int((targets != NOT_COUNTED).sum()) for _, targets in pieces)
-        # The schedule holds a buffer for each micro-batch: training must not carry those of an evaluation.
+        # The schedule holds a buffer for each micro-batch: those of an evaluation must not stay during training.
         self._schedules = {key: made for key, made in self._schedules.items() if key[0] != "eval"}
         dist.all_reduce(total, group=self.mesh.get_group())
         return float(total[0].item()), int(total[1].item())
@@ -117,7 +120,7 @@ class _Line:
         return losses
 
     def _stage(self, part: nn.Module, index: int, shape: torch.Size, sequence_parts: int) -> PipelineStage:
-        """Told what it takes and gives: else torch finds out by a forward of its own, on arbitrary numbers."""
+        """Make a stage with known input and output shapes; else torch infers them by a forward on arbitrary numbers."""
         rows, length = shape
         between = _between(part, (rows, length // sequence_parts, self.width))
         ids = torch.empty(shape, dtype=torch.int64, device="meta")
@@ -146,13 +149,13 @@ class _Line:
 
 
 def _between(part: nn.Module, shape: tuple[int, int, int]) -> Tensor:
-    """What travels between stages, as torch wants to be shown it: shape and dtype, no storage."""
+    """Return a meta tensor with the shape and dtype of the tensors that are sent between stages."""
     dtype = next(part.parameters()).dtype
     return torch.empty(shape, dtype=dtype, device="meta", requires_grad=True)
 
 
 def _forwards_only(schedule: Any) -> Any:
-    """Torch's `eval` leaves whole backwards out, but not those that a zero-bubble schedule has cut in two."""
+    """Remove all backwards: torch's `eval` skips whole ones, but not those that a zero-bubble schedule has split."""
     for rank, actions in getattr(schedule, "pipeline_order_with_comms", {}).items():
         kept = [one for one in actions if one is not None and one.computation_type.value in _FORWARD]
         schedule.pipeline_order_with_comms[rank] = kept
@@ -160,7 +163,7 @@ def _forwards_only(schedule: Any) -> Any:
 
 
 def _full(batches: Iterable[MicroBatch], step: Step, rows: int) -> Iterator[list[MicroBatch]]:
-    """Lists of as many pieces as a step has micro-batches, each of its shape; what is filled in does not count."""
+    """Yield lists with a step's number of micro-batches, each of its shape; padded targets do not count."""
     parts, pieces = step.program.micro_batches, []
     for ids, targets in batches:
         rows = rows or len(ids)
@@ -182,7 +185,7 @@ def _padded(ids: Tensor, targets: Tensor, rows: int) -> MicroBatch:
 
 
 def _over_stages(inner: Callable[[Tensor], Tensor], line: _Line) -> Callable[[Tensor], Tensor]:
-    """The loss comes from the last stage; of the activation norms beside it, the first from the first stage."""
+    """Sum over stages: the loss and the last block's norm of the last stage, the first block's norm of the first."""
 
     def reduce(sums: Tensor) -> Tensor:
         sums = inner(sums).clone()
@@ -196,7 +199,7 @@ def _over_stages(inner: Callable[[Tensor], Tensor], line: _Line) -> Callable[[Te
 
 
 class _TiedGradients:
-    """Gives both copies of a tied weight the sum of both gradients."""
+    """Sets the gradient of both copies of a tied weight to the sum of both gradients."""
 
     def __init__(self, mesh: DeviceMesh, split: Split, tied: tuple[tuple[str, str], ...]) -> None:
         self._names = tied
@@ -217,7 +220,10 @@ class _TiedGradients:
 
 
 def _ends(mesh: DeviceMesh) -> dist.ProcessGroup | None:
-    """The group of the first and the last rank of this rank's line; every rank takes part in making all of them."""
+    """Return the group of the first and last rank of this rank's pipeline, None for other ranks.
+
+    Every rank must take part in making all groups.
+    """
     root = mesh._get_root_mesh()
     lines = root.mesh.movedim(list(root.mesh_dim_names or ()).index("pp"), -1).reshape(-1, mesh.size())
     mine = None

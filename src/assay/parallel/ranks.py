@@ -1,7 +1,7 @@
-"""This process among the ranks of a run: who started it said where it is, and the process group is joined once.
+"""This process as a rank of a run: the launcher assigns its rank, and the process group is joined once.
 
-The launcher (torchrun's agent) sets RANK, LOCAL_RANK, WORLD_SIZE and where to meet. gloo joins CPUs, NCCL GPUs; a CPU
-group is there in both cases, for what ranks agree on between steps.
+The launcher (torchrun's agent) sets RANK, LOCAL_RANK, WORLD_SIZE and the address of the store. CPUs use gloo, GPUs
+NCCL. There is a CPU group in both cases, for agreements between ranks from step to step.
 """
 
 import os
@@ -21,28 +21,28 @@ from assay.parallel.meeting import PATIENCE, told_in_words
 
 @dataclass(frozen=True)
 class Ranks:
-    """One rank's view of all."""
+    """This rank and the layout of all ranks, with the operations that all ranks do together."""
 
     rank: int = 0
     local_rank: int = 0
     layout: Mesh = ONE_DEVICE
     mesh: DeviceMesh | None = None
-    """None on one device."""
+    """Torch's mesh of all ranks; None on one device."""
 
     @property
     def world(self) -> int:
-        """How many ranks there are."""
+        """Return the number of ranks."""
         return self.layout.size
 
     @property
     def place(self) -> dict[str, int]:
-        """This rank's index along each axis."""
+        """Return this rank's index along each axis."""
         return self.layout.at(self.rank)
 
     def noise(self, sequence_parts: int = 1) -> int:
-        """Which random numbers this rank draws: those with other layers, rows or positions of the batch draw others.
+        """Return the number of this rank's random stream. Ranks with other layers, rows or positions draw others.
 
-        Those that share matrices hold the same positions, and must draw the same, unless these are in parts, too.
+        Ranks of tp hold the same positions and must draw the same numbers, unless their positions are divided too.
         """
         number = 0
         for axis in AXES if sequence_parts > 1 else AXES[:-1]:
@@ -50,7 +50,7 @@ class Ranks:
         return number
 
     def highest(self, *values: float) -> list[float]:
-        """Each value's maximum over all ranks, on every rank: how they agree to stop, and on how long a step took."""
+        """Return each value's maximum over all ranks; ranks agree by it on a stop and on the time of a step."""
         if self.world == 1:
             return list(values)
         agreed = torch.tensor(values, dtype=torch.float64)
@@ -58,13 +58,13 @@ class Ranks:
         return [float(value) for value in agreed.tolist()]
 
     def meet(self) -> None:
-        """Wait until every rank is here."""
+        """Wait until every rank has called this."""
         self.highest(0.0)
 
     def all_come(self, place: str, within: timedelta = timedelta(minutes=1)) -> bool:
-        """Whether every rank says that it is at `place`, which has a new name each time.
+        """True if every rank reports within the timeout that it is at `place`, a name that is used only once.
 
-        The store is asked, for ranks that are elsewhere may be in a collective, and would take this for its part.
+        The store is used, because ranks that are elsewhere may be in a collective and would mistake another for it.
         """
         if self.world == 1:
             return True
@@ -77,7 +77,7 @@ class Ranks:
         return True
 
     def gather(self, text: str) -> list[str]:
-        """What every rank says, in order of ranks, on every rank."""
+        """Return the texts of all ranks, in order of ranks, on every rank."""
         if self.world == 1:
             return [text]
         said: list[str] = [""] * self.world
@@ -89,15 +89,15 @@ ALONE = Ranks()
 
 
 def local_rank() -> int:
-    """The number that a launcher gave to this process among those of its machine; 0 where there was none."""
+    """Return this process's number among those of its machine, as set by a launcher; 0 without a launcher."""
     return int(os.environ.get("LOCAL_RANK", "0"))
 
 
 @contextmanager
 def joined(layout: Mesh, device: torch.device) -> Iterator[Ranks]:
-    """The ranks of `layout`, met and left.
+    """Join the process group of `layout` and leave it after the block.
 
-    Raises `RuntimeError` where fewer or more processes were started, `UsageError` where they cannot meet.
+    Raises `RuntimeError` if the number of started processes differs, `UsageError` if they cannot meet.
     """
     if layout.size == 1:
         yield ALONE
@@ -119,5 +119,5 @@ def joined(layout: Mesh, device: torch.device) -> Iterator[Ranks]:
 
 
 def _host_group() -> dist.ProcessGroup | None:
-    """The default group: it has a gloo backend for tensors of the host beside NCCL."""
+    """Return the default group, which has a gloo backend for host tensors in addition to NCCL."""
     return dist.group.WORLD

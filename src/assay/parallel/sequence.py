@@ -1,9 +1,9 @@
-"""Sequence parallelism (Korthikanti et al. 2022, arXiv:2205.05198): between split matrices, a part of the positions.
+"""Sequence parallelism (Korthikanti et al. 2022, arXiv:2205.05198): positions are divided between split matrices.
 
-Where tensor parallelism sums a pair's outputs on every rank, here each rank gets the sum for its part of the positions
-only, a reduce-scatter, and the parts are gathered before the next pair; backward does the same the other way round. The
-two together send what the sum sent. Torch's own styles do it; here is only which module takes which. The input of a
-pair stays a spread tensor until its first product, so that its gradient, summands of a whole, is never made whole.
+Tensor parallelism all-reduces a pair's outputs. Here a reduce-scatter gives each rank the sum for its part of the
+positions only, and an all-gather precedes the next pair. Backward does the reverse. Both together have the traffic of
+the all-reduce. Torch's own styles do the work; this file assigns them to modules. The input of a pair stays a
+`DTensor` until its first product, so that its gradient, a partial sum, is never all-reduced.
 """
 
 from collections.abc import Callable
@@ -25,11 +25,11 @@ from assay.model import Embedding
 from assay.model.gpt import Head
 
 _POSITIONS = Shard(1)
-"""Of `[B, T, n_embd]`."""
+"""Placement of `[B, T, n_embd]` with divided positions."""
 
 
 def block_styles() -> dict[str, ParallelStyle]:
-    """For a block, in the place of those with which tensor parallelism sums a pair's outputs on every rank."""
+    """Return a block's styles, which replace those by which tensor parallelism all-reduces a pair's outputs."""
     gathered = PrepareModuleInput(input_layouts=_POSITIONS, desired_input_layouts=Replicate())
     scattered = PrepareModuleInput(input_layouts=Partial(), desired_input_layouts=_POSITIONS, use_local_output=True)
     summands = RowwiseParallel(output_layouts=Partial(), use_local_output=False)
@@ -47,7 +47,7 @@ def block_styles() -> dict[str, ParallelStyle]:
 
 
 def divide_embedding(embedding: Embedding, mesh: DeviceMesh) -> None:
-    """Each rank gets its positions of the sum over the ranks' tokens, and adds what is learned of those positions."""
+    """Reduce-scatter the token embeddings, so that each rank has its positions, and add their learned positions."""
     if embedding.position is not None:
         distribute_module(embedding.position, mesh)
     styles = {
@@ -60,7 +60,7 @@ def divide_embedding(embedding: Embedding, mesh: DeviceMesh) -> None:
 
 
 def divide_norm(head: Head, mesh: DeviceMesh) -> None:
-    """The last norm works on parts, and the projection to the vocabulary gets them together."""
+    """Apply the last norm to each rank's positions, and gather them for the projection to the vocabulary."""
     parallelize_module(head, mesh, {"norm": SequenceParallel()})
     gathered = PrepareModuleOutput(
         output_layouts=_POSITIONS, desired_output_layouts=Replicate(), use_local_output=False
@@ -69,7 +69,7 @@ def divide_norm(head: Head, mesh: DeviceMesh) -> None:
 
 
 def over_parts(inner: Callable[[Tensor], Tensor], mesh: DeviceMesh) -> Callable[[Tensor], Tensor]:
-    """Every rank knows the loss; the squared activation norms beside it are of its part only."""
+    """Sum the squared activation norms over ranks; the loss is already equal on every rank."""
 
     def reduce(sums: Tensor) -> Tensor:
         sums = inner(sums).clone()

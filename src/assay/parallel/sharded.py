@@ -1,8 +1,8 @@
-"""Replicas of a model, whole or in shards, by torch's own engine: hooks around modules, no wrapper, no renaming.
+"""Replicas of a model, whole or sharded, by torch's own engine: hooks around modules, no wrapper, no renaming.
 
-Every block is a group of its own and what remains another, so that one block's weights or gradients travel while the
-next one computes. Gradients are summed, not averaged: each rank has divided its loss by the tokens of the whole batch.
-Weights that are divided among these very ranks already, as experts are, stay out: each has one owner.
+Every block is a group, and the rest of the model is another. One block's weights or gradients are thus communicated
+while the next block computes. Gradients are summed, not averaged: each rank has divided its loss by the tokens of the
+whole batch. Weights that are already divided among these ranks, such as experts, are excluded: each has one owner.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,12 +25,12 @@ from assay.step.on_host import norm_on_device
 from assay.step.program import Program, Step
 
 Wrap = Callable[[nn.Module, set[nn.Parameter]], Any]
-"""Puts a module, and what is inside it and in no group yet, under the engine's hooks, in place; of its parameters not
+"""Adds the engine's hooks to a module in place. Its group is all its parameters that are in no other group yet, without
 those in the set."""
 
 
 def replicas(program: Program, mesh: DeviceMesh, wrap: Wrap) -> Program:
-    """Each rank of a one-dimensional `mesh` trains on its rows, and gradients are summed over the mesh."""
+    """Train on each rank's rows along a one-dimensional `mesh`, and sum gradients over the mesh."""
     for part in program.parts:
         owned = {one for one in part.parameters() if _lies_on(one, mesh)}
         for module in [one for one in part.modules() if isinstance(one, Block)]:
@@ -46,7 +46,10 @@ def replicas(program: Program, mesh: DeviceMesh, wrap: Wrap) -> Program:
 def shards(
     program: Program, mesh: DeviceMesh, *, reshard: bool, mixed_precision: bool = False, offload: bool = False
 ) -> Program:
-    """Replicas of which each rank holds a shard between uses: in float32, and if they are offloaded on the host."""
+    """Shard the replicas: each rank holds a float32 shard between uses, on the host if offloaded.
+
+    `reshard` frees gathered weights after forward. `mixed_precision` computes in bfloat16 and reduces in float32.
+    """
     precision, place = MixedPrecisionPolicy(), OffloadPolicy()
     if mixed_precision:
         for part in program.parts:
@@ -70,7 +73,7 @@ def shards(
 
 
 def whole_replicas(program: Program, mesh: DeviceMesh) -> Program:
-    """Replicas that hold all weights, and sum all gradients during backward."""
+    """Make replicas that hold all weights, and all-reduce gradients during backward."""
     return replicas(program, mesh, lambda module, apart: replicate(module, mesh=mesh, ignored_params=apart))
 
 
@@ -80,7 +83,7 @@ def _lies_on(parameter: nn.Parameter, mesh: DeviceMesh) -> bool:
 
 @contextmanager
 def _synchronize(step: Step, last: bool) -> Iterator[None]:
-    """Gradients travel in the last micro-batch's backward only."""
+    """Communicate gradients in the last micro-batch's backward only."""
     for group in _managed(step.parts):
         group.set_requires_gradient_sync(last, recurse=False)
         group.set_is_last_backward(last)

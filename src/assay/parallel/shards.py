@@ -1,7 +1,7 @@
-"""What one rank holds of a tensor that is spread over a mesh.
+"""One rank's shard of a tensor that is distributed over a mesh.
 
-A spread tensor (`DTensor`) has the global shape and a placement per mesh dimension; its local tensor is this rank's
-piece. Everything that must see storage, such as filling and scaling, works on the piece.
+A `DTensor` has the global shape and a placement per mesh dimension; its local tensor is this rank's shard. Operations
+on storage, such as filling and scaling, work on the shard.
 """
 
 import sys
@@ -18,37 +18,37 @@ if TYPE_CHECKING:
 
 
 def is_spread(tensor: Tensor) -> "TypeGuard[DTensor]":
-    """True for a `DTensor`. Its module takes more than a second to import; until something has, there is none."""
+    """True for a `DTensor`. Its module takes over a second to import; until it is imported, no `DTensor` exists."""
     module = sys.modules.get("torch.distributed.tensor")
     return module is not None and isinstance(tensor, module.DTensor)
 
 
 def local(tensor: Tensor) -> Tensor:
-    """This rank's piece, sharing storage; a plain tensor is its own."""
+    """Return this rank's shard, which shares storage; a plain tensor is returned unchanged."""
     return tensor.to_local() if is_spread(tensor) else tensor
 
 
 def divided_over(tensor: Tensor) -> tuple[str, ...]:
-    """The mesh axes along which a tensor's pieces differ."""
+    """Return the mesh axes along which a tensor is not replicated."""
     if not is_spread(tensor):
         return ()
     names = tensor.device_mesh.mesh_dim_names or ()
-    # A strided shard, of a weight that two axes split along one dimension, is no `Shard`, but is not whole either.
+    # A strided shard, of a weight that two axes split along one dimension, is no `Shard`, but not replicated either.
     return tuple(name for name, place in zip(names, tensor.placements, strict=True) if not place.is_replicate())
 
 
 def dimensions(tensor: Tensor) -> dict[str, int]:
-    """The dimension along which each mesh axis divides a tensor."""
+    """Return the tensor dimension that each mesh axis divides, by name of the axis."""
     if not is_spread(tensor):
         return {}
     names = tensor.device_mesh.mesh_dim_names or ()
-    # A strided shard is no `Shard`, but has a dimension, too.
+    # A strided shard is no `Shard`, but has a dimension too.
     places = {name: getattr(place, "dim", None) for name, place in zip(names, tensor.placements, strict=True)}
     return {name: dimension for name, dimension in places.items() if dimension is not None}
 
 
 def placed_gradient(parameter: Tensor) -> Tensor | None:
-    """The gradient, first placed as its weight is: backward may leave it whole, or as summands, on every rank."""
+    """Redistribute the gradient to its weight's placements and return it; backward may leave it whole or partial."""
     gradient = parameter.grad
     if (
         gradient is not None
@@ -63,7 +63,7 @@ def placed_gradient(parameter: Tensor) -> Tensor | None:
 
 @torch.no_grad()
 def fill(tensor: Tensor, whole: Tensor) -> None:
-    """Copy this rank's piece out of `whole`, which has the global shape."""
+    """Copy this rank's shard of `whole`, which has the global shape, into `tensor`."""
     if is_spread(tensor):
         from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
@@ -74,7 +74,7 @@ def fill(tensor: Tensor, whole: Tensor) -> None:
 
 
 def spread(module: nn.Module, mesh: DeviceMesh, placements: "Mapping[str, Placement]") -> None:
-    """Spread a module's own parameters, by name, over a one-dimensional `mesh`; a name may be missing."""
+    """Distribute a module's own parameters, by name, over a one-dimensional `mesh`; names may be missing."""
     from torch.distributed.tensor import distribute_tensor
 
     for name, parameter in list(module.named_parameters(recurse=False)):

@@ -1,6 +1,6 @@
 """A decoder cut into stages: consecutive blocks, the embedding with the first and the head with the last.
 
-Parameters keep the names that they have in the whole model. Which stages a rank has is arithmetic: `cost.stages`.
+Parameters keep the names that they have in the whole model. `cost.stages` computes which stages a rank has.
 """
 
 from torch import Tensor, nn
@@ -10,7 +10,7 @@ from assay.model import GPT
 
 
 class Stage(nn.Module):
-    """Some consecutive blocks of a decoder, under their names in the whole of it."""
+    """Consecutive blocks of a decoder, under their names in the whole model."""
 
     def __init__(self, model: GPT, blocks: range) -> None:
         super().__init__()
@@ -19,7 +19,10 @@ class Stage(nn.Module):
         self.head = model.head if blocks.stop == len(model.blocks) else None
 
     def forward(self, x: Tensor, targets: Tensor | None = None) -> Tensor:
-        """Token ids or the stage before's output → `[B, T, n_embd]`, or from the last stage the summed loss."""
+        """Return `[B, T, n_embd]`, or the summed loss on the last stage, from token ids or the previous stage's output.
+
+        Raises `ValueError` if the last stage has no targets.
+        """
         if self.embedding is not None:
             x = self.embedding(x)
         for block in self.blocks.values():
@@ -33,5 +36,5 @@ class Stage(nn.Module):
 
 
 def cut(model: GPT, split: Split, rank: int) -> tuple[Stage, ...]:
-    """The stages of a rank as modules; that the split deals out all blocks, its caller has checked."""
+    """Return the stages of a rank as modules; the caller has checked that the split covers all blocks."""
     return tuple(Stage(model, split.blocks_of(index, len(model.blocks))) for index in split.of(rank))

@@ -1,4 +1,4 @@
-"""What ranks that divide a batch report is the sum of what each saw: the loss of a step, and that of an evaluation."""
+"""Sums over ranks that divide a batch: the loss of a step, and the loss of an evaluation."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -14,7 +14,7 @@ Batches = Iterable[MicroBatch]
 
 
 def sum_losses(program: Program, mesh: DeviceMesh, own: Callable[[Batches], Batches]) -> Program:
-    """Each rank of a one-dimensional `mesh` evaluates its `own` part of every batch, and losses are summed over it."""
+    """Evaluate each rank's `own` part of every batch, and sum all losses over a one-dimensional `mesh`."""
     group = mesh.get_group()
     evaluate_here, reduce_here = program.evaluate, program.reduce_loss
 

@@ -1,12 +1,12 @@
-"""Tensor parallelism (Shoeybi et al. 2019, arXiv:1909.08053): each weight matrix in two-dimensional pairs.
+"""Tensor parallelism (Shoeybi et al. 2019, arXiv:1909.08053): weight matrices are split in pairs.
 
-The first matrix of a pair is split by rows of its weight (its outputs), the second by columns (its inputs), so that
-what lies between them (heads, hidden units) never leaves a rank, and each pair costs one all-reduce in forward and one
-in backward. The embedding is split by tokens, and so is the head: logits stay split, and the loss is computed from the
-pieces. Torch's own styles do the splitting; here is only which module takes which.
+The first matrix of a pair is split by rows of its weight (its outputs), the second by columns (its inputs). The
+activations between them (heads, hidden units) never leave a rank. Each pair costs one all-reduce in forward and one in
+backward. The embedding and the head are split by tokens: logits stay split, and the loss is computed from their
+shards. Torch's own styles do the splitting; this file assigns them to modules.
 
-Every expert of a mixture is such a pair, too, and all are split alike: routers see the whole residual stream on every
-rank, so they agree on where tokens go.
+Every expert of a mixture is such a pair too, and all are split in the same way. Routers read the whole residual stream
+on every rank, so they agree on the routing.
 """
 
 from dataclasses import replace
@@ -33,7 +33,7 @@ from assay.step.program import Program, Step
 
 
 def split_matrices(program: Program, mesh: DeviceMesh) -> Program:
-    """Every block's matrices, the embedding and the head over a one-dimensional `mesh`."""
+    """Split every block's matrices, the embedding and the head over a one-dimensional `mesh`."""
     divided = program.sequence_parts > 1
     for part in program.parts:
         for module in list(part.modules()):
@@ -92,7 +92,7 @@ def _split_experts(experts: Experts, mesh: DeviceMesh) -> None:
 
 
 def _return_plain_loss(head: Head) -> None:
-    """A loss that is spread would reach code that knows nothing of meshes."""
+    """Make the head return a plain tensor: code that uses the loss does not handle a `DTensor`."""
     inner = head.forward
 
     def forward(x: Tensor, targets: Tensor) -> Tensor:
@@ -103,7 +103,7 @@ def _return_plain_loss(head: Head) -> None:
 
 
 def _tie_again(part: nn.Module, tied: tuple[tuple[str, str], ...]) -> None:
-    """Splitting gave the two names of one weight a spread tensor each."""
+    """Tie weights anew, because splitting has made a separate `DTensor` for each name."""
     from assay.model import tie
 
     names = {name for name, _ in part.named_parameters(remove_duplicate=False)}
@@ -111,6 +111,6 @@ def _tie_again(part: nn.Module, tied: tuple[tuple[str, str], ...]) -> None:
 
 
 def _partial_gradients(step: Step) -> list[Tensor]:
-    """Of weights that every rank holds whole and uses on its own heads only: the norms of queries and keys."""
+    """Return the gradients of query and key norms, which are replicated, but used on each rank's own heads only."""
     names = (".q_norm.weight", ".k_norm.weight")
     return [local(p.grad) for name, p in step.named_parameters() if name.endswith(names) and p.grad is not None]

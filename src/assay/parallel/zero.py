@@ -1,9 +1,10 @@
-"""ZeRO's first stage (Rajbhandari et al. 2020, arXiv:1910.02054): replicas that divide the optimizer's state.
+"""ZeRO's first stage (Rajbhandari et al. 2020, arXiv:1910.02054): replicas that shard the optimizer's state.
 
-Each rank updates a piece of every weight: a spread tensor over the same storage, so that the update lands in the weight
-itself, and its state is spread as it is. Then the pieces of all ranks are gathered, one weight after the other. The
-gradient reaches the piece as a view, at the last moment, when it has been unscaled and clipped. Torch's
-`ZeroRedundancyOptimizer` deals out whole weights instead, and knows nothing of weights that are spread already.
+Each rank updates a shard of every weight. The shard is a `DTensor` over the weight's storage, so that the update
+changes the weight itself. Its optimizer state is sharded in the same way. After the update, the shards of all ranks
+are gathered, one weight after the other. The shard's gradient is a view of the weight's gradient, set only after
+unscaling and clipping. Torch's `ZeroRedundancyOptimizer` assigns whole weights to ranks, and cannot handle sharded
+ones.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +23,7 @@ from assay.step.program import NamedParameters, OptimizerLike, Program, Step
 
 
 def divide_state(program: Program) -> Program:
-    """Have the optimizer of replicas along dp update pieces."""
+    """Make the optimizer of each replica along dp update its shard of every weight only."""
     return replace(program, optimized=_pieces, update=_on_pieces(program.update))
 
 
@@ -31,9 +32,9 @@ def _pieces(parameters: NamedParameters) -> NamedParameters:
 
 
 def _piece(weight: nn.Parameter) -> nn.Parameter:
-    """This rank's piece along the first dimension that no other axis divides.
+    """Return this rank's shard along the first dimension that no other axis divides.
 
-    The whole where there is none, and of an expert, which only this rank has.
+    If there is none, the whole weight is returned, and likewise for an expert that no other rank of dp holds.
     """
     if not isinstance(weight, DTensor):
         raise TypeError("what is divided is a replica's weight, which torch spreads over the mesh")
@@ -47,7 +48,7 @@ def _piece(weight: nn.Parameter) -> nn.Parameter:
 
 
 def _part(whole: DTensor, placements: Sequence[Any]) -> DTensor:
-    """A view of this rank's part of a replicated tensor under other placements."""
+    """Return a view of this rank's part of a replicated tensor under other placements."""
     mesh = whole.device_mesh
     part = whole.to_local().detach()
     for dimension, (start, length) in enumerate(_cut(whole.shape, mesh, whole.placements, tuple(placements))):
@@ -59,7 +60,10 @@ def _part(whole: DTensor, placements: Sequence[Any]) -> DTensor:
 def _cut(
     shape: torch.Size, mesh: DeviceMesh, before: tuple[Any, ...], after: tuple[Any, ...]
 ) -> tuple[tuple[int, int], ...]:
-    """(start, length) along each dimension of one local tensor in another; torch works it out with tensors."""
+    """Return (start, length) along each dimension of one local tensor in another.
+
+    The result is cached, because torch computes it with tensors.
+    """
     (_, origins), (lengths, offsets) = (
         compute_local_shape_and_global_offset(shape, mesh, one) for one in (before, after)
     )
@@ -76,7 +80,7 @@ def _on_pieces(inner: Callable[[Step], Tensor]) -> Callable[[Step], Tensor]:
 
 
 class _Handing:
-    """An optimizer of pieces that takes the gradients of whole weights, and leaves whole weights behind."""
+    """An optimizer of shards that takes the gradients of the whole weights, and gathers the weights after its step."""
 
     def __init__(self, inner: OptimizerLike, pairs: Sequence[tuple[Tensor, Tensor]]) -> None:
         self.param_groups = inner.param_groups

@@ -1,4 +1,4 @@
-"""Batches as tensors: training's as the seam wants them and as a step takes them, and the fixed ones of validation."""
+"""Batches as tensors: a program's batch source, the micro-batches of a step, and the fixed validation batches."""
 
 import torch
 from torch.nn import functional
@@ -14,13 +14,16 @@ from assay.training.gradients import cut
 
 
 def training_batches(run: Run, data: Prepared) -> BatchSource:
-    """The batch seam: a rank's rows of a step, which depend on the run's seed and the step alone."""
+    """Return the batch source: a rank's rows of a step, a function of the run's seed, the step and the share."""
     source = Batches(data.train, run.seed, run.training.batch_size, run.model.context_length)
     return lambda step, share: [_tensors(source.at(step, share))]
 
 
 def micro_batches_of(program: Program, step: int) -> list[MicroBatch]:
-    """What this rank trains on in a step, on the device. Raises `Unread` where its source gives no more."""
+    """Return this rank's micro-batches of a step, on the device.
+
+    Raises `Unread` if the source cannot give the batch, `UsageError` if its rows do not divide into micro-batches.
+    """
     try:
         batch = list(program.batches(step, program.share))
     except (UsageError, OSError) as error:
@@ -29,10 +32,10 @@ def micro_batches_of(program: Program, step: int) -> list[MicroBatch]:
 
 
 def validation_batches(run: Run, data: Prepared, device: torch.device) -> tuple[Windows, Sample]:
-    """The batches of every evaluation, and their number: the same ones each time, `eval_batches` or the whole split.
+    """Return the batches of every evaluation, and their number: always the same, `eval_batches` or the whole split.
 
-    The split ends inside a window, and that one is filled in, so that all are alike: stages of a pipeline, and ranks
-    that share positions, are made for one length.
+    The split's last window is padded, so that all windows have one length. Pipeline stages and context-parallel ranks
+    are built for one length.
     """
     training, length = run.training, run.model.context_length
     windows = validation_windows(data.validation, length, training.batch_size, training.eval_batches)
@@ -46,7 +49,7 @@ def _tensors(batch: Batch) -> MicroBatch:
 
 
 def _filled(rows: MicroBatch, length: int) -> MicroBatch:
-    """Behind what is there, where no position looks, with targets that do not count."""
+    """Pad a window at its end, which no earlier position attends to; the padded targets do not count."""
     ids, targets = rows
     lacking = (0, length - ids.shape[1])
     return functional.pad(ids, lacking), functional.pad(targets, lacking, value=NOT_COUNTED)

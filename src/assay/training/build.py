@@ -1,9 +1,9 @@
-"""From a run to a live step: describe the baseline, let optimizations change the description, then make it real, once.
+"""Turn a run into a live step: describe the baseline, let optimizations change the description, then build it once.
 
-The baseline is every optimization off: hand-coded attention, float32 with TF32 off, plain AdamW one tensor after the
-other, the loss read at every step. Until `build` all weights are on the meta device and take no memory. `build` then
-allocates the parts, ties what is tied (materialising unties), fills every parameter by its name, wraps each part's
-forward with the forward contexts, and only then makes the optimizer, over parameters that will stay the same objects.
+The baseline has every optimization off: hand-coded attention, float32 with TF32 off, plain AdamW one tensor after the
+other, the loss read at every step. Until `build`, all weights are on the meta device and take no memory. `build` then
+allocates the parts, restores the ties (materialising unties) and fills every parameter by its name. It wraps each
+part's forward with the forward contexts. The optimizer is made last, over parameters that will stay the same objects.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ def baseline(
     weights: Mapping[str, Tensor] | None = None,
     ranks: Ranks = ALONE,
 ) -> Program:
-    """The step with every optimization off, whole on each of `ranks` until an optimization divides it.
+    """Describe the step with every optimization off; each rank holds all of it until an optimization divides it.
 
-    `weights`, by parameter name, replace the random initialization.
+    `weights`, by parameter name, replace the random initialization. Sets torch's float32 matrix products to "highest"
+    and turns TF32 off in cuDNN, for the whole process.
     """
     torch.set_float32_matmul_precision("highest")
     torch.backends.cudnn.allow_tf32 = False
@@ -66,7 +67,10 @@ def baseline(
 
 
 def build(program: Program) -> Step:
-    """Materialise, tie, initialise, wrap, and make the optimizer: the program is real afterwards, and taken."""
+    """Materialise, tie and initialise the parts, wrap their forwards, make the optimizer. A program is built once.
+
+    Raises `ValueError` if a part has a buffer, `RuntimeError` if a built step's program is built a second time.
+    """
     for part in program.parts:
         part.to_empty(device=program.rest or program.device)
         names = {name for name, _ in part.named_parameters(remove_duplicate=False)}
@@ -80,13 +84,13 @@ def build(program: Program) -> Step:
 
 
 def _spent(name: str, shape: torch.Size) -> Tensor:
-    """In the place of an initialization that may hold a second copy of all weights."""
+    """Replace the initialization after the build, because it may hold a second copy of all weights."""
     raise RuntimeError(f"{name} is initialised already: a program is built once")
 
 
 @torch.no_grad()
 def _initialize(part: nn.Module, initialize: Initialize, owners: Mapping[str, str]) -> None:
-    """A tied weight whose owner is on another rank starts as the owner does."""
+    """Fill every parameter by its name. A tied weight uses its owner's name, also if the owner is on another rank."""
     buffers = [name for name, _ in part.named_buffers()]
     if buffers:
         raise ValueError(f"the buffer {buffers[0]!r} would stay uninitialised: a part holds parameters only")
@@ -95,7 +99,7 @@ def _initialize(part: nn.Module, initialize: Initialize, owners: Mapping[str, st
 
 
 def _enter_around_forward(part: nn.Module, contexts: Iterable[Context]) -> None:
-    """Wrap in place: an instance attribute, so that no parameter is renamed."""
+    """Wrap the forward as an instance attribute, so that no parameter is renamed."""
     inner, entered = part.forward, tuple(contexts)
 
     def forward(*args: Any, **kwargs: Any) -> Any:

@@ -1,14 +1,14 @@
-"""Checkpoints: everything that the rest of a run depends on, whole or not at all, and nothing that must be unpickled.
+"""Checkpoints: all state that the rest of a run depends on, written atomically and without pickle.
 
     step-00000100/model.safetensors       weights by name, a tied one once, under its owner's name
-    step-00000100/optimizer.safetensors   state.<parameter>.<key>, and stateful.<name>.<key> for what else has tensors
+    step-00000100/optimizer.safetensors   state.<parameter>.<key>, and stateful.<name>.<key> of other tensors
     step-00000100/state.json              step, tokens, seconds, mesh, generators, other state; SHA-256 of the two files
 
-Batches are a function of (seed, step), so no loader has a state; streamed documents have a place. With the weights, the
-optimizer's state and torch's generators a run continues bit for bit on a CPU. On another mesh it continues, too, within
-rounding; there the generators have no place to go on from, and are seeded anew, as a function of (seed, step, place). A
-folder is made under a hidden name, flushed, and renamed into place; the digests tell a damaged file from a whole one,
-and then the checkpoint before it serves.
+Batches are a function of (seed, step), so no loader has a state; streamed documents have a position. With the weights,
+the optimizer's state and torch's generators, a run continues bit for bit on a CPU. On another mesh it continues within
+rounding. The saved generator states do not fit another mesh, so generators are seeded anew from (seed, step, rank's
+place). A folder is written under a hidden name, flushed and renamed. The digests detect a damaged file; then the
+previous checkpoint is used.
 """
 
 import errno
@@ -45,16 +45,16 @@ from assay.training.step_record import Position
 
 FORMAT = 3
 KEPT = 2
-"""Checkpoints that are kept: the newest, and the one to fall back to."""
+"""Number of checkpoints that are kept: the newest, and the previous one to fall back to."""
 
 OPTIMIZER = "optimizer.safetensors"
 STATE = "state.json"
 
 
 def save(folder: Path, step: Step, position: Position, identity: str, ranks: Ranks = ALONE) -> Path:
-    """Write the checkpoint of `position` into `folder`, and keep the last two; every rank must call it.
+    """Write the checkpoint of `position` into `folder` and delete all but the last two; every rank must call it.
 
-    Raises `StorageError`.
+    Returns its folder. Raises `StorageError`.
     """
     place = folder / f"step-{position.step:08d}"
     plain, tensors = stateful_parts(step.program.stateful)
@@ -82,7 +82,7 @@ def save(folder: Path, step: Step, position: Position, identity: str, ranks: Ran
 
 @contextmanager
 def _seen_by_all(place: Path, ranks: Ranks) -> Iterator[Path]:
-    """The hidden folder that rank 0 makes, and renames once every rank has written its part."""
+    """Yield the hidden folder that rank 0 makes, and that it renames when every rank has written its part."""
     if ranks.rank == 0:
         with new_folder(place, lambda _: False) as made:
             ranks.gather(str(made))
@@ -104,18 +104,18 @@ def _write(tensors: Mapping[str, Tensor], path: Path, ranks: Ranks) -> None:
 
 
 def complete(folder: Path) -> list[Path]:
-    """Checkpoints in `folder`, newest first; what a crash left half-made has another name."""
+    """Return the complete checkpoints in `folder`, newest first. Incomplete ones have a hidden name."""
     found = [path for path in folder.glob("step-*") if path.name.removeprefix("step-").isdigit()]
     return sorted(found, key=lambda path: int(path.name.removeprefix("step-")), reverse=True)
 
 
 def resume(folder: Path, step: Step, ranks: Ranks = ALONE, seed: int = 0) -> tuple[Position, list[str]]:
-    """Load the newest whole checkpoint into `step` → its position, and sentences on what a person should know.
+    """Load the newest undamaged checkpoint into `step` → its position, and notes for the user.
 
-    Without any, the position is the beginning. A damaged one is removed: the run will train that part again. `seed` is
-    the run's, for where another mesh wrote the checkpoint.
-    Raises `UsageError` when there are checkpoints and all are damaged. A folder has one writer at a time: what a killed
-    one left half-made is removed too.
+    Without a checkpoint, the position is the start. Damaged newer ones are removed: the run repeats their steps.
+    Incomplete checkpoints of a killed process are removed too: a folder has one writer at a time. `seed` is the run's,
+    and seeds the generators if another mesh wrote the checkpoint.
+    Raises `UsageError` if there are checkpoints and all are damaged, or if the loaded one does not fit the run.
     """
     for left in folder.glob(".*") if ranks.rank == 0 else ():
         shutil.rmtree(left, ignore_errors=True)
@@ -129,7 +129,7 @@ def resume(folder: Path, step: Step, ranks: Ranks = ALONE, seed: int = 0) -> tup
             continue
         _load(place, state, step, ranks)
         position = _position_from_json(state["position"])
-        ranks.meet()  # all have read what is about to go
+        ranks.meet()  # every rank has read the damaged checkpoints before rank 0 removes them
         for later in found[: len(notes)] if ranks.rank == 0 else ():
             shutil.rmtree(later, ignore_errors=True)
         return position, [*notes, *_set_generators(state, ranks, seed, step, position.step)]
@@ -139,7 +139,10 @@ def resume(folder: Path, step: Step, ranks: Ranks = ALONE, seed: int = 0) -> tup
 
 
 def read_state(place: Path) -> dict[str, Any]:
-    """`state.json` of one checkpoint, once all its files are found whole. Raises `UsageError`."""
+    """Return `state.json` of a checkpoint after all digests are checked.
+
+    Raises `UsageError` if a file is damaged or the format is another.
+    """
     try:
         state: dict[str, Any] = json.loads((place / STATE).read_text(encoding="utf-8"))
         digest = state.pop("digest")
@@ -174,7 +177,7 @@ def _load(place: Path, state: Mapping[str, Any], step: Step, ranks: Ranks) -> No
 
 
 def _set_generators(state: Mapping[str, Any], ranks: Ranks, seed: int, step: Step, done: int) -> list[str]:
-    """Each rank's own generators again; seeded anew on a mesh where no rank is what it was, which is said."""
+    """Restore each rank's generators; on another mesh, seed them anew and return a note about it."""
     saved = Mesh(**state["mesh"])
     if saved == ranks.layout:
         _restore_generators(state["generators"][ranks.rank])
@@ -222,7 +225,7 @@ def _digest_of(state: Mapping[str, Any]) -> str:
 
 @contextmanager
 def _disk(place: Path) -> Iterator[None]:
-    """Turn what a full disk raises, also out of safetensors, into one `StorageError` that says so."""
+    """Turn the errors of a full disk, also those of safetensors, into one `StorageError` that names the cause."""
     from safetensors import SafetensorError
 
     try:
@@ -244,7 +247,7 @@ def _full(place: Path, error: Exception) -> StorageError:
 
 
 def _flush_folder(folder: Path) -> None:
-    """Make a rename durable, where the file system lets folders be flushed."""
+    """Make a rename durable, if the file system can flush folders."""
     try:
         handle = os.open(folder, os.O_RDONLY)
     except OSError:

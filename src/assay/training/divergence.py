@@ -1,12 +1,13 @@
-"""Name the first tensor that is not finite, once a step's loss or gradient norm, or an evaluation's loss, is not.
+"""Name the first tensor that is not finite, when a step's loss or gradient norm, or an evaluation's loss, is not.
 
-The plain update leaves weights and gradients alone in such a step, so the step's own state can be read: first the
-weights it began with, in the model's order; then the outputs of its modules, in a forward and backward that are run
-again for the purpose (with fresh dropout noise); then its gradients, from the output backwards, which is the order they
-were made in. An evaluation is watched in the same way as that forward.
+The plain update leaves weights and gradients unchanged in such a step, so the step's own state can be searched. The
+weights that it began with are first, in the model's order. Then the outputs of its modules are watched in a second
+forward and backward (with fresh dropout noise). Its gradients are last, from the output backwards, which is the order
+in which they were computed. An evaluation is repeated and watched like that second forward.
 
-Over ranks each looks at its own pieces, and no look may join a collective: the others would wait in it for ever. What
-runs again is the whole seam of a step's gradients, on every rank, whatever it has found; then they agree on the first.
+Each rank searches its own shards. The search must not call a collective: the other ranks would wait for ever. The
+second forward and backward is the whole gradients seam, on every rank, whether or not the rank has found a tensor
+already. Then the ranks agree on the first.
 """
 
 import json
@@ -25,22 +26,22 @@ from assay.step.graphs import launched
 from assay.step.program import MicroBatch, Step
 
 _WEIGHT, _OUTPUT, _LOSS, _GRADIENT = range(4)
-"""In the order in which a step makes or needs them."""
+"""Kinds of tensors, in the order in which a step uses or computes them."""
 _Found = tuple[int, int, str]
-"""(what, how early among those of its rank's pipeline stage, name)."""
+"""(kind, position among the tensors of that kind on its rank, name)."""
 
 
 def first_not_finite(step: Step, micro_batches: Sequence[MicroBatch], ranks: Ranks = ALONE) -> str | None:
-    """For instance "the output of blocks.2.mlp"; None when all that is left to look at is finite.
+    """Return a name such as "the output of blocks.2.mlp", or None if every tensor that can be searched is finite.
 
-    The same on every rank; all must call it.
+    The result is the same on every rank; all must call it.
     """
     tokens = sum(targets.numel() for _, targets in micro_batches) * step.program.share[1]
     return first_not_finite_in(step, lambda: step.program.gradients(step, micro_batches, tokens).item(), ranks)
 
 
 def first_not_finite_in(step: Step, again: Callable[[], float], ranks: Ranks = ALONE) -> str | None:
-    """The same where the outputs are those of `again`, which runs forwards and returns their loss."""
+    """Like `first_not_finite`, with the module outputs of `again`, which runs forwards and returns their loss."""
     gradient = _first_gradient(step)
     output = _first_output(step, again)
     own = _first_weight(step) or output or gradient
@@ -49,13 +50,13 @@ def first_not_finite_in(step: Step, again: Callable[[], float], ranks: Ranks = A
         if found := json.loads(said):
             what, position, name = found
             stage = ranks.layout.at(rank)["pp"]
-            # Later stages have later layers, and gradients come from the output.
+            # Later stages have later layers, and gradients are computed from the output backwards.
             everyone.append((what, -stage if what == _GRADIENT else stage, position, name))
     return min(everyone)[-1] if everyone else None
 
 
 def gradients_remain(step: Step) -> bool:
-    """Whether the update left gradients in place: a skipped one (loss scaling) clears them, a diverged one does not."""
+    """True if the update left gradients in place: a skipped one (loss scaling) clears them, a diverged one does not."""
     return any(parameter.grad is not None for _, parameter in step.named_parameters())
 
 
@@ -84,7 +85,7 @@ def _first_output(step: Step, again: Callable[[], float]) -> _Found | None:
 
 @contextmanager
 def _watched_outputs(step: Step) -> Iterator[list[tuple[str, bool]]]:
-    """Collects the modules of this rank as they return, and whether their output is finite."""
+    """Collect the names of this rank's modules as they return, and whether their outputs are finite."""
     outputs: list[tuple[str, bool]] = []
 
     def watch(name: str) -> Callable[[nn.Module, Any, Any], None]:
@@ -104,5 +105,5 @@ def _watched_outputs(step: Step) -> Iterator[list[tuple[str, bool]]]:
 
 
 def _finite(tensor: Tensor) -> bool:
-    """Of what lies on this rank."""
+    """True if every value of this rank's shard is finite."""
     return bool(torch.isfinite(local(tensor.detach())).all())

@@ -1,4 +1,4 @@
-"""The ways in which training stops before its last step. Each is raised where it happens, and is a result."""
+"""Reasons for which training ends early. Each is an exception, raised where it occurs, and becomes the run's result."""
 
 import re
 
@@ -6,53 +6,53 @@ from assay.units import format_bytes
 
 
 class Ending(Exception):
-    """Training stops here; the text is the reason, one sentence."""
+    """Training ends here; the message is the reason, one sentence."""
 
 
 class TargetReached(Ending):
-    """An evaluation's loss is as low as was asked for."""
+    """An evaluation's loss is at or below the target loss."""
 
 
 class BudgetReached(Ending):
-    """The tokens or seconds that were granted are spent; a resumed run with more goes on."""
+    """The budget of tokens or seconds is spent; a run that is resumed with a larger budget continues."""
 
 
 class Interrupted(Ending):
-    """Someone asked the run to stop."""
+    """The user, or the process that started the run, requested a stop."""
 
 
 class Unread(Ending):
-    """The next step's batch cannot be read; the steps before it stand."""
+    """The next step's batch cannot be read; the steps before it remain valid."""
 
 
 class Diverged(Ending):
-    """A loss or a gradient is not finite; the first such tensor is named."""
+    """A loss or a gradient is not finite; the message names the first tensor that is not."""
 
 
 class NoEffect(Ending):
-    """An optimization left no trace of itself."""
+    """An optimization did not take effect: the trace shows no sign of it."""
 
 
 class WrongValues(Ending):
-    """An optimization took effect, and computes other values than it promises."""
+    """An optimization took effect, but computes other values than it promises."""
 
 
 class Unproven(Ending):
-    """The last step is done, and of those that were watched none made its update."""
+    """The last step is done, and every traced step skipped its update, so nothing could be proven."""
 
 
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "cannot allocate memory")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an exception says that memory ran out: torch raises a plain `RuntimeError` on a CPU."""
+    """True if an exception means that memory ran out; on a CPU, torch raises a plain `RuntimeError`."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in _NO_MEMORY)
 
 
 def what_was_refused(error: BaseException) -> str:
-    """What did not fit, in words: the allocators of torch say so between places in their source."""
+    """Describe the allocation that failed, in words. Torch's allocators mix its size with places in their source."""
     asked = re.search(r"tried to allocate ([\d.]+ ?\w+)", str(error))
     if asked is None:
         return str(error).strip().split("\n")[0] or "no more memory was to be had"

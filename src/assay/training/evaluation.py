@@ -1,11 +1,14 @@
 """Loss on held-out text: the same windows every time, dropout off, no gradients, the run's own forward.
 
-The loss is Σ over all targets / number of targets, so it does not depend on how windows are gathered into batches.
-Where the windows are a sample of the split, the loss has a standard error, which comes from how up to 10 consecutive
-groups of batches differ: √(G/(G−1) · Σ (Lg − loss·Tg)² · (1 − share)) / T, with group sums Lg of losses and Tg of
-targets. It is the ratio estimator of cluster sampling, corrected for a finite split (Cochran 1977, chapter 6).
-Perplexity is its exponential, per token, and comparable only under one tokenizer. Bits per byte are not so bound:
-loss / ln 2 / UTF-8 bytes per token of the held-out text.
+The loss is Σ over all targets / number of targets, so it does not depend on how windows are grouped into batches.
+If the windows are a sample of the split, the loss has a standard error. It is estimated from the differences between
+up to 10 consecutive groups of batches, with group sums Lg of losses and Tg of targets:
+
+    √(G/(G−1) · Σ (Lg − loss·Tg)² · (1 − share)) / T
+
+This is the ratio estimator of cluster sampling, corrected for a finite split (Cochran 1977, chapter 6).
+Perplexity is e^loss, per token, and comparable only under one tokenizer. Bits per byte are comparable across
+tokenizers: loss / ln 2 / UTF-8 bytes per token of the held-out text.
 """
 
 import math
@@ -23,57 +26,57 @@ from assay.training.gradients import summed_loss
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What one evaluation found."""
+    """Result of one evaluation."""
 
     step: int
-    """Optimizer steps done before it."""
+    """Number of optimizer steps done before it."""
     loss: float
-    """Nats per token."""
+    """Mean loss in nats per token."""
     targets: int
-    """Tokens that were predicted."""
+    """Number of tokens that were predicted."""
     bytes_per_token: float
-    """UTF-8 bytes of the held-out text per token of it."""
+    """UTF-8 bytes per token of the held-out text."""
     split_targets: int = 0
-    """Tokens of the held-out text that could be predicted; 0 where nobody has counted them."""
+    """Number of tokens of the held-out text that could be predicted; 0 if unknown."""
     standard_error: float | None = None
-    """Standard error of the loss as an estimate for the whole split; 0 of the whole split, None of a single group."""
+    """Standard error of the loss as an estimate for the whole split; 0 if all of it is read, None for one group."""
 
     def facts(self) -> dict[str, int | float | None]:
-        """Everything that an event tells of it."""
+        """Return the figures that an event records."""
         figures = ("step", "loss", "perplexity", "bits_per_byte", "targets", "split_targets", "standard_error")
         return {name: getattr(self, name) for name in figures}
 
     @property
     def perplexity(self) -> float:
-        """e^loss, per token; infinite where it does not fit a float."""
+        """Return e^loss, per token; infinite if it does not fit a float."""
         return math.exp(self.loss) if self.loss < 700 else math.inf
 
     @property
     def bits_per_byte(self) -> float:
-        """Bits to code a byte of the text."""
+        """Return the loss as bits per UTF-8 byte of the text."""
         return self.loss / math.log(2) / self.bytes_per_token
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Size of what every evaluation sees."""
+    """Size of the evaluations' sample and of its split."""
 
     batches: int = 0
-    """Number of validation batches; 0 where it is not known."""
+    """Number of validation batches; 0 if unknown."""
     split_targets: int = 0
-    """Tokens of the whole split that could be predicted; 0 where it is not known."""
+    """Number of tokens of the whole split that could be predicted; 0 if unknown."""
 
 
 UNKNOWN = Sample()
 
 Windows = Callable[[], Iterable[MicroBatch]]
-"""The validation batches, from the first on, at every call."""
+"""Each call returns the validation batches from the first on."""
 
 _GROUPS = 10
 
 
 def evaluate(step: Step, windows: Windows, bytes_per_token: float, done: int, sample: Sample = UNKNOWN) -> Evaluation:
-    """Evaluate after `done` steps. Batches are cut as training's are, so that they take no more memory than those."""
+    """Evaluate after `done` steps. Batches are cut into micro-batches like training's, to take no more memory."""
     sums = [
         step.program.evaluate(step, _cut(group, step.program.micro_batches))
         for group in _groups(windows(), -(-sample.batches // _GROUPS) or 1)
@@ -90,7 +93,10 @@ def evaluate(step: Step, windows: Windows, bytes_per_token: float, done: int, sa
 
 
 def standard_error(sums: Sequence[tuple[float, int]], share: float) -> float | None:
-    """Standard error of Σ loss / Σ targets over groups that are `share` of the split; None of a single group."""
+    """Return the standard error of Σ loss / Σ targets over groups (loss, targets); None for a single group.
+
+    `share` is the part of the split that the groups cover, from 0 to 1.
+    """
     if len(sums) < 2:
         return None
     targets = sum(count for _, count in sums)
@@ -100,7 +106,7 @@ def standard_error(sums: Sequence[tuple[float, int]], share: float) -> float | N
 
 
 def _groups(batches: Iterable[MicroBatch], size: int) -> Iterator[Iterator[MicroBatch]]:
-    """Consecutive groups of `size` batches, each to be used up before the next; one batch is held at a time."""
+    """Yield consecutive groups of `size` batches, one batch in memory at a time; consume each group before the next."""
     left = iter(batches)
     for first in left:
         yield chain((first,), islice(left, size - 1))
@@ -111,7 +117,7 @@ def _cut(batches: Iterable[MicroBatch], parts: int) -> Iterator[MicroBatch]:
 
 
 def summed_evaluation(step: Step, batches: Iterable[MicroBatch]) -> tuple[float, int]:
-    """The evaluation seam on one device → (summed loss, number of targets)."""
+    """Evaluate on one device → (summed loss, number of targets)."""
     loss, targets = 0.0, 0
     with evaluating(step), torch.no_grad(), ExitStack() as contexts:
         for context in step.program.step_contexts:
@@ -124,7 +130,7 @@ def summed_evaluation(step: Step, batches: Iterable[MicroBatch]) -> tuple[float,
 
 @contextmanager
 def evaluating(step: Step) -> Iterator[None]:
-    """Dropout off inside, and back on after, for every part."""
+    """Turn dropout off for every part inside the context, and on after it."""
     for part in step.parts:
         part.eval()
     try:

@@ -1,9 +1,10 @@
-"""What a plain step does with gradients: compute them over the micro-batches, measure, clip, update.
+"""Gradients in a plain step: compute them over the micro-batches, measure their norm, clip, update.
 
-The loss of a step is Σ over its targets / number of targets, so each micro-batch's summed loss is divided by the tokens
-of the whole step, and micro-batches of any size add up to the same gradients. The host reads the norm before the
-update: a step whose gradients are not finite leaves the weights as they were, and its gradients in place to be named.
-Where figures are read later, it does not: gradients are clipped by a factor that the device has, and updated with.
+The loss of a step is Σ over its targets / number of targets. Each micro-batch's summed loss is therefore divided by the
+tokens of the whole step, and micro-batches of any size add up to the same gradients. The host reads the norm before
+the update. A step whose gradients are not finite leaves weights and gradients in place, so that the cause can be
+named. If the figures of several steps are read together, the host does not read the norm. The clip factor is then
+computed on the device, and the update follows without a check of the norm.
 """
 
 import math
@@ -18,11 +19,11 @@ from assay.parallel.shards import local
 from assay.step.program import MicroBatch, Step
 
 CLIP_EPSILON = 1e-6
-"""Added to the norm that clipping divides by, as in `torch.nn.utils.clip_grad_norm_`."""
+"""Added to the norm by which clipping divides, as in `torch.nn.utils.clip_grad_norm_`."""
 
 
 def cut(rows: Sequence[MicroBatch], parts: int) -> list[MicroBatch]:
-    """Each of `rows` as `parts` equal micro-batches, in order. Raises `UsageError` when they do not divide."""
+    """Cut each of `rows` into `parts` equal micro-batches, in order. Raises `UsageError` if they do not divide."""
     if parts == 1:
         return list(rows)
     for ids, _ in rows:
@@ -35,7 +36,7 @@ def cut(rows: Sequence[MicroBatch], parts: int) -> list[MicroBatch]:
 
 
 def summed_loss(step: Step, micro_batch: MicroBatch) -> Tensor:
-    """Send one micro-batch through the parts; the last also takes the targets and returns the summed loss."""
+    """Run one micro-batch through the parts; the last part also takes the targets and returns the summed loss."""
     x, targets = micro_batch
     *inner, last = step.parts
     for part in inner:
@@ -45,7 +46,10 @@ def summed_loss(step: Step, micro_batch: MicroBatch) -> Tensor:
 
 
 def gradients(step: Step, micro_batches: Sequence[MicroBatch], tokens: int) -> Tensor:
-    """Forward and backward of every micro-batch → the summed loss of all, detached. Gradients are left behind."""
+    """Run forward and backward of every micro-batch → the summed loss of all, detached.
+
+    Gradients accumulate in `parameter.grad`, divided by `tokens`, the number of targets of the whole step.
+    """
     program = step.program
     total: Tensor | None = None
     for micro_batch in micro_batches:
@@ -56,19 +60,19 @@ def gradients(step: Step, micro_batches: Sequence[MicroBatch], tokens: int) -> T
             with program.synchronize(step, micro_batch is micro_batches[-1]):
                 program.loss_scale.scale(loss / tokens).backward()  # type: ignore[no-untyped-call]
         total = loss.detach() if total is None else total + loss.detach()
-        del loss  # else its graph, and what wrappers hang on it, would live through the next micro-batch's forward
+        del loss  # else its graph, and objects that wrappers attach to it, would live through the next forward
     if total is None:
         raise ValueError("a step needs at least one micro-batch")
     return total
 
 
 def not_synchronized(step: Step, last: bool) -> AbstractContextManager[None]:
-    """The context of a backward on a single device."""
+    """Return an empty context: a backward on a single device communicates nothing."""
     return nullcontext()
 
 
 def gradient_norm(step: Step) -> Tensor:
-    """Euclidean norm of all gradients together, each weight counted once; a float32 or wider scalar."""
+    """Return the Euclidean norm of all gradients, each weight counted once, as a float32 or wider scalar."""
     gradients = _gradients(step)
     widest = torch.promote_types(gradients[0].dtype, torch.float32)
     total: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients, 2, dtype=widest)))
@@ -76,7 +80,10 @@ def gradient_norm(step: Step) -> Tensor:
 
 
 def updater(clip: float) -> Callable[[Step], Tensor]:
-    """The update seam: unscale, measure, clip to the global norm `clip` (0: never), step, clear the gradients."""
+    """Return the plain update: unscale, measure, clip to the global norm `clip` (0: never), step, clear the gradients.
+
+    The update returns the norm before clipping. If it is not finite and read now, weights and gradients stay.
+    """
 
     def update(step: Step) -> Tensor:
         scale = step.program.loss_scale
@@ -96,7 +103,7 @@ def updater(clip: float) -> Callable[[Step], Tensor]:
 
 
 def _clipped(step: Step, norm: Tensor, clip: float) -> bool:
-    """Whether the norm is finite; then no gradients are left that are too large."""
+    """Clip the gradients if needed; True if the norm is finite."""
     size = norm.item()
     if 0 < clip < size < math.inf:
         _shrink(step, clip / (norm + CLIP_EPSILON))
@@ -104,7 +111,7 @@ def _clipped(step: Step, norm: Tensor, clip: float) -> bool:
 
 
 def _clip_unread(step: Step, norm: Tensor, clip: float) -> None:
-    """The same without knowing whether it is needed: one pass over all gradients, by 1 where it is not."""
+    """Like `_clipped`, without a host read: all gradients are multiplied, by 1 if no clipping is needed."""
     if clip > 0:
         _shrink(step, torch.where(norm > clip, clip / (norm + CLIP_EPSILON), 1.0))
 
@@ -115,5 +122,5 @@ def _shrink(step: Step, factor: Tensor) -> None:
 
 
 def _gradients(step: Step) -> list[Tensor]:
-    """This rank's pieces of them."""
+    """Return this rank's shards of all gradients."""
     return [local(parameter.grad) for _, parameter in step.named_parameters() if parameter.grad is not None]

@@ -1,4 +1,4 @@
-"""Weights to start from: a Hugging Face GPT-2 checkpoint, a checkpoint or export of ours, or any of them nudged."""
+"""Initial weights: from a Hugging Face GPT-2 checkpoint, from assay's checkpoint or export, or any of these nudged."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -16,12 +16,15 @@ Initialize = Callable[[str, torch.Size], Tensor]
 
 
 def initial_weights(folder: Path, config: ModelConfig) -> dict[str, Tensor]:
-    """Weights by our names from a folder of either kind. Raises `UsageError` when they cannot be read or do not fit."""
+    """Read weights by assay's names from a folder of either kind.
+
+    Raises `UsageError` if they cannot be read or do not fit the configuration.
+    """
     return load_hf(folder, config) if is_hugging_face(folder) else read_weights(folder, config)
 
 
 def given(weights: Mapping[str, Tensor]) -> Initialize:
-    """An initialization that hands out `weights`."""
+    """Return an initialization that takes its values from `weights`; it raises `ValueError` if a shape differs."""
 
     def initialize(name: str, shape: torch.Size) -> Tensor:
         if weights[name].shape != shape:
@@ -32,9 +35,9 @@ def given(weights: Mapping[str, Tensor]) -> Initialize:
 
 
 def nudged(initialize: Initialize, draw: int) -> Initialize:
-    """An initialization that moves each value of `initialize` by one unit in the last place, up or down.
+    """Return an initialization that moves each value of `initialize` up or down by one unit in the last place.
 
-    The directions are a pure function of (draw, parameter name). A value of zero stays: its neighbours are subnormal.
+    The directions are a pure function of (draw, parameter name). A zero stays: its neighbours are subnormal.
     """
 
     def moved(name: str, shape: torch.Size) -> Tensor:

@@ -1,12 +1,12 @@
-"""The training loop: one step, and what may follow it.
+"""The training loop: steps, and the work that is due between them.
 
-The clock of a step covers the batch, forward, backward, update and the reading of its figures by the host, once, when
-all is queued; what is done with the figures is off it. After a step come, in this order: its record, a check that it
-was finite, an evaluation if one is due, a checkpoint if one is due (so a resumed run never lacks an evaluation), a stop
-if one was asked for. Before a step: the budgets. Every stop is an exception (see `endings`) that leaves whole steps.
+A step's time covers the batch, forward, backward, update, and one read of its figures by the host, after all is queued.
+Processing the figures is not timed. A step is followed by its record and a check that it was finite. An evaluation, a
+checkpoint and a stop follow in this order, if due, so a resumed run never lacks an evaluation. Budgets are checked
+before each step. Every stop is an exception (see `endings`) and leaves whole steps.
 
-A program may have the figures of several steps read at once (`read_every`). Then steps follow each other until that is
-due or anything else is, and all of this comes after the reading, so that nothing is ever due while a step is unread.
+A program may read the figures of several steps together (`read_every`). Steps then run without interruption until the
+read or anything else is due. All other work follows the read, so nothing is due while a step is unread.
 """
 
 import math
@@ -38,7 +38,7 @@ TakeStep = Callable[[Step, int, ActivationNorms | None], StepRecord | Taken]
 
 
 class Observer(Protocol):
-    """Hears what happens, and says whether to go on; evaluations and checkpoints happen `during` their own phases."""
+    """Receives the loop's events and decides whether to go on. Evaluations and checkpoints run inside `during`."""
 
     def stepped(self, record: StepRecord) -> None: ...
     def evaluated(self, evaluation: Evaluation) -> None: ...
@@ -49,25 +49,25 @@ class Observer(Protocol):
 
 
 def train_step(step: Step, index: int, probes: ActivationNorms | None = None) -> StepRecord:
-    """Do the optimizer step `index` and read its figures. Raises whatever the program's seams raise."""
+    """Do the optimizer step `index` and read its figures. Raises `Unread`, and any error of the program's seams."""
     (record,) = read(step, [take(step, index, probes)])
     return record
 
 
 def train_until_updated(step: Step, index: int, probes: ActivationNorms | None = None) -> StepRecord:
-    """Do the step `index` again while its update is skipped: then the loss scale has settled, and there is a state."""
+    """Repeat the step `index` until its update is not skipped: the loss scale has settled, optimizer state exists."""
     while (record := train_step(step, index, probes)).skipped:
         pass
     return record
 
 
 def take_step(step: Step, index: int, probes: ActivationNorms | None = None) -> StepRecord | Taken:
-    """The same, with the reading left for later where the program has it done for several steps at once."""
+    """Like `train_step`, but leaves the figures on the device if `read_every > 1`."""
     return take(step, index, probes) if step.program.read_every > 1 else train_step(step, index, probes)
 
 
 def read(step: Step, taken: Sequence[StepRecord | Taken]) -> list[StepRecord]:
-    """The records of steps. The host waits for the device once, and that time is theirs in equal parts."""
+    """Return the records of steps. The host waits for the device once; that time is divided equally among the steps."""
     unread = [one for one in taken if isinstance(one, Taken)]
     if not unread:
         return [one for one in taken if isinstance(one, StepRecord)]
@@ -99,7 +99,7 @@ def _record(taken: Taken, figures: Sequence[float], waited: float) -> StepRecord
 
 @dataclass
 class Loop:
-    """Trains one run from a position on. `save` writes a checkpoint of a position and says where."""
+    """Trains one run from `position` on. `save` writes a checkpoint of a position and returns its folder."""
 
     run: Run
     step: Step
@@ -111,21 +111,21 @@ class Loop:
     observer: Observer
     sample: Sample = UNKNOWN
     saved_at: int = 0
-    """The step of the newest checkpoint."""
+    """Step of the newest checkpoint."""
     ranks: Ranks = ALONE
     updated_by: int | None = None
-    """The step that made this process's last update."""
+    """Step of this process's last update."""
     discarded: int = 0
-    """Steps that `discard` has done."""
+    """Number of steps that `discard` has done."""
 
     def advance(
         self,
         steps: int,
         take: TakeStep = take_step,
     ) -> None:
-        """Do `steps` steps with what is due between them. Raises an `Ending`; `take` does one step.
+        """Do `steps` steps by `take`, and the work that is due between them. Raises an `Ending`.
 
-        Whatever is due finds all figures read, and so does the caller.
+        All figures are read before any work that is due, and before this returns.
         """
         while steps > 0:
             self.stop_if_spent()
@@ -141,7 +141,7 @@ class Loop:
             self.between_steps()
 
     def _until_due(self) -> int:
-        """Steps until something is due, or so many as are read together."""
+        """Return the number of steps until something is due, at most `read_every`."""
         training, position = self.run.training, self.position
         intervals = (training.eval_interval, training.checkpoint_interval)
         due = [interval - position.step % interval for interval in intervals if interval > 0]
@@ -150,7 +150,7 @@ class Loop:
         return min([self.step.program.read_every, *due])
 
     def _take_together(self, steps: int, take: TakeStep) -> list[StepRecord | Taken]:
-        """Steps with nothing between them, fewer when asked to stop, or when the next cannot be read."""
+        """Take `steps` steps without interruption; fewer if a stop is requested or the next batch cannot be read."""
         taken: list[StepRecord | Taken] = []
         while len(taken) < steps and not (taken and self.observer.interrupted()):
             upcoming = self.position.step + len(taken)
@@ -161,25 +161,25 @@ class Loop:
                     raise UsageError(f"one rank alone cannot read step {upcoming}: {stop}") from stop
                 if not taken:
                     raise
-                break  # what was done is read and counted first; asked again, the next one says the same
+                break  # first read and count the finished steps; the next attempt raises the same `Unread`
         return taken
 
     def _read(self, taken: Sequence[StepRecord | Taken]) -> list[StepRecord]:
         records = read(self.step, taken)
         if self.ranks.world == 1:
             return records
-        # They count the same seconds, or one would stop for its budget before another.
+        # All ranks count the same seconds, or one would reach its budget before the others.
         slowest = self.ranks.highest(*(record.seconds for record in records))
         return [replace(record, seconds=seconds) for record, seconds in zip(records, slowest, strict=True)]
 
     def discard_step(self) -> None:
-        """Do the step that is next for an instrument's sake: it counts for nothing, and the run must be over."""
+        """Do one more step for an instrument, after the run has finished. It is not counted."""
         train_step(self.step, self.position.step, self.probes)
 
     def discard(self, steps: int) -> list[StepRecord]:
-        """Do steps after the run's last, read as often as in the run; they count for nothing, and the run must be over.
+        """Do `steps` more steps after the run has finished, read as often as in the run. They are not counted.
 
-        Raises `Unread` where the source of batches gives no more.
+        Raises `Unread` if the source cannot give the next batch.
         """
         records: list[StepRecord] = []
         while steps > 0:
@@ -191,11 +191,11 @@ class Loop:
         return records
 
     def discard_until_updated(self) -> None:
-        """The same until one makes its update."""
+        """Like `discard_step`, repeated until the update is not skipped."""
         train_until_updated(self.step, self.position.step, self.probes)
 
     def between_steps(self) -> None:
-        """What is due after the last step, where it was not done yet: a resumed run makes up what a stop cut off."""
+        """Do the work that is due after the last step and not yet done. A resumed run thus makes up for a stop."""
         done, training = self.position.step, self.run.training
         last = done >= training.steps
         if _due(training.eval_interval, done) and not last:
@@ -205,7 +205,7 @@ class Loop:
         self._stop_if_asked()
 
     def stop_if_spent(self) -> None:
-        """Raise `BudgetReached` when the tokens or seconds of the run are spent, `Interrupted` when asked to stop."""
+        """Raise `BudgetReached` if the run's tokens or seconds are spent, `Interrupted` if a stop is requested."""
         self._stop_if_asked()
         training, position = self.run.training, self.position
         if training.tokens is not None and position.tokens >= training.tokens:
@@ -222,7 +222,7 @@ class Loop:
             raise Interrupted(f"interrupted after {format_steps(self.position.step)}")
 
     def evaluate(self) -> None:
-        """Evaluate, unless that was done at this very step. Raises `TargetReached`, `Diverged` or `Interrupted`."""
+        """Evaluate, unless this step is evaluated already. Raises `TargetReached`, `Diverged` or `Interrupted`."""
         known, target = self.position.evaluation, self.run.training.target_loss
         if known is None or known.step != self.position.step:
             with self.observer.during("evaluation"):
@@ -244,7 +244,7 @@ class Loop:
             yield batch
 
     def checkpoint(self) -> None:
-        """Save, unless the newest checkpoint is of this very step. Raises `StorageError`."""
+        """Save, unless the newest checkpoint is of this step. Raises `StorageError`."""
         if self.saved_at != self.position.step:
             with self.observer.during("checkpoint"):
                 place = self.save(self.position)
@@ -252,7 +252,7 @@ class Loop:
             self.observer.saved(place, self.saved_at)
 
     def _diagnosis(self, record: StepRecord, last: int) -> str:
-        """`last` is the step that was done when the record was read: later ones spread what is not finite."""
+        """Describe a divergence; `last` is the last step before the read. Steps after `record`'s spread the values."""
         rows = micro_batches_of(self.step.program, record.step)
         found = first_not_finite(self.step, rows, self.ranks)
         what = f"{found} {_FIRST}" if found else "the loss or its gradient is not finite"
@@ -260,7 +260,7 @@ class Loop:
         return f"diverged at step {record.step}{late} {what}"
 
     def _diagnosis_of(self, known: Evaluation) -> str:
-        """A step never saw what its own update made: the evaluation is done again, and watched."""
+        """Repeat the evaluation, watched. The last update can make weights not finite without its step showing it."""
         found = first_not_finite_in(self.step, lambda: self._evaluation().loss, self.ranks)
         after = "" if self.updated_by is None else f" after the update of step {self.updated_by}"
         what = f": {found} {_FIRST}{after}" if found else ""

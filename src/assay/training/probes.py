@@ -1,10 +1,10 @@
-"""What a step's modules say of themselves: norms of the first and last block, and where routers sent the tokens.
+"""Probes of a training step: output norms of the first and last block, and the routing statistics of mixtures.
 
-Both cost next to nothing. A hook reduces its block's output to one number, with no copy and no host read; the numbers
-of a step's micro-batches are squared, summed and rooted when the step is over, so cutting the batch does not change the
-norm. Forwards of an evaluation do not count, nor does a block that is run again in backward: there, autograd's engine
-is at work. A mixture tells its watcher by the same rule; what it tells is summed on the device, and once, when it is
-taken, over ranks and read by the host.
+Both cost next to nothing. A hook reduces its block's output to one number, without a copy or a host read. After the
+step, the norms of its micro-batches are combined as a root of summed squares, so cutting the batch does not change the
+norm. Forwards of an evaluation do not count, nor do recomputed blocks, during which autograd's engine is running.
+A mixture reports its routing by the same rule. The figures are summed on the device; `take` sums them once over ranks,
+and the host reads them once.
 """
 
 from collections.abc import Iterator
@@ -21,11 +21,11 @@ from assay.model.moe import Routing
 from assay.step.program import Step
 
 _UNLIKE = ("pp", "dp", "cp")
-"""Axes whose ranks route other layers or other tokens."""
+"""Mesh axes along which ranks route different layers or different tokens."""
 
 
 class ActivationNorms:
-    """Watches a step's first and last block until `remove()`."""
+    """Records the output norms of a step's first and last block until `remove()`."""
 
     def __init__(self, step: Step) -> None:
         blocks = step.modules_of(Block)
@@ -41,7 +41,7 @@ class ActivationNorms:
             noted(norm) if self._graphs is None else self._graphs.hand(norm, noted)
 
     def take(self) -> list[Tensor]:
-        """Norms [first, last] since the last call, over all micro-batches, as scalars on the device."""
+        """Return the norms [first, last] since the last call, over all micro-batches, as scalars on the device."""
         noted = [self._norms[block] for block in self._watched]
         norms = [one[0] if len(one) == 1 else torch.linalg.vector_norm(torch.stack(one)) for one in noted if one]
         for one in self._norms.values():
@@ -49,30 +49,30 @@ class ActivationNorms:
         return norms
 
     def remove(self) -> None:
-        """Take the hooks off."""
+        """Remove the hooks."""
         for handle in self._handles:
             handle.remove()
 
 
 @dataclass(frozen=True)
 class LayerRouting:
-    """Where the router of one layer sent the tokens of a step."""
+    """Routing statistics of one layer in one step."""
 
     tokens: tuple[int, ...]
-    """By expert: how often it was chosen, also where it had no place left. They sum to tokens times active experts."""
+    """Number of times each expert was chosen, dropped choices included. The sum is tokens times active experts."""
     dropped: float
-    """Share of the choices that found no place."""
+    """Share of the choices that were dropped because the expert was full."""
     balance: float
-    """Load-balancing loss without its coefficient, over micro-batches weighted by tokens; 1 where all is even."""
+    """Load-balancing loss without its coefficient, a mean over micro-batches weighted by choices; 1 if all is even."""
 
     @property
     def imbalance(self) -> float:
-        """The busiest expert's tokens over the mean; 1 where all is even."""
+        """Return the busiest expert's tokens divided by the mean; 1 if all is even."""
         return max(self.tokens) * len(self.tokens) / sum(self.tokens)
 
 
 class RouterStatistics:
-    """Watches every mixture of a step until `remove()`."""
+    """Sums the routing statistics of every mixture of a step until `remove()`."""
 
     def __init__(self, step: Step) -> None:
         self._mesh = step.program.mesh
@@ -87,9 +87,9 @@ class RouterStatistics:
         self._sums[layer] = self._sums[layer] + noted if layer in self._sums else noted
 
     def take(self) -> list[LayerRouting]:
-        """One entry a layer, over all micro-batches and ranks since the last call; every rank must call it.
+        """Return one entry per layer of the model, over all micro-batches and ranks since the last call.
 
-        None before a forward in training.
+        The list is empty if there was no forward in training. Every rank must call it.
         """
         noted, self._sums = self._sums, {}
         if not noted:
@@ -102,13 +102,13 @@ class RouterStatistics:
         return [_layer_routing(balance, dropped, tokens) for balance, dropped, *tokens in table.tolist()]
 
     def remove(self) -> None:
-        """Stop watching."""
+        """Remove the watchers."""
         for module in self._watched.values():
             module.watcher = None
 
 
 def _mixtures(step: Step) -> Iterator[tuple[int, MixtureMLP]]:
-    """Each mixture of this rank, and the layer that it is in the whole model."""
+    """Yield each mixture of this rank with its layer number in the whole model."""
     for part in step.parts:
         for name, module in part.named_modules():
             if isinstance(module, MixtureMLP):

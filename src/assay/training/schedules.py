@@ -1,8 +1,8 @@
 """Learning rates as functions of the step, set before the step's gradients are computed.
 
-Both start with a linear warm-up whose first step is not zero: η·(i+1)/(w+1) for i < w. Then `cosine` falls along half a
-cosine from η at step w to the minimum at step `decay_steps`, and stays there; `constant` stays at η. This is nanoGPT's
-`get_lr`, so that runs can be held against its.
+Both schedules start with a linear warm-up whose first step is not zero: η·(i+1)/(w+1) for i < w. Then `cosine` falls
+along half a cosine from η at step w to the minimum at step `decay_steps`, and stays there; `constant` stays at η. This
+is nanoGPT's `get_lr`, so that runs can be compared with its runs.
 """
 
 import math
@@ -12,7 +12,7 @@ from assay.config import TrainingConfig
 
 
 def schedule(training: TrainingConfig) -> Callable[[int], float]:
-    """The learning rate of each step, counted from 0."""
+    """Return the learning rate as a function of the step, counted from 0."""
     peak, warmup = training.learning_rate, training.warmup_steps
     after = cosine(training) if training.schedule == "cosine" else lambda step: peak
 
@@ -23,7 +23,10 @@ def schedule(training: TrainingConfig) -> Callable[[int], float]:
 
 
 def cosine(training: TrainingConfig) -> Callable[[int], float]:
-    """From `learning_rate` at the end of the warm-up to `min_learning_rate` at `decay_steps`, and on."""
+    """Return a cosine from `learning_rate` after the warm-up to `min_learning_rate` at `decay_steps` and later.
+
+    If `decay_steps` is not set, the run's `steps` are used.
+    """
     low, start = training.min_learning_rate, training.warmup_steps
     end = training.decay_steps or training.steps
 

@@ -1,9 +1,9 @@
-"""Checkpoint files of a model that is spread over ranks: one whole safetensors file each, whatever the mesh.
+"""Checkpoint files of a model that is sharded over ranks: one whole safetensors file, independent of the mesh.
 
-Every rank writes its own pieces, and one of them joins the pieces on the disk, tensor by tensor: nobody ever holds the
-whole model. So a checkpoint looks the same from every mesh, and is read by any other: each rank reads its pieces only.
-Both ways go through torch's distributed checkpoints in their Hugging Face format, which are imported when first used,
-since a run on one device has no need of them; nothing is pickled. What fails on one rank is raised on all.
+Every rank writes its own shards, and one rank joins them on disk, tensor by tensor; no rank ever holds the whole model.
+A checkpoint has the same form from every mesh and can be read on any other; each rank reads only its shards. Reading
+and writing use torch's distributed checkpoints in their Hugging Face format, without pickle. They are imported at first
+use, since a run on one device does not need them. An error on one rank is raised on all.
 """
 
 import shutil
@@ -20,17 +20,17 @@ from assay.errors import UsageError
 from assay.parallel.ranks import Ranks
 
 _JOINED = "model-00001-of-00001.safetensors"
-"""The name that torch gives to the only file of a consolidated checkpoint."""
+"""Torch's name for the only file of a consolidated checkpoint."""
 
 
 def write_spread(tensors: Mapping[str, Tensor], path: Path, ranks: Ranks) -> None:
-    """Write the pieces of all ranks into one safetensors file; all ranks must call it. Raises `OSError`."""
+    """Write the shards of all ranks into one safetensors file; all ranks must call it. Raises `OSError`."""
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
     from torch.distributed.checkpoint.state_dict_saver import save
 
     pieces = path.with_name(f"{path.name}.pieces")
     writer = HuggingFaceStorageWriter(str(pieces), save_distributed=True, enable_consolidation=True)
-    # Joining the pieces leaves scalars zero (torch 2.13), so they are written as vectors of one element.
+    # Consolidation leaves scalars zero (torch 2.13), so they are written as vectors of one element.
     with _in_its_own_words():
         save({name: _vector(tensor.detach()) for name, tensor in tensors.items()}, storage_writer=writer)
     if ranks.rank == 0:
@@ -41,7 +41,7 @@ def write_spread(tensors: Mapping[str, Tensor], path: Path, ranks: Ranks) -> Non
 
 @contextmanager
 def _in_its_own_words() -> Iterator[None]:
-    """Raise what failed on a rank in the place of torch's account of all, which is no `Exception`."""
+    """Raise the first rank's own error instead of torch's `CheckpointException`, which is no `Exception`."""
     from torch.distributed.checkpoint.api import CheckpointException
 
     try:
@@ -56,7 +56,7 @@ def _vector(tensor: Tensor) -> Tensor:
 
 
 def read_spread(tensors: dict[str, Tensor], path: Path) -> None:
-    """Fill each tensor, by name, with this rank's piece of what the file holds. Raises `UsageError`."""
+    """Fill each tensor, by name, with this rank's shard from the file. Raises `UsageError` if the file lacks one."""
     missing = next((name for name in tensors if name not in _names(path)), None)
     if missing is not None:
         raise UsageError(f"{path} has no tensor {missing!r}; use the checkpoint's own configuration")
@@ -64,7 +64,7 @@ def read_spread(tensors: dict[str, Tensor], path: Path) -> None:
 
 
 def read_spread_state(parameters: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
-    """This rank's pieces of the optimizer's state, `state.<parameter>.<key>`, and all other tensors whole."""
+    """Read this rank's shards of the optimizer's state, `state.<parameter>.<key>`, and all other tensors whole."""
     found: dict[str, Tensor] = {}
     with safe_open(path, framework="pt") as file:
         for name in file.keys():  # noqa: SIM118  (it is no mapping)
@@ -82,7 +82,7 @@ def read_spread_state(parameters: Mapping[str, Tensor], path: Path) -> dict[str,
 
 
 def _load(tensors: dict[str, Tensor], folder: Path) -> None:
-    """Fill each tensor with this rank's piece, by torch's distributed checkpoints."""
+    """Fill each tensor with this rank's shard, by torch's distributed checkpoints."""
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
     from torch.distributed.checkpoint.state_dict_loader import load
 

@@ -1,8 +1,8 @@
-"""State beside the weights, between live objects and flat names: the optimizer's, and that of a program's `stateful`.
+"""State other than weights, converted between live objects and flat names: the optimizer's, and a program's `stateful`.
 
-torch numbers an optimizer's state by position in its parameter groups; at rest it goes by parameter name, so that it
-does not depend on how parameters were grouped. Loaded tensors are copied: those that safetensors returns lie in a
-mapped file, and would count as file pages and be aligned as the file is, where arithmetic wants torch's own alignment.
+torch numbers an optimizer's state by position in its parameter groups. In a checkpoint it is stored by parameter name,
+so that it does not depend on the grouping. Loaded tensors are copied, because those of safetensors are mapped from the
+file. They would count as file pages and have the file's alignment, where arithmetic needs torch's own.
 """
 
 from collections.abc import Mapping
@@ -16,19 +16,25 @@ from assay.step.program import NamedParameters, Stateful, Step
 
 
 def weights_at_rest(step: Step) -> dict[str, Tensor]:
-    """This rank's parameters by name; a tied one under its owner's, also where the owner lies on another rank."""
+    """Return this rank's parameters by name, without padded rows.
+
+    A tied parameter has its owner's name, also if the owner is on another rank.
+    """
     rows = step.program.rows_at_rest
     found = _by_owner(step, step.named_parameters())
     return {name: one.detach()[: rows[name]] if name in rows else one for name, one in found.items()}
 
 
 def optimized_at_rest(step: Step) -> dict[str, Tensor]:
-    """What the optimizer updates, by the same names: of each parameter all, or a piece."""
+    """Return the tensors that the optimizer updates, by the same names: whole parameters, or shards of them."""
     return _by_owner(step, step.optimized)
 
 
 def copies_here(step: Step) -> tuple[tuple[Tensor, Tensor], ...]:
-    """Copies of tied weights that lie on this rank beside their owners: the ends of a pipeline may share a rank."""
+    """Return (copy, owner) of tied weights if both are separate tensors on this rank.
+
+    The first and the last stage of a pipeline may share a rank.
+    """
     here = dict(step.named_parameters())
     both = ((here.get(copy), here.get(owner)) for copy, owner in step.program.tied)
     return tuple((copy, owner) for copy, owner in both if copy is not None and owner is not None and copy is not owner)
@@ -41,7 +47,7 @@ def _by_owner(step: Step, parameters: NamedParameters) -> dict[str, Tensor]:
 
 
 def optimizer_tensors(step: Step) -> dict[str, Tensor]:
-    """The optimizer's state as `state.<parameter>.<key>`; numbers become float64 scalars."""
+    """Return the optimizer's state as `state.<parameter>.<key>`; numbers become float64 scalars."""
     names = _names_by_index(step)
     rows, padded = step.program.rows_at_rest, _padded(step)
     return {
@@ -56,7 +62,7 @@ def optimizer_tensors(step: Step) -> dict[str, Tensor]:
 
 
 def load_optimizer(step: Step, tensors: Mapping[str, Tensor]) -> None:
-    """Put back what `optimizer_tensors` gave. Raises `UsageError` for state of a parameter that is not there."""
+    """Restore the state from `optimizer_tensors`. Raises `UsageError` for state of a parameter that is not there."""
     names = _names_by_index(step)
     shapes = {name: tuple(parameter.shape) for name, parameter in optimized_at_rest(step).items()}
     state: dict[int, dict[str, Tensor]] = {}
@@ -67,7 +73,7 @@ def load_optimizer(step: Step, tensors: Mapping[str, Tensor]) -> None:
             continue
         if name not in shapes:
             raise UsageError(f"the checkpoint has optimizer state of {name!r}, which is no parameter of this run")
-        # A scalar that several ranks wrote is a vector at rest.
+        # Several ranks write a scalar as a vector of one element.
         scalar = tensor.shape == (1,) and shapes[name] != (1,)
         for index in (index for index, one in names.items() if one == name):
             value = tensor.reshape(()).clone() if scalar else _whole(tensor, name, step)
@@ -76,12 +82,12 @@ def load_optimizer(step: Step, tensors: Mapping[str, Tensor]) -> None:
 
 
 def _padded(step: Step) -> dict[str, torch.Size]:
-    """Shapes of what has more rows here than at rest."""
+    """Return the shapes, by name, of parameters that have more rows here than in a checkpoint."""
     return {name: one.shape for name, one in optimized_at_rest(step).items() if name in step.program.rows_at_rest}
 
 
 def _whole(tensor: Tensor, name: str, step: Step) -> Tensor:
-    """A copy, with the rows of zeros that a checkpoint leaves out."""
+    """Return a copy with the rows of zeros that a checkpoint leaves out."""
     shape = _padded(step).get(name)
     if shape is None or tensor.shape[1:] != shape[1:] or len(tensor) == shape[0]:
         return tensor.clone()
@@ -91,7 +97,7 @@ def _whole(tensor: Tensor, name: str, step: Step) -> Tensor:
 
 
 def _names_by_index(step: Step) -> dict[int, str]:
-    """The name of each parameter at rest, by its number in the optimizer's `state_dict`."""
+    """Return each parameter's name in a checkpoint, by its number in the optimizer's `state_dict`."""
     owners = dict(step.program.tied)
     names = {parameter: owners.get(name, name) for name, parameter in step.optimized}
     ordered = [parameter for group in step.optimizer.param_groups for parameter in group["params"]]
@@ -99,7 +105,7 @@ def _names_by_index(step: Step) -> dict[int, str]:
 
 
 def stateful_parts(stateful: Mapping[str, Stateful]) -> tuple[dict[str, dict[str, Any]], dict[str, Tensor]]:
-    """Every entry's state, cut in two: values for JSON by entry, and tensors as `stateful.<entry>.<key>`."""
+    """Return every entry's state in two parts: values for JSON by entry, and tensors as `stateful.<entry>.<key>`."""
     plain: dict[str, dict[str, Any]] = {}
     tensors: dict[str, Tensor] = {}
     for entry, one in stateful.items():
@@ -112,7 +118,7 @@ def stateful_parts(stateful: Mapping[str, Stateful]) -> tuple[dict[str, dict[str
 def load_stateful(
     stateful: Mapping[str, Stateful], plain: Mapping[str, Mapping[str, Any]], tensors: Mapping[str, Tensor]
 ) -> None:
-    """Put back what `stateful_parts` gave."""
+    """Restore the state from `stateful_parts`."""
     for entry, one in stateful.items():
         prefix = f"stateful.{entry}."
         own = {flat.removeprefix(prefix): tensor.clone() for flat, tensor in tensors.items() if flat.startswith(prefix)}

@@ -1,4 +1,4 @@
-"""One optimizer step in figures, and how far a run has come: plain values that the loop hands to whoever watches it."""
+"""Figures of one optimizer step, and the position of a run: plain values that the loop passes to its observer."""
 
 from dataclasses import dataclass
 
@@ -7,43 +7,43 @@ from assay.training.evaluation import Evaluation
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """One optimizer step."""
+    """Figures of one optimizer step."""
 
     step: int
-    """Counted from 0."""
+    """Index of the step, from 0."""
     loss: float
-    """Nats per token, over every micro-batch."""
+    """Loss in nats per token, over all micro-batches and ranks."""
     learning_rate: float
     log_gradient_norm: float
-    """Natural logarithm of the global norm before clipping; not finite where the norm is 0 or not finite."""
+    """Natural logarithm of the global norm before clipping; not finite if the norm is 0 or not finite."""
     activation_norms: tuple[float, ...]
-    """Of the first and the last block's output; empty without probes."""
+    """Norms of the first and the last block's output; empty without probes."""
     seconds: float
     tokens: int
     data_seconds: float = 0.0
-    """Of these seconds, those in which the host waited for its batch."""
+    """Part of `seconds` in which the host waited for its batch."""
     skipped: bool = False
-    """The update was left out because a scaled gradient was not finite."""
+    """True if the update was skipped because a scaled gradient was not finite."""
     finite: bool = True
     loss_scale: float = 1.0
-    """By which the loss was multiplied before it was differentiated."""
+    """Factor by which the loss was multiplied before backward."""
 
 
 @dataclass
 class Position:
-    """How far a run has come, over all its processes."""
+    """Progress of a run, over all its processes."""
 
     step: int = 0
     tokens: int = 0
     seconds: float = 0.0
-    """In training steps."""
+    """Seconds spent in training steps."""
     skipped_steps: int = 0
     train_loss: float | None = None
-    """Of the last step."""
+    """Loss of the last step, in nats per token."""
     evaluation: Evaluation | None = None
 
     def advance(self, record: StepRecord) -> None:
-        """Count one more step."""
+        """Add the figures of one more step."""
         self.step = record.step + 1
         self.tokens += record.tokens
         self.seconds += record.seconds

@@ -1,7 +1,7 @@
-"""One optimizer step up to the moment when all of it is queued: its figures lie on the device, and nobody read them.
+"""One optimizer step up to the moment when all of it is queued: its figures are on the device, and are not yet read.
 
-To read them the host must wait until the device is through with the step, and cannot queue the next one meanwhile. So
-a step is two things: what is done here, and the reading (`loop.read`), which may come later and for many steps at once.
+The read makes the host wait until the device has finished the step, so it cannot queue the next one meanwhile.
+Therefore taking a step (here) and reading it (`loop.read`) are separate; one read may serve many steps.
 """
 
 import time
@@ -18,24 +18,27 @@ from assay.training.probes import ActivationNorms
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A step that was done, without what only its figures tell."""
+    """A queued step whose figures are not yet read."""
 
     step: int
     learning_rate: float
     loss_scale: float
     tokens: int
     seconds: float
-    """Until all was queued."""
+    """Seconds until all was queued."""
     data_seconds: float
-    """Of them, until the batch was there."""
+    """Part of `seconds` that the host waited for the batch."""
     left_out: bool
-    """Where the figures turn out not to be finite, the update was left out."""
+    """True if figures that are not finite mean a skipped update."""
     figures: Tensor
-    """Loss, norm of the gradients, squared activation norms: a vector on the device."""
+    """Loss per token, gradient norm, squared activation norms: a vector on the device."""
 
 
 def take(step: Step, index: int, probes: ActivationNorms | None = None) -> Taken:
-    """Do the optimizer step `index`. Raises `Unread` before it has done anything, and whatever other seams raise."""
+    """Queue the optimizer step `index`.
+
+    Raises `Unread` before the step has changed any weight or gradient, and any error of the program's other seams.
+    """
     start = time.perf_counter()
     program = step.program
     rate = program.schedule(index)
