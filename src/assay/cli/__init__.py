@@ -1,1 +1,2 @@
-"""The command line: each verb is one file that parses, calls one function and prints. Heavy imports wait inside it."""
+"""The command line: each verb is one file that parses, calls one function and prints. It imports the rest when it
+runs."""
