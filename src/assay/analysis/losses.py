@@ -37,8 +37,7 @@ DRIFT_FACTOR = 3.0
 ONSET = 20
 """Steps by which the drift is read later."""
 SPIKE = 1.05
-"""Factor over the lowest loss that marks a spike. The learning rate is then too high, and rounding errors grow at
-once."""
+"""Factor over the lowest loss that marks a spike: the learning rate is too high, and rounding errors grow at once."""
 
 
 class Parting(NamedTuple):
@@ -104,8 +103,7 @@ class Yardstick:
         return max(LOSSY if promise is Numerics.LOSSY else ROUNDING, DRIFT_FACTOR * known)
 
     def partings(self, cells: Iterable[CellResult]) -> list[Parting]:
-        """Return the first loss beyond its bound for each cell that has one. A stopped cell is checked up to its
-        end."""
+        """Return the first loss beyond its bound for each cell that has one. A stopped cell is checked to its end."""
         found = []
         for one in cells:
             promise, seed = bounded_as(one.cell.run), one.cell.seed

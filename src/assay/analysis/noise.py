@@ -1,9 +1,8 @@
 """Verdicts on changes: which of them are more than noise.
 
 A *sampled* quantity (a time, a process's memory, a loss) differs if its interval excludes zero, and only then. The
-intervals of all treatments hold together. A comparison whose treatments have no effect therefore says "differs" of any
-of them in 5 % of cases at most. The second baseline is never said to differ: it is the same run, so its change is
-noise.
+intervals of all treatments hold together. Even if no treatment has an effect, at most 5 % of comparisons report that
+one differs. The second baseline never differs: it is the same run, so its change is noise.
 
 An *exact* quantity repeats exactly: any change is real, unless two equal baselines show a change as large.
 """

@@ -98,7 +98,7 @@ def timed(metric: str, cells: Sequence[CellResult], kept: Mapping[int, Sequence[
 
 
 def disturbances(record: ComparisonRecord) -> list[str]:
-    """Return a sentence on the number of disturbed rounds and their treatment; empty if there are none."""
+    """Return a sentence on the number of disturbed rounds and on their handling; empty if there are none."""
     disturbed = sum(bool(one.disturbed) for one in record.rounds)
     if not disturbed:
         return []

@@ -1,2 +1,1 @@
-"""The command line: each verb is one file that parses, calls one function and prints. It imports the rest when it
-runs."""
+"""The command line: each verb is one file that parses, calls one function and prints; heavy imports are inside it."""

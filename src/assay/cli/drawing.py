@@ -14,8 +14,7 @@ from assay.hardware.links import inside_node
 _STAGES, _FEW_STAGES = 16, 6
 """Most rows of a full drawing, and of a short one."""
 _DETAILS = ((8, 4), (4, 4), (4, 3), (3, 3))
-"""Most entries of a tensor group, and most context indices, in a cell; the first pair with which two cells fit is
-used."""
+"""Most entries of a tensor group, and most context indices, in a cell; the first pair that fits two cells is used."""
 DIVIDES = {"pp": "the layers", "dp": "the batch", "cp": "each sequence", "tp": "the tensors of a layer"}
 """The part of a step that each axis divides, in words."""
 

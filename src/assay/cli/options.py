@@ -51,8 +51,7 @@ Oversubscribe = Annotated[bool, typer.Option("--oversubscribe", help="Allow more
 
 
 def changes(overrides: list[str] | None, nproc: int | None, oversubscribe: bool = False) -> list[str]:
-    """Return the overrides, with those that have options of their own. Raises `UsageError` if they name `ranks`
-    twice."""
+    """Return the overrides, with the options added to them. Raises `UsageError` if both give the number of ranks."""
     given = [one for one in overrides or () if one.partition("=")[0] == "ranks"]
     if nproc is not None and given:
         raise UsageError(f"--nproc {nproc} and {given[0]} say how many ranks twice; give one of them")

@@ -34,7 +34,7 @@ def disagreements(ours: ModelConfig, theirs: ModelConfig, *, hugging_face: bool)
     """Return the fields in which the two models compute different functions, with the checkpoint's values.
 
     Our context may be shorter than a Hugging Face checkpoint's. Its biases are compared later, when they are read:
-    missing ones are zero there, and zeros may be left out here.
+    missing ones count as zero, and our model may omit biases that are zero.
     """
     pairs = {name: (getattr(ours, name), getattr(theirs, name)) for name in FUNCTION}
     pairs["n_kv_head"] = ours.kv_heads, theirs.kv_heads

@@ -10,7 +10,7 @@ from assay.errors import UsageError
 
 
 class Home:
-    """The folders under `ASSAY_HOME`. Creating this object touches no file; `ready()` creates the folders and tests
+    """The folders under `ASSAY_HOME`. Creating this object touches no file; `ready()` creates them and tests
     writing."""
 
     def __init__(self, root: Path | str | None = None) -> None:

@@ -87,8 +87,7 @@ def _one_sentence(what: str) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """First line of a parser's error. Python's message on a huge integer is replaced, because it names a Python
-    function."""
+    """First line of a parser's error. Python's message on a huge integer is replaced, as it names a Python function."""
     line = first_line(error)
     return "an integer has more than 4,300 digits" if "integer string conversion" in line else line
 

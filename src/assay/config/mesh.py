@@ -22,8 +22,7 @@ MEANING = {"pp": "pipeline", "dp": "data", "cp": "context", "tp": "tensor"}
 
 @dataclass(frozen=True)
 class Mesh:
-    """Degrees by axis, in the order of `AXES`; an unused axis has degree 1. Raises `UsageError` for a degree below
-    1."""
+    """Degrees by axis, in the order of `AXES`; an unused axis has degree 1. Raises `UsageError` below 1."""
 
     pp: int = 1
     dp: int = 1

@@ -32,8 +32,7 @@ class ModelConfig(Setting):
     dropout: Probability = 0.0
     norm: Literal["layer", "rms"] = "layer"
     norm_position: Literal["pre", "post"] = "pre"
-    """`pre` normalizes the input of each branch and the decoder's output; `post` normalizes the sum after each
-    branch."""
+    """`pre` normalizes the input of each branch and the decoder's output; `post` normalizes each branch's sum."""
     position: Literal["learned", "rotary"] = "learned"
     rotary_base: PositiveFloat = 10_000.0
     activation: Literal["gelu", "gelu_tanh", "swiglu"] = "gelu"
@@ -42,8 +41,7 @@ class ModelConfig(Setting):
     n_expert_active: PositiveInt = 2
     """Number of experts that each token is sent to."""
     expert_capacity: PositiveFloat | None = None
-    """Capacity of an expert in training, as a multiple of its even share of tokens (arXiv:2101.03961). None: no
-    limit."""
+    """Capacity of an expert in training, as a multiple of its even share (arXiv:2101.03961). None: no limit."""
     router_loss: NonNegativeFloat = 0.01
     """Coefficient of the load-balancing loss, which affects gradients and is part of no reported loss."""
     qk_norm: bool = False

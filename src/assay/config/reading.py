@@ -49,8 +49,7 @@ def is_mapping(text: str) -> bool:
 
 
 def check_size(text: str, what: str) -> None:
-    """Raise `UsageError` if a YAML text nests too deeply or expands to too many values. The parser's own errors
-    pass."""
+    """Raise `UsageError` if a YAML text nests too deeply or expands to too many values, and the parser's own errors."""
     import yaml
 
     sizes: list[tuple[str | None, int]] = [(None, 0)]

@@ -125,7 +125,7 @@ class Run(Setting):
         return self.sequences_per_step * self.model.context_length
 
     def with_vocabulary(self, size: int | None = None) -> Self:
-        """Return the run with `model.vocab_size` filled in, from `size` or from a tokenizer whose size is known without
+        """Return the run with `model.vocab_size` set to `size`, or to the tokenizer's size if that is known without
         text.
 
         A size that is already set is kept.

@@ -10,7 +10,7 @@ Momentum = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
 class TrainingConfig(Setting):
-    """Settings of training. One optimizer step uses `batch_size` sequences, however micro-batches and ranks divide
+    """Settings of training. An optimizer step uses `batch_size` sequences, however micro-batches and ranks divide
     them."""
 
     batch_size: PositiveInt = 12

@@ -36,7 +36,7 @@ class Estimate:
 
     @cached_property
     def timeline(self) -> Timeline:
-        """Bytes that are alive through the step."""
+        """Live bytes at each instant of the step."""
         return replay(self.cost)
 
     @cached_property

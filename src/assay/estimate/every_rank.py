@@ -47,8 +47,7 @@ class EveryRank:
 
     @cached_property
     def step_seconds(self) -> float | None:
-        """Seconds of the step over all ranks; None if a rate of this machine, or the link between ranks, was not
-        measured."""
+        """Seconds of the step over all ranks; None if a rate of this machine, or the link, was not measured."""
         if len(self.ranks) == 1:
             return self.fullest.step_seconds
         machine, device = self.fullest.machine, self.run.device

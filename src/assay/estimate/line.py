@@ -1,4 +1,4 @@
-"""Idle time of the ranks of a pipeline: a simulated schedule, with stages as long as their ledgers say.
+"""Idle time of the ranks of a pipeline: a simulated schedule, with stage times from the ledgers.
 
 The formula (p−1)/(vm + p−1) assumes equal stages. `bubble_share` simulates such stages, so that it also covers
 schedules that split backward in two, with parts that take equally long. The stages of a model are not equal: the last

@@ -83,8 +83,7 @@ def _layers(model: ModelConfig, layout: Layout) -> Iterator[Communication]:
 
 
 def _pipeline(model: ModelConfig, layout: Layout) -> Sequence[Communication]:
-    """Communications of the stage that sends most: an inner stage, or an end stage, which also sums the tied
-    embedding."""
+    """Communications of the stage that sends most: an inner or an end stage, which also sums the tied embedding."""
     if layout.mesh.pp == 1:
         return []
     ends = _end_stage(model, layout)

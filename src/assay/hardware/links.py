@@ -71,8 +71,7 @@ class Network(Frozen):
     """Ports of a node to the outer link. None: one for each rank, as in a DGX A100 or H100."""
 
     def link(self, mesh: Mesh, axis: str) -> Link:
-        """Return the link of a group along `axis`, with the bandwidth of one rank. Axes joined by ``+`` form one
-        group."""
+        """Return the link of a group along `axis`, with one rank's bandwidth. Axes joined by ``+`` form one group."""
         if inside_node(mesh, axis, self.ranks_per_node):
             return self.inner
         stride, degree = _extent(mesh, axis)

@@ -25,8 +25,7 @@ Curve = tuple[list[float], list[float]]
 
 
 def changes(comparison: Comparison) -> str:
-    """Draw changes by treatment in percent: intervals, predictions, and a band of changes that are too small to
-    tell."""
+    """Draw changes by treatment in percent: intervals, predictions, and a band of changes too small to tell."""
     rows = [row for row in comparison.rows if row.effects]
     if not rows:
         return ""
@@ -153,8 +152,7 @@ def _dashes(number: int, count: int) -> dict[str, Any]:
 
 
 def _power_of_ten(value: float, _: int) -> str:
-    """Format a power of ten as ``10⁻³``. Matplotlib would typeset it, which is off because some texts are from
-    outside."""
+    """Format a power of ten as ``10⁻³``. Matplotlib's typesetting is off, because some texts are from outside."""
     power = round(log10(value))
     return f"10{str(power).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
 

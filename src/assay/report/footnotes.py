@@ -1,5 +1,4 @@
-"""Sentences below the table of a comparison: the method of its intervals, the smallest change it can tell, and
-caveats."""
+"""Sentences below the table of a comparison: the method of its intervals, its smallest change, and caveats."""
 
 from assay.analysis.comparison import Comparison
 from assay.analysis.row import usable
@@ -33,7 +32,7 @@ def seeds(comparison: Comparison) -> str:
 
 
 def _smallest_change(comparison: Comparison) -> str:
-    """Sentence on the smallest change of each timed metric that can be told."""
+    """Sentence on the smallest change of each timed metric that can be distinguished from none."""
     titles = {column.metric: column.title for column in COLUMNS if column.metric != "tokens_per_second"}
     parts = [
         f"{titles[name]} {100 * one.told:.2g} % (a true change of {100 * one.likely:.2g} % in four of five comparisons)"

@@ -114,8 +114,7 @@ def interval(effect: Effect) -> str:
 
 
 def status(row: Row) -> str:
-    """Return a text such as ``"out of memory, 1 of 2 processes finished: …"`` if the row is not done, else an empty
-    one."""
+    """Return a text such as ``"out of memory, 1 of 2 processes finished: …"``; empty if the row is done."""
     if row.status is Status.DONE:
         return ""
     words = row.status.value.replace("_", " ")
