@@ -116,7 +116,8 @@ class Yardstick:
     def _held(self, promise: Numerics, one: CellResult) -> Iterator[Pair]:
         """Pairs of losses to which the promise applies.
 
-        A baseline that diverges bounds only EXACT rows. A LOSSY row may overflow in 16 bits where 32 bits do not.
+        Except in EXACT rows, a loss that is not finite is skipped if the baseline diverges. LOSSY rows always skip it,
+        since 16 bits may overflow where 32 bits do not.
         """
         baseline = self.baselines.get(one.cell.seed)
         if baseline is None:

@@ -41,8 +41,8 @@ def train(
         assay train --resume last --nproc 2 --with tensor_parallel
 
     With model.init_from, model fields that are not set take that model's values. If fields that are set differ, they
-    are listed and nothing runs. With --resume, --with names techniques that divide the run among processes and replace
-    its former ones. Ctrl-C stops after the current step and saves; --resume continues from there.
+    are listed and nothing runs. With --resume, --with names techniques that divide the run among processes, in place
+    of its former ones. Ctrl-C stops after the current step and saves; --resume continues from there.
 
     Exit codes: 0 done; 1 failed; 2 wrong input; 3 out of memory, diverged, timed out, killed, or an optimization took
     no effect or computed wrong values; 4 budget reached; 130 interrupted. Workers under your own torchrun exit with the

@@ -32,7 +32,7 @@ class ModelConfig(Setting):
     dropout: Probability = 0.0
     norm: Literal["layer", "rms"] = "layer"
     norm_position: Literal["pre", "post"] = "pre"
-    """`pre` normalizes the input of each branch and the decoder's output; `post` normalizes each branch's sum."""
+    """`pre` normalizes each branch's input and the decoder's output; `post` normalizes the sum after each branch."""
     position: Literal["learned", "rotary"] = "learned"
     rotary_base: PositiveFloat = 10_000.0
     activation: Literal["gelu", "gelu_tanh", "swiglu"] = "gelu"
