@@ -1,8 +1,8 @@
 """Assay: a laboratory in which every optimization of GPT training predicts, acts and proves itself.
 
-`train`, `compare`, `estimate`, `project` and `anatomy` are imported when they are first used, so that ``import assay``
-is quick and loads no torch. The package also has a room named `estimate`; importing it must not put it in the place of
-the function, which is what the class below sees to.
+`train`, `compare`, `estimate`, `project` and `anatomy` are imported on first use, so that ``import assay`` is quick and
+loads no torch. The package also contains a subpackage named `estimate`. The class below keeps its import from replacing
+the function of the same name.
 """
 
 import sys

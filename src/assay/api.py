@@ -1,4 +1,4 @@
-"""What a program calls, and the command line with it: configure, train, compare, estimate, project, anatomy.
+"""Functions that programs and the command line call: configure, train, compare, estimate, project, anatomy.
 
 import assay
 
@@ -31,21 +31,22 @@ if TYPE_CHECKING:
     from assay.studies.protocol import News
 
 DEFAULT = "demo"
-"""The preset that stands in where none is named."""
+"""Preset that is used if none is named."""
 
 Source = Run | str | Path | None
 Stack = str | Spec | Sequence[str | Spec]
-"""``"sdpa_attention+bf16_mixed"``, or a list of such texts and of specs, which add up."""
+"""Optimizations as a text such as ``"sdpa_attention+bf16_mixed"``, as a spec, or as a list of both, which add up."""
 
 Listener = Callable[[dict[str, Any]], None]
-"""Called with each event of a run as it happens: the lines of `events.jsonl`, and before them `prepare` (message,
-fraction), `run` (run, folder, steps, tokens_per_step) and, after a Ctrl-C, `interrupting`."""
+"""Called with each event of a run as it happens: the lines of `events.jsonl`, and three more. `prepare` (message,
+fraction) and `run` (run, folder, steps, tokens_per_step, eval_interval) precede them. `interrupting` follows a
+Ctrl-C."""
 
 
 def configure(source: Source = None, overrides: Sequence[str] = (), optimizations: Stack = ()) -> Run:
-    """A run from a preset, a YAML file or another run, with ``key=value`` overrides and more optimizations.
+    """Return the run of a preset, a YAML file or another run, with ``key=value`` overrides and added optimizations.
 
-    A source that is an override itself stands on the preset `demo`. Raises `UsageError` with one sentence.
+    A source that is itself an override applies to the preset `demo`. Raises `UsageError` with one sentence.
     """
     if isinstance(source, str) and "=" in source and not os.path.isfile(source):
         return configure(None, [source, *overrides], optimizations)
@@ -62,14 +63,14 @@ def train(
     timeout: float | None = None,
     on_event: Listener | None = None,
 ) -> "RunResult":
-    """Train and measure one run in a process of its own, and wait for it.
+    """Train and measure one run in its own process, and wait for it.
 
-    `resume` names a run (id or name, start of one, or ``last``) to go on with; then only its budget and ``ranks`` can
-    be overridden, and `optimizations` are techniques that divide it among ranks, in place of those that it had.
-    `name` is what a new run is called, beside its id.
-    `timeout` is in seconds of the child. A Ctrl-C stops the run in an orderly way, and a second one at once; the result
-    then has the status `interrupted`. An out-of-memory, a divergence or a time-out is a result too, not an exception.
-    Raises `UsageError` for what is wrong before anything is written, `StorageError` when the disk refuses.
+    `resume` names a run to continue, by its id or name, the start of one, or ``last``. Then only its budget and
+    ``ranks`` can be overridden, and `optimizations` are techniques that divide it among ranks, replacing its former
+    ones. `name` is the name of a new run, in addition to its id. `timeout` is in seconds of the child process. The
+    first Ctrl-C saves and stops the run, a second one kills it; the result then has the status `interrupted`. Running
+    out of memory, divergence and a timeout are results too, not exceptions. Raises `UsageError` for bad input before
+    anything is written, and `StorageError` if the disk refuses.
     """
     from assay.optimizations import divided
     from assay.runs.launcher import start
@@ -110,12 +111,12 @@ def compare(
     on_progress: "Progress | None" = None,
     on_news: "Callable[[News], None] | None" = None,
 ) -> "Comparison":
-    """Measure a baseline, twice, and every treatment at each of some seeds, and read what came out.
+    """Measure a baseline twice and every treatment at each of several seeds, and analyse the results.
 
-    Each treatment is a row: ``"sdpa_attention+bf16_mixed"``. Each row has `processes` at each seed; None takes as many
-    as an interval needs. They take turns in `blocks` timed blocks; `timeout` is in seconds that one of them may work.
-    A Ctrl-C ends it in an orderly way, with what has finished.
-    Raises `UsageError` before anything runs, and `StorageError` when the disk refuses.
+    Each treatment, such as ``"sdpa_attention+bf16_mixed"``, is a row with `processes` processes at each seed. None
+    takes as many as an interval needs. The processes take turns in `blocks` timed blocks. `timeout` limits the seconds
+    that one of them may work. A Ctrl-C saves and stops the comparison, and keeps the cells that have finished. Raises
+    `UsageError` before anything runs, and `StorageError` if the disk refuses.
     """
     from assay.analysis.comparison import analyse
     from assay.data.progress import silent
@@ -140,10 +141,10 @@ def compare(
 def estimate(
     source: Source = None, *overrides: str, optimizations: Stack = (), machine: "Machine | None" = None
 ) -> "Estimate":
-    """Predict memory, work and time of one optimizer step, without torch and without training anything.
+    """Predict memory, work and time of one optimizer step, without torch and without training.
 
-    Over ranks it is of the one that holds most; `estimate_every_rank` has all of them, and their time together.
-    Raises `UsageError`, also where only the corpus could say how large the vocabulary is.
+    Returns the estimate of the rank with the highest peak. `estimate_every_rank` returns all ranks and their joint step
+    time. Raises `UsageError`, also if only the corpus determines the vocabulary size.
     """
     return estimate_every_rank(source, *overrides, optimizations=optimizations, machine=machine).fullest
 
@@ -151,9 +152,9 @@ def estimate(
 def estimate_every_rank(
     source: Source = None, *overrides: str, optimizations: Stack = (), machine: "Machine | None" = None
 ) -> "EveryRank":
-    """Predict one optimizer step on every rank of a run: what each holds and sends, and the time of all together.
+    """Predict one optimizer step on every rank of a run: memory and payload of each, and their joint step time.
 
-    Raises what `estimate` does.
+    Raises the errors of `estimate`.
     """
     from assay.estimate.every_rank import estimate_every_rank as predict
     from assay.hardware.rates import known_machine
@@ -172,9 +173,10 @@ def project(
     nodes: int = 1,
     gpus_per_node: int = 8,
 ) -> "Projection":
-    """Plan one optimizer step on `nodes` nodes of `gpus_per_node` GPUs (``a100``, ``h100`` or ``h200``), not here.
+    """Plan one optimizer step on absent machines: `nodes` nodes with `gpus_per_node` GPUs each.
 
-    Raises `UsageError` where the run does not divide so, or a plan cannot express it.
+    `gpu` is ``a100``, ``h100`` or ``h200``. Raises `UsageError` if the run cannot be divided so, or a plan cannot
+    express it.
     """
     from assay.estimate.projection import project as plan
     from assay.hardware.cluster import cluster
@@ -190,9 +192,9 @@ def anatomy(
     home: Home | Path | str | None = None,
     on_progress: "Progress | None" = None,
 ) -> "Anatomy":
-    """Take one step apart: where its time, FLOPs and bytes go by class of operator and by module, measured here.
+    """Measure one step on this machine: time, FLOPs and bytes by class of operator and by module.
 
-    Raises `UsageError` for what a person can mend, `StorageError` when the disk refuses.
+    Raises `UsageError` for faults that the user can correct, `StorageError` if the disk refuses.
     """
     from assay.data.progress import silent
     from assay.runs.anatomy import taken_apart
@@ -206,7 +208,7 @@ def anatomy(
 
 
 def _with_initial_weights(run: Run, home: Home) -> Run:
-    """The run with the shape of the model that it starts from; what reads that is loaded only where one is named."""
+    """Return the run with the model shape of its initial weights; their reader is imported only if they are named."""
     if run.model.init_from is None:
         return run
     from assay.runs.initial import with_initial_weights
@@ -215,14 +217,17 @@ def _with_initial_weights(run: Run, home: Home) -> Run:
 
 
 def _follow(child: "Child", tell: Listener) -> "RunResult":
-    """Hear a run to its end. It saves and stops first when a Ctrl-C comes, or when the listener fails."""
+    """Pass a run's events to the listener until it ends. On a Ctrl-C or an error in the listener it saves and stops.
+
+    A second Ctrl-C kills it.
+    """
     try:
         try:
             for event in child.events():
                 tell(event)
         except KeyboardInterrupt:
             child.interrupt()
-            with suppress(OSError):  # a terminal that has closed can show nothing more
+            with suppress(OSError):  # nothing can be shown on a closed terminal
                 tell(_event("interrupting"))
                 for event in child.events():
                     tell(event)
@@ -249,7 +254,7 @@ def _can_be_called(name: str, resume: str | None, home: Home) -> None:
 
 
 def _only_overrides(source: Source, overrides: Sequence[str]) -> list[str]:
-    """What may stand beside a run to resume."""
+    """Return the overrides of a resumed run. Raises `UsageError` if a preset or file is named as well."""
     first = [] if source is None else [source]
     if not all(isinstance(one, str) and "=" in one for one in first):
         raise UsageError("a resumed run keeps its configuration; leave out the preset, or start a new run")
@@ -257,14 +262,14 @@ def _only_overrides(source: Source, overrides: Sequence[str]) -> list[str]:
 
 
 def _title(source: Source) -> str:
-    """What a configuration is called: its preset or file, where it has one."""
+    """Title of a configuration: its preset or file, or ``configuration`` for a `Run`."""
     if isinstance(source, Run):
         return "configuration"
     return DEFAULT if source is None or "=" in str(source) else str(source)
 
 
 def _preset(source: Source) -> str | None:
-    """The preset or file that a configuration begins with; None where a program has made it."""
+    """Preset or file that a configuration starts from; None for a `Run`."""
     return None if isinstance(source, Run) else Path(_title(source)).name
 
 

@@ -1,4 +1,4 @@
-"""What a person can mend: each error is one sentence that says what is wrong and what to do."""
+"""Errors that the user can correct: each is one sentence that names the fault and the remedy."""
 
 import re
 
@@ -9,19 +9,19 @@ LONGEST_VALUE = 200
 """Characters of one value inside a message."""
 
 START_AGAIN = "remove the run and start again"
-"""In the reason of a run that nobody can go on with."""
+"""Part of the reason of a run that cannot be resumed."""
 
 
 class UsageError(Exception):
-    """Bad input. The command line prints its text and exits 2; nothing was written."""
+    """Bad input. The command line prints the message and exits with code 2; nothing was written."""
 
 
 class StorageError(Exception):
-    """The disk refused: full, gone or not writable. The run ends as failed with this reason."""
+    """The disk refused: full, gone or not writable. The run fails with this reason."""
 
 
 def shown(value: object) -> str:
-    """Return a value as text of at most 200 characters; a long one loses its middle."""
+    """Return a value as text of at most 200 characters; a longer text loses its middle."""
     try:
         text = repr(value)
     except (ValueError, RecursionError):  # Python refuses to print an integer of more than 4,300 digits
@@ -30,7 +30,7 @@ def shown(value: object) -> str:
 
 
 def one_line(sentence: str) -> str:
-    """Return a message as one printable line of at most 500 characters; values in it are cut to 200."""
+    """Return a message as one printable line of at most 500 characters; each value in it is cut to 200."""
     line = " ".join(sentence.split())
     line = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in line)
     line = _LONG_VALUE.sub(lambda found: _cut(found[0], LONGEST_VALUE), line)
@@ -44,7 +44,7 @@ _LONG_VALUE = re.compile(
 
 
 def _cut(text: str, most: int) -> str:
-    """Leave out the middle of a long text: its end often says what to do."""
+    """Cut the middle of a long text, because its end often says what to do."""
     if len(text) <= most:
         return text
     end = most // 3
@@ -52,15 +52,15 @@ def _cut(text: str, most: int) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, as far as its first line; its kind where it says nothing."""
+    """First line of an error's message, or the error's type if the message is empty."""
     return str(error).strip().split("\n")[0] or type(error).__name__
 
 
 def meant(word: str, known: list[str]) -> str:
-    """Return ``"; did you mean 'x'?"`` for the closest known word, or ``""`` when none is close.
+    """Return ``"; did you mean 'x'?"`` for the closest known word, or ``""`` if none is close.
 
-    A word that begins as what was typed is closer than all that do not. What names of one group have in common
-    (``training.``) makes none of them closer.
+    Words that start with the typed text are preferred to all others. The prefix of a group (``training.``) does not
+    count as similarity.
     """
     from difflib import get_close_matches
 

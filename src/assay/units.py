@@ -1,7 +1,7 @@
-"""Quantities as people write them: bytes (GB is 10^9, GiB is 2^30), FLOPs, seconds, counts.
+"""Quantities as text: bytes (GB is 10^9, GiB is 2^30), FLOPs, seconds, counts.
 
 Every figure in the package is a plain number in a base unit, with the unit in its name (``peak_bytes``,
-``step_seconds``); this file is the only place that turns one into text or back.
+``step_seconds``). Only this file converts between such numbers and text.
 """
 
 import math
@@ -15,7 +15,7 @@ _SI = ("", "k", "M", "G", "T", "P", "E", "Z")
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes in ``"40GiB"``, ``"16 GB"`` or ``"1024"``. Raises `UsageError` for anything else."""
+    """Parse bytes such as ``"40GiB"``, ``"16 GB"`` or ``"1024"``. Raises `UsageError` for anything else."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
     unit = (match[2] or "B") if match else ""
     scale = {**_BINARY, **_DECIMAL}.get(unit)
@@ -25,7 +25,7 @@ def parse_bytes(text: str) -> int:
 
 
 def format_bytes(count: float) -> str:
-    """``"1.50 GiB"``: binary units, three significant figures; negative counts keep their sign."""
+    """Format bytes as ``"1.50 GiB"``: binary units, three significant figures; negative counts keep their sign."""
     size = abs(count)
     unit = "B"
     for name, scale in _BINARY.items():
@@ -36,12 +36,12 @@ def format_bytes(count: float) -> str:
 
 
 def format_flops(count: float) -> str:
-    """``"875 GFLOP"``, with SI prefixes and three significant figures."""
+    """Format FLOPs as ``"875 GFLOP"``, with SI prefixes and three significant figures."""
     return f"{format_count(count, space=True)}FLOP" if abs(count) >= 1000 else f"{count:.0f} FLOP"
 
 
 def format_count(count: float, *, space: bool = False) -> str:
-    """``"124M"``: a count with an SI prefix and three significant figures."""
+    """Format a count as ``"124M"``, with an SI prefix and three significant figures."""
     power = min(int(math.log10(abs(count)) // 3), len(_SI) - 1) if abs(count) >= 1 else 0
     value = count / 1000**power
     if abs(value) >= 999.5 and power < len(_SI) - 1:
@@ -51,12 +51,12 @@ def format_count(count: float, *, space: bool = False) -> str:
 
 
 def format_steps(count: int) -> str:
-    """``"1 step"``, ``"12 steps"``."""
+    """Format a count of steps as ``"1 step"`` or ``"12 steps"``."""
     return "1 step" if count == 1 else f"{count} steps"
 
 
 def format_seconds(seconds: float) -> str:
-    """``"35.2 ms"``, ``"1.20 s"``, ``"3 min 05 s"`` or ``"2 h 10 min"``."""
+    """Format seconds as ``"35.2 ms"``, ``"1.20 s"``, ``"3 min 05 s"`` or ``"2 h 10 min"``."""
     if seconds < 1e-3:
         return f"{_three(seconds * 1e6)} µs"
     if seconds < 1:
@@ -70,16 +70,16 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_percent(fraction: float) -> str:
-    """``"−12.3 %"`` of ``-0.123``: always signed, with a true minus."""
+    """Format ``-0.123`` as ``"−12.3 %"``, with a sign and a true minus; zero has no sign."""
     if abs(fraction) < 5e-4:
         return "0.0 %"
     return f"{'+' if fraction > 0 else '−'}{abs(fraction) * 100:.1f} %"
 
 
 def _three(value: float) -> str:
-    """Three significant figures without an exponent."""
+    """Format a number with three significant figures and without an exponent."""
     if value == 0:
         return "0"
-    rounded = float(f"{value:.3g}")  # first, since 0.9999 has its digits where 1.00 has them
+    rounded = float(f"{value:.3g}")  # rounded first: 0.9999 becomes 1.00, with one decimal fewer
     digits = max(0, 2 - math.floor(math.log10(abs(rounded))))
     return f"{rounded:.{digits}f}"

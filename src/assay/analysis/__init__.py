@@ -1,1 +1,1 @@
-"""What the figures of a study say: changes with their intervals, and which of them are more than noise."""
+"""Analysis of a study's figures: changes with their intervals, and which of them are more than noise."""

@@ -1,8 +1,8 @@
-"""When a treatment that takes longer to begin has earned it back: seconds of its first step / seconds saved a step.
+"""Break-even of a treatment with a longer first step: extra seconds of that step / seconds saved per later step.
 
-A compiler does its work in the first step, which therefore stands apart from the timed ones. What that step took beyond
-a steady one, and beyond what the baseline's first step took so, is the price. Of several seeds the dearest counts: what
-later ones compile they may find on the disk.
+A compiler does its work in the first step, which is therefore not among the timed ones. The price is the excess of that
+step over a steady one, less the same excess of the baseline. The most expensive of several seeds counts, because later
+ones may find compiled code on the disk.
 """
 
 import math
@@ -12,19 +12,22 @@ from assay.config.base import Frozen
 from assay.runs.record import RunResult
 
 _TELLING_STEPS = 10
-"""Of the baseline: a first step that is less behind than they take is no price worth a word."""
+"""Number of baseline steps. A first step that costs less time than they take is not reported."""
 
 
 class BreakEven(Frozen):
-    """The price of a first step, and how soon it is earned."""
+    """Price of a first step, and the number of steps that earn it back."""
 
     price_seconds: float
     steps: int | None
-    """After how many steps the run is ahead of the baseline; None where a step is not faster."""
+    """Number of steps after which the run is ahead of the baseline; None if its steps are not faster."""
 
 
 def break_even(both: Iterable[tuple[RunResult, RunResult]], before: float, after: float) -> BreakEven | None:
-    """From (baseline, treated) runs and the steady seconds of a step; None where no first step is worth a word."""
+    """Return the break-even of (baseline, treated) runs; None if no first step costs enough to be reported.
+
+    `before` and `after` are the steady seconds of a step of the baseline and of the treatment.
+    """
     ahead = [(_ahead(baseline), _ahead(treated)) for baseline, treated in both]
     price = max((own - usual for usual, own in ahead if own is not None and usual is not None), default=0.0)
     if price < _TELLING_STEPS * before:
@@ -33,7 +36,7 @@ def break_even(both: Iterable[tuple[RunResult, RunResult]], before: float, after
 
 
 def _ahead(result: RunResult) -> float | None:
-    """Seconds of the first step beyond those of a steady one."""
+    """Seconds of the first step beyond those of a steady one; None if either was not measured."""
     if result.first_step_seconds is None or result.step_seconds is None:
         return None
     return result.first_step_seconds - result.step_seconds.median

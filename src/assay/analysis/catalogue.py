@@ -1,8 +1,8 @@
-"""What was measured of each optimization, where: the figures that stand on its card beside the predicted ones.
+"""Measurements of each optimization by device, which its card shows next to the predictions.
 
-An entry is one optimization on one kind of device, at its defaults, against a baseline that it took turns with, or the
-reason why it could not be had there. `catalogue.json` in this folder is what ships with the package; each entry says
-its device, version of torch and date, for a figure holds nowhere else. `benchmarks/catalogue.py` writes it.
+An entry is one optimization on one kind of device, at its defaults, against a baseline that it took turns with. If it
+could not run there, the entry has the reason. `catalogue.json` in this folder ships with the package. Each entry names
+its device, version of torch and date, because a figure holds nowhere else. `benchmarks/catalogue.py` writes it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,11 +22,11 @@ from assay.hardware import Machine
 from assay.runs.record import Environment, Status
 
 SHOWN = ("tensors_peak_bytes", "step_seconds", "tokens_per_second", "val_loss")
-"""Metrics whose change an entry holds."""
+"""Metrics whose change an entry contains."""
 
 
 class Change(Frozen):
-    """Of one metric against the baseline, as a fraction, with what can be said of it."""
+    """Change of one metric against the baseline, as a fraction, with its verdict."""
 
     change: float
     interval: tuple[float, float] | None
@@ -35,66 +35,66 @@ class Change(Frozen):
 
 
 class Entry(Frozen):
-    """One optimization on one device."""
+    """Measurements of one optimization on one device."""
 
     optimization: str
     treatment: str
-    """What was turned on: it, and what it cannot be without."""
+    """Stack that was turned on: the optimization, and the techniques that it requires."""
     configuration: str
-    """The preset, and what had to be other than in it for baseline and treatment alike."""
+    """Preset, and its overrides, which are the same for baseline and treatment."""
     device: str
     torch: str
     date: str
-    """UTC, ISO 8601."""
+    """Date in UTC, ISO 8601."""
     status: Status
     reason: str | None = None
     proven: bool | None = None
-    """None where nothing ran that could prove it."""
+    """None if nothing ran that could prove it."""
     evidence: str = ""
     tensors_peak_bytes: int | None = None
     predicted_peak_bytes: int | None = None
     saved_bytes: int | None = None
-    """Kept for backward on one device, from the trace."""
+    """Bytes saved for backward on one device, from the trace."""
     predicted_saved_bytes: int | None = None
     changes: Mapping[str, Change] = Field(default_factory=dict)
     processes: int | None = None
-    """Processes of its row; None where only blocks of one were counted."""
+    """Number of processes of the row; None if only blocks of one process were counted."""
     flags: tuple[str, ...] = ()
 
 
 class Catalogue(Frozen):
-    """Every entry there is, in the order in which they were written."""
+    """All entries, in the order in which they were written."""
 
     entries: tuple[Entry, ...] = ()
 
     def of(self, optimization: str) -> tuple[Entry, ...]:
-        """Those of one optimization, one for each device."""
+        """Return the entries of one optimization, one for each device."""
         return tuple(one for one in self.entries if one.optimization == optimization)
 
     def by_device(self) -> dict[str, dict[str, Entry]]:
-        """By device, then by optimization."""
+        """Return the entries by device, then by optimization."""
         found: dict[str, dict[str, Entry]] = {}
         for one in self.entries:
             found.setdefault(one.device, {})[one.optimization] = one
         return found
 
     def renewed(self, entries: Iterable[Entry]) -> Self:
-        """With these in place of earlier ones of the same optimization and device."""
+        """Return the catalogue with these entries in place of earlier ones of the same optimization and device."""
         known = {(one.optimization, one.device): one for one in (*self.entries, *entries)}
         return type(self)(entries=tuple(known.values()))
 
     def write(self, path: Path) -> None:
-        """Whole or not at all. Raises `StorageError`."""
+        """Write the file, whole or not at all. Raises `StorageError`."""
         write_file(path, self.model_dump_json(indent=1).encode() + b"\n")
 
 
 def shipped() -> Path:
-    """The file that comes with the package."""
+    """Path of the file that ships with the package."""
     return Path(str(resources.files("assay.analysis") / "catalogue.json"))
 
 
 def read(path: Path) -> Catalogue:
-    """The catalogue in a file. Raises `UsageError` where there is none or it cannot be read."""
+    """Return the catalogue in a file. Raises `UsageError` if it is missing or cannot be read."""
     try:
         return Catalogue.model_validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:
@@ -103,7 +103,7 @@ def read(path: Path) -> Catalogue:
 
 
 def device_of(machine: Environment | Machine) -> str:
-    """The accelerator's name, or the processor's with its cores."""
+    """Name of the accelerator, or of the processor with its number of cores."""
     if isinstance(machine, Machine):
         accelerator = next((one.name for one in machine.accelerators), None)
     else:
@@ -112,12 +112,12 @@ def device_of(machine: Environment | Machine) -> str:
 
 
 def measured(comparison: Comparison, optimization: str, treatment: str, configuration: str) -> Entry:
-    """The entry that a comparison gives of one of its treatments. Raises `ValueError` where no baseline ran."""
+    """Return the entry of one treatment of a comparison. Raises `ValueError` if no baseline ran."""
     if comparison.environment is None:
         raise ValueError("no baseline ran, so where this was measured is not known")
     row = next(one for one in comparison.rows if one.treatment == treatment)
     proof = next((one for one in row.evidence if one.optimization == optimization), None)
-    # Over ranks the measured figure and the predicted one need not be of the same rank.
+    # With several ranks, the measured and the predicted figure may belong to different ranks.
     alone = row.finished and not row.ranks
     saved = comparison.record.of(treatment)[0].result.memory.saved_bytes if alone else {}
     peak = row.metrics.get("tensors_peak_bytes")

@@ -1,4 +1,4 @@
-"""A comparison, read: one row per treatment, how small a change it can tell, and what should make a reader careful."""
+"""Analysis of a comparison: one row per treatment, the smallest change that it can tell, and caveats for the reader."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,45 +23,45 @@ if TYPE_CHECKING:
 
 
 class Comparison(Frozen):
-    """What a comparison found."""
+    """Results of a comparison."""
 
     record: ComparisonRecord
     baseline: Row
     again: Row
-    """The baseline a second time."""
+    """Row of the second baseline."""
     resolution: Mapping[str, Resolution]
-    """How small a change it can tell, by timed metric."""
+    """Smallest change that the comparison can tell, by timed metric."""
     rows: tuple[Row, ...]
-    """One per treatment, in the order of listing."""
+    """One row per treatment, in the order of listing."""
     environment: Environment | None
-    """The baseline's."""
+    """Environment of the baseline."""
     caveats: tuple[str, ...]
     """Sentences on the comparison as a whole."""
 
     @property
     def failed(self) -> bool:
-        """Whether a cell failed or a row has wrong values; running out of memory and diverging are results."""
+        """True if a cell failed or a row has wrong values; running out of memory and diverging are results."""
         cells, rows = self.record.cells, (self.again, *self.rows)
         return any(status.failure for status in (*(one.result.status for one in cells), *(row.status for row in rows)))
 
     @property
     def interrupted(self) -> bool:
-        """Whether it was stopped before its end."""
+        """True if the comparison was stopped before its end."""
         return self.record.ending is Ending.INTERRUPTED
 
     def to_frame(self) -> "pandas.DataFrame":
-        """A row per treatment, the two baselines first.
+        """Return a data frame with a row per treatment, the two baselines first.
 
-        Columns: `treatment`, `status`, `reason`; each metric in its base unit (losses as their mean over seeds); and
-        for each metric `…_change`, `…_low`, `…_high` (fractions, NaN where there is none), `…_verdict`; then
-        `predicted_…` and `predicted_…_change`, `evidence` and `flags` as text.
+        Columns are `treatment`, `status`, `reason` and each metric in its base unit (losses as their mean over seeds).
+        Each metric also has `…_change`, `…_low`, `…_high` (fractions, NaN if there is none) and `…_verdict`. Then
+        follow `predicted_…` and `predicted_…_change`, `evidence` and `flags` as text.
         """
         import pandas
 
         return pandas.DataFrame([row_columns(row) for row in (self.baseline, self.again, *self.rows)])
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for ``--json``."""
+        """Return plain values for ``--json``."""
         return {
             "id": self.record.id,
             "rows": [row_json(row) for row in self.rows],
@@ -77,7 +77,7 @@ class Comparison(Frozen):
 
 
 def analyse(record: ComparisonRecord) -> Comparison:
-    """Read a record. Pure: the same record gives the same comparison."""
+    """Analyse a record. The function is pure: the same record gives the same comparison."""
     first = record.of(BASELINE)
     environment = next((one.result.environment for one in usable(first) if one.result.environment), None)
     read = _Reading.of(record, environment)
@@ -102,14 +102,14 @@ def analyse(record: ComparisonRecord) -> Comparison:
 
 @dataclass(frozen=True)
 class _Reading:
-    """What all rows of a comparison share."""
+    """Values that all rows of a comparison share."""
 
     record: ComparisonRecord
     environment: Environment | None
     kept: Mapping[int, Sequence[int]]
-    """By wave: the rounds that count."""
+    """Rounds that count, by wave."""
     timed: Mapping[str, Timed]
-    """By metric."""
+    """Timed metrics by name."""
 
     @classmethod
     def of(cls, record: ComparisonRecord, environment: Environment | None) -> Self:
@@ -119,7 +119,7 @@ class _Reading:
         return cls(record, environment, kept, {name: timed(name, alike, kept) for name in TIMED})
 
     def row(self, treatment: str) -> Row:
-        """One treatment, or a baseline."""
+        """Return the row of a treatment or a baseline."""
         record, cells = self.record, self.record.of(treatment)
         alike = _alike(cells, self.environment)
         results = [one.result for one in cells]
@@ -161,7 +161,7 @@ class _Reading:
 
 
 def _ending(results: Sequence[RunResult], planned: int) -> tuple[Status, str | None]:
-    """The first ending that is not `done`, if there is one."""
+    """Status and reason of the first result that is not `done`; `interrupted` if processes are missing."""
     worst = next((result for result in results if result.status is not Status.DONE), None)
     if worst is not None:
         return worst.status, worst.reason
@@ -187,7 +187,7 @@ def _alike(cells: Sequence[CellResult], environment: Environment | None) -> list
 
 
 def _unlike(result: RunResult, environment: Environment | None) -> list[str]:
-    """Why a run is not compared with a baseline in `environment`; one that has more processes may have more threads."""
+    """Reasons not to compare a run with a baseline in `environment`. More processes may have more threads."""
     if environment is None or result.environment is None:
         return []
     names = [
@@ -197,7 +197,7 @@ def _unlike(result: RunResult, environment: Environment | None) -> list[str]:
 
 
 def _more(result: RunResult, environment: Environment) -> bool:
-    """Whether each of several processes had as many threads as the baseline's one."""
+    """True if each of several processes had as many threads as the baseline's only process."""
     ranks, threads = result.config.ranks, result.environment.threads if result.environment else 0
     return ranks > 1 and threads == ranks * environment.threads
 

@@ -1,20 +1,20 @@
 """The change that a treatment makes, with an interval.
 
-Three kinds of quantity, three rules:
+Three kinds of quantities have three rules:
 
-*Timed* (step time, tokens/s, process memory; `timed` and `intervals`). The observation is a process, the change is that
-of mean logarithms, and the intervals of all treatments hold together in 95 % of comparisons. Logarithms, because
-savings multiply: −50 % and +100 % undo each other.
+*Timed* (step time, tokens/s, process memory; `timed` and `intervals`). An observation is a process, and the change is
+that of mean logarithms. The intervals of all treatments hold together in 95 % of comparisons. Logarithms are used
+because savings multiply: −50 % and +100 % cancel each other.
 
-*Exact* (bytes requested from the allocator). The same run asks for the same bytes every time: the change is a plain
-ratio. Where the seeds do not agree, the interval is the range that they span.
+*Exact* (bytes requested from the allocator). The same run requests the same bytes every time, so the change is a plain
+ratio. If the seeds do not agree, the interval is the range of their changes.
 
 *Losses*. The seed is the unit: several processes of one seed count once, by their mean. Fewer than three seeds give no
 interval. From three on it is Student's t of the differences (Gosset 1908), as a fraction of the baseline's mean.
-Treatments change a loss by amounts of unlike sizes, so nothing is pooled. Bonferroni's correction makes the intervals
-of all `comparisons` treatments hold together in 95 % of comparisons.
+Treatments change a loss by amounts of different sizes, so nothing is pooled. Bonferroni's correction makes the
+intervals of all `comparisons` treatments hold together in 95 % of comparisons.
 
-Two rows are equal where every pair is. A mean difference of zero is not enough: two seeds can cancel.
+Two rows are equal if every pair is equal. A mean difference of zero is not enough, because two seeds can cancel.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from statistics import fmean, stdev
 from assay.config.base import Frozen
 
 Pair = tuple[float, float]
-"""(baseline, treatment)."""
+"""Values of the baseline and the treatment."""
 
 LEAST_SEEDS = 3
 CONFIDENCE = 0.95
@@ -36,13 +36,16 @@ class Effect(Frozen):
     change: float
     interval: tuple[float, float] | None
     pairs: int
-    """Processes of the treatment; for losses, seeds."""
+    """Number of processes of the treatment; for losses, of seeds."""
     equal: bool = False
     """True if treatment and baseline are the same in every pair."""
 
 
 def exact(pairs: Sequence[Pair]) -> Effect | None:
-    """The change of a quantity that repeats exactly; its interval is a range, and None where all pairs agree."""
+    """Return the change of a quantity that repeats exactly; None without a pair.
+
+    Its interval is a range, or None if all pairs agree.
+    """
     changes = [after / before - 1 for before, after in pairs if before > 0]
     if not changes:
         return None
@@ -56,7 +59,10 @@ def exact(pairs: Sequence[Pair]) -> Effect | None:
 
 
 def loss(seeds: Sequence[Sequence[Pair]], comparisons: int = 1) -> Effect | None:
-    """The change of a loss, as a fraction of the baseline's mean, from the pairs of each seed."""
+    """Return the change of a loss from the pairs of each seed, as a fraction of the baseline's mean.
+
+    It is None if no pair is finite.
+    """
     finite = [[pair for pair in pairs if isfinite(pair[0]) and isfinite(pair[1])] for pairs in seeds]
     means = [(fmean(before for before, _ in pairs), fmean(after for _, after in pairs)) for pairs in finite if pairs]
     if not means:
@@ -74,7 +80,7 @@ def loss(seeds: Sequence[Sequence[Pair]], comparisons: int = 1) -> Effect | None
 
 
 def _half_width(values: Sequence[float], comparisons: int) -> float | None:
-    """Half of Student's interval of the mean, for one of several comparisons; None below `LEAST_SEEDS` values."""
+    """Half width of Student's interval of the mean, for one of several comparisons; None below `LEAST_SEEDS` values."""
     if len(values) < LEAST_SEEDS:
         return None
     from scipy.special import stdtrit

@@ -1,8 +1,8 @@
-"""What looks wrong in a comparison, read in both directions: too equal is flagged like too far.
+"""Sentences on suspicious results of a comparison: losses that are too equal, proofs and peaks that do not fit.
 
-A row that promises a different training run and has the baseline's losses to the last bit had a dead switch. Two rows
-that change training in unlike ways and have equal losses are as suspect, and so are proofs and peaks that do not fit.
-Losses that break a promise are no flag: they change the status of their row (`promises`).
+A row that promises a different training run and has the baseline's losses to the last bit took no effect. Two rows that
+change training in different ways and have equal losses are as suspect. Losses that break a promise are no flag: they
+change the status of their row (`promises`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ PREDICTION_TOLERANCE = 0.05
 
 
 def equal_flags(cells: Sequence[CellResult], yardstick: Yardstick) -> list[str]:
-    """A sentence on losses that are the baseline's, of a row that trains differently."""
+    """Return a sentence if a row that promises different training has the baseline's losses."""
     different = [one for one in cells if numerics_of(one.cell.run) is Numerics.DIFFERENT_TRAINING]
     if equal := yardstick.equal_seeds(different):
         return [f"too equal: the loss is the baseline's to the last bit at {seeds_text(equal)}, and should differ"]
@@ -29,7 +29,10 @@ def equal_flags(cells: Sequence[CellResult], yardstick: Yardstick) -> list[str]:
 
 
 def twin_flags(treatments: Mapping[str, Sequence[CellResult]]) -> dict[str, list[str]]:
-    """By treatment: sentences on losses that are another's to the last bit, where the two train unlike each other."""
+    """Return sentences by treatment on losses that equal another treatment's to the last bit.
+
+    Treatments that change training in the same way are not compared.
+    """
     found: dict[str, list[str]] = {name: [] for name in treatments}
     for (one, cells), (other, others) in combinations(treatments.items(), 2):
         if not cells or not others or _changes(cells[0].cell.run) == _changes(others[0].cell.run):
@@ -43,12 +46,12 @@ def twin_flags(treatments: Mapping[str, Sequence[CellResult]]) -> dict[str, list
 
 
 def _changes(run: Run) -> frozenset[str]:
-    """What in a run makes its loss another one than the baseline's."""
+    """Optimizations of a run that make its loss differ from the baseline's."""
     return frozenset(str(spec) for spec in run.optimizations if resolve(spec).promised in _DIFFERING)
 
 
 def evidence_flags(results: Sequence[RunResult]) -> list[str]:
-    """Sentences on proofs that failed, that are missing in some run, or that do not agree between the seeds."""
+    """Return sentences on proofs that failed, that are missing in some run, or that differ between processes."""
     found: dict[str, set[tuple[str, ...]]] = {}
     failed, missing = set(), set()
     for result in results:
@@ -65,7 +68,7 @@ def evidence_flags(results: Sequence[RunResult]) -> list[str]:
 
 
 def peak_flags(results: Sequence[RunResult]) -> list[str]:
-    """Sentences on a tensor peak that does not repeat, or that the prediction missed."""
+    """Return sentences on a peak of tensors that does not repeat, is missing in some run, or was mispredicted."""
     flags = []
     peaks = {result.memory.tensors_peak_bytes for result in results}
     if len(peaks - {None}) > 1:

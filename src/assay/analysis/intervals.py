@@ -1,26 +1,27 @@
-"""Several treatments against one baseline: changes with intervals that hold all at once.
+"""Changes of several treatments against one baseline, with intervals that hold all at once.
 
-The process is the unit of replication. Blocks of one process share what it got by chance (its memory layout, its
-neighbours), so however many there are, they count once: an observation is the mean logarithm of one process's blocks.
+The process is the unit of replication. Blocks of one process share chance effects (its memory layout, its neighbours),
+so they count once, however many there are. An observation is the mean logarithm of one process's blocks.
 
     y = row + block + deviation,        deviation ~ N(0, σ²), independent between processes
 
 A block is a group of processes that took turns at one seed (a randomised block design). Least squares gives the change
-of each row against the baseline; σ² is pooled over all rows; its degrees of freedom are the observations less the
-parameters fitted. The interval of a change is change ± c·error. The factor c is Dunnett's (1955, 1964): among k
+of each row against the baseline; σ² is pooled over all rows. Its degrees of freedom are the observations less the
+fitted parameters. The interval of a change is change ± c·error. The factor c is Dunnett's (1955, 1964): among k
 treatments without any effect, the largest |change| / error exceeds it in 5 % of comparisons. With ρ the correlation of
 two changes, which share the baseline, and s the ratio of estimated to true deviation,
 
     P(max |T| ≤ c) = ∫∫ [Φ((c·s + √ρ·z) / √(1−ρ)) − Φ((−c·s + √ρ·z) / √(1−ρ))]ᵏ φ(z) dz f(s) ds.
 
-The baseline runs twice in each block. Both runs are the control, and √k runs of it are the best that a design can have.
-Where rows have unequal numbers of processes, the least correlation is taken for all, which widens the intervals.
+The baseline runs twice in each block. Both runs are the control, and √k runs of it are optimal for such a design. If
+rows have unequal numbers of processes, the smallest correlation is used for all, which widens the intervals.
 
-A row may deviate more than the others do: ranks that share cores, for instance. Where an F test says so at the level
-`WIDER`, the row's interval is from its own deviation, if that makes it wider. At the level `APART` the others are
-pooled without the row, so that it does not hide what they change.
+A row may deviate more than the others do, for instance with ranks that share cores. If an F test shows this at the
+level `WIDER`, the row's interval uses its own deviation, if that makes it wider. At the level `APART` the others are
+pooled without the row, so that it does not hide their changes.
 
-Caveat: the deviation of logarithms is taken to be normal. `benchmarks/validity.py` tries it with autocorrelated blocks.
+Caveat: the deviation of logarithms is assumed to be normal. `benchmarks/validity.py` tests it with autocorrelated
+blocks.
 """
 
 from collections.abc import Sequence
@@ -34,36 +35,36 @@ from numpy.typing import NDArray
 CONFIDENCE = 0.95
 """Probability that all intervals of a comparison hold."""
 POWER = 0.8
-"""Probability with which a change of the size `likely` is told from zero."""
+"""Probability with which a true change of the size `likely` is distinguished from zero."""
 WIDER = 0.05
-"""Level of the F test from which a row that deviates more is judged by itself."""
+"""Level of the F test at which a row that deviates more is judged by its own deviation."""
 APART = 1e-4
-"""Level from which such a row is left out of the pooled deviation."""
+"""Level at which such a row is left out of the pooled deviation."""
 LEAST_DEGREES = 2
-"""Fewest degrees of freedom of an interval: one alone would rest on a single difference."""
+"""Fewest degrees of freedom of an interval; a single one would rest on one difference."""
 
 Floats = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
 class Differences:
-    """Changes of k rows on the log scale, with leading axes for several comparisons of one design."""
+    """Changes of k rows on the log scale; leading axes are several comparisons of one design."""
 
     change: Floats
     error: Floats
-    """Standard errors."""
+    """Standard errors of the changes."""
     degrees: Floats
     critical: Floats
-    """Errors from the change to an end of its interval; NaN where there are too few degrees of freedom."""
+    """Half width of an interval in standard errors; NaN if there are too few degrees of freedom."""
     deviation: Floats
     """Pooled deviation between processes, without the axis of rows."""
     pooled_degrees: Floats
     apart: NDArray[np.bool_]
-    """Rows whose deviation is their own."""
+    """True for rows with a deviation of their own."""
 
     @property
     def half_width(self) -> Floats:
-        """Distance from the change to an end of its interval."""
+        """Distance from the change to either end of its interval."""
         return self.critical * self.error
 
     @property
@@ -73,31 +74,31 @@ class Differences:
 
     @property
     def likely(self) -> Floats:
-        """Least true change that is told from zero with the probability `POWER`."""
+        """Smallest true change that is distinguished from zero with the probability `POWER`."""
         return (self.critical + student(POWER, self.degrees)) * self.error
 
 
 class _Fit(NamedTuple):
-    """Least squares of some observations."""
+    """Least-squares fit of some observations."""
 
     change: Floats
     scale: Floats
-    """Standard errors at σ = 1, by row; NaN where the observations cannot tell the change."""
+    """Standard errors at σ = 1, by row; NaN if the observations do not determine the change."""
     variance: Floats
     degrees: int
     correlation: float
-    """The least of two changes."""
+    """Smallest correlation of two changes."""
 
 
 class Design:
-    """Which row and which block each observation belongs to; row 0 is the baseline."""
+    """Row and block of each observation; row 0 is the baseline."""
 
     def __init__(self, rows: Sequence[int], blocks: Sequence[int]) -> None:
         self._rows, self._blocks = np.asarray(rows, dtype=int), np.asarray(blocks, dtype=int)
         self.count = int(self._rows.max(initial=0))
 
     def differences(self, values: Floats) -> Differences:
-        """The changes of all rows. `values` is [..., observations], on the log scale.
+        """Return the changes of all rows. `values` is [..., observations], on the log scale.
 
         A row that shares no block with the baseline, directly or through other rows, gets NaN.
         """
@@ -126,7 +127,7 @@ class Design:
         )
 
     def _deviation(self, values: Floats, apart: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-        """(σ², its degrees of freedom) of each comparison, pooled over the rows that are not apart in it."""
+        """Return (σ², its degrees of freedom) of each comparison, pooled over the rows that are not apart in it."""
         variance, degrees = np.empty(len(values)), np.empty(len(values))
         patterns, which = np.unique(apart, axis=0, return_inverse=True)
         for at, pattern in enumerate(patterns):
@@ -138,7 +139,7 @@ class Design:
     def _widen(
         self, values: Floats, chance: Floats, error: Floats, degrees: Floats, critical: Floats
     ) -> NDArray[np.bool_]:
-        """Judge the rows that deviate more by themselves, in place; returns which those are."""
+        """Give rows that deviate more an error of their own, in place; return which rows those are."""
         apart = np.zeros(error.shape, dtype=bool)
         for row in range(self.count):
             own = self._by_block(values, row + 1)
@@ -152,7 +153,7 @@ class Design:
         return apart
 
     def _chances(self, values: Floats) -> Floats:
-        """Probability of each row's deviation if it is that of the others together: an F test."""
+        """Probability of each row's deviation if the row deviates as the others do: an F test."""
         from scipy.special import fdtrc
 
         found = np.ones((len(values), self.count))
@@ -165,7 +166,7 @@ class Design:
         return found
 
     def _fit(self, values: Floats, kept: NDArray[np.bool_]) -> _Fit:
-        """Fit the kept observations: an indicator of each treatment, then of each block."""
+        """Fit the kept observations with an indicator of each treatment and of each block."""
         rows = self._rows[:, None] == np.arange(1, self.count + 1)
         blocks = self._blocks[:, None] == np.unique(self._blocks)
         matrix = np.hstack([rows, blocks]).astype(float)[kept]
@@ -182,7 +183,7 @@ class Design:
         return _Fit(np.where(known, fitted[:, : self.count], np.nan), scale, variance, degrees, correlation)
 
     def _by_block(self, values: Floats, row: int) -> Floats:
-        """Difference of a row and the baseline in each block that has both: [comparisons, blocks]."""
+        """Difference between a row and the baseline in each block that has both: [comparisons, blocks]."""
         found = []
         for block in np.unique(self._blocks):
             own, control = ((self._blocks == block) & (self._rows == one) for one in (row, 0))
@@ -191,7 +192,7 @@ class Design:
         return np.stack(found, axis=-1) if found else np.empty((len(values), 0))
 
     def _expected(self, row: int) -> float:
-        """Variance of a row's difference to the baseline in a block, at σ = 1."""
+        """Variance of a row's difference from the baseline in a block, at σ = 1."""
         sizes = [
             [int(((self._blocks == block) & (self._rows == one)).sum()) for one in (row, 0)]
             for block in np.unique(self._blocks)
@@ -209,7 +210,7 @@ def student(probability: float, degrees: Floats | float) -> Floats:
 
 @lru_cache(maxsize=256)
 def critical_value(count: int, correlation: float, degrees: int) -> float:
-    """Dunnett's two-sided factor for `count` changes of one correlation; NaN below `LEAST_DEGREES`."""
+    """Dunnett's two-sided factor for `count` changes with equal correlations; NaN below `LEAST_DEGREES`."""
     if degrees < LEAST_DEGREES or count < 1:
         return float("nan")
     low = float(student((1 + CONFIDENCE) / 2, degrees))
@@ -221,7 +222,7 @@ def critical_value(count: int, correlation: float, degrees: int) -> float:
 
 
 def _inside(bound: float, count: int, correlation: float, degrees: int) -> float:
-    """P(max |T| ≤ bound): Gauss–Hermite over what the changes share, midpoints of probability over the deviation."""
+    """P(max |T| ≤ bound): Gauss–Hermite over the shared part, midpoints of probability over the deviation."""
     from scipy.special import chdtri, ndtr
 
     nodes, weights = np.polynomial.hermite_e.hermegauss(48)

@@ -1,4 +1,4 @@
-"""The losses of two runs, step beside step: how far they are apart, and where they are equal to the last bit."""
+"""Losses of two runs, step by step: how far apart they are, and where they are equal to the last bit."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
@@ -11,21 +11,21 @@ from assay.studies.record import CellResult
 from assay.units import format_steps
 
 Loss = float | None
-"""None where it is not finite."""
+"""A loss; None if it is not finite."""
 
 
 class Pair(NamedTuple):
-    """One loss of a run, and another run's at the same seed and step."""
+    """One loss of a run, and another run's loss at the same seed and step."""
 
     what: str
-    """For instance ``"the training loss of step 7"``; steps count from 0, as in a run's events."""
+    """Name of the loss, such as ``"the training loss of step 7"``; steps count from 0, as in a run's events."""
     step: int
     loss: Loss
     other: Loss
 
     @property
     def difference(self) -> float:
-        """Relative to the other loss; infinite where one of the two is not finite."""
+        """Difference relative to the other loss; infinite if only one of the two is finite."""
         if self.loss == self.other:
             return 0.0
         if self.loss is None or self.other is None:
@@ -34,7 +34,7 @@ class Pair(NamedTuple):
 
 
 def pairs(one: CellResult, other: CellResult) -> list[Pair]:
-    """The losses that two runs both have, by step; a validation loss follows the training loss of its step."""
+    """Losses that both runs have, by step; a validation loss follows the training loss of its step."""
     trained = zip(_train_losses(one), _train_losses(other), strict=False)
     found = [Pair(f"the training loss of step {step}", step, *both) for step, both in enumerate(trained)]
     known = dict(other.curve.evaluations)
@@ -47,7 +47,7 @@ def pairs(one: CellResult, other: CellResult) -> list[Pair]:
 
 
 def largest_so_far(one: CellResult, other: CellResult) -> tuple[float, ...]:
-    """By step: the largest relative difference of two runs' training losses up to there."""
+    """Largest relative difference of two runs' training losses up to each step."""
     trained = zip(_train_losses(one), _train_losses(other), strict=False)
     return tuple(accumulate((Pair("", 0, *both).difference for both in trained), max))
 
@@ -62,12 +62,12 @@ def by_seed(cells: Iterable[CellResult]) -> dict[int, CellResult]:
 
 
 def equal_seeds(cells: Iterable[CellResult], others: Mapping[int, CellResult]) -> list[int]:
-    """Seeds at which the losses of the first steps are those of `others` to the last bit."""
+    """Seeds at which the losses of the first steps equal those of `others` to the last bit."""
     return sorted({one.cell.seed for one in cells if one.cell.seed in others and _equal(one, others[one.cell.seed])})
 
 
 def seeds_text(seeds: Sequence[int]) -> str:
-    """``"seed 0"``, ``"seeds 0, 1"``."""
+    """Format seeds as ``"seed 0"`` or ``"seeds 0, 1"``."""
     return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
 
 
@@ -77,7 +77,7 @@ def _equal(one: CellResult, other: CellResult) -> bool:
 
 
 def _train_losses(one: CellResult) -> tuple[Loss, ...]:
-    """By step. A run that diverges in its gradients ends with a loss that is finite; the next step has none."""
+    """Training losses by step. A run whose gradients diverge ends with a finite loss; the next step has none."""
     losses = one.curve.train_loss
     ended = one.result.status is Status.DIVERGED and losses and losses[-1] is not None
     return (*losses, None) if ended else losses

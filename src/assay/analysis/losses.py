@@ -1,18 +1,18 @@
-"""The losses of a row, held step by step against the baseline's at the same seed.
+"""Bounds on the losses of a row, which are compared step by step with the baseline's at the same seed.
 
-A row trains on the weights and batches of its baseline, so its losses follow from what it promises (`Numerics`):
+A row trains from its baseline's weights and on its batches, so its promise (`Numerics`) bounds its losses:
 
-- EXACT: each loss is the baseline's to the last bit. Where two equal baselines part, as on a GPU, a row is held as if
+- EXACT: each loss is the baseline's to the last bit. If two equal baselines differ, as on a GPU, a row is judged as if
   it were REASSOCIATED.
 - REASSOCIATED: the relative difference is at most `ROUNDING` in the first `FIRST_STEPS` steps. In every step it may be
   `DRIFT_FACTOR` times the drift, which is the largest difference so far that nudged weights made at the same seed
   (`studies.drift`). Chaos sets in some steps earlier in one run than in another, so the drift is read `ONSET` steps
-  later. Where no drift was measured, only the first steps are held, until the baseline's loss spikes.
-- LOSSY: at most `LOSSY`, or `DRIFT_FACTOR` times the drift, in the first steps, until the baseline's loss spikes; and
-  not equal, since rounding must show.
+  later. If no drift was measured, only the first steps are judged, until the baseline's loss spikes.
+- LOSSY: at most `LOSSY`, or `DRIFT_FACTOR` times the drift, in the first steps, until the baseline's loss spikes. The
+  losses must not be equal, since rounding must show.
 - DIFFERENT_TRAINING: no bound; equal losses are suspect.
 
-A validation loss is held like the training loss of the step before it. The bounds come from measurements of honest
+A validation loss is judged like the training loss of the step before it. The bounds come from measurements of honest
 techniques, in `docs/measured/losses.md`.
 """
 
@@ -30,23 +30,23 @@ from assay.studies.drift import FIRST_STEPS
 from assay.studies.record import CellResult, ComparisonRecord
 
 ROUNDING = 3e-5
-"""Relative. A hundred times the worst honest technique, since large models and GPUs were not measured."""
+"""Relative bound: a hundred times the worst honest technique, since large models and GPUs were not measured."""
 LOSSY = 0.05
-"""Relative. Four times the worst honest technique."""
+"""Relative bound: four times the worst honest technique."""
 DRIFT_FACTOR = 3.0
 ONSET = 20
-"""Steps."""
+"""Steps by which the drift is read later."""
 SPIKE = 1.05
-"""A loss that rises to so many times its lowest is of a rate that is too high; it tears roundings apart at once."""
+"""Factor over the lowest loss that marks a spike: the learning rate is too high, and rounding errors grow at once."""
 
 
 class Parting(NamedTuple):
-    """The first loss of a run that is farther from the baseline's than its bound."""
+    """First loss of a run that is farther from the baseline's than its bound."""
 
     seed: int
     pair: Pair
     bound: float
-    """Relative; 0 asks for equality to the last bit."""
+    """Relative bound; 0 requires equality to the last bit."""
 
     def __str__(self) -> str:
         what, _, loss, baseline = self.pair
@@ -63,20 +63,20 @@ class Parting(NamedTuple):
 
 @dataclass(frozen=True)
 class Yardstick:
-    """What a comparison's losses are held against, and how far rounding alone takes them."""
+    """Baselines with which a comparison's losses are compared, and how far rounding alone moves losses from them."""
 
     baselines: Mapping[int, CellResult]
-    """By seed."""
+    """Baseline cells by seed."""
     repeats: bool | None
-    """Whether two equal baselines had equal losses; None where there are not two."""
+    """True if two equal baselines had equal losses; None if there are not two."""
     drifts: Mapping[int, tuple[float, ...]]
-    """By seed and step: the largest relative difference so far that nudged weights made."""
+    """Largest relative difference so far that nudged weights made, by seed and step."""
     masks: bool
-    """Whether dropout draws masks. A technique may draw others, which part two runs by more than rounding."""
+    """True if dropout draws masks. A technique may draw others, which moves losses apart by more than rounding."""
 
     @classmethod
     def of(cls, record: ComparisonRecord) -> Self:
-        """The yardstick of one comparison."""
+        """Return the yardstick of one comparison."""
         baselines = by_seed(record.references)
         nudged = {seed: one for seed, one in by_seed(record.nudged).items() if seed in baselines}
         again = [one for one in record.of(AGAIN) if one.cell.seed in baselines]
@@ -89,7 +89,7 @@ class Yardstick:
         )
 
     def bound(self, promise: Numerics, seed: int, step: int) -> float:
-        """The largest relative difference that a promise allows at a step; infinite where there is no bound."""
+        """Return the largest relative difference that a promise allows at a step; infinite if there is no bound."""
         if promise is Numerics.EXACT and self.repeats:
             return 0.0
         first, drift = step < FIRST_STEPS, self.drifts.get(seed)
@@ -97,13 +97,13 @@ class Yardstick:
             return inf
         if drift is None:
             return LOSSY if promise is Numerics.LOSSY else ROUNDING if first and not self.masks else inf
-        # A drift that stopped early bounds nothing; the first steps share one, which a crossing cannot make zero.
+        # Steps beyond a measured drift have no bound. The first steps share one, since a crossing can make it zero.
         at = max(step, FIRST_STEPS - 1) + ONSET
         known = drift[min(at, len(drift) - 1)] if step < len(drift) else inf
         return max(LOSSY if promise is Numerics.LOSSY else ROUNDING, DRIFT_FACTOR * known)
 
     def partings(self, cells: Iterable[CellResult]) -> list[Parting]:
-        """First loss beyond its bound, for each cell that has one. A cell that was stopped is held as far as it got."""
+        """Return the first loss beyond its bound for each cell that has one. A stopped cell is checked to its end."""
         found = []
         for one in cells:
             promise, seed = bounded_as(one.cell.run), one.cell.seed
@@ -114,9 +114,10 @@ class Yardstick:
         return found
 
     def _held(self, promise: Numerics, one: CellResult) -> Iterator[Pair]:
-        """Pairs of losses that the promise speaks of.
+        """Pairs of losses to which the promise applies.
 
-        A baseline that diverges bounds nothing but EXACT rows, and 16 bits may overflow where 32 do not.
+        Except in EXACT rows, a loss that is not finite is skipped if the baseline diverges. LOSSY rows always skip it,
+        since 16 bits may overflow where 32 bits do not.
         """
         baseline = self.baselines.get(one.cell.seed)
         if baseline is None:
@@ -131,22 +132,22 @@ class Yardstick:
                 yield pair
 
     def equal_seeds(self, cells: Iterable[CellResult]) -> list[int]:
-        """Seeds at which the first losses are the baseline's to the last bit."""
+        """Seeds at which the first losses equal the baseline's to the last bit."""
         return equal_seeds(cells, self.baselines)
 
 
 def bounded_as(run: Run) -> Numerics:
-    """The promise whose bound a run's losses have.
+    """Return the promise whose bound applies to a run's losses.
 
-    In a mixture, rounding may send a token to another expert, and micro-batches have balance losses of their own. So
-    what reorders sums there is near the baseline as LOSSY is, though rounding need not show.
+    In a mixture of experts, rounding may send a token to another expert, and micro-batches have balance losses of their
+    own. Reordered sums there stay as near to the baseline as LOSSY does, though rounding need not show.
     """
     promise = numerics_of(run)
     return Numerics.LOSSY if promise is Numerics.REASSOCIATED and run.model.n_expert else promise
 
 
 def _calm_steps(one: CellResult) -> int:
-    """Steps before the training loss spikes."""
+    """Number of steps before the training loss spikes."""
     lowest = inf
     for step, loss in enumerate(one.curve.train_loss):
         if loss is None or loss > SPIKE * lowest:

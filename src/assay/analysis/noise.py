@@ -1,10 +1,10 @@
-"""Which changes are more than noise.
+"""Verdicts on changes: which of them are more than noise.
 
-A *sampled* quantity (a time, a process's memory, a loss) differs where its interval excludes zero, and only there.
-The intervals of all treatments hold together, so a comparison whose treatments do nothing says "differs" of any of them
-in 5 % of cases at most. The second baseline is never said to differ: it is the same run, so its change is noise.
+A *sampled* quantity (a time, a process's memory, a loss) differs if its interval excludes zero, and only then. The
+intervals of all treatments hold together. Even if no treatment has an effect, at most 5 % of comparisons report that
+one differs. The second baseline never differs: it is the same run, so its change is noise.
 
-An *exact* quantity repeats exactly: any change is one, unless two equal baselines show one as large.
+An *exact* quantity repeats exactly: any change is real, unless two equal baselines show a change as large.
 """
 
 from enum import StrEnum
@@ -14,22 +14,22 @@ from assay.analysis.effects import Effect
 
 
 class Verdict(StrEnum):
-    """What can be said of a change, in words that a table can print."""
+    """Verdict on a change, in words that a table can print."""
 
     DIFFERS = "differs"
     EQUAL = "exactly equal"
     NOT_DISTINGUISHABLE = "not distinguishable"
-    """From no change, by this comparison: its interval holds zero."""
+    """The comparison cannot distinguish the change from none: its interval contains zero."""
     TOO_FEW = "too few to tell"
 
     @property
     def distinguishable(self) -> bool:
-        """Whether there is a change to speak of."""
+        """True if there is a change to report."""
         return self is Verdict.DIFFERS
 
 
 def judge_sampled(effect: Effect, *, same: bool = False) -> Verdict:
-    """The verdict on a quantity that varies between repetitions; `same` if both are known to be the same run."""
+    """Verdict on a quantity that varies between repetitions; `same` if both are known to be the same run."""
     if effect.equal:
         return Verdict.EQUAL
     if same:
@@ -41,14 +41,14 @@ def judge_sampled(effect: Effect, *, same: bool = False) -> Verdict:
 
 
 def judge_exact(effect: Effect, again: Effect | None) -> Verdict:
-    """The verdict on a quantity that repeats exactly; `again` is the change between two equal baselines."""
+    """Verdict on a quantity that repeats exactly; `again` is the change between two equal baselines."""
     if effect.equal:
         return Verdict.EQUAL
     return Verdict.DIFFERS if _size(effect) > _size(again) else Verdict.NOT_DISTINGUISHABLE
 
 
 def _size(effect: Effect | None) -> float:
-    """Largest distance from no change on the log scale, among a change and the ends of its range."""
+    """Largest distance from zero on the log scale, among a change and the ends of its range."""
     if effect is None:
         return 0.0
     ends = (effect.change, *(effect.interval or ()))

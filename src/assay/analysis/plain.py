@@ -1,4 +1,4 @@
-"""A row as plain values: for ``--json``, and for a data frame."""
+"""A row as plain values, for ``--json`` and for a data frame."""
 
 from math import nan
 from statistics import fmean
@@ -9,7 +9,10 @@ from assay.analysis.row import METRICS, PREDICTED, Row
 
 
 def row_json(row: Row) -> dict[str, Any]:
-    """A row as plain values; `change` and `interval` are fractions, `predicted` has the keys of `metrics`."""
+    """Return a row as plain values; `change` and `interval` are fractions.
+
+    `predicted` has the fields of the run's prediction, and under `change` their changes.
+    """
     predicted = row.predicted.model_dump(mode="json") if row.predicted else {}
     return {
         "treatment": row.treatment,
@@ -35,12 +38,12 @@ def row_json(row: Row) -> dict[str, Any]:
 
 
 def _distinguishable(verdict: Verdict | None) -> bool | None:
-    """True or false where the comparison can say; None where it has too few processes or no figure."""
+    """True or false if the comparison can tell; None if it has too few processes or no figure."""
     return None if verdict is None or verdict is Verdict.TOO_FEW else verdict.distinguishable
 
 
 def row_columns(row: Row) -> dict[str, Any]:
-    """A row of a data frame: one value a column, losses as their mean over seeds."""
+    """Return a row of a data frame: one value per column, losses as their mean over seeds."""
     flat: dict[str, Any] = {"treatment": row.treatment, "status": row.status.value, "reason": row.reason}
     for name, value in row.metrics.items():
         single = (fmean(value) if value else None) if isinstance(value, tuple) else value
@@ -59,5 +62,5 @@ def row_columns(row: Row) -> dict[str, Any]:
 
 
 def _number(value: float | None) -> float:
-    """Missing figures as NaN, so that a column of numbers stays one."""
+    """Return a figure, or NaN if it is missing, so that a column of numbers stays one."""
     return nan if value is None else float(value)

@@ -1,6 +1,6 @@
-"""Rows whose losses break what their optimizations promise become `wrong_values`.
+"""Marks rows whose losses break the promises of their optimizations as `wrong_values`.
 
-`losses` has the bounds. Figures of such a row stay, and its reason names the seed and the first step.
+`losses` has the bounds. Such a row keeps its figures, and its reason names the seed and the first step.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from assay.studies.record import CellResult, ComparisonRecord
 
 
 def held(row: Row, cells: Sequence[CellResult], yardstick: Yardstick) -> Row:
-    """The row, as `wrong_values` where losses of its cells break its promise. A failed row keeps its own reason."""
+    """Return the row, as `wrong_values` if losses of its cells break its promise. A failed row keeps its own reason."""
     found = wrong_values(cells, yardstick)
     if found is None:
         return row
@@ -25,7 +25,7 @@ def held(row: Row, cells: Sequence[CellResult], yardstick: Yardstick) -> Row:
 
 
 def wrong_values(cells: Sequence[CellResult], yardstick: Yardstick) -> str | None:
-    """A sentence on losses that break the promise of their row; None where all keep to it."""
+    """Return a sentence on losses that break the promise of their row; None if all keep it."""
     partings = yardstick.partings(cells)
     if partings:
         others = sorted({one.seed for one in partings} - {partings[0].seed})
@@ -37,7 +37,7 @@ def wrong_values(cells: Sequence[CellResult], yardstick: Yardstick) -> str | Non
 
 
 def unheld(record: ComparisonRecord, yardstick: Yardstick) -> list[str]:
-    """Sentences on losses that could not be held against the baseline's, or only within rounding."""
+    """Return sentences on losses that could not be compared with the baseline's, or only within rounding."""
     found = []
     if yardstick.repeats is False:
         found.append("Two equal baselines had unequal losses, so no row is held to equal losses, but to a bound.")

@@ -1,8 +1,8 @@
 """One row of a comparison: its figures, and their change against the baseline.
 
-A time is the geometric mean over processes, each the geometric mean of its blocks' medians. The baseline's is over both
-of its runs, so that the ratio of two rows is the change printed beside it. Bytes are the most that any process held;
-losses are listed seed by seed.
+A time is the geometric mean over processes, each the geometric mean of its blocks' medians. The baseline's time is over
+both of its runs, so that the ratio of two rows is the change printed with it. Bytes are the maximum over processes;
+losses are listed by seed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,53 +27,53 @@ EXACT = ("tensors_peak_bytes", "reserved_peak_bytes")
 LOSSES = ("val_loss", "train_loss")
 METRICS = (*EXACT, *TIMED, *LOSSES)
 PREDICTED = ("tensors_peak_bytes", "reserved_peak_bytes", "process_peak_bytes", "step_seconds")
-"""Those that an estimator speaks of before the run."""
+"""Metrics that an estimator predicts before the run."""
 
 Figure = int | float | tuple[float, ...] | None
 
 
 class Row(Frozen):
-    """A treatment in a comparison."""
+    """Results of one treatment in a comparison."""
 
     treatment: str
     status: Status
-    """`done` when every seed is; else what the first other seed ended as."""
+    """`done` if every process is done; else the status of the first process that is not."""
     reason: str | None
     runs: tuple[str, ...]
     """Ids of the runs, seed by seed."""
     planned: int
-    """Processes that were asked for."""
+    """Number of processes that were requested."""
     finished: int
-    """Processes that the figures are from."""
+    """Number of processes that contribute to the figures."""
     metrics: Mapping[str, Figure]
-    """By metric; losses as one value a seed. None where it was not measured."""
+    """Figures by metric, losses as one value per seed. None if it was not measured."""
     effects: Mapping[str, Effect] = Field(default_factory=dict)
-    """Against the baseline; a metric is missing where there is nothing to compare."""
+    """Changes against the baseline; a metric is missing if there is nothing to compare."""
     verdicts: Mapping[str, Verdict] = Field(default_factory=dict)
     break_even: BreakEven | None = None
-    """Where its first step takes longer than the baseline's."""
+    """Break-even of its first step, if that takes longer than the baseline's."""
     predicted: Predicted | None
     predicted_change: Mapping[str, float] = Field(default_factory=dict)
     evidence: tuple[Evidence, ...]
+    """Evidence of the first usable run; `flags` checks that the others agree."""
     values: ValueProof | None = None
-    """What the value check found in the first run that has one."""
-    """Of the first seed; that the others say the same is checked by `flags`."""
+    """Value check of the first run that has one."""
     proven_until: Literal["beginning", "end"] | None = None
-    """Which traced step the evidence holds for last; `beginning`: a run stopped before its end."""
+    """Traced step up to which the evidence holds; `beginning` if a run stopped before its end."""
     ranks: tuple[RankResult, ...] = ()
-    """Of the first seed, where there are several."""
+    """Ranks of the first run, if there are several."""
     flags: tuple[str, ...] = ()
 
 
 def usable(cells: Iterable[CellResult]) -> list[CellResult]:
-    """Those that ran to an end of their own, whose figures can be compared."""
+    """Return the cells whose runs ended on their own, so that their figures can be compared."""
     return [one for one in cells if one.result.status in (Status.DONE, Status.BUDGET_REACHED)]
 
 
 def metrics(
     cells: Sequence[CellResult], timed: Sequence[CellResult], kept: Mapping[int, Sequence[int]]
 ) -> dict[str, Figure]:
-    """The figures of a row from its cells, times from `timed` ones; `kept` has the rounds of each wave that count."""
+    """Return the figures of a row, with times from `timed` cells; `kept` has the rounds of each wave that count."""
     good = usable(cells)
     results = [one.result for one in good]
     logs = [figure("step_seconds", one.result, kept[one.wave]) for one in usable(timed) if one.wave in kept]
@@ -96,9 +96,9 @@ def metrics(
 
 
 def effects(baseline: Sequence[CellResult], treated: Sequence[CellResult], comparisons: int) -> dict[str, Effect]:
-    """The change of every exact metric and loss that both have; of losses as one of several comparisons.
+    """Return the change of every exact metric and loss that both have; losses as one of several comparisons.
 
-    Of several baselines of one process, the first that is usable counts.
+    If a process has several baselines, the first usable one counts.
     """
     processes = {(one.cell.seed, one.cell.process): one.result for one in reversed(usable(baseline))}
     seeds: dict[int, list[tuple[RunResult, RunResult]]] = {}
@@ -115,7 +115,7 @@ def effects(baseline: Sequence[CellResult], treated: Sequence[CellResult], compa
 def repaid(
     baseline: Sequence[CellResult], treated: Sequence[CellResult], kept: Mapping[int, Sequence[int]]
 ) -> BreakEven | None:
-    """What the first step costs beyond the baseline's at the same seed, and when that is earned back."""
+    """Return the cost of the first step beyond the baseline's at the same seed, and when it is earned back."""
     results = {one.cell.seed: one.result for one in reversed(usable(baseline))}
     both = [(results[one.cell.seed], one.result) for one in usable(treated) if one.cell.seed in results]
     before, after = (metrics(cells, cells, kept)["step_seconds"] for cells in (baseline, treated))
@@ -136,7 +136,7 @@ def _loss_pairs(metric: str, both: _Both) -> list[Pair]:
 
 
 def _by_seed(cells: Sequence[CellResult], metric: str) -> tuple[float, ...]:
-    """A loss of each seed; the mean where its processes ended at unlike ones."""
+    """Losses by seed; the mean if the processes of a seed ended with different ones."""
     found: dict[int, list[float]] = {}
     for one in cells:
         if (value := getattr(one.result, metric)) is not None:

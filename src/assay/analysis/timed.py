@@ -1,10 +1,10 @@
-"""Timed metrics of a comparison: from blocks to one figure a process, and from processes to changes.
+"""Timed metrics of a comparison: from blocks to one figure per process, and from processes to changes.
 
 The figure of a process is the mean logarithm of its blocks. It is taken over rounds that all of its wave has, so that
-whatever a round saw of the machine happened to every row. A round in which a block was disturbed is left out for the
-whole wave, while at least `LEAST_ROUNDS` others stand.
+all rows are exposed to the same state of the machine. A round with a disturbed block is left out for the whole wave, if
+at least `LEAST_ROUNDS` others remain.
 
-Processes are blocked by their wave: they took turns, so they saw the same minutes. Where some row never took turns with
+Processes are blocked by their wave: they took turns, so they ran in the same minutes. If some row never took turns with
 a baseline, all are blocked by seed instead.
 """
 
@@ -25,12 +25,12 @@ Key = tuple[int, ...]
 
 
 class Resolution(Frozen):
-    """How small a change of a metric a comparison can tell, as fractions."""
+    """Smallest changes of a metric that a comparison can tell, as fractions."""
 
     told: float
     """Smallest measured change of a typical row that is called a difference."""
     likely: float
-    """Smallest true change that is told in four of five comparisons."""
+    """Smallest true change that is found in four of five comparisons."""
     deviation: float
     """Standard deviation between processes of one row, pooled."""
     degrees: int
@@ -38,16 +38,16 @@ class Resolution(Frozen):
 
 
 class Timed(NamedTuple):
-    """What a comparison says of one timed metric."""
+    """Results of a comparison for one timed metric."""
 
     effects: dict[str, Effect]
-    """By treatment; that of `baseline (again)` is against the first baseline."""
+    """Changes by treatment; that of `baseline (again)` is against the first baseline."""
     resolution: Resolution | None
-    """None where no row has an interval."""
+    """None if no row has an interval."""
 
 
 class _Seen(NamedTuple):
-    """One process: an observation."""
+    """Observation of one process."""
 
     treatment: str
     wave: int
@@ -56,7 +56,7 @@ class _Seen(NamedTuple):
 
 
 def of_block(metric: str, block: Block) -> float | None:
-    """A timed metric of one block."""
+    """Timed metric of one block."""
     if metric == "process_peak_bytes":
         return block.process_peak_bytes
     step = block.median_step_seconds
@@ -64,7 +64,7 @@ def of_block(metric: str, block: Block) -> float | None:
 
 
 def rounds(cells: Sequence[CellResult]) -> dict[int, list[int]]:
-    """By wave: the rounds that its figures are from, as positions among the blocks."""
+    """Rounds that the figures are from, by wave, as positions among the blocks."""
     waves: dict[int, list[RunResult]] = {}
     for one in cells:
         if one.result.blocks:
@@ -78,14 +78,14 @@ def rounds(cells: Sequence[CellResult]) -> dict[int, list[int]]:
 
 
 def figure(metric: str, result: RunResult, kept: Sequence[int]) -> float | None:
-    """Mean logarithm of a process over some rounds; None where a block lacks the metric."""
+    """Mean logarithm of a process over some rounds; None if no block has the metric."""
     values = [of_block(metric, result.blocks[at]) for at in kept]
     known = [log(value) for value in values if value]
     return fmean(known) if known else None
 
 
 def timed(metric: str, cells: Sequence[CellResult], kept: Mapping[int, Sequence[int]]) -> Timed:
-    """The change of every treatment among usable `cells`; `kept` says which rounds count, as `rounds` does."""
+    """Return the change of every treatment among usable `cells`; `kept` has the rounds that count, as from `rounds`."""
     seen = [
         _Seen(one.cell.treatment, one.wave, (one.cell.seed, one.cell.process), value)
         for one in cells
@@ -98,7 +98,7 @@ def timed(metric: str, cells: Sequence[CellResult], kept: Mapping[int, Sequence[
 
 
 def disturbances(record: ComparisonRecord) -> list[str]:
-    """How many rounds others disturbed, and what was done about it."""
+    """Return a sentence on the number of disturbed rounds and on their handling; empty if there are none."""
     disturbed = sum(bool(one.disturbed) for one in record.rounds)
     if not disturbed:
         return []
@@ -139,7 +139,7 @@ def _judged(seen: Sequence[_Seen], names: Sequence[str]) -> Timed:
 
 
 def _again(seen: Sequence[_Seen], deviation: float | None, degrees: int) -> dict[str, Effect]:
-    """The second baseline against the first of its wave, or of its seed."""
+    """Change of the second baseline against the first of its wave, or of its seed."""
     first = {one.wave: one.log for one in seen if one.treatment == BASELINE}
     by_seed = {one.seed: one.log for one in reversed(seen) if one.treatment == BASELINE}
     changes = [

@@ -1,1 +1,1 @@
-"""The command line: each verb is one file that parses, calls one function and prints. Heavy imports wait inside it."""
+"""The command line: each verb is one file that parses, calls one function and prints; heavy imports are inside it."""

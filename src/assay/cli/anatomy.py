@@ -1,4 +1,4 @@
-"""`assay anatomy`: where a step's time, FLOPs and bytes go, by class of operator and by module."""
+"""`assay anatomy`: time, FLOPs and bytes of a step, by class of operator and by module."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -21,13 +21,13 @@ def anatomy(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Take one optimizer step apart: time, FLOPs and bytes by class of operator and by module, measured.
+    """Measure one optimizer step: time, FLOPs and bytes by class of operator and by module.
 
     The classes are tensor contractions, statistical normalizations, element-wise operators and data movement.
 
     \b
-    assay anatomy gpt2-124m training.batch_size=2
-    assay anatomy demo --with sdpa_attention --figure anatomy.png
+        assay anatomy gpt2-124m training.batch_size=2
+        assay anatomy demo --with sdpa_attention --figure anatomy.png
     """
     from assay import api
     from assay.cli.console import note, plain, print_json

@@ -1,4 +1,4 @@
-"""What is predicted of each rank of a run as tables: what it holds and hands over, and to which collectives."""
+"""Predictions for each rank of a run as tables: its memory, its payload, and the collectives that it takes part in."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def print_ranks(every: "EveryRank") -> None:
-    """Two tables; nothing of a single rank."""
+    """Print two tables; nothing for a single rank."""
     if len(every.ranks) == 1:
         return
     columns = ["by rank", "weights", "optimizer state", "peak of tensors", "work", "handed over"]
@@ -25,7 +25,7 @@ def print_ranks(every: "EveryRank") -> None:
 
 
 def _ranks(every: "EveryRank") -> Iterator[tuple[str, ...]]:
-    """A row for all that are alike."""
+    """Yield a row for each set of ranks with equal figures."""
     alike: dict[tuple[str, ...], list[int]] = {}
     for rank, one in enumerate(every.ranks):
         figures = [
@@ -42,13 +42,13 @@ def _ranks(every: "EveryRank") -> Iterator[tuple[str, ...]]:
 
 
 def _counted(ranks: Sequence[int]) -> str:
-    """``"0–3, 8"``: those that follow each other are one entry."""
+    """Format ranks as ``"0–3, 8"``; consecutive ranks are one entry."""
     runs = [[rank for _, rank in run] for _, run in groupby(enumerate(ranks), lambda pair: pair[1] - pair[0])]
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)
 
 
 def _handed_over(every: "EveryRank") -> Iterator[tuple[str, ...]]:
-    """What the fullest gives to collectives, by kind and axis."""
+    """Yield the payload of the fullest rank by collective and axis."""
     handed: Counter[tuple[str, str]] = Counter()
     for one in every.communications[every.fullest.cost.rank]:
         handed[one.collective, one.axis] += round(one.count * one.payload_bytes)

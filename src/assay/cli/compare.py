@@ -1,4 +1,4 @@
-"""`assay compare`: a baseline against some treatments, with intervals, proofs and a page."""
+"""`assay compare`: a baseline against treatments, with intervals, proofs and a page."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -51,20 +51,20 @@ def compare(
     page: _Page = None,
     as_json: _Json = False,
 ) -> None:
-    """Measure a baseline and what each treatment changes: memory, time and loss, beside what was predicted.
+    """Measure a baseline and how each treatment changes memory, time and loss, next to the predictions.
 
-    The baseline has every optimization off and runs twice. Intervals are over processes, not over the blocks of one,
-    and hold for all treatments together. The runs of a seed are alive together and take turns in short timed blocks,
-    so that all of them see the same machine.
+    The baseline has every optimization off and runs twice. Intervals are over processes, not over the blocks of one
+    process, and hold for all treatments together. The runs of a seed are alive together and take turns in short timed
+    blocks, so that all of them see the same machine.
 
     \b
-    assay compare demo --with sdpa_attention --with bf16_mixed
-    assay compare demo --nproc 2 --with data_parallel --with tensor_parallel:degree=2
+        assay compare demo --with sdpa_attention --with bf16_mixed
+        assay compare demo --nproc 2 --with data_parallel --with tensor_parallel:degree=2
 
-    Ctrl-C saves what has finished.
+    Ctrl-C stops the comparison and saves the runs that have finished.
 
-    Exit codes: 0 done (running out of memory and diverging are results), 2 wrong input, 3 a run failed, was killed or
-    timed out, or an optimization took no effect or computed wrong values, 130 interrupted.
+    Exit codes: 0 done (running out of memory and diverging are results); 2 wrong input; 3 a run failed, was killed or
+    timed out, or an optimization took no effect or computed wrong values; 130 interrupted.
     """
     from functools import partial
 
@@ -104,7 +104,7 @@ def _print(comparison: "Comparison", page: Path) -> None:
 
 
 def _writable(page: Path | None) -> None:
-    """Say that a page cannot be written before hours are spent on what it would show."""
+    """Raise `UsageError` if the page cannot be written, before hours are spent on its content."""
     from assay.errors import UsageError
 
     if page is None:

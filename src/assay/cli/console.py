@@ -1,7 +1,7 @@
-"""Where things are printed: data on standard output, everything else on standard error.
+"""Printing: data on standard output, everything else on standard error.
 
-A table is drawn on a terminal, and is lines with tabs between the fields in a pipe. Under ``--json`` standard output
-is exactly one JSON value; a figure that is not finite is null there.
+A table is drawn on a terminal; in a pipe it is lines with tabs between the fields. Under ``--json`` standard output is
+exactly one JSON value, in which figures that are not finite are null.
 """
 
 import json
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
 
 
 def note(text: str) -> None:
-    """A line for the person who waits."""
+    """Print a line on standard error for the user who waits."""
     typer.echo(text, err=True)
 
 
 def plain(record: "BaseModel") -> Any:
-    """A record as values that JSON can hold."""
+    """Return a record as values that JSON can express."""
     return json.loads(record.model_dump_json())
 
 
 def print_json(value: Any) -> None:
-    """The one value of a command's output."""
+    """Print the one JSON value of a command's output."""
     typer.echo(json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False))
 
 
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = (), spare: Sequence[str] = ()
 ) -> None:
-    """Rows under headings; columns named in `right` hold figures and are aligned so.
+    """Print rows under headings; columns named in `right` hold figures and are aligned right.
 
-    On a terminal that is too narrow the columns named in `spare` are left out, in that order, until the rest fits.
+    On a terminal that is too narrow, columns named in `spare` are left out, in that order, until the rest fits.
     """
     whole = [tuple(row) for row in rows]
     if not sys.stdout.isatty():

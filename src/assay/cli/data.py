@@ -1,4 +1,4 @@
-"""`assay data`: prepare a corpus once, and list what is prepared."""
+"""`assay data`: prepare a corpus once, and list the prepared corpora."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,7 +38,7 @@ def prepare_corpus(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Read, tokenize and store a corpus, or check and mend the one that is there."""
+    """Read, tokenize and store a corpus, or check and repair the stored one."""
     from assay.config import Home, load
     from assay.data import prepare
 
@@ -72,7 +72,7 @@ def _facts(manifest: "Manifest") -> dict[str, Any]:
 
 
 def _show(message: str, fraction: float | None) -> None:
-    """Progress on standard error: a line per note, and one line that is written over while a fraction grows."""
+    """Print progress on standard error: a line per message, and one line that is overwritten while a fraction grows."""
     import sys
 
     if fraction is None:
@@ -102,7 +102,7 @@ def _print(value: Any, rows: list[dict[str, Any]], as_json: bool) -> None:
 
     table = Table()
     for column in columns:
-        # The name is what a person copies, so it is never shortened.
+        # Users copy the name, so it is never shortened.
         table.add_column(column.replace("_", " "), no_wrap=column == "name", overflow="fold")
     for line in cells:
         table.add_row(*(escape(cell) for cell in line))

@@ -1,7 +1,7 @@
-"""Two runs held side by side: the keys in which their configurations and environments differ, and their figures.
+"""Two runs side by side: the keys in which their configurations and environments differ, and their figures.
 
-A figure stands beside another only for the reader to judge: two single runs have no interval, so no change is called
-real here. That is what `assay compare` is for.
+Figures are listed for the reader to judge. Two single runs have no interval, so no change is called real here; `assay
+compare` is for that.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,18 +18,18 @@ Pair = tuple[Any, Any]
 
 
 def configurations(a: "RunResult", b: "RunResult") -> dict[str, Pair]:
-    """The keys in which two configurations differ, optimizations as they are written."""
+    """Return the keys in which two configurations differ, with optimizations as they are written."""
     return _unlike(flat(a.config.model_dump(mode="json")), flat(b.config.model_dump(mode="json")))
 
 
 def environments(a: "RunResult", b: "RunResult") -> dict[str, Pair]:
-    """The fields in which two environments differ; a run that was killed may have recorded none."""
+    """Return the fields in which two environments differ; a run that was killed may have recorded none."""
     ours, theirs = ({} if one.environment is None else flat(one.environment.model_dump(mode="json")) for one in (a, b))
     return _unlike(ours, theirs)
 
 
 def figures(a: "RunResult", b: "RunResult") -> dict[str, Pair]:
-    """Every figure that at least one of them has."""
+    """Return every figure that at least one of the runs has."""
     found = {name: (getattr(a, name), getattr(b, name)) for name in ("steps", "tokens", "train_loss", "val_loss")}
     found["tokens_per_second"] = (a.tokens_per_second, b.tokens_per_second)
     found["step_seconds"] = (_median(a), _median(b))
@@ -39,7 +39,7 @@ def figures(a: "RunResult", b: "RunResult") -> dict[str, Pair]:
 
 
 def changed(pairs: Mapping[str, Pair]) -> Iterator[tuple[str, str, str, str]]:
-    """Rows of name, first, second and the second's change against the first."""
+    """Yield rows of name, first value, second value, and the second's change against the first."""
     for name, (first, second) in pairs.items():
         known = first is not None and second is not None and first != 0
         yield name, _shown(name, first), _shown(name, second), format_percent(second / first - 1) if known else UNKNOWN

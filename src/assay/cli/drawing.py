@@ -1,8 +1,8 @@
-"""A mesh as text: a row for each pipeline stage, a column for each data index, and below it the groups by axis.
+"""A mesh as text: a row for each pipeline stage, a column for each data index, and the groups of each axis below.
 
-Everything fits the terminal, or 120 columns in a pipe or a file: of what is more, the first ones and the last are
-shown with an ellipsis between them. Only what is shown is worked out, so a million ranks take no longer than sixteen.
-A drawing is aligned in a pipe, too: the figures for a program are those of `--json`.
+A drawing fits the terminal, or 120 columns in a pipe or a file. If there are more entries, the first ones and the last
+are shown with an ellipsis between them. Only shown entries are computed, so a million ranks take no longer than
+sixteen. Drawings are aligned in a pipe too; figures for a program are those of `--json`.
 """
 
 import shutil
@@ -12,20 +12,20 @@ from assay.config.mesh import AXES, Mesh
 from assay.hardware.links import inside_node
 
 _STAGES, _FEW_STAGES = 16, 6
-"""Most rows of a whole drawing, and of a short one."""
+"""Most rows of a full drawing, and of a short one."""
 _DETAILS = ((8, 4), (4, 4), (4, 3), (3, 3))
-"""Most entries of a tensor group, and most context indices, in a cell; the first with which two cells fit is taken."""
+"""Most entries of a tensor group, and most context indices, in a cell; the first pair that fits two cells is used."""
 DIVIDES = {"pp": "the layers", "dp": "the batch", "cp": "each sequence", "tp": "the tensors of a layer"}
-"""What each axis divides, in words."""
+"""The part of a step that each axis divides, in words."""
 
 
 def divided(axes: Iterable[str]) -> str:
-    """``"the batch and each sequence"``: what several axes divide together."""
+    """Name the parts that several axes divide together, such as ``"the batch and each sequence"``."""
     return " and ".join(DIVIDES[axis] for axis in axes)
 
 
 def drawn(mesh: Mesh, ranks_per_node: int | None = None, width: int | None = None) -> Iterator[str]:
-    """Lines of at most `width` characters; None: as wide as the terminal."""
+    """Yield lines of at most `width` characters; None is the width of the terminal."""
     width = width or _terminal()
     yield from placed(mesh, ranks_per_node, width, _STAGES)
     for axis in AXES:
@@ -37,7 +37,7 @@ def drawn(mesh: Mesh, ranks_per_node: int | None = None, width: int | None = Non
 def placed(
     mesh: Mesh, ranks_per_node: int | None = None, width: int | None = None, stages: int = _FEW_STAGES
 ) -> Iterator[str]:
-    """The ranks without the groups, of so many stages at most."""
+    """Yield the ranks without the groups, with `stages` stages at most."""
     title = f"{mesh.size} ranks: {mesh}" if mesh.size > 1 else "1 rank"
     if ranks_per_node is not None:
         count = mesh.size // ranks_per_node
@@ -70,7 +70,7 @@ def _ranks(mesh: Mesh, per_node: int | None, width: int, stages: int) -> Iterato
 
 
 def _shown(mesh: Mesh, per_node: int | None, width: int) -> tuple[list[int | None], tuple[int, int]]:
-    """The data indices that fit beside each other, and how much of each cell is written for that."""
+    """Return the data indices that fit side by side, and the detail of a cell with which they fit."""
     taken = len(f"pp {mesh.pp - 1}") + (2 + 2 * len(str(mesh.size)) if per_node else 0)
     for detail in _DETAILS:
         cell = 2 + max(len(_cell(mesh, 0, mesh.dp - 1, detail)), len(f"dp {mesh.dp - 1}"))
@@ -83,7 +83,7 @@ def _shown(mesh: Mesh, per_node: int | None, width: int) -> tuple[list[int | Non
 
 
 def _cell(mesh: Mesh, pp: int, dp: int, detail: tuple[int, int]) -> str:
-    """The ranks at a stage and a data index: in brackets those of a tensor group, one for each context index."""
+    """Format the ranks at a stage and a data index; brackets enclose a tensor group, one for each context index."""
     tensors, contexts = detail
     digits = len(str(mesh.size - 1))
     groups = []
@@ -109,7 +109,7 @@ def _groups(mesh: Mesh, axis: str, per_node: int | None, width: int) -> Iterator
     for rank in (rank for rank in range(mesh.size) if mesh.at(rank)[axis] == 0):
         text = _group(mesh, axis, rank, share)
         left = count - len(line) - 1
-        # What must still fit behind this group: nothing, the last one, or an ellipsis and the last one.
+        # Room for the rest of the line: nothing, the last group, or an ellipsis and the last group.
         behind = 0 if left == 0 else len(last) + (1 if left == 1 else 3)
         if line and len(" ".join([*line, text])) + behind > room:
             line += ["…", last]
@@ -119,7 +119,7 @@ def _groups(mesh: Mesh, axis: str, per_node: int | None, width: int) -> Iterator
 
 
 def _group(mesh: Mesh, axis: str, rank: int, share: int) -> str:
-    """The ranks that differ from `rank` along the axis only, in about `share` characters."""
+    """Format the ranks that differ from `rank` along the axis only, in about `share` characters."""
     place, digits = mesh.at(rank), len(str(mesh.size - 1))
     shown = _few(range(mesh.degree(axis)), max(3, share // (digits + 1)))
     members = ("…" if index is None else str(mesh.rank({**place, axis: index})) for index in shown)
@@ -127,7 +127,7 @@ def _group(mesh: Mesh, axis: str, rank: int, share: int) -> str:
 
 
 def _few(indices: Sequence[int], most: int) -> list[int | None]:
-    """All of them; or, where they are more than `most`, that many with None for those before the last."""
+    """Return all indices if there are at most `most`; else `most` entries, of which None is the last but one."""
     if len(indices) <= most:
         return list(indices)
     return [*indices[: max(1, most - 2)], None, indices[-1]]

@@ -1,4 +1,4 @@
-"""`assay estimate`: what a step will hold and do, before anything runs and without torch, here or elsewhere."""
+"""`assay estimate`: memory and work of a step, predicted without torch for this machine or for others."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from assay.estimate.every_rank import EveryRank
 
 _SHOWN = 48
-"""Most instants that fit a screen's scrolling; a deep model has some for every block."""
+"""Most instants to print; a deep model has several for every block."""
 
 
 def estimate(
@@ -24,16 +24,16 @@ def estimate(
     gpu: Gpu = None,
     as_json: Json = False,
 ) -> None:
-    """Predict memory by instant, and the work of one optimizer step, in milliseconds.
+    """Predict the memory of one optimizer step by instant, and its work. The prediction takes milliseconds.
 
-    With --nproc: of the rank that holds most, then what the ranks hold and hand over, and the time of all together.
+    With --nproc: predict the rank that holds most, then memory and payload of all ranks, and their joint step time.
     With --nodes, --gpus-per-node or --gpu: plan the step for machines that are not here, from datasheets.
 
     \b
-    assay estimate demo
-    assay estimate gpt2-124m --with sdpa_attention+bf16_mixed training.batch_size=16
-    assay estimate demo --nproc 2 --with fully_sharded
-    assay estimate gpt2-1558m training.batch_size=512 --nodes 4 --gpus-per-node 8 --gpu h100 --with fully_sharded
+        assay estimate demo
+        assay estimate gpt2-124m --with sdpa_attention+bf16_mixed training.batch_size=16
+        assay estimate demo --nproc 2 --with fully_sharded
+        assay estimate gpt2-1558m training.batch_size=512 --nodes 4 --gpus-per-node 8 --gpu h100 --with fully_sharded
     """
     from assay import api
     from assay.cli.by_rank import print_ranks
@@ -93,7 +93,7 @@ def _print_step(every: "EveryRank") -> None:
 
 
 def _scratch(answer: "Estimate") -> dict[str, str]:
-    """A row where the CPU's library takes memory beside the tensors."""
+    """Return a row if the CPU's library allocates memory in addition to the tensors."""
     from assay.units import format_bytes
 
     most = answer.library_scratch_bytes

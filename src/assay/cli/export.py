@@ -1,4 +1,4 @@
-"""`assay export`: carry a run's weights out, for transformers or as they are."""
+"""`assay export`: write a run's weights to a folder, for transformers or as safetensors."""
 
 from typing import Annotated
 
@@ -18,11 +18,11 @@ def export(
     """Write the newest checkpoint's weights and its tokenizer: a Hugging Face GPT-2 folder, or safetensors.
 
     \b
-    assay export last my-gpt2
-    assay export last my-weights --format safetensors
+        assay export last my-gpt2
+        assay export last my-weights --format safetensors
 
-    transformers reads the folder with AutoModelForCausalLM and AutoTokenizer, whichever tokenizer was trained with.
-    A new run starts from it with model.init_from=my-gpt2.
+    transformers reads the folder with AutoModelForCausalLM and AutoTokenizer, whichever tokenizer the run has. A new
+    run starts from it with model.init_from=my-gpt2.
     """
     from pathlib import Path
 

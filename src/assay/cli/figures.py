@@ -1,16 +1,16 @@
-"""A figure as a person reads it, and a dash where it could not be had. Loads nothing but units."""
+"""Figures as text, with a dash for a missing one. Imports only units."""
 
 from assay.units import format_bytes
 
 UNKNOWN = "–"
-"""A figure that could not be had."""
+"""Text of a missing figure."""
 
 
 def figure(value: float | None, digits: int = 4) -> str:
-    """A plain figure, or a dash."""
+    """Format a plain number, or a dash if it is missing."""
     return UNKNOWN if value is None else f"{value:.{digits}f}"
 
 
 def amount(count: float | None) -> str:
-    """Bytes, or a dash."""
+    """Format bytes, or a dash if they are missing."""
     return UNKNOWN if count is None else format_bytes(count)

@@ -1,4 +1,4 @@
-"""The list of runs: which columns it has, and how a run is told in them."""
+"""The list of runs: its columns, and the text of a run in each of them."""
 
 import json
 from functools import cache
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 FIGURES = ("steps", "val loss", "tokens/s", "tensors peak", "process peak")
 COLUMNS = ("run", "status", "created", "preset", "corpus", "model", "with", *FIGURES)
 SPARE = ("created", "model", "process peak", "corpus", "tokens/s", "steps", "preset")
-"""What the list leaves out first on a narrow terminal; an id begins with the time of its creation."""
+"""Columns that a narrow terminal leaves out first. An id begins with the time of its creation."""
 
 _KEPT = ("run", "status", "reason", "created", "identity", "preset", "corpus", "steps", "tokens", "train_loss")
 _KEPT_FIGURES = ("val_loss", "tokens_per_second", "tensors_peak_bytes", "process_peak_bytes")
 
 
 def row(entry: "Entry") -> tuple[str, ...]:
-    """A run as a line of the table."""
+    """Return a run as a row of the table."""
     shape = (entry.n_layer, entry.n_head, entry.n_embd, entry.context_length)
     return (
         entry.run,
@@ -41,7 +41,7 @@ def row(entry: "Entry") -> tuple[str, ...]:
 
 
 def brief(entry: "Entry") -> dict[str, Any]:
-    """A run as a value of ``--json``."""
+    """Return a run as a value of ``--json``."""
     from assay.runs.entry import given_name
 
     values = entry._asdict()
@@ -50,7 +50,7 @@ def brief(entry: "Entry") -> dict[str, Any]:
 
 
 def known_status(text: str, entries: "Sequence[Entry]") -> str:
-    """A status that a run can have. Raises `UsageError` for another word."""
+    """Return a status that a run can have. Raises `UsageError` for another word."""
     if any(entry.status == text for entry in entries):
         return text
     from assay.errors import UsageError, meant
@@ -69,5 +69,5 @@ def _stack(optimizations: str) -> str:
 
 
 def _shortened(corpus: str | None) -> str:
-    """A file by its name; the folders before it are rarely what tells two runs apart."""
+    """Shorten a file to its name; the folders before it rarely distinguish two runs."""
     return UNKNOWN if corpus is None else corpus.rstrip("/").rpartition("/")[2] or corpus

@@ -1,4 +1,4 @@
-"""`assay machine`: what this machine is, and what torch was measured to reach on it."""
+"""`assay machine`: this machine, and the rates that torch reaches on it."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
@@ -15,11 +15,11 @@ def machine(
 ) -> None:
     """Show cores, memory and accelerators, and the measured matmul and copy rates.
 
-    Measured once, in some seconds, and kept until processor, torch or number of threads change.
+    Rates are measured once, in some seconds, and kept until processor, torch or number of threads change.
 
     \b
-    assay machine
-    assay machine --fresh --json
+        assay machine
+        assay machine --fresh --json
     """
     from assay.cli.console import note, plain, print_json, print_table
     from assay.config import Home

@@ -1,9 +1,10 @@
-"""`assay`: each verb is a file of this folder, with a function of its own name or an `app` of several.
+"""`assay`: each verb is a file of this folder, with a function of the same name or an `app` of several commands.
 
-Errors end here, each in one line of at most 500 characters on standard error: what a person can mend exits 2, a disk
-that refuses and anything unforeseen exit 1, an interrupt exits 130. A reader that leaves a pipe early is no error.
+Errors end here, each in one line of at most 500 characters on standard error. Errors that the user can correct exit
+with 2, a disk that refuses and unforeseen errors with 1, an interrupt with 130. A reader that closes a pipe early is no
+error.
 
-Help is plain text, because loading the richer kind takes longer than everything else together; so a verb's file
+Help is plain text, because loading the richer kind takes longer than everything else together. A verb's file therefore
 imports typer and typing at its top, and the rest when it runs.
 """
 
@@ -33,13 +34,13 @@ VERBS = (
     "data",
     "runs",
 )
-"""In the order in which help lists them."""
+"""Verbs in the order in which help lists them."""
 
 _USAGE, _FAILED, _INTERRUPTED = 2, 1, 130
 
 
 class _Verbs(typer.core.TyperGroup):
-    """Runs a verb and turns what it raises into a sentence and an exit code."""
+    """Runs a verb and turns its errors into a sentence and an exit code."""
 
     def main(self, *args: Any, standalone_mode: bool = True, **options: Any) -> Any:
         """Run the command line and exit with its code; without `standalone_mode` return the code."""
@@ -48,7 +49,7 @@ class _Verbs(typer.core.TyperGroup):
         except typer.Abort:
             code = _say(_USAGE, "nothing was done")
         except SystemExit as end:
-            # The parser ends so where the reader of its help has gone, which is no fault.
+            # The parser exits like this if the reader of its help has closed the pipe, which is no fault.
             code = 0 if isinstance(end.__context__, BrokenPipeError) else end.code
         except Exception as error:
             if not hasattr(error, "exit_code"):
@@ -65,7 +66,7 @@ class _Verbs(typer.core.TyperGroup):
         except (typer.Exit, typer.Abort):
             raise
         except BrokenPipeError:
-            # The reader of a pipe has gone (`assay runs ls | head`): it has what it wanted.
+            # The reader of a pipe has closed it (`assay runs ls | head`), because it needs no more.
             silence()
             raise typer.Exit(0) from None
         except BaseException as error:
@@ -81,7 +82,7 @@ def _say(code: int, sentence: str) -> int:
 
 
 def _ending(error: BaseException, show_traceback: bool) -> tuple[int, str]:
-    """The exit code of an error and its sentence."""
+    """Exit code and sentence of an error."""
     if isinstance(error, KeyboardInterrupt):
         return _INTERRUPTED, "interrupted"
     if isinstance(error, UsageError):
@@ -94,7 +95,7 @@ def _ending(error: BaseException, show_traceback: bool) -> tuple[int, str]:
 
 
 def _refused_words(error: Exception) -> int:
-    """Answer words that the parser refuses: with help where there were none, with a sentence otherwise."""
+    """Print help if a verb is missing, else a sentence on the refused words. Return the exit code."""
     if _is_help(error):
         error.show()  # type: ignore[attr-defined]
         return _USAGE
@@ -102,12 +103,12 @@ def _refused_words(error: Exception) -> int:
 
 
 def _is_help(error: BaseException) -> bool:
-    """A group of verbs without a verb answers with its help, which is an error to the parser."""
+    """True if a group of verbs was called without a verb: it answers with its help, which is an error to the parser."""
     return type(error).__name__ == "NoArgsIsHelpError"
 
 
 def _working_directory_exists() -> None:
-    """Raise `UsageError` where the working directory has been deleted: no relative path means anything then."""
+    """Raise `UsageError` if the working directory has been deleted, because no relative path is valid then."""
     try:
         os.getcwd()
     except OSError as error:
@@ -120,11 +121,11 @@ _PATH_ERRNOS = (
     *(errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EISDIR),
     *(errno.ELOOP, errno.ENAMETOOLONG, errno.EROFS),
 )
-"""Refusals of a path that name the path at fault."""
+"""Errors of a path; their exceptions name the path at fault."""
 
 
 def _unforeseen(error: Exception, show_traceback: bool) -> tuple[int, str]:
-    """Exit code and sentence of an error that no verb has foreseen; the parser's errors bring their own."""
+    """Exit code and sentence of an error that no verb handles; the parser's errors have their own."""
     if hasattr(error, "format_message") and hasattr(error, "exit_code"):
         return error.exit_code, error.format_message()
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
@@ -141,7 +142,7 @@ def _unforeseen(error: Exception, show_traceback: bool) -> tuple[int, str]:
 
 
 def _cut_message(error: Exception) -> str:
-    """The text of an unforeseen error, short enough to leave room for what to do about it."""
+    """Text of an unforeseen error, short enough to leave room for the remedy."""
     return one_line(str(error))[:LONGEST_VALUE]
 
 
@@ -162,12 +163,12 @@ def _assay(
     """Predict, apply and prove optimizations of GPT training, and compare them honestly.
 
     \b
-    assay train demo training.steps=100        train one model and measure it
-    assay compare demo --with sdpa_attention   a baseline against one treatment
-    assay optimizations                        what there is to turn on
-    assay runs ls                              what has been run
+        assay train demo training.steps=100        train one model and measure it
+        assay compare demo --with sdpa_attention   compare one treatment with a baseline
+        assay optimizations                        list the optimizations
+        assay runs ls                              list the runs
 
-    Runs, data and pages lie in $ASSAY_HOME, by default ./.assay.
+    Runs, data and pages are stored in $ASSAY_HOME, by default ./.assay.
     """
 
 

@@ -1,4 +1,4 @@
-"""`assay mesh`: who is where, and in which groups, before any process is started."""
+"""`assay mesh`: the ranks of a mesh and their groups, before any process is started."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from assay.config.mesh import Mesh
 
 _LARGEST = 2**20
-"""Ranks: more than any machine has, and few enough to be listed."""
+"""Most ranks: more than any machine has, and few enough to list."""
 
 
 def mesh(
@@ -26,12 +26,12 @@ def mesh(
 ) -> None:
     """Draw ranks by pipeline stage and data index, and the groups of each axis.
 
-    What pp, cp and tp leave of the world is dp, the axis that shares the batch. Names and order are those of NVIDIA's
-    NeMo: the ranks of a tensor group are neighbours, those of a pipeline are furthest apart.
+    The axis dp, which divides the batch, takes the factor of the world that pp, cp and tp leave. Names and order are
+    those of NVIDIA's NeMo: the ranks of a tensor group are neighbours, those of a pipeline are furthest apart.
 
     \b
-    assay mesh --world 16 --tp 2 --pp 2
-    assay mesh --world 3072 --tp 8 --pp 64 --ranks-per-node 8
+        assay mesh --world 16 --tp 2 --pp 2
+        assay mesh --world 3072 --tp 8 --pp 64 --ranks-per-node 8
     """
     from assay.config.mesh import fill, nodes
     from assay.errors import UsageError

@@ -1,4 +1,4 @@
-"""`assay optimizations`: the catalogue, the card of each, and what was measured of them."""
+"""`assay optimizations`: the catalogue, the card of each optimization, and their measurements."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,12 +26,12 @@ def optimizations(
     measured: _Measured = None,
     as_json: Json = False,
 ) -> None:
-    """List what can be turned on, or show one optimization's card.
+    """List the optimizations, or show one optimization's card.
 
     \b
-    assay optimizations
-    assay optimizations activation_checkpointing
-    assay optimizations --table
+        assay optimizations
+        assay optimizations activation_checkpointing
+        assay optimizations --table
     """
     from assay.analysis.catalogue import read, shipped
     from assay.cli.console import plain, print_json, print_table
@@ -59,7 +59,7 @@ def optimizations(
 
 
 def _table(names: list[str], found: "Catalogue", as_json: bool) -> None:
-    """What was measured, device by device."""
+    """Print the measurements, device by device."""
     from assay.cli.console import plain, print_json, print_table
     from assay.report.catalogue import TITLES, heading, table
 

@@ -1,4 +1,4 @@
-"""What several verbs take, said once: how a configuration is named and changed, and how a run is."""
+"""Arguments and options that several verbs share: the configuration, its changes, and the name of a run."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +8,7 @@ import typer
 from assay.errors import UsageError
 
 _PRESETS = ", ".join(sorted(path.stem for path in (Path(__file__).parents[1] / "config" / "presets").glob("*.yaml")))
-"""Read from the folder, since help must not wait for the configuration's own machinery."""
+"""Names of the presets, read from the folder because help must not load the configuration package."""
 
 Source = Annotated[
     str | None,
@@ -51,7 +51,7 @@ Oversubscribe = Annotated[bool, typer.Option("--oversubscribe", help="Allow more
 
 
 def changes(overrides: list[str] | None, nproc: int | None, oversubscribe: bool = False) -> list[str]:
-    """Overrides, with those that have an option of their own."""
+    """Return the overrides, with the options added to them. Raises `UsageError` if both give the number of ranks."""
     given = [one for one in overrides or () if one.partition("=")[0] == "ranks"]
     if nproc is not None and given:
         raise UsageError(f"--nproc {nproc} and {given[0]} say how many ranks twice; give one of them")

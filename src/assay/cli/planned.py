@@ -1,4 +1,4 @@
-"""A plan for other machines as text: who is where, what a rank holds and sends, and how long a step takes."""
+"""A plan for other machines as text: its mesh, memory and traffic of a rank, and the time of a step."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ _DAY = 86_400
 
 
 def print_plan(projection: "Projection") -> None:
-    """Four short tables, and below them what is left out."""
+    """Print the mesh, three short tables, and a sentence on all that is left out."""
     for line in placed(projection.plan.layout.mesh, projection.cluster.gpus_per_node):
         typer.echo(line)
     typer.echo("")

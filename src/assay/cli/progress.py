@@ -1,6 +1,6 @@
-"""What a person sees of a run while it goes: a live bar on a terminal, a line now and then in a file or a pipe.
+"""Progress of a run: a live bar on a terminal, occasional lines in a file or a pipe.
 
-Both show the same meter, which only listens to the run's events.
+Both show the same meter, which only receives the run's events.
 """
 
 import sys
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _figures(meter: Meter) -> "ProgressColumn":
-    """A column that asks the meter at every redraw, so that time moves where no event comes."""
+    """Return a column that reads the meter at every redraw, so that time advances between events."""
     from rich.progress import ProgressColumn, Task
     from rich.text import Text
 
@@ -55,7 +55,7 @@ class Bar:
         self._progress.stop()
 
     def __call__(self, event: Event) -> None:
-        """Redraw, and say what the event is worth."""
+        """Redraw the bar, and print a remark if the event has one."""
         self._meter.hear(event)
         meter = self._meter
         if event["event"] == "prepare" and event["fraction"] is not None:
@@ -70,5 +70,5 @@ class Bar:
 
 
 def watcher() -> Lines | Bar:
-    """The kind that standard error can show."""
+    """Return the kind of display that standard error supports."""
     return Bar() if sys.stderr.isatty() else Lines()

@@ -1,4 +1,4 @@
-"""`assay runs`: what has been run, one run whole, two runs side by side, and taking runs away."""
+"""`assay runs`: list runs, show one, compare two, and delete some."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,11 +23,11 @@ def list_runs(
     preset: Annotated[str | None, typer.Option(metavar="NAME", help="Only those of one preset or file.")] = None,
     as_json: Json = False,
 ) -> None:
-    """List runs, newest first, with their state as their processes show it.
+    """List runs, newest first, with the status that their processes show.
 
     \b
-    assay runs ls --limit 20
-    assay runs ls --status done --preset shakespeare-char-cpu
+        assay runs ls --limit 20
+        assay runs ls --status done --preset shakespeare-char-cpu
     """
     from assay.cli.console import note, print_json, print_table
     from assay.cli.listing import COLUMNS, FIGURES, SPARE, brief, known_status, row
@@ -49,7 +49,7 @@ def list_runs(
 
 @app.command("show")
 def show_run(run: RunName, as_json: Json = False) -> None:
-    """Show everything that is known of a run."""
+    """Show all that is recorded of a run."""
     from assay.cli.console import plain, print_json
     from assay.cli.summary import print_run
     from assay.config import Home
@@ -68,7 +68,7 @@ def compare_runs(
     second: Annotated[str, typer.Argument(metavar="B", help="The run to hold against it.")],
     as_json: Json = False,
 ) -> None:
-    """Show where two runs differ: configuration, environment, figures."""
+    """Show the differences between two runs: configuration, environment, figures."""
     from assay.cli.console import print_json, print_table
     from assay.cli.difference import changed, configurations, environments, figures
     from assay.config import Home
@@ -93,7 +93,7 @@ def remove_runs(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Delete runs: checkpoints, events, results and their rows. A running one is refused."""
+    """Delete runs: checkpoints, events, results and their rows in the store. A running one is refused."""
     import sys
 
     from assay.cli.console import note, print_json
@@ -126,7 +126,7 @@ def remove_runs(
 
 
 def _entries(home: "Home") -> list["Entry"]:
-    """Every run as it is now, newest first; what cannot be read is noted."""
+    """Return the current entry of every run, newest first, and print a note on runs that cannot be read."""
     from assay.cli.console import note
     from assay.runs.reconcile import reconcile
     from assay.runs.store import Store

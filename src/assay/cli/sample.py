@@ -1,4 +1,4 @@
-"""`assay sample`: let a run's model go on with a text."""
+"""`assay sample`: continue a text with a run's model."""
 
 from typing import Annotated
 
@@ -16,10 +16,10 @@ def sample(
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The same seed gives the same text.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Go on with a text, from the newest checkpoint of a run; printed as it comes.
+    """Continue a text with the newest checkpoint of a run, printed while it is generated.
 
     \b
-    assay sample last --prompt "ROMEO:" --tokens 500
+        assay sample last --prompt "ROMEO:" --tokens 500
     """
     from assay.cli.console import note, print_json
     from assay.config import Home

@@ -1,8 +1,8 @@
-"""Signals that ask a command to stop: Ctrl-C, SIGTERM of a scheduler and SIGHUP of a terminal that closes.
+"""Signals that stop a command: Ctrl-C, SIGTERM of a scheduler and SIGHUP of a terminal that closes.
 
-All three mean the same: save and stop. A shell hides SIGINT from what it starts in the background, and it is wanted
-there, too. SIGHUP stays ignored where it was ignored before, because that is what `nohup` asks for. A terminal that
-closes sends it more than once, and only the first one counts: a second Ctrl-C would end the run without saving.
+All three save and stop. A shell makes background processes ignore SIGINT, but they handle it here too. SIGHUP stays
+ignored if it was ignored before, because `nohup` relies on it. A terminal that closes sends it more than once, and only
+the first one counts: a second Ctrl-C would end the run without saving.
 """
 
 import errno
@@ -25,7 +25,7 @@ def stop_on_signals() -> None:
 
 @contextmanager
 def deaf() -> Iterator[None]:
-    """Ignore the signals for the moment that it takes to show what was measured."""
+    """Ignore the signals in the body, which writes and shows results."""
     before = {number: signal.signal(number, signal.SIG_IGN) for number in STOPPING}
     try:
         yield
@@ -41,7 +41,7 @@ def _hang_up(number: int, frame: FrameType | None) -> None:
 
 
 def _leave_the_terminal() -> None:
-    """Send to nowhere what was printed on a terminal that is gone: writing there would fail."""
+    """Redirect the streams of a closed terminal to the null device, because writing to them would fail."""
     for descriptor in (0, 1, 2):
         try:
             os.ttyname(descriptor)

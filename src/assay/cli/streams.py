@@ -1,7 +1,7 @@
-"""Standard streams that can be used: a closed one is replaced, and a sign that an encoding lacks is spelled out.
+"""Makes the standard streams usable: closed ones are replaced, and characters that an encoding lacks are spelled out.
 
-A process may be started with standard streams closed. Python then has None in their place, and the next file that is
-opened gets their number, so that what is printed would end up in it. The null device takes those numbers first.
+A process may be started with closed standard streams. Python then sets them to None, and the next file that is opened
+gets their number, so that printed text would end up in it. The null device takes those numbers first.
 """
 
 import codecs
@@ -14,13 +14,13 @@ _SPELLED = {
     "−": "-", "–": "-", "×": "x", "·": "-", "…": "...", "→": "->", "←": "<-", "≤": "<=", "≥": ">=", "±": "+-",
     "µ": "u", "✓": "yes", "✗": "no", "▶": ">", "—": "-", "Σ": "sum", "β": "beta", "λ": "lambda", "ε": "epsilon",
 }  # fmt: skip
-"""Signs of this package's own texts in ASCII; every other sign is written as its code."""
+"""Characters of this package's own texts in ASCII; every other character is written as an escape."""
 
 _ERRORS = "assay.spelled"
 
 
 def settle() -> bool:
-    """Make the three standard streams usable. Returns False where standard output cannot be written."""
+    """Make the three standard streams usable. Returns False if standard output cannot be written."""
     writable = _writable(1)
     _fill_closed()
     codecs.register_error(_ERRORS, _spell)
@@ -31,7 +31,7 @@ def settle() -> bool:
 
 
 def silence() -> None:
-    """Send standard output nowhere, once the reader of a pipe has gone."""
+    """Send standard output to the null device, after the reader of a pipe has closed it."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -45,7 +45,7 @@ def _writable(number: int) -> bool:
 
 
 def _fill_closed() -> None:
-    """Open the null device under each number below 3 that is free, and make streams of those that Python lacks."""
+    """Open the null device under each number below 3 that is free, and create the streams that Python lacks."""
     while (number := os.open(os.devnull, os.O_RDWR)) < 3:
         os.set_inheritable(number, True)
     os.close(number)
@@ -58,7 +58,7 @@ def _fill_closed() -> None:
 
 
 def _spell(error: UnicodeError) -> tuple[str, int]:
-    """Replace what an encoding lacks; Python calls this where a character cannot be written."""
+    """Replace characters that an encoding lacks; Python calls this if a character cannot be written."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     lacking = error.object[error.start : error.end]

@@ -1,4 +1,4 @@
-"""One run as a person reads it: how it ended, what it reached, what it took and was predicted to take, the proofs."""
+"""Summary of one run: its ending, its results, its measured and predicted figures, and its proofs."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ _MEMORY = {
 
 
 def print_run(result: "RunResult", home: "Home", *, whole: bool = False) -> None:
-    """Print a run's summary, or with `whole` everything that is known of it."""
+    """Print a run's summary, or with `whole` all that is recorded of it."""
     from assay.runs.folder import RunFolder
 
     for label, text in lines(result):
@@ -60,12 +60,12 @@ def print_run(result: "RunResult", home: "Home", *, whole: bool = False) -> None
 
 
 def stack_summary(run: "Run") -> str:
-    """The optimizations as they are written after ``--with``; ``"none"`` for the baseline."""
+    """Optimizations as they are written after ``--with``; ``"none"`` for the baseline."""
     return "+".join(map(str, run.optimizations)) or "none"
 
 
 def lines(result: "RunResult") -> Iterator[tuple[str, str]]:
-    """(label, text) of a run's summary."""
+    """Yield (label, text) of each line of a run's summary."""
     parameters = "" if result.parameters is None else f", {format_count(result.parameters)} parameters"
     data, model = result.config.data, result.config.model
     shape = f"{model.n_layer} layers, {model.n_head} heads, {model.n_embd} wide, context {model.context_length}"
@@ -97,7 +97,7 @@ def lines(result: "RunResult") -> Iterator[tuple[str, str]]:
 
 
 def sampled(result: "RunResult") -> str:
-    """Standard error of a validation loss and the sample that it comes from; empty in records that lack them."""
+    """Standard error of a validation loss and the size of its sample; empty in records that lack them."""
     seen, of, error = result.val_targets, result.val_split_targets, result.val_standard_error
     if not seen or not of:
         return ""
@@ -107,12 +107,12 @@ def sampled(result: "RunResult") -> str:
 
 
 def proof(evidence: "Evidence") -> str:
-    """Whether an optimization took effect, and what shows it."""
+    """Format an item of evidence: whether the optimization took effect, and what was observed."""
     return f"{evidence.optimization}: {'proven' if evidence.verdict else 'NO EFFECT'}, {evidence.observed}"
 
 
 def values(proof: "ValueProof") -> str:
-    """Whether the first steps computed the right values, and how near they are."""
+    """Format the value check: whether the first steps computed the right values, and with which errors."""
     from assay.report.wording import value_check
 
     return value_check(proof)
@@ -154,7 +154,7 @@ def _memory_rows(result: "RunResult") -> Iterator[tuple[str, str, str]]:
 
 
 def _rank_rows(result: "RunResult") -> Iterator[tuple[str, ...]]:
-    """What each rank held at most, what it handed to collectives in a step, and how much of one had some under way."""
+    """Yield a row per rank: memory, payload of a step, and the share of a step with communication running."""
     predicted = result.predicted.ranks if result.predicted else ()
     for one in result.ranks:
         said = predicted[one.rank] if predicted else None
@@ -174,7 +174,7 @@ def _rank_rows(result: "RunResult") -> Iterator[tuple[str, ...]]:
 
 
 def _spent_rows(result: "RunResult") -> Iterator[tuple[str, ...]]:
-    """How long collectives took in a step, and how much of that was waiting for ranks that came late."""
+    """Yield a row per collective of each rank: its seconds in a step, and how many of them it waited for late ranks."""
     for rank in result.ranks:
         for one in rank.spent:
             parts = (None, None) if one.wait_seconds is None else (one.wait_seconds, one.seconds - one.wait_seconds)
@@ -183,7 +183,7 @@ def _spent_rows(result: "RunResult") -> Iterator[tuple[str, ...]]:
 
 
 def _idle_rows(result: "RunResult") -> Iterator[tuple[str, ...]]:
-    """How much of its line's forwards and backwards each rank did not compute, beside the simulator and the formula."""
+    """Yield a row per rank of a pipeline: measured idle share, simulated share, and the formula for equal stages."""
     predicted = result.predicted
     formula = predicted.bubble_share if predicted else None
     for one in result.ranks:
@@ -207,7 +207,7 @@ def _print_the_rest(result: "RunResult") -> None:
 
 
 def flat(values: object, prefix: str = "") -> dict[str, str]:
-    """Nested values as ``key.key`` → text."""
+    """Flatten nested values to ``key.key`` → text."""
     if isinstance(values, dict) and values:
         return {key: text for name, value in values.items() for key, text in flat(value, f"{prefix}{name}.").items()}
     if isinstance(values, list):

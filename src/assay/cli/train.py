@@ -1,4 +1,4 @@
-"""`assay train`: one run, measured, with its predictions and proofs."""
+"""`assay train`: train one run and measure it, with its predictions and proofs."""
 
 from typing import Annotated
 
@@ -28,25 +28,25 @@ def train(
 ) -> None:
     """Train one model, measure it, and prove its optimizations.
 
-    The run is a process of its own; what it does, reaches and takes is kept in a folder and in the store.
+    The run is a separate process. Its events, results and measurements are kept in a folder and in the store.
 
     \b
-    assay train                                            the preset demo
-    assay train shakespeare-char-cpu data.path=input.txt   a preset on a text of yours
-    assay train demo --with sdpa_attention+bf16_mixed      with two optimizations
-    assay train my.yaml model.init_from=my-gpt2            from the weights of a GPT-2 folder, an export or a run
-    assay train demo --nproc 2 --with data_parallel        on two processes of this machine
-    assay train --resume last training.steps=200           go on with the last run
-    assay train --resume last --nproc 1                    the same, on one process
-    assay train --resume last --nproc 2 --with tensor_parallel
+        assay train                                            the preset demo
+        assay train shakespeare-char-cpu data.path=input.txt   a preset on your own text
+        assay train demo --with sdpa_attention+bf16_mixed      with two optimizations
+        assay train my.yaml model.init_from=my-gpt2            from the weights of a GPT-2 folder, an export or a run
+        assay train demo --nproc 2 --with data_parallel        on two processes of this machine
+        assay train --resume last training.steps=200           continue the last run
+        assay train --resume last --nproc 1                    continue it on one process
+        assay train --resume last --nproc 2 --with tensor_parallel
 
-    With model.init_from, fields of the model that nobody sets take that model's values; others are listed first.
-    With --resume, --with takes techniques that divide the run among processes, in place of those it had.
-    Ctrl-C stops after the current step and saves; --resume goes on from there.
+    With model.init_from, model fields that are not set take that model's values. If fields that are set differ, they
+    are listed and nothing runs. With --resume, --with names techniques that divide the run among processes, in place
+    of its former ones. Ctrl-C stops after the current step and saves; --resume continues from there.
 
-    Exit codes: 0 done; 1 failed; 2 wrong input; 3 out of memory, diverged, timed out, killed, or an optimization
-    took no effect or computed wrong values; 4 budget reached; 130 interrupted. Workers under a torchrun of yours end
-    so, too, and say why; where it is not 0, torchrun itself adds a traceback, and ends with 1 whichever it was.
+    Exit codes: 0 done; 1 failed; 2 wrong input; 3 out of memory, diverged, timed out, killed, or an optimization took
+    no effect or computed wrong values; 4 budget reached; 130 interrupted. Workers under your own torchrun exit with the
+    same codes and print the reason. If a code is not 0, torchrun itself adds a traceback and exits with 1.
     """
     from assay import api
     from assay.cli.console import plain, print_json

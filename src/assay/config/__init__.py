@@ -1,7 +1,7 @@
-"""What a run is: frozen models, the file that they are read from, and the folder that assay works in.
+"""Configuration of a run: frozen models, the files that they are read from, and the folder that assay works in.
 
-The names are imported when they are first used, so that `Home` can be had without loading the models. The package also
-has a file named `load`; importing it must not put it in the place of the function, which the class below prevents.
+Names are imported on first use, so that `Home` is available without loading the models. The package also contains a
+module named `load`. The class below keeps its import from replacing the function of the same name.
 """
 
 import sys

@@ -1,15 +1,15 @@
-"""What every configuration model shares: frozen, strict about types, and deaf to unknown keys."""
+"""Base classes of the configuration models: frozen, strict about types, and closed to unknown keys."""
 
 from pydantic import BaseModel, ConfigDict
 
 
 class Frozen(BaseModel):
-    """A value: it never changes, compares by content, and refuses keys that it does not know."""
+    """An immutable value that compares by content and rejects unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, protected_namespaces=())
 
 
 class Setting(Frozen):
-    """What a person may choose; every number of it is finite."""
+    """Values that a user may choose; every number is finite."""
 
     model_config = ConfigDict(allow_inf_nan=False)

@@ -1,4 +1,4 @@
-"""Which text, cut into which tokens, and how much of it is held out."""
+"""The text to train on, its tokenizer, and the share that is held out."""
 
 from typing import Annotated, Self
 
@@ -8,28 +8,28 @@ from assay.config.base import Setting
 from assay.config.paths import PathText
 
 KNOWN_VOCABULARIES = {"byte": 256, "gpt2": 50257}
-"""Sizes that are known before any text is read."""
+"""Vocabulary sizes that are known before any text is read."""
 
 
 class DataConfig(Setting):
     """A corpus, a tokenizer and a split."""
 
     corpus: str = "stdlib"
-    """`stdlib`, `shakespeare`, `wikitext-2`, or `files` for what `path` names."""
+    """`stdlib`, `shakespeare`, `wikitext-2`, or `files` to read `path`."""
     path: PathText | None = None
-    """A text file, folder, glob, .jsonl or .parquet; given alone it stands for `corpus: files`."""
+    """A text file, folder, glob, .jsonl or .parquet; it implies `corpus: files`."""
     text_field: str = "text"
     """The field of JSON Lines and Parquet records that holds the text."""
     tokenizer: PathText = "byte"
     """`char`, `byte`, `bpe` (trained on the corpus), `gpt2`, or the path of a tokenizer.json."""
     tokenizer_path: PathText | None = None
-    """A folder with GPT-2's vocab.json and merges.txt. None: the hub's, if reachable."""
+    """Folder with GPT-2's vocab.json and merges.txt. None: the hub's files, if it is reachable."""
     bpe_vocab_size: Annotated[int, Field(ge=257)] = 1024
     """Size of a byte-pair vocabulary trained on the corpus."""
     validation_fraction: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.1
-    """The last part of the text is held out, unless the corpus has a split of its own."""
+    """Share of the text, at its end, that is held out, unless the corpus has its own validation split."""
     max_bytes: PositiveInt | None = None
-    """Read no more than this much text, from the start. None: all of it."""
+    """Most bytes of text to read, from the start. None: all of it."""
 
     @model_validator(mode="after")
     def _path_and_corpus_agree(self) -> Self:
@@ -39,5 +39,5 @@ class DataConfig(Setting):
 
     @property
     def source(self) -> str:
-        """The corpus that is read: `files` wherever a path is given."""
+        """Corpus that is read: `files` if a path is given."""
         return "files" if self.path is not None else self.corpus

@@ -1,8 +1,8 @@
-"""Whether a model can start from another's weights: which fields must be alike, and what a run takes over unasked.
+"""Checks that a model can start from another model's weights, and adopts the fields that are not set.
 
-A field that nobody has set takes the checkpoint's value; a preset's shape gives way, since who names a checkpoint
-beside a preset means its training. A field that was set in a file or an override must be the checkpoint's. Everything
-that is not is listed at once, as overrides that can be pasted.
+A field that is not set takes the checkpoint's value. A preset's shape gives way too, because a user who names a
+checkpoint with a preset wants the preset's training. A field that was set in a file or an override must equal the
+checkpoint's. All differences are listed at once, as overrides that can be pasted.
 """
 
 from typing import Any
@@ -14,14 +14,14 @@ FUNCTION = (
     *("n_layer", "n_head", "n_embd", "vocab_size", "n_kv_head", "n_hidden", "bias", "norm", "norm_position"),
     *("position", "rotary_base", "activation", "n_expert", "n_expert_active", "qk_norm", "tie_embeddings"),
 )
-"""Fields of the function that a model computes, whatever it was trained for."""
+"""Fields that determine the function that a model computes, independent of its training."""
 
 SHAPE = (*FUNCTION, "context_length")
-"""Fields that a run takes over from the model whose weights it starts from."""
+"""Fields that a run adopts from the model whose weights it starts from."""
 
 
 def adopted(ours: ModelConfig, theirs: ModelConfig) -> ModelConfig:
-    """Our configuration with the checkpoint's values in the fields of its function that nobody has set."""
+    """Return `ours` with the values of `theirs` in every field of `SHAPE` that `ours` leaves unset."""
     taken = {
         name: getattr(theirs, name)
         for name in SHAPE
@@ -31,10 +31,10 @@ def adopted(ours: ModelConfig, theirs: ModelConfig) -> ModelConfig:
 
 
 def disagreements(ours: ModelConfig, theirs: ModelConfig, *, hugging_face: bool) -> dict[str, Any]:
-    """Fields in which our model is another function than the checkpoint's, with the checkpoint's values.
+    """Return the fields in which the two models compute different functions, with the checkpoint's values.
 
-    Of a Hugging Face checkpoint our context may be shorter, and biases are checked when they are read: missing ones are
-    zero there, and zeros may be left out here.
+    Our context may be shorter than a Hugging Face checkpoint's. Its biases are compared later, when they are read:
+    missing ones count as zero, and our model may omit biases that are zero.
     """
     pairs = {name: (getattr(ours, name), getattr(theirs, name)) for name in FUNCTION}
     pairs["n_kv_head"] = ours.kv_heads, theirs.kv_heads
@@ -55,7 +55,7 @@ def disagreements(ours: ModelConfig, theirs: ModelConfig, *, hugging_face: bool)
 
 
 def check_fit(ours: ModelConfig, theirs: ModelConfig, source: object, *, hugging_face: bool) -> None:
-    """Raise `UsageError` with everything in which our configuration is not that of the checkpoint `source`."""
+    """Raise `UsageError` that lists every field in which `ours` differs from the checkpoint `source`."""
     found = disagreements(ours, theirs, hugging_face=hugging_face)
     if found:
         wanted = " ".join(f"model.{name}={_plain(value)}" for name, value in found.items())

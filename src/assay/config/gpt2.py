@@ -1,4 +1,4 @@
-"""GPT-2's configuration in Hugging Face's words, read as one of ours, without torch."""
+"""Reads GPT-2's Hugging Face configuration as a `ModelConfig`, without torch."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from assay.errors import UsageError
 CONFIG = "config.json"
 
 ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu_fast": "gelu_tanh"}
-"""Their names for the activations that are ours; the first that matches is written."""
+"""Our activations by their Hugging Face names; an export writes the first name that matches."""
 
 FIXED = {
     "layer_norm_epsilon": EPSILON,
@@ -20,11 +20,11 @@ FIXED = {
     "scale_attn_by_inverse_layer_idx": False,
     "add_cross_attention": False,
 }
-"""What changes the function that a GPT-2 configuration describes, at the only values that are ours."""
+"""Keys that change the function of a GPT-2 model, with the only values that our models support."""
 
 
 def is_hugging_face(folder: Path) -> bool:
-    """True if `config.json` names the type of its model, as theirs does and ours does not."""
+    """True if `config.json` has a `model_type`, as Hugging Face writes it and assay does not."""
     try:
         return "model_type" in json.loads((folder / CONFIG).read_text(encoding="utf-8"))
     except (OSError, ValueError, TypeError):
@@ -32,7 +32,7 @@ def is_hugging_face(folder: Path) -> bool:
 
 
 def config_from_hf(folder: Path | str) -> ModelConfig:
-    """The configuration of a GPT-2 checkpoint folder. Raises `UsageError` when it cannot be read or expressed."""
+    """Return the model of a GPT-2 checkpoint folder. Raises `UsageError` if it cannot be read or expressed."""
     path = Path(folder) / CONFIG
     values = read_json(path)
     if values.get("model_type") != "gpt2":
@@ -67,7 +67,7 @@ def config_from_hf(folder: Path | str) -> ModelConfig:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a checkpoint's JSON file. Raises `UsageError`."""
+    """Return the object in a checkpoint's JSON file. Raises `UsageError` if it is missing, unreadable or no object."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Where assay keeps things: one folder, `ASSAY_HOME`, `./.assay` unless the environment says otherwise."""
+"""The folder that assay works in: `ASSAY_HOME`, by default `./.assay`."""
 
 import os
 import stat
@@ -10,7 +10,8 @@ from assay.errors import UsageError
 
 
 class Home:
-    """The folders under `ASSAY_HOME`. Making one touches nothing; `ready()` creates them and tries to write."""
+    """The folders under `ASSAY_HOME`. Creating this object touches no file; `ready()` creates them and tests
+    writing."""
 
     def __init__(self, root: Path | str | None = None) -> None:
         try:
@@ -20,7 +21,7 @@ class Home:
 
     @property
     def runs(self) -> Path:
-        """A folder per run."""
+        """Run folders, one per run."""
         return self.root / "runs"
 
     @property
@@ -35,7 +36,7 @@ class Home:
 
     @property
     def reports(self) -> Path:
-        """Pages."""
+        """Pages and records of comparisons."""
         return self.root / "reports"
 
     @property
@@ -44,7 +45,10 @@ class Home:
         return self.root / "store.sqlite"
 
     def checked(self) -> "Home":
-        """The home, for reading: one that does not exist yet is empty. Raises `UsageError` where no folder can be."""
+        """Return the home for reading; a home that does not exist yet counts as empty.
+
+        Raises `UsageError` if its path cannot be a folder, or if the folder cannot be read.
+        """
         for place in (self.root, *self.root.parents):
             try:
                 kind = place.stat().st_mode
@@ -60,7 +64,7 @@ class Home:
         return self
 
     def ready(self) -> "Home":
-        """Create the folders. Raises `UsageError` when the place cannot be written."""
+        """Create the folders and return the home. Raises `UsageError` if it cannot be written."""
         self.checked()
         try:
             for folder in (self.runs, self.data, self.cache, self.reports):
@@ -76,7 +80,7 @@ class Home:
 
     @contextmanager
     def provisional(self) -> Iterator[None]:
-        """Take away a home that was made inside for something that then failed, unless files came to lie in it."""
+        """Remove a home that the body created if the body fails, unless the home contains files by then."""
         was_there = os.path.exists(self.root)
         try:
             yield
@@ -88,11 +92,11 @@ class Home:
             raise
 
     def writable(self) -> bool:
-        """True if files of the home can be made or changed; a home that does not exist yet counts as writable."""
+        """True if files of the home can be created or changed; a home that does not exist yet counts as writable."""
         places = [place for place in (self.root, self.store) if os.path.exists(place)]
         return all(os.access(place, os.W_OK) for place in places)
 
 
 def _reason(error: Exception) -> str:
-    """The system's own words for a refusal."""
+    """The system's own reason for an error."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

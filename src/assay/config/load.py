@@ -1,7 +1,7 @@
-"""From what a person writes to a `Run`: a preset or a file, then ``key=value`` overrides, then one clear sentence.
+"""Builds a `Run` from user input: a preset or a file, then ``key=value`` overrides; a fault becomes one sentence.
 
-OmegaConf merges and parses the values; pydantic checks them; this file turns its findings into a sentence that names
-the key, says what was wrong with it and which key was meant.
+OmegaConf merges and parses the values, and pydantic checks them. This file turns pydantic's findings into a sentence
+that names the key, its fault, and the key that was probably meant.
 """
 
 import os
@@ -20,13 +20,13 @@ from assay.errors import UsageError, first_line, meant, shown
 
 
 def presets() -> list[str]:
-    """Names of the configurations that come with the package."""
+    """Names of the presets that ship with the package."""
     folder = resources.files("assay.config") / "presets"
     return sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml"))
 
 
 def keys() -> list[str]:
-    """Every key that an override may name, for instance ``seed`` and ``training.steps``."""
+    """Every key that an override may name, for example ``seed`` and ``training.steps``."""
     groups = {
         name: field.annotation
         for name, field in Run.model_fields.items()
@@ -39,11 +39,10 @@ def keys() -> list[str]:
 def load(
     source: Run | str | Path | None = None, overrides: Sequence[str] = (), optimizations: Sequence[Spec] = ()
 ) -> Run:
-    """Read a preset's name or a YAML file, or take a run; lay ``key=value`` overrides on top, and check the result.
+    """Return the run of a preset, a YAML file or a run, with ``key=value`` overrides and added optimizations.
 
-    `optimizations` are added to those that it has.
-
-    Raises `UsageError` with one sentence for an unknown preset, key or value, or a file that cannot be read.
+    `optimizations` are appended to those of the source. An override of ``model.init_from`` drops the model shape of a
+    preset. Raises `UsageError` with one sentence for an unknown preset, key or value, or a file that cannot be read.
     """
     from omegaconf import OmegaConf
 
@@ -65,13 +64,13 @@ def load(
 
 
 def stack(listed: Sequence[str | Spec]) -> tuple[Spec, ...]:
-    """Optimizations one by one, out of texts such as ``"sdpa_attention+bf16_mixed"`` and specs. Raises `UsageError`."""
+    """Parse texts such as ``"sdpa_attention+bf16_mixed"`` and specs into single optimizations. Raises `UsageError`."""
     return validate({"optimizations": list(listed)}).optimizations
 
 
 @contextmanager
 def _one_sentence(what: str) -> Iterator[None]:
-    """Turn what OmegaConf and the YAML parser below it raise into one sentence about `what`, with the place."""
+    """Turn errors of OmegaConf and its YAML parser into one sentence about `what`, with line and column if known."""
     from omegaconf.errors import OmegaConfBaseException
     from yaml import YAMLError
 
@@ -88,13 +87,13 @@ def _one_sentence(what: str) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """First line of a parser's error; Python's own for a huge integer names a function of its own."""
+    """First line of a parser's error. Python's message on a huge integer is replaced, as it names a Python function."""
     line = first_line(error)
     return "an integer has more than 4,300 digits" if "integer string conversion" in line else line
 
 
 def validate(values: Any) -> Run:
-    """A `Run` from plain nested values. Raises `UsageError` with one sentence for the first thing that is wrong."""
+    """Return a `Run` from plain nested values. Raises `UsageError` with one sentence on the first fault."""
     if not isinstance(values, dict):
         raise UsageError(
             "a configuration is a mapping with the keys model, data, training, seed, device, optimizations"
@@ -108,7 +107,7 @@ def validate(values: Any) -> Run:
 
 
 def _read(source: str | Path | None) -> Any:
-    """The mapping that a preset or a file holds. Raises `UsageError`; a text to train on is told how to be named."""
+    """Return the mapping of a preset or a file. Raises `UsageError`; for a text file it says how to train on it."""
     from omegaconf import OmegaConf
 
     name, text = str(source or "the configuration"), _text(source)
@@ -164,7 +163,7 @@ def _sentence(error: ValidationError) -> str:
 
 
 def _meant_key(place: list[str]) -> str:
-    """A hint for a wrong key: the very name in another group, or else the closest one here."""
+    """Hint for a wrong key: the key of this name in another group, else the closest name or all names in this group."""
     siblings: type[BaseModel] = Run
     for part in place[:-1]:
         annotation = siblings.model_fields[part].annotation if part in siblings.model_fields else None

@@ -1,9 +1,10 @@
-"""Who is where: ranks on a mesh of named axes, as arithmetic. No torch and no process; `training` makes it real.
+"""Ranks on a mesh of named axes, as arithmetic without torch or processes; `training` creates the real mesh.
 
-An axis is a way of dividing a step, and its degree says among how many. The order is fixed, outermost first: pipeline,
-data, context, tensor. The innermost axis has neighbouring ranks, which is where the fastest links are, and tensor
-parallelism sends most often (Narayanan et al. 2021, arXiv:2104.04473, section 5.2). Ranks count in row-major order, as
-torch's `init_device_mesh` does. The axes' names are those of NVIDIA's NeMo: pp, dp, cp, tp; experts lie along dp.
+An axis is one way to divide a step, and its degree is the number of parts. The order is fixed, outermost first:
+pipeline, data, context, tensor. Ranks along the innermost axis are neighbours, which have the fastest links, and tensor
+parallelism sends most often (Narayanan et al. 2021, arXiv:2104.04473, section 5.2). Ranks are numbered in row-major
+order, as in torch's `init_device_mesh`. The axes have the names of NVIDIA's NeMo: pp, dp, cp, tp; experts are divided
+along dp.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,14 +15,14 @@ from math import prod
 from assay.errors import UsageError
 
 AXES = ("pp", "dp", "cp", "tp")
-"""Outermost first."""
+"""Axes, outermost first."""
 
 MEANING = {"pp": "pipeline", "dp": "data", "cp": "context", "tp": "tensor"}
 
 
 @dataclass(frozen=True)
 class Mesh:
-    """Degrees by axis, in the order of `AXES`; an axis that is not used has degree 1."""
+    """Degrees by axis, in the order of `AXES`; an unused axis has degree 1. Raises `UsageError` below 1."""
 
     pp: int = 1
     dp: int = 1
@@ -34,21 +35,21 @@ class Mesh:
                 raise UsageError(f"{axis}={self.degree(axis)} is not possible: a degree is at least 1")
 
     def degree(self, axis: str) -> int:
-        """Among how many ranks the axis divides."""
+        """Number of ranks along an axis."""
         return int(getattr(self, axis))
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The degrees in the order of `AXES`."""
+        """Degrees in the order of `AXES`."""
         return tuple(map(self.degree, AXES))
 
     @property
     def size(self) -> int:
-        """How many ranks there are."""
+        """Number of ranks."""
         return prod(self.shape)
 
     def at(self, rank: int) -> dict[str, int]:
-        """A rank's index along each axis. Raises `ValueError` for a rank that is not there."""
+        """A rank's index along each axis. Raises `ValueError` if the mesh has no such rank."""
         if not 0 <= rank < self.size:
             raise ValueError(f"there is no rank {rank} among {self.size}")
         place = {}
@@ -57,14 +58,14 @@ class Mesh:
         return {axis: place[axis] for axis in AXES}
 
     def rank(self, place: Mapping[str, int]) -> int:
-        """The rank at an index along each axis; an axis left out is at 0."""
+        """The rank at the given index along each axis; the index of a missing axis is 0."""
         rank = 0
         for axis in AXES:
             rank = rank * self.degree(axis) + place.get(axis, 0)
         return rank
 
     def groups(self, axis: str) -> list[tuple[int, ...]]:
-        """The ranks that differ along `axis` only: those that its collectives join."""
+        """The groups of the collectives along `axis`: ranks that differ in that index only."""
         others = [range(1 if one == axis else self.degree(one)) for one in AXES]
         places = (dict(zip(AXES, indices, strict=True)) for indices in product(*others))
         return [tuple(self.rank({**place, axis: i}) for i in range(self.degree(axis))) for place in places]
@@ -78,10 +79,10 @@ ONE_DEVICE = Mesh()
 
 
 def fill(world: int, degrees: Mapping[str, int | None], names: Mapping[str, str] | None = None) -> Mesh:
-    """The mesh of `world` ranks in which at most one axis, the one with None, takes what the others leave.
+    """Return the mesh of `world` ranks; one axis at most has the degree None and takes the remaining factor.
 
-    `names` are what the axes' degrees were called by whoever chose them, for the sentence of a refusal.
-    Raises `UsageError` where they do not multiply to `world`.
+    `names` are the words for the axes in an error message. Raises `UsageError` if the degrees do not multiply to
+    `world`.
     """
     names = names or {}
     known = {axis: degree for axis, degree in degrees.items() if degree is not None}
@@ -101,7 +102,7 @@ def fill(world: int, degrees: Mapping[str, int | None], names: Mapping[str, str]
 
 
 def nodes(mesh: Mesh, ranks_per_node: int) -> Iterator[Sequence[int]]:
-    """The ranks of each node, in order. Raises `UsageError` where nodes would not be full."""
+    """The ranks of each node, in order. Raises `UsageError` if the ranks do not fill whole nodes."""
     if ranks_per_node < 1 or mesh.size % ranks_per_node:
         raise UsageError(
             f"{mesh.size} ranks do not fill nodes of {ranks_per_node}; take a number that divides {mesh.size}"

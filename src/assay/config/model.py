@@ -1,4 +1,4 @@
-"""The shape of a GPT decoder, and the numbers that follow from it."""
+"""Shape of a GPT decoder, and the numbers that follow from it."""
 
 import math
 from typing import Annotated, Literal, Self
@@ -9,50 +9,50 @@ from assay.config.base import Setting
 from assay.config.paths import PathText
 
 EPSILON = 1e-5
-"""Added to the variance in every norm, as in GPT-2 and nanoGPT."""
+"""Number added to the variance in every norm, as in GPT-2 and nanoGPT."""
 
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
 class ModelConfig(Setting):
-    """A decoder-only transformer in the family of GPT-2, with the variants that the seeds compare."""
+    """A decoder-only transformer of the GPT-2 family, with its common variants."""
 
     n_layer: Annotated[int, Field(ge=1, le=10_000)] = 6
     n_head: PositiveInt = 6
     n_embd: PositiveInt = 384
     context_length: PositiveInt = 256
     vocab_size: PositiveInt | None = None
-    """Rows of the embedding. None: as many as the tokenizer has."""
+    """Rows of the embedding. None: the tokenizer's size."""
     n_kv_head: PositiveInt | None = None
-    """Key and value heads (grouped-query attention, arXiv:2305.13245). None: as many as query heads."""
+    """Number of key and value heads (grouped-query attention, arXiv:2305.13245). None: as many as query heads."""
     n_hidden: PositiveInt | None = None
-    """Width of the MLP. None: 4 × n_embd, or 8/3 × n_embd in whole multiples of 8 for SwiGLU."""
+    """Width of the MLP. None: 4 × n_embd, or for SwiGLU 8/3 × n_embd, rounded up to a multiple of 8."""
     bias: bool = True
-    """Biases in linear layers and LayerNorms."""
+    """Use biases in linear layers and LayerNorms."""
     dropout: Probability = 0.0
     norm: Literal["layer", "rms"] = "layer"
     norm_position: Literal["pre", "post"] = "pre"
-    """`pre` normalizes the input of each branch and the decoder's output; `post` the sum after each branch."""
+    """`pre` normalizes each branch's input and the decoder's output; `post` normalizes the sum after each branch."""
     position: Literal["learned", "rotary"] = "learned"
     rotary_base: PositiveFloat = 10_000.0
     activation: Literal["gelu", "gelu_tanh", "swiglu"] = "gelu"
     n_expert: PositiveInt | None = None
-    """Experts in place of each MLP, every one `hidden` wide and without biases. None: the dense MLP."""
+    """Number of experts that replace each MLP, each `hidden` wide and without biases. None: the dense MLP."""
     n_expert_active: PositiveInt = 2
-    """Experts that each token is sent to."""
+    """Number of experts that each token is sent to."""
     expert_capacity: PositiveFloat | None = None
-    """Places of an expert in training, as a multiple of its even share of tokens (arXiv:2101.03961). None: no limit."""
+    """Capacity of an expert in training, as a multiple of its even share (arXiv:2101.03961). None: no limit."""
     router_loss: NonNegativeFloat = 0.01
-    """Coefficient of the load-balancing loss, which acts on gradients and is in no reported loss."""
+    """Coefficient of the load-balancing loss, which affects gradients and is part of no reported loss."""
     qk_norm: bool = False
     """RMS-normalize queries and keys over the head dimension (arXiv:2010.04245)."""
     tie_embeddings: bool = True
-    """The output projection shares the token embedding's weight (arXiv:1608.05859)."""
+    """Use the token embedding's weight in the output projection as well (arXiv:1608.05859)."""
     init_std: PositiveFloat = 0.02
     init_from: PathText | None = None
-    """A folder with a Hugging Face GPT-2 checkpoint or an export, or a run, whose weights to start from.
+    """Source of the initial weights: a folder with a Hugging Face GPT-2 checkpoint or an export, or a run.
 
-    Fields of the model that nobody has set take that model's values; those that were set must be the same.
+    Model fields that are not set take the values of that model; fields that are set must match it.
     """
 
     @model_validator(mode="after")
@@ -95,13 +95,14 @@ class ModelConfig(Setting):
 
     @property
     def experts_aligned(self) -> bool:
-        """Whether rows of expert matrices start at multiples of 16 bytes in any dtype, as grouped products ask."""
+        """True if rows of expert matrices are aligned to 16 bytes in any dtype, as grouped matrix products require."""
         return self.n_embd % 8 == 0 and self.hidden % 8 == 0
 
     def expert_places(self, tokens: int) -> int | None:
-        """Rows that an expert takes of `tokens` in training; None where there is no limit.
+        """Rows that an expert processes at most out of `tokens` in training; None if there is no limit.
 
-        The capacity factor times the expert's even share, rounded up; no expert sees a token twice.
+        This is the capacity factor times the expert's even share, rounded up. It does not exceed `tokens`, because no
+        expert receives a token twice.
         """
         if self.n_expert is None or self.expert_capacity is None:
             return None
@@ -109,7 +110,7 @@ class ModelConfig(Setting):
 
     @property
     def vocabulary(self) -> int:
-        """The vocabulary's size, once it is known. Raises `ValueError` before the tokenizer has named it."""
+        """Vocabulary size. Raises `ValueError` if the tokenizer has not determined it yet."""
         if self.vocab_size is None:
             raise ValueError("model.vocab_size is not known before the corpus is prepared")
         return self.vocab_size

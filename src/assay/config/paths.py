@@ -1,4 +1,4 @@
-"""Paths as a person writes them, made absolute, with ``~`` replaced."""
+"""Absolute paths from user input, with ``~`` expanded."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ from pydantic import AfterValidator
 
 
 def absolute(path: str | Path) -> Path:
-    """Return the absolute path that a text means; an unknown ``~user`` stays as it is written."""
+    """Return the absolute path of a user's text; an unknown ``~user`` is left unchanged."""
     return Path(os.path.abspath(os.path.expanduser(path)))
 
 
@@ -19,4 +19,4 @@ def _without_nul(text: str) -> str:
 
 
 PathText = Annotated[str, AfterValidator(_without_nul)]
-"""A path in a configuration."""
+"""A path in a configuration; it cannot contain a NUL character."""

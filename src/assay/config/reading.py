@@ -1,7 +1,7 @@
-"""A configuration's text before anything is built of it: bounded in length, in depth and in what it expands to.
+"""Reads a configuration's text, with limits on its length, depth and expanded size before anything is built from it.
 
-A YAML text of a few lines can stand for more than any memory holds, because an alias repeats what its anchor marks.
-The events of the parser tell the size without building it. A file is read up to a limit, since a device such as
+A YAML text of a few lines can expand beyond any memory, because an alias repeats the content of its anchor. The
+parser's events give the size without building the values. A file is read up to a limit, because a device such as
 ``/dev/zero`` never ends.
 """
 
@@ -17,7 +17,10 @@ _MOST_NODES = 100_000
 
 
 def read_text(path: Path) -> str:
-    """The text of a configuration file. Raises `UsageError` for one that is too long or no UTF-8, and `OSError`."""
+    """Return the text of a configuration file, at most 1 MiB.
+
+    Raises `UsageError` for a device, a longer file or a text that is not UTF-8, and `OSError`.
+    """
     if stat.S_ISCHR(kind := os.stat(path).st_mode) or stat.S_ISBLK(kind):
         raise UsageError(f"{path} is a device; name a YAML file")
     with path.open("rb") as stream:
@@ -31,14 +34,14 @@ def read_text(path: Path) -> str:
 
 
 def as_corpus(path: Path | str) -> str:
-    """A hint for a file that looks like a text to train on; empty for one that is named as a configuration."""
+    """Hint for a file that looks like a text to train on; empty for a file with the suffix of a configuration."""
     if Path(path).suffix.lower() in (".yaml", ".yml", ".json") or not os.path.isfile(path):
         return ""
     return f"; to train on its text, write data.path={path}"
 
 
 def is_mapping(text: str) -> bool:
-    """True if a YAML text is a mapping, or holds nothing at all. Raises the parser's own errors."""
+    """True if a YAML text is a mapping or empty. Raises the parser's own errors."""
     import yaml
 
     root = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -46,7 +49,7 @@ def is_mapping(text: str) -> bool:
 
 
 def check_size(text: str, what: str) -> None:
-    """Raise `UsageError` where a YAML text nests or repeats too much, and the parser's own errors."""
+    """Raise `UsageError` if a YAML text nests too deeply or expands to too many values, and the parser's own errors."""
     import yaml
 
     sizes: list[tuple[str | None, int]] = [(None, 0)]

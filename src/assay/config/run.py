@@ -1,4 +1,4 @@
-"""A run is data: everything that decides what is trained, and the hash that names it."""
+"""A run is data: everything that decides what is trained, and the hash that identifies it."""
 
 import hashlib
 import json
@@ -16,20 +16,20 @@ from assay.config.training import TrainingConfig
 Scalar = bool | int | float | str | None
 
 _PLUS = re.compile(r"\+(?![\d.])")
-"""Between optimizations, and not in front of an exponent."""
+"""Plus sign between two optimizations, unlike that of an exponent."""
 _SCIENTIFIC = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+\s*")
-"""A number that YAML 1.1 takes for a text where it lacks a point or a sign: 1e-4."""
+"""A number that YAML 1.1 reads as text because it lacks a point or a sign, such as 1e-4."""
 
 
 class Spec(Frozen):
-    """An optimization by name, with its fields as plain values; the registry gives it meaning."""
+    """Name of an optimization and its fields as plain values; the registry interprets them."""
 
     name: str
     fields: dict[str, Scalar] = Field(default_factory=dict)
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read ``name`` or ``name:field=value,field=value``; values are read as YAML 1.2 reads them."""
+        """Parse ``name`` or ``name:field=value,field=value``, with values as in YAML 1.2. Raises `ValueError`."""
         name, _, tail = text.strip().partition(":")
         fields: dict[str, Scalar] = {}
         for assignment in filter(None, tail.split(",")):
@@ -46,7 +46,7 @@ class Spec(Frozen):
 
     @classmethod
     def parse_stack(cls, text: str) -> tuple[Self, ...]:
-        """Read specs that are joined by plus signs, as in ``sdpa_attention+lion:learning_rate=1e-4``."""
+        """Parse specs joined by plus signs, as in ``sdpa_attention+lion:learning_rate=1e-4``. Raises `ValueError`."""
         parts = [part.strip() for part in _PLUS.split(text)]
         if len(parts) > 1 and not all(parts):
             raise ValueError(f"{text!r} has a plus sign without an optimization on either side of it")
@@ -74,7 +74,7 @@ def _plain(value: Scalar) -> str:
 
 
 class Run(Setting):
-    """One training run."""
+    """Configuration of one training run."""
 
     model: ModelConfig = Field(default_factory=ModelConfig)
     data: DataConfig = Field(default_factory=DataConfig)
@@ -84,17 +84,18 @@ class Run(Setting):
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
     """Threads for CPU kernels. None: torch's choice."""
     ranks: Annotated[int, Field(ge=1, le=1_000_000)] = 1
-    """Processes that share the run, where an optimization divides it among them."""
+    """Number of processes that optimizations may divide the run among."""
     oversubscribe: bool = False
-    """Whether there may be more processes than cores; they then wait for each other, and times mean little."""
+    """Allow more processes than cores. They then wait for each other, and times mean little."""
     optimizations: tuple[Spec, ...] = ()
     nudge: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    """Other than 0: each initial weight moves by one unit in the last place, and dropout draws other masks.
+    """If not 0, each initial weight moves by one unit in the last place, and dropout draws other masks.
 
-    The number draws the directions. Two runs that differ in it alone show how far rounding takes their losses apart.
+    The number determines the directions. Two runs that differ only in it show how far rounding alone moves their losses
+    apart.
     """
     batch_divisor: PositiveInt = 1
-    """Of a batch's sequences one in so many is trained on. What the optimizations come to, not a setting."""
+    """Factor by which the optimizations reduce the sequences of a step. It follows from them and is not a setting."""
 
     @field_validator("optimizations", mode="before")
     @classmethod
@@ -115,16 +116,20 @@ class Run(Setting):
 
     @property
     def sequences_per_step(self) -> int:
-        """Sequences that one optimizer step trains on."""
+        """Number of sequences that one optimizer step trains on."""
         return self.training.batch_size // self.batch_divisor
 
     @property
     def tokens_per_step(self) -> int:
-        """Tokens that one optimizer step trains on."""
+        """Number of tokens that one optimizer step trains on."""
         return self.sequences_per_step * self.model.context_length
 
     def with_vocabulary(self, size: int | None = None) -> Self:
-        """The run with `model.vocab_size` filled in: from `size`, or where the tokenizer's is known without text."""
+        """Return the run with `model.vocab_size` set to `size`, or to the tokenizer's size if that is known without
+        text.
+
+        A size that is already set is kept.
+        """
         if size is None:
             known = {**KNOWN_VOCABULARIES, "bpe": self.data.bpe_vocab_size}
             size = known.get(self.data.tokenizer)
@@ -145,10 +150,10 @@ def _read_specs(item: Any) -> tuple[Any, ...]:
 def identity(run: Run) -> str:
     """Twelve hexadecimal digits of the SHA-256 of the run's canonical JSON.
 
-    Defaults are written out and keys sorted, so neither key order nor the spelling of a default changes it. The
-    order of `optimizations` is part of it: the registry puts them in the order in which they are applied. A `nudge`
-    of 0 is left out: runs that were recorded before there was one keep their hash. Whether values are checked is left
-    out, because the check changes nothing that is trained or measured.
+    Defaults are written out and keys are sorted, so key order and the spelling of a default do not matter. The order of
+    `optimizations` matters; the registry sorts them into the order in which they are applied. A `nudge` of 0 is left
+    out, so that runs recorded before the field existed keep their hash. `check_values` is left out, because the check
+    changes nothing that is trained or measured.
     """
     left_out: dict[str, Any] = {"training": {"check_values": True}}
     if not run.nudge:

@@ -1,4 +1,4 @@
-"""How the model is trained: batch, schedule, budget, evaluation and checkpoints."""
+"""Settings of training: batch, schedule, budget, evaluation and checkpoints."""
 
 from typing import Annotated, Literal, Self
 
@@ -10,23 +10,24 @@ Momentum = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
 class TrainingConfig(Setting):
-    """One optimizer step sees `batch_size` sequences, however they are cut into micro-batches or over ranks."""
+    """Settings of training. An optimizer step uses `batch_size` sequences, however micro-batches and ranks divide
+    them."""
 
     batch_size: PositiveInt = 12
     """Sequences per optimizer step."""
     steps: PositiveInt = 2000
     tokens: PositiveInt | None = None
-    """Stop, resumably, once this many tokens were trained on."""
+    """Stop, resumably, after training on this many tokens."""
     seconds: PositiveFloat | None = None
-    """Stop, resumably, once training has taken this long."""
+    """Stop, resumably, after this many seconds of training."""
     target_loss: PositiveFloat | None = None
-    """Stop once an evaluation's loss is at or below this."""
+    """Stop when the loss of an evaluation is at or below this value."""
 
     learning_rate: PositiveFloat = 1e-3
     min_learning_rate: NonNegativeFloat = 1e-4
     warmup_steps: NonNegativeInt = 100
     decay_steps: PositiveInt | None = None
-    """The step at which the cosine reaches `min_learning_rate`. None: the last one."""
+    """Step at which the cosine schedule reaches `min_learning_rate`. None: the last step."""
     schedule: Literal["cosine", "constant"] = "cosine"
     weight_decay: NonNegativeFloat = 0.1
     beta1: Momentum = 0.9
@@ -38,13 +39,13 @@ class TrainingConfig(Setting):
     eval_interval: NonNegativeInt = 250
     """Steps between evaluations; 0 evaluates only at the end."""
     eval_batches: PositiveInt | None = 32
-    """Validation batches per evaluation, always the same ones, spread over the split. None: the whole split."""
+    """Number of validation batches per evaluation, always the same and spread over the split. None: the whole split."""
     checkpoint_interval: NonNegativeInt = 0
     """Steps between checkpoints; 0 saves only at the end and on an interrupt."""
     check_values: bool = True
-    """Hold losses, gradients and updates of the first three steps against a baseline program, in another process."""
+    """Compare losses, gradients and updates of the first three steps with a baseline program, in another process."""
     measure_memory: bool = True
-    """Spend one untimed, discarded step on the memory pass at the end."""
+    """Run one untimed, discarded step at the end to measure memory."""
 
     @model_validator(mode="after")
     def _schedule_is_possible(self) -> Self:

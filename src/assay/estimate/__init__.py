@@ -1,4 +1,4 @@
-"""Bytes, FLOPs and seconds of a step before it runs: the fold of every optimization's `predict`; no torch."""
+"""Bytes, FLOPs and seconds of a step before it runs: the fold of every optimization's `predict`, without torch."""
 
 from assay.estimate.estimate import Estimate, estimate
 

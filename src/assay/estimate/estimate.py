@@ -1,4 +1,4 @@
-"""Fold `predict` over a run's optimizations and play the result: what a step will hold and do, before it runs.
+"""Folds `predict` over a run's optimizations and replays the ledger: memory and work of a step before it runs.
 
 Nothing here imports torch, so an estimate takes milliseconds for a model of any size.
 """
@@ -28,7 +28,7 @@ from assay.optimizations import check, mesh_of, normalize, optimizations_of, tra
 
 @dataclass(frozen=True)
 class Estimate:
-    """What one optimizer step of a run costs on one device."""
+    """Predicted cost of one optimizer step on one device."""
 
     run: Run
     machine: Machine
@@ -36,12 +36,12 @@ class Estimate:
 
     @cached_property
     def timeline(self) -> Timeline:
-        """Live bytes through the step."""
+        """Live bytes at each instant of the step."""
         return replay(self.cost)
 
     @cached_property
     def library_scratch_bytes(self) -> int | None:
-        """The most that the CPU's library may take beside the tensors at once; None where that is not known."""
+        """Most bytes that the CPU's library may allocate at once in addition to the tensors; None if unknown."""
         if self.machine.device(self.run.device) != "cpu":
             return None
         threads = thread_count(self.machine, self.run.threads)
@@ -49,22 +49,22 @@ class Estimate:
 
     @property
     def parameters(self) -> int:
-        """How many numbers the model learns."""
+        """Number of parameters."""
         return parameter_count(trained_model(self.run))
 
     @property
     def active_parameters(self) -> int:
-        """How many of them compute one token."""
+        """Number of parameters that compute one token."""
         return active_parameter_count(trained_model(self.run))
 
     @property
     def gradient_bytes(self) -> int:
-        """Bytes of the gradients that wait for the update when backward has ended."""
+        """Bytes of the gradients that are alive after backward, until the update."""
         return self.cost.gradient_bytes
 
     @property
     def step_flops(self) -> int:
-        """FLOPs executed by one optimizer step, recomputation included."""
+        """FLOPs executed by one optimizer step, including recomputation."""
         return sum(self.flops.values())
 
     @cached_property
@@ -74,17 +74,17 @@ class Estimate:
 
     @property
     def model_flops(self) -> int:
-        """FLOPs that the model needs, whatever is recomputed: the numerator of MFU."""
+        """FLOPs that the model needs without recomputation: the numerator of MFU."""
         return model_flops(self.cost)
 
     @property
     def step_seconds(self) -> float | None:
-        """From the rates measured on the run's device; None where they were not."""
+        """Seconds of the step by the rates measured on the run's device; None if a rate was not measured."""
         rates = self.machine.rates.get(self.machine.device(self.run.device))
         return None if rates is None else step_seconds(self.cost, rates)
 
     def predicted(self) -> dict[str, Any]:
-        """The keys of a run's `predicted`. None where nothing is predicted."""
+        """Values of a run's `predicted` record; None for figures that are not predicted."""
         return {
             "tensors_peak_bytes": self.timeline.peak.nbytes,
             "tensors_peak_instant": self.timeline.peak.label,
@@ -95,7 +95,7 @@ class Estimate:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, as plain values for JSON."""
+        """All figures as plain values for JSON."""
         return {
             **self.predicted(),
             "parameters": self.parameters,
@@ -112,10 +112,10 @@ class Estimate:
 
 
 def estimate(run: Run, machine: Machine, rank: int = 0) -> Estimate:
-    """Predict one step of `run` on one device of `machine`: that of `rank`, where a mesh divides the step.
+    """Predict one step of `run` on one device of `machine`: that of `rank`, if a mesh divides the step.
 
-    Raises `UsageError` where the vocabulary is not known yet, `Unavailable` or `Conflict` where an optimization cannot
-    be had, and `Unpredicted` where one has no arithmetic yet.
+    Raises `UsageError` if the vocabulary size is not known yet. Raises `Unavailable` or `Conflict` if an optimization
+    cannot be applied, and `Unpredicted` if an optimization has no prediction yet.
     """
     run = normalize(run.with_vocabulary())
     if run.model.vocab_size is None:

@@ -1,4 +1,4 @@
-"""One step as every rank of a run takes it: which of them holds most, what each hands over, and their time together."""
+"""One step predicted for every rank of a run: the fullest rank, each rank's payload, and the joint step time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,38 +16,38 @@ from assay.hardware import Machine
 
 @dataclass(frozen=True)
 class EveryRank:
-    """What one optimizer step of a run costs on each of its ranks; one, where nothing divides it."""
+    """Predicted cost of one optimizer step on each rank of a run; a single rank if nothing divides it."""
 
     ranks: tuple[Estimate, ...]
 
     @property
     def run(self) -> Run:
-        """What all of them run."""
+        """The run that all ranks share."""
         return self.ranks[0].run
 
     @cached_property
     def fullest(self) -> Estimate:
-        """Of the rank whose tensors reach the highest peak; the first of equals."""
+        """Estimate of the rank with the highest peak of tensors; the first of equals."""
         return max(self.ranks, key=lambda one: one.timeline.peak.nbytes)
 
     @cached_property
     def communications(self) -> tuple[tuple[Communication, ...], ...]:
-        """By rank, everything that it hands to collectives."""
+        """Communications of a step, by rank."""
         return tuple(communications(one.cost) for one in self.ranks)
 
     @cached_property
     def handed_bytes(self) -> tuple[int, ...]:
-        """By rank, bytes of the whole tensors that it gathers, reduces or sends in a step."""
+        """Payload of a step by rank: bytes of the whole tensors that it gathers, reduces or sends."""
         return tuple(round(sum(one.count * one.payload_bytes for one in each)) for each in self.communications)
 
     @property
     def step_flops(self) -> int:
-        """FLOPs executed by all of them."""
+        """FLOPs executed by all ranks."""
         return sum(one.step_flops for one in self.ranks)
 
     @cached_property
     def step_seconds(self) -> float | None:
-        """Of all of them together; None where a rate of this machine, or the link between ranks, was not measured."""
+        """Seconds of the step over all ranks; None if a rate of this machine, or the link, was not measured."""
         if len(self.ranks) == 1:
             return self.fullest.step_seconds
         machine, device = self.fullest.machine, self.run.device
@@ -56,24 +56,24 @@ class EveryRank:
 
     @property
     def bubble_share(self) -> float | None:
-        """What each of equal stages would idle; None without a pipeline."""
+        """Share of a step that each of equal stages idles; None without a pipeline."""
         schedule = self.fullest.cost.schedule
         return bubble_share(schedule) if schedule else None
 
     @cached_property
     def idle_shares(self) -> Mapping[int, float]:
-        """By rank, what it idles of a pipeline of its unequal stages; empty without a pipeline."""
+        """Share of a step that each rank idles, with the unequal stages of its pipeline; empty without a pipeline."""
         return idle_shares([one.cost for one in self.ranks])
 
     def predicted(self) -> dict[str, Any]:
-        """The keys of a run's `predicted`: of the fullest rank, with the work and the time of all."""
+        """Values of a run's `predicted` record: those of the fullest rank, with the work and the time of all ranks."""
         found = {**self.fullest.predicted(), "step_flops": self.step_flops, "step_seconds": self.step_seconds}
         if len(self.ranks) == 1:
             return found
         return {**found, "bubble_share": self.bubble_share, "ranks": self._by_rank()}
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, as plain values for JSON: of the fullest rank, and by rank what differs."""
+        """All figures as plain values for JSON: those of the fullest rank, and by rank where they differ."""
         if len(self.ranks) == 1:
             return self.fullest.to_dict()
         sent = [
@@ -94,5 +94,5 @@ class EveryRank:
 
 
 def estimate_every_rank(run: Run, machine: Machine) -> EveryRank:
-    """Predict one step of `run` on each of its ranks. Raises what `estimate` does."""
+    """Predict one step of `run` on each of its ranks. Raises the errors of `estimate`."""
     return EveryRank(tuple(estimate(run, machine, rank) for rank in range(run.ranks)))

@@ -1,13 +1,13 @@
-"""What a rank of a layout holds: its parameters, their state, and the activations it keeps at its worst moment.
+"""Memory of a rank of a layout: its parameters, their gradients and state, and its activations at their peak.
 
-Tensor parallelism is Megatron-LM's: matrices, their inputs' biases and the vocabulary are divided; norms, biases after
-a sum and positions are on every rank. The last stage holds a copy of a tied embedding. A stage's activations are those
-of a layer times its layers times the micro-batches that its schedule holds; to that come the dropout mask of the
-embedding at the first stage, the logits and what they are made from at the last (arXiv:2205.05198, section 4.3), and
-one layer's whole activations where they are made again.
+Tensor parallelism is Megatron-LM's: it divides matrices, the biases of divided outputs and the vocabulary. Norms,
+biases after a sum and positions are on every rank. The last stage holds a copy of a tied embedding. A stage's
+activations are those of a layer, times its layers, times the micro-batches that its schedule holds. The first stage
+adds the dropout mask of the embedding, the last stage the logits and their inputs (arXiv:2205.05198, section 4.3).
+Recomputation adds one layer's whole activations.
 
-It leaves out buffers of collectives, gathered weights of ZeRO's third stage, fragmentation and the framework's own:
-several gigabytes on a real device.
+Buffers of collectives, gathered weights of ZeRO's third stage, fragmentation and the framework's own memory are left
+out. They take several gigabytes on a real device.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ _DIVIDED_BIASES = ("attention.qkv.bias", "mlp.up.bias", "mlp.gate.bias")
 
 @dataclass(frozen=True)
 class Held:
-    """What one rank of a stage holds at its worst moment, in bytes."""
+    """Peak memory of one rank of a stage in bytes, and its number of parameters."""
 
     parameters: float
     weights: float
@@ -35,12 +35,12 @@ class Held:
 
     @property
     def nbytes(self) -> float:
-        """All of it."""
+        """Sum of weights, gradients, optimizer state and activations."""
         return self.weights + self.gradients + self.optimizer + self.activations
 
 
 def rank_parameters(model: ModelConfig, layout: Layout) -> list[float]:
-    """Parameters of a rank, by stage, before ZeRO divides them."""
+    """Number of parameters of a rank, by stage, before ZeRO divides them."""
     mesh, last = layout.mesh, layout.last_stage
     every = parameters(model)
     divided, whole = _share((name, one) for name, one in every.items() if name.startswith("blocks.0."))
@@ -54,7 +54,7 @@ def rank_parameters(model: ModelConfig, layout: Layout) -> list[float]:
 
 
 def _share(named: Iterable[tuple[str, Tensor]]) -> tuple[int, int]:
-    """Elements that tensor parallelism divides, and elements that every rank has."""
+    """Number of elements that tensor parallelism divides, and number that every rank holds."""
     divided = whole = 0
     for name, one in named:
         if len(one.shape) == 2 or name.endswith(_DIVIDED_BIASES):
@@ -65,7 +65,7 @@ def _share(named: Iterable[tuple[str, Tensor]]) -> tuple[int, int]:
 
 
 def held(model: ModelConfig, layout: Layout, micro_batches: tuple[Fraction, ...]) -> tuple[Held, ...]:
-    """By stage, with so many micro-batches alive at once in each."""
+    """Memory of one rank of each stage, with the given number of micro-batches alive at once in each."""
     mesh = layout.mesh
     stages = []
     for stage, count in enumerate(rank_parameters(model, layout)):

@@ -1,9 +1,10 @@
-"""The ranks of a pipeline together: how much of a step each idles, played with the stages that the ledgers have.
+"""Idle time of the ranks of a pipeline: a simulated schedule, with stage times from the ledgers.
 
-The formula (p−1)/(vm + p−1) is of equal stages; `bubble_share` plays those, so that it also speaks of a schedule that
-cuts backward in two, whose parts then take equally long. The stages of a model are not equal: the last has the logits
-on top, and blocks may be dealt unevenly. `idle_shares` gives each stage its own length, which is its FLOPs: what is no
-product is left out, and sends are free. A product with a weight spends half of its backward on the gradient of that.
+The formula (p−1)/(vm + p−1) assumes equal stages. `bubble_share` simulates such stages, so that it also covers
+schedules that split backward in two, with parts that take equally long. The stages of a model are not equal: the last
+also computes the logits, and blocks may be distributed unevenly. `idle_shares` takes the FLOPs of each stage as its
+time. Operations without FLOPs are left out, and sends are free. A product with a weight spends half of its backward on
+the weight's gradient.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,12 +17,12 @@ _EQUAL = StageTime(1.0, 1.0, 1.0)
 
 
 def bubble_share(schedule: Schedule) -> float:
-    """The share of a step that each of equal stages idles: `cost.pipeline.bubble_fraction` where that has a formula."""
+    """Share of a step that each of equal stages idles; `cost.pipeline.bubble_fraction` where that has a formula."""
     return play(schedule, [_EQUAL] * schedule.stages).idle_share
 
 
 def idle_shares(every: Sequence[Cost]) -> Mapping[int, float]:
-    """By rank, given every rank's ledger; empty without a pipeline."""
+    """Share of a step that each rank idles, given the ledgers of all ranks; empty without a pipeline."""
     shares: dict[int, float] = {}
     mesh = every[0].mesh
     for line in mesh.groups("pp") if every[0].schedule else ():
@@ -38,7 +39,7 @@ def _played(line: Sequence[Cost]) -> Played:
 
 
 def _chunk(cost: Cost, sites: tuple[str, ...]) -> StageTime:
-    """FLOPs of one micro-batch in the modules of a stage, in the place of seconds."""
+    """FLOPs of one micro-batch in the modules of a stage, in place of seconds."""
     again = repeated(cost)
     forward = backward = weight = 0.0
     for index, operation in enumerate(cost.tape):

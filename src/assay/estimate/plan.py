@@ -1,13 +1,15 @@
-"""A step on machines that nobody here has: memory of a rank, bytes by axis, the pipeline's bubble, seconds and MFU.
+"""Plan of a step on absent machines: memory of a rank, bytes by axis, the pipeline's bubble, seconds and MFU.
 
-One rate describes a device: the FLOP/s that its matrix products reach while nothing else is waited for (on an A100 in
-16 bits about 0.6 of the peak; every larger product reaches more, which a single rate cannot say). A layer then takes
-its FLOPs over that rate plus its collectives by the α–β model, none of them hidden; stages play the schedule against
-each other, the last with the logits on top; gradients are summed at the end, unhidden too. So seconds are what a step
-takes at a steady rate with no overlap. With 200 TFLOP/s for an A100, published steps of 146 billion parameters and more
-come within 12 % (within 2 % where two are divided, so that the rate cancels); of smaller models a step is planned up to
-45 % too fast, since one rate leaves out smaller products and all that is no product. Stragglers, contention, the update
-and loading are not in it either.
+One rate describes a device: the FLOP/s that its matrix products reach while nothing else is waited for. On an A100 in
+16 bits it is about 0.6 of the peak. Larger products reach more, which a single rate cannot express. A layer takes its
+FLOPs over that rate plus its collectives by the α–β model, without overlap. The schedule is simulated with these
+stages, the last of which also has the logits. Gradients are reduced at the end, without overlap too. The result is the
+time of a step at a steady rate with no overlap.
+
+With 200 TFLOP/s for an A100, plans are within 12 % of published steps of 146 billion parameters and more. Quotients of
+two of them are within 2 %, because the rate cancels. Steps of smaller models are planned up to 45 % too fast, since one
+rate leaves out smaller products and all other operations. Stragglers, contention, the update and data loading are not
+modelled.
 
 Sources: those of `cost.closed_forms`, `cost.pipeline` and `estimate.traffic`.
 """
@@ -30,52 +32,52 @@ from assay.hardware.links import Network
 
 @dataclass(frozen=True)
 class Plan:
-    """One step of a model on a layout, predicted."""
+    """Predicted step of a model on a layout."""
 
     model: ModelConfig
     layout: Layout
     held: tuple[Held, ...]
-    """By pipeline stage, of one of its ranks."""
+    """Memory of one rank of each pipeline stage."""
     communications: tuple[Communication, ...]
-    """Of a rank at the stage that sends most."""
+    """Communications of a rank at the stage that sends most."""
     played: Played
-    """The pipeline, forwards and backwards of all micro-batches."""
+    """Simulated forward and backward of all micro-batches through the pipeline."""
     gradient_seconds: float
-    """Summing them at the end of the step."""
+    """Seconds to reduce the gradients at the end of the step."""
 
     @property
     def parameters(self) -> int:
-        """Of the whole model."""
+        """Number of parameters of the whole model."""
         return parameter_count(self.model)
 
     @property
     def memory_bytes(self) -> float:
-        """Of the rank that holds most."""
+        """Bytes of the rank that holds most."""
         return max(stage.nbytes for stage in self.held)
 
     @property
     def sent_bytes(self) -> dict[str, float]:
-        """By axis, of one rank in one step."""
+        """Bytes that one rank sends in one step, by axis."""
         return sent_by_axis(self.communications, self.layout.mesh)
 
     @property
     def bubble(self) -> float:
-        """The share of forward and backward in which an average stage waits."""
+        """Share of forward and backward in which an average stage waits."""
         return self.played.idle_share
 
     @property
     def step_seconds(self) -> float:
-        """Forward, backward and the sum of the gradients."""
+        """Seconds of forward, backward and the reduction of the gradients."""
         return self.played.makespan_seconds + self.gradient_seconds
 
     @property
     def tokens_per_second(self) -> float:
-        """Of all devices together."""
+        """Tokens per second of all devices together."""
         return self.layout.batch * self.model.context_length / self.step_seconds
 
     @property
     def executed_flops(self) -> float:
-        """FLOP/s of a device, recomputation counted."""
+        """FLOP/s of a device, including recomputation."""
         return step_flops(self.model, self.layout.batch, self.layout.recompute) / self._device_seconds
 
     def mfu(self, peak_flops: float) -> float:
@@ -83,7 +85,7 @@ class Plan:
         return step_flops(self.model, self.layout.batch) / self._device_seconds / peak_flops
 
     def training_seconds(self, tokens: float) -> float:
-        """Seconds of as many steps as `tokens` need."""
+        """Seconds to train on `tokens` tokens."""
         return tokens / self.tokens_per_second
 
     @property
@@ -94,7 +96,7 @@ class Plan:
 def plan(model: ModelConfig, layout: Layout, network: Network, device_flops: float) -> Plan:
     """Predict a step. `device_flops` is the rate that a device's products reach, in FLOP/s.
 
-    Raises `UsageError` where model, batch and mesh do not divide.
+    Raises `UsageError` if the vocabulary size is not set, or if model, batch and mesh do not divide.
     """
     if model.vocab_size is None:
         raise UsageError("a plan needs the vocabulary's size: set model.vocab_size")
@@ -113,7 +115,7 @@ def plan(model: ModelConfig, layout: Layout, network: Network, device_flops: flo
 
 
 def stage_times(model: ModelConfig, layout: Layout, network: Network, device_flops: float) -> Sequence[StageTime]:
-    """What each stage takes for one micro-batch: its products at the device's rate, and its collectives."""
+    """Seconds of each stage for one micro-batch: its products at the device's rate, and its collectives."""
     mesh = layout.mesh
     flops = forward_flops(model, layout.micro_batch)
     rate = device_flops * mesh.tp * mesh.cp
@@ -123,7 +125,7 @@ def stage_times(model: ModelConfig, layout: Layout, network: Network, device_flo
     times = []
     for stage, layers in enumerate(layout.layers(model)):
         logits = flops["logits"] / rate if stage == layout.last_stage else 0.0
-        # FLOPs are known for a layer together: 2 products of a backward for each of a forward.
+        # Backward has two products for each of forward: one for the input's gradient, one for the weight's.
         forward, backward = layers * (layer + down) + logits, layers * (layer + again + up) + logits
         times.append(StageTime(forward, backward, layers * layer + logits))
     return times

@@ -1,8 +1,8 @@
-"""A run on machines that are not here: its techniques folded into a layout, the layout planned with datasheets.
+"""A run on absent machines: its techniques are folded into a layout, which is planned with datasheets.
 
-Nothing knows a technique by its name: `axes` make the mesh, `lay_out` makes the layout, and a technique that a plan
-cannot express says so. What a plan always assumes is products in 16 bits with Adam's state in 32 (16 bytes a parameter)
-and the block of GPT-2: an MLP of four times the width, and as many key and value heads as query heads.
+No technique is known by its name: `axes` make the mesh, `lay_out` makes the layout, and a technique that a plan cannot
+express raises an error. A plan always assumes 16-bit products with Adam's state in 32 bits (16 bytes per parameter). It
+also assumes GPT-2's block: an MLP of four times the width, and as many key and value heads as query heads.
 """
 
 from dataclasses import asdict, dataclass
@@ -22,7 +22,7 @@ from assay.optimizations import check, mesh_of, normalize, optimizations_of
 
 @dataclass(frozen=True)
 class Projection:
-    """A plan, and the machines that it is for."""
+    """A plan with its run and its machines."""
 
     run: Run
     cluster: Cluster
@@ -30,22 +30,22 @@ class Projection:
 
     @property
     def fullest(self) -> tuple[int, Held]:
-        """The pipeline stage whose ranks hold most, and what one of them holds."""
+        """Index of the pipeline stage whose ranks hold most, and the memory of one of them."""
         return max(enumerate(self.plan.held), key=lambda stage: stage[1].nbytes)
 
     @property
     def fits(self) -> bool:
-        """Whether that is within a device's memory; several gigabytes of a real device are left out of it."""
+        """True if the planned memory fits a device. A real device needs several gigabytes more than is planned."""
         return self.plan.memory_bytes <= self.cluster.datasheet.accelerator.memory_bytes
 
     @property
     def mfu(self) -> float:
-        """The share of the datasheet's peak that the model's own FLOPs take."""
+        """Share of the datasheet's peak that the model's own FLOPs take."""
         return self.plan.mfu(self.cluster.datasheet.peak_flops)
 
     @property
     def bubble_by_formula(self) -> float | None:
-        """With equal stages and free sends. None: no share of a step is published for this schedule."""
+        """Bubble with equal stages and free sends. None if no share of a step is published for this schedule."""
         layout = self.plan.layout
         if layout.schedule.startswith("zero_bubble"):
             return None
@@ -53,16 +53,16 @@ class Projection:
 
     @property
     def training_tokens(self) -> int:
-        """Of the whole run."""
+        """Number of tokens of the whole run."""
         asked = self.run.training.steps * self.run.tokens_per_step
         return min(asked, self.run.training.tokens or asked)
 
     def link(self, axis: str) -> Link:
-        """What carries an axis, as wide as it is for a rank."""
+        """Link of an axis, with the bandwidth of one rank."""
         return self.cluster.network.link(self.plan.layout.mesh, axis)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, as plain values for JSON."""
+        """All figures as plain values for JSON."""
         planned, mesh = self.plan, self.plan.layout.mesh
         stage, held = self.fullest
         return {
@@ -104,7 +104,7 @@ class Projection:
 
 
 def project(run: Run, cluster: Cluster) -> Projection:
-    """Plan one step of `run` on `cluster`. Raises `UsageError` where that cannot be done, or not be planned."""
+    """Plan one step of `run` on `cluster`. Raises `UsageError` if the run cannot be divided or planned."""
     there = run.with_vocabulary().model_copy(update={"device": "cuda", "ranks": cluster.size})
     _known_shape(there.model)
     mesh = mesh_of(there)
@@ -121,7 +121,7 @@ def project(run: Run, cluster: Cluster) -> Projection:
 
 
 def _known_shape(model: ModelConfig) -> None:
-    """Raise `UsageError` for a model that the closed forms are not of."""
+    """Raise `UsageError` for a model that the closed forms do not cover."""
     unlike = (
         ("n_expert", model.n_expert is not None),
         ("n_kv_head", model.kv_heads != model.n_head),

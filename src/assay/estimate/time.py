@@ -1,10 +1,11 @@
-"""How long a step should take: a roofline over the operations of the ledger, with the rates measured on this machine.
+"""Predicted step time: a roofline over the operations of the ledger, with the rates measured on this machine.
 
-An operation takes the longer of its arithmetic (FLOPs over the matmul rate of its dtype) and its traffic (bytes of
-arguments and results over the copy bandwidth); Williams, Waterman and Patterson 2009. To that comes the time to launch
-it on a CPU, where host and device are one; an accelerator's host works ahead, so there the longer of the two counts for
-the whole step. What it leaves out is real: caches, and products too small or too oddly shaped to reach the measured
-rate. So it ranks treatments better than it times them, and every report prints it beside what was measured.
+An operation takes the longer of its arithmetic and its memory traffic (Williams, Waterman and Patterson 2009).
+Arithmetic is FLOPs over the matmul rate of its dtype; traffic is bytes of arguments and results over the copy
+bandwidth. On a CPU the time to launch it is added, because host and device are one. An accelerator's host works ahead,
+so the longer of all launches and all work counts for the whole step. Caches are left out, and so are products that are
+too small or too oddly shaped for the measured rate. The prediction therefore ranks treatments better than it times
+them, and every report prints it next to the measured time.
 """
 
 from collections.abc import Iterable
@@ -14,11 +15,11 @@ from assay.cost.pipeline import StageTime
 from assay.hardware import Rates
 
 REPLAY_LAUNCHES = 4
-"""For a micro-batch: copies of ids and targets, the graph, a copy of the loss."""
+"""Launches of a micro-batch: copies of ids and targets, the graph, a copy of the loss."""
 
 
 def step_seconds(cost: Cost, rates: Rates) -> float | None:
-    """Seconds of one optimizer step, or None where the rate of a dtype was not measured."""
+    """Seconds of one optimizer step; None if the rate of a dtype was not measured."""
     if not set(executed_flops(cost)) <= set(rates.matmul_flops):
         return None
     values, again = cost.values, repeated(cost)
@@ -38,7 +39,10 @@ def step_seconds(cost: Cost, rates: Rates) -> float | None:
 
 
 def stage_time(cost: Cost, rates: Rates, sites: tuple[str, ...]) -> StageTime:
-    """Of one micro-batch in the modules of a stage. A product with a weight gives half its backward to the weight's."""
+    """Seconds of one micro-batch in the modules of a stage.
+
+    A product with a weight spends half of its backward on the weight's gradient.
+    """
     values, again = cost.values, repeated(cost)
     forward = backward = weight = 0.0
     launches = 0
@@ -59,13 +63,13 @@ def stage_time(cost: Cost, rates: Rates, sites: tuple[str, ...]) -> StageTime:
 
 
 def update_seconds(cost: Cost, rates: Rates) -> float:
-    """Of the norm and the update."""
+    """Seconds of the gradient norm and the update."""
     working, launching = _update(cost, rates)
     return _together(working, launching, rates)
 
 
 def _update(cost: Cost, rates: Rates) -> tuple[float, float]:
-    """Of the norm of the gradients, and of what the optimizer's rule reads, writes and multiplies."""
+    """Seconds of work and of launches: the gradient norm, and what the optimizer reads, writes and multiplies."""
     products, traffic = cost.rule.products(cost.updated), cost.rule.traffic(cost.updated)
     multiplying = sum(
         max(one.flops / rates.matmul_flops[one.dtype], one.nbytes / rates.bandwidth_bytes) for one in products
@@ -80,7 +84,7 @@ def _together(working: float, launching: float, rates: Rates) -> float:
 
 
 def _operation_seconds(operation: Operation, values: dict[str, Tensor], rates: Rates) -> tuple[float, float]:
-    """Forward and backward, without their launches."""
+    """Seconds of forward and of backward, without their launches."""
     read = [values[name] for name in operation.inputs]
     moved = _nbytes(read) + _nbytes(tensor for tensor in operation.outputs if tensor.view_of is None)
     rate = rates.matmul_flops.get(operation.products or read[0].dtype, 0.0)
@@ -88,7 +92,7 @@ def _operation_seconds(operation: Operation, values: dict[str, Tensor], rates: R
     def seconds(flops: int, nbytes: int) -> float:
         return max(flops / rate if flops else 0.0, nbytes / rates.bandwidth_bytes)
 
-    # Backward reads what forward read and wrote, and writes a gradient for each.
+    # Backward reads the tensors that forward read and wrote, and writes a gradient for each.
     return seconds(operation.flops, moved), seconds(operation.backward_flops, 2 * moved)
 
 

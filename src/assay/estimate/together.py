@@ -1,10 +1,10 @@
-"""How long a step over ranks should take: the slowest rank's roofline, what it sends, and what it waits in a pipeline.
+"""Predicted step time over ranks: the slowest rank's roofline, its communication, and its wait in a pipeline.
 
-Each rank computes what its ledger says, at the rates measured with its threads. Collectives take α–β on this machine's
-own link, none of them hidden; the sends of a pipeline are played with its schedule, on stages as long as their roofline
-says, and what else is sent, and the update, come after it. So it is a sum of best cases: ranks on one host share its
-memory's bandwidth and, where cores are few, cores with gloo's threads, neither of which is in it, and overlap, which
-would shorten a step, is not either. Its error stands beside every measured step.
+Each rank computes its ledger at the rates measured with its threads. Collectives take α–β on this machine's own link,
+without overlap. Sends of a pipeline are simulated with its schedule, on stages as long as their roofline. Other
+communication and the update follow them. The result is a sum of best cases. Ranks on one host share its memory's
+bandwidth and, if cores are few, the cores with gloo's threads. Neither is modelled, nor is overlap, which would shorten
+a step. Every measured step is printed with the error of this prediction.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from assay.hardware.links import Link, Network
 
 
 def step_seconds_over_ranks(every: Sequence[Cost], rates: Rates) -> float | None:
-    """Seconds of one optimizer step, given every rank's ledger; None where a rate or the link was not measured."""
+    """Seconds of one optimizer step, given the ledgers of all ranks; None if a rate or the link was not measured."""
     if rates.link is None or any(not set(executed_flops(cost)) <= set(rates.matmul_flops) for cost in every):
         return None
     lines = every[0].mesh.groups("pp")
@@ -28,7 +28,7 @@ def step_seconds_over_ranks(every: Sequence[Cost], rates: Rates) -> float | None
 
 
 def _line_seconds(line: Sequence[Cost], rates: Rates, link: Link) -> float:
-    """Of the ranks of one pipeline, or of a rank that has everything."""
+    """Seconds of a step on the ranks of one pipeline, or on a single rank if there is no pipeline."""
     mesh, schedule = line[0].mesh, line[0].schedule
     here = Network(inner=link, outer=link, ranks_per_node=mesh.size)
     if schedule is None:

@@ -1,15 +1,17 @@
-"""What a rank of a layout sends in a step, by axis: the collectives that each way of dividing needs.
+"""Traffic of a rank of a layout in a step, by axis: the collectives of each kind of parallelism.
 
-- tp: a layer sums its two branches forwards and backwards, over activations of 2bsh bytes (arXiv:1909.08053). With
-  sequence parallelism each sum is a reduce-scatter and an all-gather, the same bytes, and backward gathers the two
-  divided inputs once more (arXiv:2205.05198, section 4.2.2). What is recomputed in full sums again.
-- cp: keys and values go round the ring, forwards, and backwards with their gradients (arXiv:2310.01889).
-- pp: a stage sends its output down and its input's gradient up, once a chunk. A tied embedding's two copies are added.
-- dp+cp: gradients are summed once a step; ZeRO's stages 1 and 2 scatter the sums and gather the weights, stage 3
-  gathers the weights for every forward and backward and keeps a share of the sums (arXiv:1910.02054, section 7). From
-  stage 2 on a share is all that is kept, so each micro-batch's gradients are summed.
+- tp: a layer all-reduces its two branches in forward and in backward, over activations of 2bsh bytes
+  (arXiv:1909.08053). Sequence parallelism replaces each all-reduce by a reduce-scatter and an all-gather with the same
+  bytes. Its backward gathers the two divided inputs once more (arXiv:2205.05198, section 4.2.2). Full recomputation
+  repeats the sums of forward.
+- cp: keys and values pass around the ring in forward, and in backward with their gradients (arXiv:2310.01889).
+- pp: a stage sends its output to the next and its input's gradient to the previous one, once per chunk. The gradients
+  of a tied embedding's two copies are summed.
+- dp+cp: gradients are reduced once per step. ZeRO's stages 1 and 2 scatter the sums and gather the weights. Stage 3
+  gathers the weights for every forward and backward and keeps a shard of the sums (arXiv:1910.02054, section 7).
+  From stage 2 on only a shard of the gradients is kept, so those of each micro-batch are reduced.
 
-Left out, being small: losses, norms, the vocabulary's softmax, the embedding's own sum.
+Losses, norms, the vocabulary's softmax and the embedding's own sum are left out, because they are small.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,11 +22,11 @@ from assay.cost.layout import Layout
 from assay.estimate.held import rank_parameters
 
 _BYTES = 2
-"""Of an activation, a weight and a gradient: 16 bits."""
+"""Bytes per element of activations, weights and gradients: 16 bits."""
 
 
 def layer_traffic(model: ModelConfig, layout: Layout, *, backward: bool) -> list[Communication]:
-    """What one layer sends for one micro-batch, in one direction; recomputation belongs to backward."""
+    """Communications of one layer for one micro-batch in one direction; recomputation counts as backward."""
     mesh = layout.mesh
     tokens = layout.micro_batch * model.context_length / mesh.cp
     hidden = _BYTES * tokens * model.n_embd
@@ -46,13 +48,13 @@ def layer_traffic(model: ModelConfig, layout: Layout, *, backward: bool) -> list
 
 
 def stage_send_bytes(model: ModelConfig, layout: Layout) -> float:
-    """What crosses from one stage to the next for one micro-batch: the same forwards and backwards."""
+    """Bytes that one stage sends to the next for one micro-batch; as many return in backward."""
     tokens = layout.micro_batch * model.context_length / layout.mesh.cp
     return _BYTES * tokens * model.n_embd / (layout.mesh.tp if layout.sequence_parallel else 1)
 
 
 def gradient_traffic(model: ModelConfig, layout: Layout) -> list[Communication]:
-    """What the ranks that share a batch send in a step: of the stage with the most parameters."""
+    """Communications in a step among the ranks that share a batch, at the stage with the most parameters."""
     mesh = layout.mesh
     payload = _BYTES * max(rank_parameters(model, layout))
     passes = layout.micro_batches if layout.zero >= 2 else 1
@@ -69,7 +71,7 @@ def gradient_traffic(model: ModelConfig, layout: Layout) -> list[Communication]:
 
 
 def traffic(model: ModelConfig, layout: Layout) -> list[Communication]:
-    """Everything that a rank sends in a step, at the stage that sends most."""
+    """Communications of a rank in a step, at the stage that sends most."""
     return [*_layers(model, layout), *_pipeline(model, layout), *gradient_traffic(model, layout)]
 
 
@@ -81,7 +83,7 @@ def _layers(model: ModelConfig, layout: Layout) -> Iterator[Communication]:
 
 
 def _pipeline(model: ModelConfig, layout: Layout) -> Sequence[Communication]:
-    """Of the stage that sends most: one between two others, or an end, which adds up the tied embedding."""
+    """Communications of the stage that sends most: an inner or an end stage, which also sums the tied embedding."""
     if layout.mesh.pp == 1:
         return []
     ends = _end_stage(model, layout)
@@ -90,16 +92,19 @@ def _pipeline(model: ModelConfig, layout: Layout) -> Sequence[Communication]:
 
 
 def _end_stage(model: ModelConfig, layout: Layout) -> Sequence[Communication]:
-    """The first has nobody to send a gradient to, and the last no activations; a vee's turn sends to none."""
+    """Communications of an end stage. The first sends no gradients, the last no activations.
+
+    At the turn of a vee, a stage sends nothing to itself.
+    """
     sent = [_passed_on(model, layout, 2 if layout.last_stage == 0 else 2 * layout.chunks - 1)]
     if model.tie_embeddings and layout.last_stage != 0:
-        # Summed between two ranks, an all-reduce sends each one's copy once.
+        # An all-reduce between two ranks sends each rank's copy once.
         copy = _BYTES * model.vocabulary * model.n_embd / layout.mesh.tp
         sent.append(Communication("send", "pp", copy, 1, "the tied embedding's gradient"))
     return sent
 
 
 def _passed_on(model: ModelConfig, layout: Layout, times: int) -> Communication:
-    """As many sends of each micro-batch."""
+    """Sends that occur `times` times for each micro-batch."""
     count = times * layout.micro_batches
     return Communication("send", "pp", stage_send_bytes(model, layout), count, "activations and their gradients")

@@ -1,4 +1,4 @@
-"""What machine this is; no torch."""
+"""Descriptions of machines and their links, without torch."""
 
 from assay.hardware.detect import detect
 from assay.hardware.machine import ADA, AMPERE, Accelerator, Machine, Rates

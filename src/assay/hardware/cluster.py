@@ -1,13 +1,13 @@
-"""Machines that nobody here has: accelerators by their datasheets, and nodes full of them.
+"""Machines that are not here: accelerators from their datasheets, and nodes of them.
 
-A datasheet's peak is of dense products in 16 bits, and its memory counts a GB as 10^9 bytes. What products reach is
-less, and a plan needs that rate: for an A100 the 200 TFLOP/s with which plans meet the steps of large models in
-arXiv:2104.04473 and arXiv:2205.05198 (see `estimate.plan`). For Hopper it is 550 TFLOP/s, with which a plan of 175
-billion parameters comes to the 47 % of model FLOPs utilization that Megatron-LM's README gives as the most it reaches
-on H100s. That is one figure for all sizes and no fit, so plans for Hopper are the less certain ones. An H200 multiplies
-like an H100 and has more memory.
+A datasheet's peak is for dense products in 16 bits, and its memory counts a GB as 10^9 bytes. Real products are slower,
+and a plan needs the rate that they reach. For an A100 it is 200 TFLOP/s, with which plans match the steps of large
+models in arXiv:2104.04473 and arXiv:2205.05198 (see `estimate.plan`). For Hopper it is 550 TFLOP/s. With it a plan of
+175 billion parameters has 47 % of model FLOPs utilization, the highest value that Megatron-LM's README gives for H100s.
+That is one figure for all sizes and not a fit, so plans for Hopper are less certain. An H200 multiplies at the rate of
+an H100 and has more memory.
 
-Nodes are those of NVIDIA's DGX: NVLink inside, and one port of InfiniBand for each accelerator.
+Nodes are those of NVIDIA's DGX: NVLink inside, and one InfiniBand port for each accelerator.
 """
 
 from collections.abc import Mapping
@@ -29,13 +29,13 @@ from assay.hardware.machine import Accelerator, Machine
 
 
 class Datasheet(Frozen):
-    """An accelerator as its maker sells it, in the node that its maker sells."""
+    """An accelerator and the links of its node, as the maker specifies them."""
 
     accelerator: Accelerator
     peak_flops: PositiveFloat
-    """FLOP/s of dense products in 16 bits."""
+    """FLOP/s of dense 16-bit matrix products, from the datasheet."""
     products_flops: PositiveFloat
-    """FLOP/s that large products reach."""
+    """FLOP/s that large matrix products reach."""
     inner: Link
     outer: Link
     source: str
@@ -63,11 +63,11 @@ DATASHEETS: Mapping[str, Datasheet] = {
     "h100": _nvidia("H100 80 GB", 80e9, (9, 0), _HOPPER, (NVLINK_H100, INFINIBAND_NDR)),
     "h200": _nvidia("H200 141 GB", 141e9, (9, 0), _HOPPER, (NVLINK_H200, INFINIBAND_NDR)),
 }
-"""By the name that a user gives."""
+"""Datasheets by the name that a user gives."""
 
 
 class Cluster(Frozen):
-    """So many nodes of so many accelerators of one kind."""
+    """Nodes of equal size, with accelerators of one kind."""
 
     datasheet: Datasheet
     nodes: PositiveInt
@@ -75,17 +75,17 @@ class Cluster(Frozen):
 
     @property
     def size(self) -> int:
-        """How many accelerators there are."""
+        """Number of accelerators."""
         return self.nodes * self.gpus_per_node
 
     @property
     def network(self) -> Network:
-        """What connects them."""
+        """Links inside and between the nodes."""
         return Network(inner=self.datasheet.inner, outer=self.datasheet.outer, ranks_per_node=self.gpus_per_node)
 
     @property
     def machine(self) -> Machine:
-        """One node, as far as a technique asks whether it can be had there."""
+        """One node as a `Machine`, with the facts that decide whether a technique is available."""
         accelerators = (self.datasheet.accelerator,) * self.gpus_per_node
         return Machine(processor="unknown", cores=self.gpus_per_node, memory_bytes=2**63, accelerators=accelerators)
 
@@ -95,7 +95,7 @@ class Cluster(Frozen):
 
 
 def cluster(gpu: str, nodes: int, gpus_per_node: int) -> Cluster:
-    """The cluster that a user names. Raises `UsageError` where there is no such one."""
+    """Return the cluster that a user names. Raises `UsageError` for an unknown GPU or an impossible size."""
     found = DATASHEETS.get(gpu.lower())
     if found is None:
         hint = meant(gpu, list(DATASHEETS)) or f"; there are {', '.join(DATASHEETS)}"

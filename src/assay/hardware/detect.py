@@ -1,4 +1,4 @@
-"""Find out what can be known of this host without torch, in milliseconds."""
+"""Detects what is known of this host without torch, in milliseconds."""
 
 import os
 import platform
@@ -15,7 +15,10 @@ _TELLING = ("avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_fp
 
 
 def detect() -> Machine:
-    """This host, with the cores that this process may use and the smaller of its memory and its control group's."""
+    """Return this host, with the cores that this process may use.
+
+    Its memory is the smaller of the host's and the limit of the control group.
+    """
     flags = (_processor_field("flags") or _processor_field("Features")).split()
     return Machine(
         processor=_processor_field("model name") or platform.processor() or platform.machine(),

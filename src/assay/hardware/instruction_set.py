@@ -1,9 +1,9 @@
 """The instruction set that oneDNN uses on an x86 processor: the newest that the processor has and the user allows.
 
-The library chooses its kernels by it, so it decides the speed of products in 16 bits, the last bits of their results,
-and how much scratch they take (`cost.scratch`). `ONEDNN_MAX_CPU_ISA` lowers it for a process; the older name
-`DNNL_MAX_CPU_ISA` counts where the other is not set. Names and their order are oneDNN's
-(oneapi-src.github.io/oneDNN, "CPU Dispatcher Control").
+The library chooses its kernels by it. It therefore decides the speed of 16-bit products, the last bits of their
+results, and their scratch (`cost.scratch`). `ONEDNN_MAX_CPU_ISA` lowers it for a process; the older name
+`DNNL_MAX_CPU_ISA` applies if the other is not set. Names and their order are oneDNN's (oneapi-src.github.io/oneDNN,
+"CPU Dispatcher Control").
 """
 
 from collections.abc import Collection, Mapping
@@ -20,14 +20,14 @@ _LEVELS: Mapping[str, tuple[str, ...]] = {
     "avx512_core_amx": ("amx_tile", "amx_int8", "amx_bf16"),
     "avx512_core_amx_fp16": ("amx_fp16",),
 }
-"""From the oldest to the newest: what a set has beside those before it, as Linux names it."""
+"""Processor flags that each set adds to its predecessors, in Linux's names, from the oldest set to the newest."""
 _BESIDE = {"avx2_vnni"}
-"""A set that newer ones do not need."""
+"""Sets that newer sets do not require."""
 _ALLOWED = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 
 
 def instruction_set(flags: Collection[str], environment: Mapping[str, str]) -> str:
-    """The set's name in lower case; empty where the processor has none of them."""
+    """Return the set's name in lower case; empty if the processor has none of them."""
     allowed = _allowed(environment)
     newest = ""
     for name, needed in _LEVELS.items():
@@ -41,7 +41,7 @@ def instruction_set(flags: Collection[str], environment: Mapping[str, str]) -> s
 
 
 def is_lowered(environment: Mapping[str, str]) -> bool:
-    """Whether the user allows fewer instructions than the processor may have."""
+    """True if the user allows fewer instructions than the processor may have."""
     return _allowed(environment) not in ("", "default", "all")
 
 

@@ -1,15 +1,15 @@
-"""What connects devices: a latency and a bandwidth for each kind of link, and which link an axis of a mesh uses.
+"""Links between devices: latency and bandwidth of each kind, and the link that an axis of a mesh uses.
 
-A message of B bytes takes α + B/β seconds (Hockney 1994), so a collective takes its steps times α and what a rank
-sends over β. Bandwidths are of one direction, which is half of what most datasheets print, and are peaks: NCCL expects
-235 of an A100's 300 GB/s. Latencies are what NCCL itself assumes of a step of a ring with its Simple protocol when it
-chooses an algorithm (both in github.com/NVIDIA/nccl, src/graph/tuning.cc at 01afd20); with LL, its protocol for small
-messages, they are a quarter to a seventh of that.
+A message of B bytes takes α + B/β seconds (Hockney 1994). A collective takes α for each of its steps, plus the bytes
+that a rank sends over β. Bandwidths are of one direction, half of what most datasheets print, and are peaks: NCCL
+expects 235 of an A100's 300 GB/s. Latencies are NCCL's figures for a step of a ring with its Simple protocol, by which
+it chooses an algorithm. Both are in github.com/NVIDIA/nccl, src/graph/tuning.cc at 01afd20. With LL, its protocol for
+small messages, latencies are a quarter to a seventh of that.
 
-A group that fits into a node uses the inner link. One that does not is as fast as its slowest part, the outer link: of
-a node's ports it has the share that its members in the node have of the node's ranks, since the other groups of the
-axis send at the same time. Shared switches and oversubscribed networks are not modelled. A link of this machine
-(gloo over loopback) has no datasheet: `measure.link` measures it, with the other rates.
+A group that fits into a node uses the inner link. A larger group is as fast as its slowest part, the outer link. It
+gets the share of a node's ports that its members are of the node's ranks. The other groups of the axis use the rest at
+the same time. Shared switches and oversubscribed networks are not modelled. A link of this machine (gloo over loopback)
+has no datasheet: `measure.link` measures it, with the other rates.
 """
 
 from math import prod
@@ -30,7 +30,7 @@ class Link(Frozen):
     source: str
 
     def seconds(self, sent_bytes: float, steps: int = 1) -> float:
-        """How long a rank takes to send so much in so many messages, one after the other."""
+        """Seconds in which a rank sends `sent_bytes` in `steps` messages, one after the other."""
         return steps * self.latency_seconds + sent_bytes / self.bandwidth_bytes
 
 
@@ -41,13 +41,13 @@ def _link(name: str, bandwidth_bytes: float, source: str, step: tuple[str, float
 
 
 def _pcie(generation: int, transfers: float) -> Link:
-    """Sixteen lanes of so many transfers per second, each of a bit; 128 of 130 carry data."""
+    """A link of sixteen lanes with `transfers` bits per second each; 128 of 130 bits carry data."""
     source = f"PCI Express base specification {generation}.0: {transfers / 1e9:.0f} GT/s a lane, 128b/130b"
     return _link(f"PCIe {generation}.0 x16", transfers * 16 / 8 * 128 / 130, source, _PCI)
 
 
 _NVLINK, _PCI, _NETWORK = ("NVLink", 3.4e-6), ("PCI", 5.7e-6), ("network", 9.6e-6)
-"""NCCL's seconds of a step, by what carries it."""
+"""Kinds of links, with NCCL's latency of one step in seconds."""
 
 NVLINK_A100 = _link("NVLink 3 (A100)", 300e9, "NVIDIA A100 datasheet: 600 GB/s, both directions", _NVLINK)
 NVLINK_H100 = _link("NVLink 4 (H100)", 450e9, "NVIDIA H100 datasheet: 900 GB/s, both directions", _NVLINK)
@@ -68,14 +68,14 @@ class Network(Frozen):
     outer: Link
     ranks_per_node: PositiveInt
     ports_per_node: PositiveInt | None = None
-    """Of the outer link. None: one for each rank, as in a DGX A100 or H100."""
+    """Ports of a node to the outer link. None: one for each rank, as in a DGX A100 or H100."""
 
     def link(self, mesh: Mesh, axis: str) -> Link:
-        """The link of a group along `axis` (several joined by ``+`` are one group), as wide as it is for a rank."""
+        """Return the link of a group along `axis`, with one rank's bandwidth. Axes joined by ``+`` form one group."""
         if inside_node(mesh, axis, self.ranks_per_node):
             return self.inner
         stride, degree = _extent(mesh, axis)
-        # The stages of a pipeline send one to one: there the other members in the node lend no port.
+        # Pipeline stages send point to point, so the group's other members in the node contribute no port.
         members = 1 if axis == "pp" else max(1, min(degree, self.ranks_per_node // stride))
         ports = self.ports_per_node or self.ranks_per_node
         share = self.outer.bandwidth_bytes * ports * members / self.ranks_per_node
@@ -83,16 +83,16 @@ class Network(Frozen):
 
 
 def inside_node(mesh: Mesh, axis: str, ranks_per_node: int) -> bool:
-    """Whether every group along `axis` (neighbouring axes joined by ``+``) lies within one node.
+    """True if every group along `axis` (neighbouring axes joined by ``+``) is within one node.
 
-    Groups lie in blocks of stride × degree ranks, and any node's edge inside a block cuts one of its groups.
+    Groups fill blocks of stride × degree ranks, and a node's boundary inside a block splits one of its groups.
     """
     stride, degree = _extent(mesh, axis)
     return degree == 1 or ranks_per_node >= mesh.size or ranks_per_node % (stride * degree) == 0
 
 
 def _extent(mesh: Mesh, axis: str) -> tuple[int, int]:
-    """How far apart the members of a group are, and how many there are."""
+    """Stride in ranks between the members of a group, and their number."""
     joined = axis.split("+")
     innermost = max(map(AXES.index, joined))
     return prod(map(mesh.degree, AXES[innermost + 1 :])), prod(map(mesh.degree, joined))

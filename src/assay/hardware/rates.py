@@ -1,8 +1,8 @@
-"""Rates measured on this machine earlier, read without torch: one small JSON file in the cache, by what decides them.
+"""Rates measured earlier on this machine, read without torch from one small JSON file in the cache.
 
-A rate belongs to a processor or accelerator, a version of torch and a number of threads: under any other of them it is
-not known. A file that cannot be read counts as empty, and so do rates of an earlier version of assay that contradict
-each other: they are only measured once more.
+The key of an entry is what its rates depend on: a processor or accelerator, a version of torch and a number of threads.
+Rates under any other key are unknown. A file that cannot be read counts as empty. Rates of an earlier version of assay
+that contradict each other are ignored and measured again.
 """
 
 import os
@@ -20,13 +20,13 @@ _FILE = TypeAdapter(dict[str, Rates])
 
 
 def known_machine(home: Home, threads: int | None = None) -> Machine:
-    """This machine, with the rates that were measured on it as it is now, with so many threads (None: its default)."""
+    """Return this machine with its measured rates for the given number of threads (None: its default)."""
     machine = detect()
     return machine.model_copy(update={"rates": known_rates(home, machine, threads)})
 
 
 def known_rates(home: Home, machine: Machine, threads: int | None = None) -> dict[str, Rates]:
-    """Rates by device, `cpu` or `cuda`; a device that was not measured is left out."""
+    """Return rates by device, `cpu` or `cuda`; a device that was not measured is left out."""
     entries = _read(rates_file(home))
     keys = {device: _key(device, machine, threads) for device in devices(machine)}
     found = {device: entries[key] for device, key in keys.items() if key in entries}
@@ -34,29 +34,32 @@ def known_rates(home: Home, machine: Machine, threads: int | None = None) -> dic
 
 
 def with_rates(home: Home, machine: Machine, measured: dict[str, Rates], threads: int | None = None) -> bytes:
-    """What `rates_file` should contain after a measurement: the entries of other machines and versions stay."""
+    """Return the new content of `rates_file` after a measurement; entries of other machines and versions are kept."""
     entries = _read(rates_file(home)) | {_key(device, machine, threads): rates for device, rates in measured.items()}
     return _FILE.dump_json(entries, indent=1)
 
 
 def rates_file(home: Home) -> Path:
-    """Where the rates lie."""
+    """Path of the file with the rates."""
     return home.cache / "machine.json"
 
 
 def devices(machine: Machine) -> tuple[str, ...]:
-    """The kinds of devices that rates are measured on."""
+    """Kinds of devices on which rates are measured."""
     return ("cpu", "cuda") if machine.accelerators else ("cpu",)
 
 
 def thread_count(machine: Machine, threads: int | None) -> int:
-    """How many threads kernels on the CPU have: as many as a run asks for, else the environment's, else one a core."""
+    """Number of threads of CPU kernels: the run's, else `OMP_NUM_THREADS`, else one per core."""
     named = os.environ.get("OMP_NUM_THREADS", "")
     return threads or (int(named) if named.isdigit() and int(named) else machine.cores)
 
 
 def _key(device: str, machine: Machine, threads: int | None) -> str:
-    """The instruction set is named where the user lowered it; the processor's own follows from its name."""
+    """Key of a device's rates. It names the instruction set only if the user lowered it.
+
+    The processor's own set follows from the processor's name.
+    """
     name = machine.accelerators[0].name if device == "cuda" else machine.processor
     lowered = f", {machine.instruction_set}" if device == "cpu" and is_lowered(os.environ) else ""
     return f"{device}: {name}, torch {_torch_version()}, {thread_count(machine, threads)} threads{lowered}"

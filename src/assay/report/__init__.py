@@ -1,1 +1,1 @@
-"""What a person reads: the table, the figures and the page."""
+"""Reports for a reader: the table, the figures and the page."""

@@ -1,4 +1,4 @@
-"""The figure of an anatomy: each module's time as a bar, divided by class of operator, and the shares of the whole."""
+"""Figure of an anatomy: each module's time as a bar, divided by class of operator, and shares of the whole."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from assay.step.trace import OperationClass
 _WIDTH = 10.0
 _COLOURS = dict(zip(CLASSES, LIGHT[1:], strict=False))
 _LEAST_LABELLED = 0.06
-"""Share of the whole below which a bar has no room for its figure."""
+"""Smallest share of the whole for which a bar has room for its figure."""
 _TITLES: dict[OperationClass, str] = {
     "contraction": "tensor contraction",
     "normalization": "statistical normalization",
@@ -22,7 +22,7 @@ _TITLES: dict[OperationClass, str] = {
 
 
 def drawable(path: Path) -> None:
-    """Raise `UsageError` where a figure cannot be of that kind, before anything is measured for it."""
+    """Raise `UsageError` if the figure's format or folder is impossible, before anything is measured for it."""
     if path.suffix not in (".png", ".svg"):
         raise UsageError(f"a figure ends in .png or .svg, and {path.name!r} does not")
     if not path.absolute().parent.is_dir():
@@ -30,7 +30,7 @@ def drawable(path: Path) -> None:
 
 
 def draw(anatomy: Anatomy, path: Path) -> None:
-    """Write the figure, as PNG or SVG by the file's ending."""
+    """Write the figure as PNG or SVG, by the file's suffix."""
     modules = anatomy.by_module()
     with sheet(_WIDTH, 1.4 + 0.27 * len(modules), 2, gridspec_kw={"width_ratios": (3, 2)}) as (figure, (left, right)):
         figure.suptitle(f"One step of {anatomy.title}" if anatomy.title else "One step", fontsize=10)
@@ -58,7 +58,7 @@ def _modules(axis: Any, anatomy: Anatomy) -> None:
 
 
 def _shares(axis: Any, anatomy: Anatomy) -> None:
-    """Time, FLOPs and bytes, each divided by class."""
+    """Draw time, FLOPs and bytes, each divided by class."""
     whole, classes = anatomy.whole, anatomy.by_class()
     for place, measure in enumerate(("seconds", "flops", "bytes")):
         start, total = 0.0, getattr(whole, measure) or 1

@@ -1,7 +1,7 @@
 """The measured catalogue in words: the table "method, speed, memory: does it help?", and the lines of a card.
 
-The table is the one of the lectures that this package grew out of, with a measurement in the place of each yes and no.
-A change whose interval holds zero is `not distinguishable`, which is neither.
+The table is from the lectures that this package grew out of, with a measurement in place of each yes and no. A change
+whose interval contains zero is `not distinguishable`, which is neither.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,12 +18,12 @@ NOT_YET = "not yet run"
 
 
 def table(optimizations: Iterable[str], entries: Mapping[str, Entry]) -> list[tuple[str, ...]]:
-    """A row for each optimization under `TITLES`, from the entries of one device."""
+    """Return a row for each optimization under `TITLES`, from the entries of one device."""
     return [_row(name, entries.get(name)) for name in optimizations]
 
 
 def heading(device: str, entries: Iterable[Entry]) -> str:
-    """Where and when the rows of a table were measured."""
+    """Return the device of a table, with the versions of torch and the dates of its measurements."""
     known = list(entries)
     versions, days = sorted({one.torch for one in known}), sorted({one.date for one in known})
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
@@ -31,7 +31,7 @@ def heading(device: str, entries: Iterable[Entry]) -> str:
 
 
 def card_lines(entries: Sequence[Entry]) -> list[tuple[str, str]]:
-    """What a card says of measurements: whether it was proven, and predicted against measured, on each device."""
+    """Return the measurements on a card: whether it was proven, and predicted against measured figures, by device."""
     return [line for one in entries for line in _lines(one)] or [("proven on", NOT_YET)]
 
 
@@ -83,7 +83,7 @@ def _ending(one: Entry) -> str:
 
 
 def _helps(change: Change | None, better: Literal["less", "more"]) -> str:
-    """``"yes, −13.2 %"``: whether a change is one, and for the better."""
+    """Return a text such as ``"yes, −13.2 %"``: whether there is a change, and for the better."""
     if change is None:
         return ""
     if change.verdict is Verdict.EQUAL:
@@ -95,7 +95,7 @@ def _helps(change: Change | None, better: Literal["less", "more"]) -> str:
 
 
 def _said(change: Change) -> str:
-    """The change with its interval, or that it is none."""
+    """Return the change with its interval, or a text that there is none."""
     if change.verdict is Verdict.EQUAL:
         return "exactly equal"
     text = format_percent(change.change)

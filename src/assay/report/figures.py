@@ -1,7 +1,7 @@
-"""The figures of a comparison: what each treatment changes, how the loss went, and what had been predicted.
+"""Figures of a comparison: changes by treatment, losses by step, and errors of the predictions.
 
-Every function returns an inline SVG element, or an empty text where there is nothing to draw. The baseline is the first
-series and keeps its colour in all of them.
+Every public function returns an inline SVG element, or an empty text if there is nothing to draw. The baseline is the
+first series and keeps its colour in all figures.
 """
 
 from collections.abc import Sequence
@@ -19,13 +19,13 @@ from assay.units import format_percent
 
 WIDTH = 9.6
 _POINTS = 240
-"""Most points of a curve: more cannot be told apart on a page."""
+"""Most points of a curve, since more cannot be distinguished on a page."""
 
 Curve = tuple[list[float], list[float]]
 
 
 def changes(comparison: Comparison) -> str:
-    """Changes by treatment, in percent: intervals, predictions, and as a band those that are too small to tell."""
+    """Draw changes by treatment in percent: intervals, predictions, and a band of changes too small to tell."""
     rows = [row for row in comparison.rows if row.effects]
     if not rows:
         return ""
@@ -46,7 +46,7 @@ def changes(comparison: Comparison) -> str:
 
 
 def losses(comparison: Comparison) -> str:
-    """The loss of every run by step, and how far each is from the baseline at the same seed."""
+    """Draw the loss of every run by step, and its distance from the baseline at the same seed."""
     record = comparison.record
     reference = {one.cell.seed: one.curve.train_loss for one in reversed(record.references)}
     drawn = [(number, record.of(name)) for number, name in enumerate((BASELINE, *record.treatments))]
@@ -73,14 +73,14 @@ def losses(comparison: Comparison) -> str:
             right.set_yticks([])
             right.text(0.5, 0.5, "no treatment parts from the baseline", transform=right.transAxes, ha="center")
         else:
-            # Only powers of ten have a name on the axis, so it ends at some.
+            # Only powers of ten have labels on the axis, so its limits are powers of ten.
             low, high = right.get_ylim()
             right.set_ylim(10 ** floor(log10(low)), 10 ** ceil(log10(high)))
         return svg(figure, "Training and validation loss by step")
 
 
 def predictions(comparison: Comparison) -> str:
-    """The predicted peak of tensors against the measured one, and the error of each prediction."""
+    """Draw the predicted peak of tensors against the measured one, and the error of each prediction."""
     rows = [row for row in (comparison.baseline, *comparison.rows) if prediction_error(row) is not None]
     if not rows:
         return ""
@@ -141,7 +141,10 @@ def _name_rows(axis: Any, rows: Sequence[Row]) -> None:
 
 
 def _dashes(number: int, count: int) -> dict[str, Any]:
-    """The baseline broad and whole, the treatments as dashes that leave room for each other where they coincide."""
+    """Style of a curve: the baseline is broad and solid, treatments are dashes with gaps for each other.
+
+    All remain visible where they coincide.
+    """
     if number == 0:
         return {"linewidth": 4.5, "zorder": 1, "solid_capstyle": "butt"}
     gap = 4.0 * (count - 2)
@@ -149,7 +152,7 @@ def _dashes(number: int, count: int) -> dict[str, Any]:
 
 
 def _power_of_ten(value: float, _: int) -> str:
-    """``10⁻³``: matplotlib's own would be typeset, and text that came from outside must not be."""
+    """Format a power of ten as ``10⁻³``. Matplotlib's typesetting is off, because some texts are from outside."""
     power = round(log10(value))
     return f"10{str(power).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
 
@@ -160,7 +163,7 @@ def _evaluations(axis: Any, one: CellResult, number: int) -> None:
 
 
 def _smooth(values: Sequence[float | None]) -> Curve:
-    """A centred running mean over a twentieth of the curve and at least three points, thinned."""
+    """Return a centred running mean over a twentieth of the curve and at least three points, thinned."""
     finite = [(step, value) for step, value in enumerate(values) if value is not None and isfinite(value)]
     sums = list(accumulate((value for _, value in finite), initial=0.0))
     reach, every = max(1, len(finite) // 40), -(-len(finite) // _POINTS) or 1
@@ -170,7 +173,7 @@ def _smooth(values: Sequence[float | None]) -> Curve:
 
 
 def _distance(one: CellResult, reference: Sequence[float | None]) -> Curve:
-    """|loss − baseline's loss| by step; steps that are equal to the last bit have no place on a log scale."""
+    """Return |loss − baseline's loss| by step, without steps of equal losses, which a log scale cannot show."""
     both = enumerate(zip(one.curve.train_loss, reference, strict=False))
     apart = [(float(step), abs(a - b)) for step, (a, b) in both if a is not None and b is not None and a != b]
     every = -(-len(apart) // _POINTS) or 1

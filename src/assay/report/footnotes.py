@@ -1,4 +1,4 @@
-"""Sentences below the table of a comparison: how its intervals came about, what it can tell, and caveats."""
+"""Sentences below the table of a comparison: the method of its intervals, its smallest change, and caveats."""
 
 from assay.analysis.comparison import Comparison
 from assay.analysis.row import usable
@@ -8,7 +8,7 @@ from assay.units import format_bytes
 
 
 def footnotes(comparison: Comparison) -> list[str]:
-    """Sentences below the table: how intervals came about, the smallest change, the predictions' errors, caveats."""
+    """Return all footnotes: method, smallest change, errors of the predictions, library scratch, caveats."""
     found = [_method(comparison), _smallest_change(comparison), _prediction_errors(comparison), _scratch(comparison)]
     return [sentence for sentence in (*found, *comparison.caveats) if sentence]
 
@@ -25,14 +25,14 @@ def _method(comparison: Comparison) -> str:
 
 
 def seeds(comparison: Comparison) -> str:
-    """``"3 seeds"``, or ``"2 of 3 seeds"`` where the baseline, which every change is against, finished at two."""
+    """Return ``"3 seeds"``, or ``"2 of 3 seeds"`` if the baseline, which every change is against, finished at two."""
     planned = len(comparison.record.seeds)
     finished = len({one.cell.seed for one in usable(comparison.record.of(BASELINE))})
     return f"{'' if finished == planned else f'{finished} of '}{planned} seed{'s' if planned > 1 else ''}"
 
 
 def _smallest_change(comparison: Comparison) -> str:
-    """How small a change of each timed metric can be told."""
+    """Sentence on the smallest change of each timed metric that can be distinguished from none."""
     titles = {column.metric: column.title for column in COLUMNS if column.metric != "tokens_per_second"}
     parts = [
         f"{titles[name]} {100 * one.told:.2g} % (a true change of {100 * one.likely:.2g} % in four of five comparisons)"
@@ -57,7 +57,7 @@ def _prediction_errors(comparison: Comparison) -> str:
 
 
 def _scratch(comparison: Comparison) -> str:
-    """Which rows had a library that took memory of its own."""
+    """Sentence on the rows in which a library took scratch; empty if there are none."""
     taken = {row.treatment: row.metrics.get("library_scratch_bytes") for row in (comparison.baseline, *comparison.rows)}
     parts = [f"{name} {format_bytes(most)}" for name, most in taken.items() if isinstance(most, int) and most]
     if not parts:

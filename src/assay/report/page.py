@@ -1,7 +1,7 @@
 """One self-contained page: the table, the figures, the proofs, and how each number was made. It needs no network.
 
-Everything that came from outside (names, reasons, what a processor calls itself) is escaped by the template engine;
-only the figures, which are made here, are let through as they are.
+The template engine escapes all text from outside (names, reasons, a processor's own name). Only the figures, which are
+made here, are inserted as they are.
 """
 
 from pathlib import Path
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 
 def write_page(comparison: Comparison, home: Home, path: Path | None = None) -> Path:
-    """Write the page to `path`, or to `index.html` beside the comparison's record; whole or not at all.
+    """Write the page to `path`, or to `index.html` in the folder of the comparison's record; whole or not at all.
 
-    Returns where it is. Raises `StorageError`.
+    Returns its path. Raises `StorageError`.
     """
     path = path or folder(comparison.record.id, home) / "index.html"
     write_file(path, render(comparison).encode())
@@ -46,7 +46,7 @@ def write_page(comparison: Comparison, home: Home, path: Path | None = None) -> 
 
 
 def render(comparison: Comparison) -> str:
-    """The page as text."""
+    """Return the page as text."""
     return _templates().get_template("page.html").render(_content(comparison))
 
 
@@ -65,7 +65,7 @@ def _templates() -> "Environment":
 
 
 def _breakable(name: str) -> Markup:
-    """A name that may be broken where its parts meet."""
+    """Return a name that may be broken after each ``+`` and ``:``."""
     text = str(escape(name))
     for joint in "+:":
         text = text.replace(joint, f"{joint}<wbr>")
@@ -111,7 +111,7 @@ def _row(row: Row, number: int) -> dict[str, Any]:
 
 
 def _prediction(row: Row, cells: tuple[CellResult, ...]) -> dict[str, str] | None:
-    """Predicted and measured peak of one row, and the instants that won; None where one of the two is missing."""
+    """Predicted and measured peak of one row, with their instants; None if one of the two is missing."""
     error, predicted = prediction_error(row), row.predicted
     if error is None or predicted is None:
         return None
@@ -147,7 +147,7 @@ def _machine(comparison: Comparison) -> list[tuple[str, str]]:
 
 
 def _configuration(comparison: Comparison) -> dict[str, list[tuple[str, str]]]:
-    """The baseline's configuration by group, values that were left open omitted."""
+    """Configuration of the baseline by group, without values that are None."""
     base = comparison.record.cells[0].cell.run if comparison.record.cells else comparison.record.base
     groups = base.model_dump(mode="json", exclude={"optimizations", "seed"})
     found: dict[str, list[tuple[str, str]]] = {"run": [("seeds", ", ".join(map(str, comparison.record.seeds)))]}

@@ -1,7 +1,7 @@
-"""What a person sees of a comparison while it goes: a board of its cells on a terminal, plain lines elsewhere.
+"""Progress of a comparison: a board of its cells on a terminal, plain lines elsewhere.
 
-The time that is left is the sum over the pieces to come, each taken as long as the pieces of its kind took so far:
-starting a process takes seconds and a timed block a fraction of one, so a mean over all would mislead.
+The time left is the sum over the remaining pieces of work, each as long as the mean of its kind so far. Starting a
+process takes seconds and a timed block a fraction of one, so a mean over all kinds would mislead.
 """
 
 import sys
@@ -24,7 +24,7 @@ STOPPING = "stopping: every cell finishes its step and saves; Ctrl-C again to st
 
 
 class Board:
-    """Where every cell stands."""
+    """State of every cell."""
 
     def __init__(self) -> None:
         self.cells: list[Cell] = []
@@ -40,7 +40,7 @@ class Board:
         self._began: tuple[Piece, float] | None = None
 
     def hear(self, news: News) -> None:
-        """Take in what happened."""
+        """Update the board by one event of the comparison."""
         if isinstance(news, Planned):
             self._plan(news)
         elif isinstance(news, Turn):
@@ -61,17 +61,17 @@ class Board:
 
     @property
     def shown(self) -> "list[tuple[Cell, ...]]":
-        """All waves while they are few, else the one at work."""
+        """All waves if there are few cells, else only the wave at work."""
         return list(self._waves) if len(self.cells) <= 24 else [self._waves[self.wave]]
 
     @property
     def pieces(self) -> tuple[int, int]:
-        """Pieces of work behind, and in all; those that a dead cell will not do count as behind."""
+        """Number of finished pieces of work, and of all. Pieces that an ended cell will not do count as finished."""
         total = len(self.cells) * (self._blocks + 2)
         return total - sum(count.total() for count in self._owed.values()), total
 
     def seconds_left(self) -> float | None:
-        """None before the first block is through: nothing that came before is like it."""
+        """Seconds left; None before the first block has ended, because no earlier piece resembles it."""
         if "block" not in self._took:
             return None
         known = [seconds for took in self._took.values() for seconds in took]
@@ -80,7 +80,7 @@ class Board:
         return sum(count * means.get(piece, usual) for owed in self._owed.values() for piece, count in owed.items())
 
     def progress(self) -> str:
-        """``"3 of 14 cells, about 1 min 20 s left"``."""
+        """Return a text such as ``"3 of 14 cells, about 1 min 20 s left"``."""
         left = self.seconds_left()
         text = f"{len(self.ended)} of {len(self.cells)} cells"
         if not left:
@@ -102,17 +102,17 @@ class Board:
 
 
 class Watcher(AbstractContextManager["Watcher"], Protocol):
-    """Hears what happens, and shows it."""
+    """Receives the events of a comparison and shows them."""
 
     def __call__(self, news: News) -> None:
-        """Show what happened in the comparison."""
+        """Show an event of the comparison."""
 
     def prepare(self, message: str, fraction: float | None) -> None:
-        """Show what the preparation of the corpus is doing."""
+        """Show the progress of the corpus preparation."""
 
 
 class Lines:
-    """Plain lines: what begins, every round, every ending."""
+    """Plain lines for starts, rounds and endings."""
 
     def __init__(self) -> None:
         self._board = Board()
@@ -127,12 +127,12 @@ class Lines:
         return None
 
     def prepare(self, message: str, fraction: float | None) -> None:
-        """Notes only."""
+        """Print messages that have no fraction."""
         if fraction is None:
             note(message)
 
     def __call__(self, news: News) -> None:
-        """Print what the news is worth."""
+        """Print a line if the event deserves one."""
         self._board.hear(news)
         if isinstance(news, Turn) and news.piece == "start":
             note(f"{news.cell.name}: starting")
@@ -147,7 +147,7 @@ class Lines:
 
 
 class Live:
-    """The board, redrawn as the cells move."""
+    """The board, redrawn as the cells advance."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -172,14 +172,14 @@ class Live:
         self._display.stop()
 
     def prepare(self, message: str, fraction: float | None) -> None:
-        """A note above the board, or how far it is."""
+        """Print a message above the board, or show the fraction in the notice."""
         if fraction is None:
             self._display.console.print(message, markup=False)
         else:
             self._notice = f"{message} {fraction:.0%}"
 
     def __call__(self, news: News) -> None:
-        """Take it in; the display redraws itself. An ending that is not a good one stays above the board."""
+        """Update the board, which redraws itself. An unsuccessful ending stays above it."""
         self._board.hear(news)
         if isinstance(news, Planned):
             self._notice = ""
@@ -220,17 +220,17 @@ class Live:
 
 
 def note(text: str) -> None:
-    """A line on standard error, where it is seen at once."""
+    """Print a line on standard error, and flush it so that it is seen at once."""
     print(text, file=sys.stderr, flush=True)
 
 
 def _side_by_side(waves: "list[tuple[Cell, ...]]") -> "list[list[Cell | None]]":
-    """Rows of cells of the same treatment, a column a wave."""
+    """Return rows of cells of the same treatment, with a column per wave."""
     columns = [{cell.treatment: cell for cell in wave} for wave in waves]
     names = dict.fromkeys(name for column in columns for name in column)
     return [[column.get(name) for column in columns] for name in names]
 
 
 def watcher() -> Watcher:
-    """The kind that standard error can show."""
+    """Return the kind of display that standard error supports."""
     return Live() if sys.stderr.isatty() else Lines()

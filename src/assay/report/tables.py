@@ -1,7 +1,7 @@
-"""The table on a terminal: columns where there is room, a list where there is not, plain lines in a pipe.
+"""The table on a terminal: columns if there is room, a list if there is not, plain lines in a pipe.
 
-A treatment is a heading, then its figures: measured, interval, predicted, proof. Wide terminals put the metrics side by
-side, so that the eye can run down a column; narrow ones and pipes put them below each other, a line each.
+A treatment is a heading, followed by its figures: measured, interval, predicted, proof. Wide terminals show the metrics
+side by side, so that the eye can run down a column. Narrow ones and pipes show one metric per line.
 """
 
 from typing import TYPE_CHECKING
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 WIDE = 116
-"""Columns of text from which the metrics stand side by side."""
+"""Width of a terminal, in characters, from which the metrics are shown side by side."""
 _STYLE = {"better": "green", "worse": "red", "neutral": "default"}
 _WIDE_LABEL, _WIDE_COLUMN, _WIDE_LOSSES = 10, 24, 22
 _NARROW_LABEL = 16
 
 
 def print_comparison(comparison: Comparison, console: "Console") -> None:
-    """Print the whole comparison: baselines, treatments, what it can tell. A pipe gets plain, unwrapped lines."""
+    """Print the whole comparison: baselines, treatments, footnotes. A pipe gets plain, unwrapped lines."""
     rows = (comparison.baseline, comparison.again, *comparison.rows)
     if console.is_terminal and console.width >= WIDE:
         _print_wide(rows, console)
@@ -92,7 +92,7 @@ def _measured(one: Texts) -> "Text":
 
 
 def _remarks(row: Row) -> list[tuple[str, "Text"]]:
-    """The proofs, what each rank had, then what looks wrong, each under its label."""
+    """Return a row's remarks, each with its label: proofs, values, first step, ranks, then flags."""
     found = [
         ("proof", _text(f"✓ {item.observed}", "green"))
         if item.verdict

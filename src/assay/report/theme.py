@@ -1,8 +1,9 @@
-"""How figures look: one palette and one type for light paper, dark screens and print.
+"""Style of figures: one palette and one type for light paper, dark screens and print.
 
-Matplotlib knows fixed colours only, and a page has to follow the reader's preference. So figures are drawn in marker
-colours that stand for a role, and in the finished SVG each marker becomes a CSS variable of the page. Hues are those of
-Okabe and Ito, which stay apart in the common forms of colour blindness; every series has a marker shape of its own too.
+Matplotlib knows fixed colours only, but a page follows the reader's preference. Figures are therefore drawn in marker
+colours that represent a role, and in the finished SVG each marker becomes a CSS variable of the page. Hues are those of
+Okabe and Ito, which remain distinct in the common forms of colour blindness. Every series also has its own marker
+shape.
 """
 
 import io
@@ -16,13 +17,13 @@ if TYPE_CHECKING:
 
 INK, SOFT, GRID, PAPER = "#010101", "#020202", "#030303", "#040404"
 PRINTED = {INK: "#1c1c1a", SOFT: "#5c5b57", GRID: "#dedcd5", PAPER: "#ffffff"}
-"""The roles' colours in a figure that is a file of its own, on white."""
+"""Colours of the roles in a figure file, on white."""
 _ROLES = {INK: "ink", SOFT: "soft", GRID: "grid", PAPER: "paper"}
 
 LIGHT = ("#52514e", "#0072b2", "#d55e00", "#009e73", "#a8568c", "#b07d00", "#2b9fd8", "#7a4a2b", "#5b5bd6")
-"""The baseline, then the treatments in turn; on paper."""
+"""Colours on paper: the baseline, then the treatments in turn."""
 DARK = ("#b5b3ad", "#4ba3dd", "#f08a3c", "#2fbf93", "#d78fbb", "#e0b13c", "#7cc7f0", "#c08a66", "#9a9af5")
-"""The same on a dark screen."""
+"""Colours on a dark screen, in the same order."""
 
 _SERIES = tuple(f"#0a0a{number:02x}" for number in range(len(LIGHT)))
 _MARKERS = ("o", "s", "D", "^", "v", "P", "X", "<", ">")
@@ -57,12 +58,12 @@ _STYLE: Any = {
 
 
 def series(index: int) -> str:
-    """The colour of the baseline (0) or of the n-th treatment."""
+    """Marker colour of the baseline (0) or of the n-th treatment."""
     return _SERIES[index if index == 0 else 1 + (index - 1) % (len(_SERIES) - 1)]
 
 
 def marker(index: int) -> str:
-    """The shape that goes with the colour."""
+    """Marker shape of the baseline (0) or of the n-th treatment."""
     return _MARKERS[index % len(_MARKERS)]
 
 
@@ -72,20 +73,20 @@ def variables(palette: tuple[str, ...]) -> dict[str, str]:
 
 
 def variable(index: int) -> str:
-    """The name of the CSS variable that `series(index)` becomes."""
+    """Name of the CSS variable that `series(index)` becomes."""
     return f"series-{_SERIES.index(series(index))}"
 
 
 @contextmanager
 def canvas(width: float, height: float, columns: int = 1, **options: Any) -> Iterator[tuple["Figure", list[Any]]]:
-    """A figure in inches with axes side by side, drawn without a display."""
+    """Yield a figure and its axes, side by side, drawn without a display. Sizes are in inches."""
     with _drawing(_STYLE, width, height, columns, **options) as drawn:
         yield drawn
 
 
 @contextmanager
 def sheet(width: float, height: float, columns: int = 1, **options: Any) -> Iterator[tuple["Figure", list[Any]]]:
-    """The same in fixed colours, `PRINTED` and `LIGHT`, for a file of its own."""
+    """Like `canvas`, in the fixed colours `PRINTED` and `LIGHT`, for a figure file."""
     style = {name: PRINTED.get(value, value) if isinstance(value, str) else value for name, value in _STYLE.items()}
     with _drawing(style, width, height, columns, **options) as drawn:
         yield drawn
@@ -105,13 +106,13 @@ def _drawing(
 
 
 def svg(figure: "Figure", title: str) -> str:
-    """The figure as an inline SVG element that takes its colours from the page."""
+    """Return the figure as an inline SVG element that takes its colours from the page."""
     from html import escape
 
     stream = io.StringIO()
     figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = stream.getvalue()
-    # Several figures share a page, and only what is referred to may keep its id.
+    # Several figures share a page, so only ids that are referred to are kept.
     text = re.sub(r'<g id="[^"]*"', "<g", text[text.index("<svg") :])
     for marker_colour, role in [*_ROLES.items(), *((one, f"series-{n}") for n, one in enumerate(_SERIES))]:
         text = text.replace(marker_colour, f"var(--{role})")

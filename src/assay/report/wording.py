@@ -1,7 +1,7 @@
-"""One way to say a figure, for the terminal and for the page.
+"""Texts of figures, the same for the terminal and for the page.
 
-Each metric of a row becomes a few short texts: the value, its change, the interval or the words that stand for it, and
-what was predicted. A change that cannot be told from none says so.
+Each metric of a row becomes a few short texts: the value, its change, the interval or a remark in its place, and the
+prediction. A change that cannot be distinguished from none is marked so.
 """
 
 from collections.abc import Sequence
@@ -60,19 +60,19 @@ COLUMNS = (
 
 
 class Texts(NamedTuple):
-    """A metric of one row, in words. Every text may be empty."""
+    """Texts of one metric of a row. Every text may be empty."""
 
     value: str
     change: str
     interval: str
     remark: str
-    """`not distinguishable`, `bit-equal`, or why there is no interval."""
+    """`not distinguishable`, `bit-equal`, or the reason why there is no interval."""
     predicted: str
     tone: Tone
 
 
 def texts(row: Row, column: Column) -> Texts:
-    """How the table says one metric of a row."""
+    """Return the texts of one metric of a row."""
     effect = row.effects.get(column.metric)
     verdict = row.verdicts.get(column.metric)
     return Texts(
@@ -86,14 +86,14 @@ def texts(row: Row, column: Column) -> Texts:
 
 
 def _predicted(row: Row, metric: str) -> str:
-    """A predicted figure, where there is a measured one beside it, and its change against the baseline's."""
+    """Predicted figure, if there is a measured one, and its change against the baseline's."""
     measured, change = row.metrics.get(metric), row.predicted_change.get(metric)
     value = None if measured is None else getattr(row.predicted, metric, None)
     return " ".join(filter(None, (figure(metric, value), "" if change is None else format_percent(change))))
 
 
 def figure(metric: str, value: Figure) -> str:
-    """A metric's value with its unit; losses seed by seed, or their mean from three seeds on."""
+    """Format a metric's value with its unit; losses by seed, or their mean from three seeds on."""
     if isinstance(value, tuple):
         if len(value) < LEAST_SEEDS:
             return " ".join(f"{one:.4f}" for one in value)
@@ -106,7 +106,7 @@ def figure(metric: str, value: Figure) -> str:
 
 
 def interval(effect: Effect) -> str:
-    """``"[−12.9, −11.2]"``, in percent; empty where there is none."""
+    """Format the interval in percent, such as ``"[−12.9, −11.2]"``; empty if there is none."""
     if effect.interval is None:
         return ""
     low, high = (format_percent(end).removesuffix(" %") for end in effect.interval)
@@ -114,7 +114,7 @@ def interval(effect: Effect) -> str:
 
 
 def status(row: Row) -> str:
-    """``"out of memory, 1 of 2 processes finished: …"`` for a row that is not done, else an empty text."""
+    """Return a text such as ``"out of memory, 1 of 2 processes finished: …"``; empty if the row is done."""
     if row.status is Status.DONE:
         return ""
     words = row.status.value.replace("_", " ")
@@ -126,7 +126,7 @@ def status(row: Row) -> str:
 
 
 def value_check(proof: ValueProof) -> str:
-    """One line on the value check: what was compared, the largest errors, and what the check cost."""
+    """Return one line on the value check: the largest errors, the number of updates, and the cost of the check."""
     if not proof.checked:
         return f"not checked: {proof.unchecked}"
     if not proof.verdict:
@@ -144,7 +144,7 @@ def value_check(proof: ValueProof) -> str:
 
 
 def prediction_error(row: Row) -> float | None:
-    """How far the predicted peak of tensors is off the measured one, as a fraction of the measured one."""
+    """Error of the predicted peak of tensors, as a fraction of the measured one; None if either is missing."""
     measured = row.metrics.get("tensors_peak_bytes")
     predicted = row.predicted.tensors_peak_bytes if row.predicted else None
     if not isinstance(measured, int) or not measured or predicted is None:
@@ -153,7 +153,7 @@ def prediction_error(row: Row) -> float | None:
 
 
 def fine_percent(fraction: float) -> str:
-    """Two decimals, for errors that are a fraction of a percent."""
+    """Format a fraction in percent with two decimals, for errors below one percent."""
     text = f"{100 * fraction:+.2f} %".replace("-", "−")
     return "0.00 %" if text[1:] == "0.00 %" else text
 
@@ -179,7 +179,7 @@ def _tone(column: Column, effect: Effect | None, verdict: Verdict | None) -> Ton
 
 
 def first_step(row: Row) -> list[str]:
-    """What a longer first step costs and when it is earned back, for a row that has one."""
+    """Return a sentence on the cost of a longer first step and when it is earned back, if the row has one."""
     if row.break_even is None:
         return []
     price, steps = format_seconds(row.break_even.price_seconds), row.break_even.steps
@@ -188,7 +188,7 @@ def first_step(row: Row) -> list[str]:
 
 
 def by_rank(row: Row) -> list[str]:
-    """What the ranks held and handed over, in order of ranks, each beside what was predicted."""
+    """Return sentences on memory, payload and communication of the ranks, in their order, with the predictions."""
     if not row.ranks:
         return []
     predicted = row.predicted.ranks if row.predicted else ()
@@ -204,7 +204,7 @@ def by_rank(row: Row) -> list[str]:
 
 
 def _idle(row: Row) -> list[str]:
-    """What the ranks of a pipeline did not compute, beside the simulator and the formula for equal stages."""
+    """Return a sentence on the idle shares of a pipeline's ranks, with the simulated ones and those of equal stages."""
     idle = [one.idle for one in row.ranks if one.idle]
     if len(idle) < len(row.ranks):
         return []
