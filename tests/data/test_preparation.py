@@ -150,9 +150,11 @@ def test_an_interrupt_leaves_nothing(home: Home, story: Path) -> None:
 def test_leftovers_of_a_crash_are_swept_after_a_day(home: Home, story: Path) -> None:
     for name, age in (("old", 2), ("young", 0)):
         (home.data / f".making-{name}").mkdir()
-        os.utime(home.data / f".making-{name}", times=(time.time() - age * 86400,) * 2)
+        (home.data / f".making-{name}-file").touch()
+        for left in (f".making-{name}", f".making-{name}-file"):
+            os.utime(home.data / left, times=(time.time() - age * 86400,) * 2)
     prepare(DataConfig(path=str(story)), home)
-    assert [name for name in folders(home) if name.startswith(".")] == [".making-young"]
+    assert sorted(one.name for one in home.data.glob(".*")) == [".making-young", ".making-young-file"]
 
 
 def test_the_first_of_two_equal_results_stays(home: Home, story: Path, monkeypatch: pytest.MonkeyPatch) -> None:

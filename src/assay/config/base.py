@@ -1,6 +1,11 @@
 """Base classes of the configuration models: frozen, strict about types, and closed to unknown keys."""
 
-from pydantic import BaseModel, ConfigDict
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic_core import PydanticCustomError
+
+_LARGEST_INTEGER = 2**63 - 1
 
 
 class Frozen(BaseModel):
@@ -10,6 +15,13 @@ class Frozen(BaseModel):
 
 
 class Setting(Frozen):
-    """Values that a user may choose; every number is finite."""
+    """Values that a user may choose; every number is finite, and every integer has at most 64 bits."""
 
     model_config = ConfigDict(allow_inf_nan=False)
+
+    @field_validator("*")
+    @classmethod
+    def _fits_64_bits(cls, value: Any) -> Any:
+        if isinstance(value, int) and abs(value) > _LARGEST_INTEGER:
+            raise PydanticCustomError("too_large", "should be at most 2^63")
+        return value

@@ -1,6 +1,6 @@
 """Atomic writes: files and folders are made under a hidden name and renamed into place.
 
-A crash leaves at worst a hidden file or folder that nothing reads. Leftover folders older than a day are removed when
+A crash leaves at worst a hidden file or folder that nothing reads. Leftovers older than a day are removed when
 the next one is made. Two processes that write the same content at once each make their own, and one of the equal
 results stays. If a folder replaces another, the old one is renamed away first. For that instant the name is missing;
 processes that have the old files mapped keep them.
@@ -89,5 +89,9 @@ def _sweep(parent: Path) -> None:
     for prefix in (_MAKING, _ASIDE):
         for left in parent.glob(f"{prefix}*"):
             with suppress(OSError):
-                if time.time() - left.stat().st_mtime > _STALE_SECONDS:
+                if time.time() - left.stat().st_mtime <= _STALE_SECONDS:
+                    continue
+                if left.is_dir():
                     shutil.rmtree(left, ignore_errors=True)
+                else:
+                    left.unlink(missing_ok=True)

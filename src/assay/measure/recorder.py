@@ -95,6 +95,19 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Origin of a storage: an operator's name, `weight copies` (cast weights) or `inputs` (before the step)."""
         return self._origins.get(storage, "inputs")
 
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of a trace that were recorded here, by name."""
+        return {
+            "operations": self.operations(),
+            "communications": self.communications(),
+            "masks": self.masks.masks(),
+            "float8": self.float8.products(),
+            "recomputed_blocks": tuple(sorted(self.recomputed_blocks)),
+            "compiled": self.graphs.graphs(),
+            "captured_contractions": self.captured_contractions,
+            "synchronizations": dict(self.synchronizations.counts),
+        }
+
     def operations(self) -> tuple[Operation, ...]:
         """Every operator recorded, in the order of first execution."""
         return tuple(

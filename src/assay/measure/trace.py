@@ -105,7 +105,7 @@ class StepTracer:
         device = self.step.program.device
         mesh, state = self.step.program.mesh, list(operations.tensors_in(list(self.step.optimizer.state.values())))
         return Trace(
-            operations=self._recorder.operations(),
+            **self._recorder.fields(),
             loss=loss,
             saved_bytes=self._saved.highest,
             offloaded_saved_bytes=0 if (offload := self.step.program.offload) is None else offload.moved_bytes,
@@ -127,24 +127,17 @@ class StepTracer:
             updates=updated(self.step, self._recorder.writes),
             groups=groups(self.step),
             read_every=self.step.program.read_every,
-            masks=self._recorder.masks.masks(),
-            float8=self._recorder.float8.products(),
-            recomputed_blocks=tuple(sorted(self._recorder.recomputed_blocks)),
             scaling=self._scaled.scaling(self._index, skipped),
             schedule=tuple(self._schedule),
             learning_rate=self.step.program.schedule(self._index),
             ranks={} if mesh is None else dict(zip(mesh.mesh_dim_names or (), mesh.shape, strict=True)),
             place={} if mesh is None else {axis: mesh.get_local_rank(axis) for axis in mesh.mesh_dim_names or ()},
             whole_parameter_bytes=sum(p.numel() * p.element_size() for _, p in self.step.named_parameters()),
-            communications=self._recorder.communications(),
             block_forwards=self._blocks.forwards(),
-            compiled=self._recorder.graphs.graphs(),
             graph_replays=0 if (graphs := self.step.program.graphs) is None else graphs.replays,
-            captured_contractions=self._recorder.captured_contractions,
             graph_breaks=0 if self.step.program.captures is None else graph_breaks(),
             training_graphs=0 if (captures := self.step.program.captures) is None else captures.trained,
             shared_parameters=shared(self.step.parts),
-            synchronizations=dict(self._recorder.synchronizations.counts),
         )
 
     def _batches(self, index: int, share: Share) -> Sequence[MicroBatch]:

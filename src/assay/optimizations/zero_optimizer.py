@@ -46,7 +46,9 @@ class ZeroOptimizer(Optimization):
         from assay.cost.replicas import replicated
         from assay.cost.zero import divided
 
-        return divided(replicated(cost), parameters(run.model))
+        # A pipeline's rank that owns both ends has a copy of a tied embedding, under the name of an untied head.
+        untied = run.model.model_copy(update={"tie_embeddings": False})
+        return divided(replicated(cost), parameters(untied))
 
     def apply(self, program: "Program", run: Run) -> "Program":
         from assay.parallel.sharded import whole_replicas

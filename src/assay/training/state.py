@@ -47,10 +47,13 @@ def _by_owner(step: Step, parameters: NamedParameters) -> dict[str, Tensor]:
 
 
 def optimizer_tensors(step: Step) -> dict[str, Tensor]:
-    """Return the optimizer's state as `state.<parameter>.<key>`; numbers become float64 scalars."""
+    """Return the optimizer's state as `state.<parameter>.<key>`, by name; numbers become float64 scalars.
+
+    The order of entries differs between a new and a resumed optimizer. Sorted, both write the same file.
+    """
     names = _names_by_index(step)
     rows, padded = step.program.rows_at_rest, _padded(step)
-    return {
+    found = {
         f"state.{names[index]}.{key}": value[: rows[names[index]]]
         if isinstance(value, Tensor) and padded.get(names[index]) == value.shape
         else value
@@ -59,6 +62,7 @@ def optimizer_tensors(step: Step) -> dict[str, Tensor]:
         for index, entries in step.optimizer.state_dict()["state"].items()
         for key, value in entries.items()
     }
+    return dict(sorted(found.items()))
 
 
 def load_optimizer(step: Step, tensors: Mapping[str, Tensor]) -> None:

@@ -74,6 +74,9 @@ def proof_failures(run: Run, mutate: Break, *, late: bool = False, ranks: Ranks 
 def account(run: Run, mutate: Break, *, late: bool = False, ranks: Ranks = ALONE) -> Account:
     """Train the run for a few steps with `mutate` in it, and hold the proof against it."""
     found = Account()
+    if any(one.name == "compile" for one in run.optimizations):
+        # A compiler counts how often a function was compiled anew in the whole process, and gives up after eight times.
+        torch.compiler.reset()
     with pytest.MonkeyPatch.context() as patch:
         mutate(patch)
         torch.manual_seed(run.seed + ranks.noise())
