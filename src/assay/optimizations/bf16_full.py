@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _GRADIENT_ERROR, _UPDATE_ERROR = 0.1, 0.05
 """Largest relative errors of one tensor."""
-_LOSS_ERROR = 4e-4
+_LOSS_ERROR = 1.5e-3
 """Largest relative error of the loss."""
 _ROUNDED = 2**-12
 """Relative error that bfloat16 must cause in some gradient."""

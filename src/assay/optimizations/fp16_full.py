@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _GRADIENT_ERROR, _UPDATE_ERROR = 0.05, 0.2
 """Largest relative errors of one tensor."""
-_LOSS_ERROR = 1e-4
+_LOSS_ERROR = 1.5e-4
 """Largest relative error of the loss."""
 _ROUNDED = 2**-15
 """Relative error that float16 must cause in some gradient."""

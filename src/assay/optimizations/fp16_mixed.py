@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _GRADIENT_ERROR = 0.03
 """Largest relative error of one gradient."""
-_LOSS_ERROR = 4e-5
+_LOSS_ERROR = 1.5e-4
 """Largest relative error of the loss."""
 _ROUNDED = 2**-15
 """Relative error that float16 must cause in some gradient."""

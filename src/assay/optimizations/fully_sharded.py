@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _GRADIENT_ERROR = 0.1
 """Largest relative error of one gradient with mixed precision."""
-_LOSS_ERROR = 4e-4
+_LOSS_ERROR = 2e-3
 """Largest relative error of the loss."""
 _ROUNDED = 2**-12
 """Relative error that bfloat16 must cause in some gradient."""

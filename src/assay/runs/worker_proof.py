@@ -8,6 +8,7 @@ its initial value, and the state must count the updates that were made.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 
 from assay.config.run import Run
 from assay.measure.moved import state_fault, unmoved
@@ -80,6 +81,7 @@ def prove_at_end(
 
 
 _Last = tuple[Trace, ValueProof]
+_EVALUATED_BATCHES = 1
 _UPDATES = 2
 """Updates whose values are checked at the end: only the second one shows a moment that is not written back."""
 
@@ -91,6 +93,7 @@ def _last_step(loop: Loop, notes: list[str], folder: RunFolder, run: Run, ranks:
         while True:
             values = ValueCheck(folder, run, loop.step, index, ranks, updates=_UPDATES)
             try:
+                values.evaluate(list(islice(loop.windows(), _EVALUATED_BATCHES)))
                 kept: list[tuple[StepRecord, Trace]] = []
                 plain = values.recording(take_step)(loop.step, index, loop.probes)
                 values.recording(partial(_keeping, kept))(loop.step, index + 1, loop.probes)

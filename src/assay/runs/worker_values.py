@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from assay.parallel.ranks import Ranks
 from assay.runs.channel import Voice
 from assay.runs.folder import RunFolder
 from assay.step.evidence import ValueProof
-from assay.step.program import Step
+from assay.step.program import MicroBatch, Step
 from assay.training.endings import is_out_of_memory
 from assay.training.loop import TakeStep
 from assay.training.step_record import StepRecord
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
     from assay.training.taken import Taken
 
 _POLL_SECONDS = 0.2
-_COPIES = 2 * STEPS + 2
-"""Copies of all weights in a record: gradients of each step, weights before the first and after each, one spare."""
+_COPIES = 2 * STEPS + 4
+"""Copies of all weights in a record: gradients of each step, weights before and after each, state, and a spare."""
 
 
 class ValueCheck:
@@ -81,6 +82,11 @@ class ValueCheck:
             return replace(taken, seconds=max(taken.seconds - aside, 0.0))
 
         return recorded
+
+    def evaluate(self, windows: Sequence[MicroBatch]) -> None:
+        """Record an evaluation of the present weights on some batches. All ranks must call it."""
+        if self._recorder is not None:
+            self._recorder.evaluate(windows)
 
     def stepped(self, record: StepRecord) -> None:
         """Record the loss, gradient norm and learning rate of a step."""

@@ -91,10 +91,10 @@ class Check:
             for dtype in (torch.float32, torch.float64)
         )
         failed = self._initial(base) if self.recorded.first == 0 else []
+        judged, seconds = self._evaluated(base, truth), 0.0
         if probe:
-            judged, more, seconds = self._probed(base, truth)
-            return judged, failed + more, seconds
-        judged, seconds = [], 0.0
+            probed, more, seconds = self._probed(base, truth)
+            return judged + probed, failed + more, seconds
         for step in self.recorded.steps:
             began = time.perf_counter()
             near = self._reference(base, step.index)
@@ -115,6 +115,15 @@ class Check:
         exact = self._reference(truth, first, dropout=False)
         judged = self._judged(first, self.recorded.probe_loss, found, near, exact)
         return judged, _baseline_failure(near, exact, self.expected), seconds
+
+    def _evaluated(self, base: Reference, truth: Reference) -> list[Judged]:
+        """The evaluation at the first recorded weights."""
+        found, step = self.recorded.evaluated_loss, self.recorded.first
+        if found is None:
+            return []
+        weights, noise = self.recorded.tensors("weight", step), self.recorded.noise(step)
+        near, exact = (one.at(weights, self.recorded.windows(), noise, dropout=False).loss for one in (base, truth))
+        return [nearness.evaluation(step, found, near, exact, self.expected.gradients)]
 
     def _reference(self, reference: Reference, step: int, *, dropout: bool = True) -> Computed:
         weights = self.recorded.tensors("weight", step)
@@ -205,7 +214,7 @@ class Check:
         close = self.expected.updates
         if rule.rounds_state:
             states.update(self._states(step.index))
-        kept = self._states(step.index + 1) if rule.rounds_state else {}
+        kept = self._states(step.index + 1)
         for name, weight in before.items():
             if name not in gradients:
                 yield Judged("update", name, step.index, float("inf"), float("inf"))
@@ -215,7 +224,8 @@ class Check:
             replayed = rule.update(name, whole, gradient, state, now)[: len(weight)]
             yield nearness.update(step.index, name, weight, after[name], replayed, close, rounded=rule.rounds_weight)
             for key in sorted(kept.get(name, {}).keys() - {"steps"}):
-                yield nearness.state(step.index, f"{key} of {name}", kept[name][key], state[key])
+                coarse = rule.rounds_state or weight.dtype.itemsize < 4
+                yield nearness.state(step.index, f"{key} of {name}", kept[name][key], state[key], rounded=coarse)
 
     def _too_equal(self, judged: list[Judged]) -> list[str]:
         found = []

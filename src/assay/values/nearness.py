@@ -31,8 +31,10 @@ UPDATE_RATIO = 64.0
 """K of updates."""
 SMALL_TENSOR = 0.01
 """Smallest root mean square that a lossy gradient's bound assumes, relative to that of all gradients."""
-STATE_ERROR = 0.05
-"""Largest relative error of a moment that is kept in 8 bits."""
+ROUNDED_STATE_ERROR = 0.05
+"""Largest relative error of a moment that is kept in 8 or 16 bits."""
+STATE_ERROR = 1e-3
+"""Largest relative error of a moment in float32: its updates are sums, and the replay gets the same gradients."""
 _UNIT = {torch.float64: 2.0**-53, torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
 """Unit roundoff: half of the distance between neighbours above 1."""
 
@@ -41,7 +43,7 @@ _UNIT = {torch.float64: 2.0**-53, torch.float32: 2.0**-24, torch.float16: 2.0**-
 class Judged:
     """One value with its error, relative to its bound."""
 
-    what: Literal["loss", "gradient", "update", "state"]
+    what: Literal["loss", "evaluation", "gradient", "update", "state"]
     name: str
     step: int
     error: float
@@ -58,15 +60,26 @@ class Judged:
 
 
 def loss(step: int, found: float, base: float, truth: float, close: Closeness) -> Judged:
-    """Judge a loss in nats per token."""
-    error = abs(found - truth)
+    """Judge a training loss in nats per token."""
     if close.kind == "exact":
         return Judged("loss", "loss", step, abs(found - base) / abs(base), 0.0 if found == base else float("inf"))
+    return _inexact_loss("loss", step, found, base, truth, close)
+
+
+def evaluation(step: int, found: float, base: float, truth: float, close: Closeness) -> Judged:
+    """Judge the loss of an evaluation, which adds up its batches in an order of its own."""
+    return _inexact_loss("evaluation", step, found, base, truth, close)
+
+
+def _inexact_loss(
+    what: Literal["loss", "evaluation"], step: int, found: float, base: float, truth: float, close: Closeness
+) -> Judged:
+    error = abs(found - truth)
     if close.kind == "lossy":
         bound = close.loss * abs(truth)
     else:
         bound = GRADIENT_RATIO * max(abs(base - truth), _UNIT[torch.float32] * abs(truth))
-    return Judged("loss", "loss", step, error / abs(truth), _over(error, bound))
+    return Judged(what, "validation batches", step, error / abs(truth), _over(error, bound))
 
 
 def gradient(
@@ -100,10 +113,11 @@ def update(
     )
 
 
-def state(step: int, name: str, found: Tensor, replayed: Tensor) -> Judged:
-    """Judge one tensor of an optimizer's state that is rounded on purpose."""
+def state(step: int, name: str, found: Tensor, replayed: Tensor, *, rounded: bool) -> Judged:
+    """Judge one tensor of an optimizer's state; `rounded` is true if it has fewer than 32 bits."""
     error, size = _norm(found.double() - replayed.double()), _norm(replayed)
-    return Judged("state", name, step, error / size if size else error, _over(error, STATE_ERROR * size))
+    bound = (ROUNDED_STATE_ERROR if rounded else STATE_ERROR) * size
+    return Judged("state", name, step, error / size if size else error, _over(error, bound))
 
 
 def padded(tensor: Tensor, rows: int) -> Tensor:

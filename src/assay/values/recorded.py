@@ -40,6 +40,8 @@ class Recorded:
         self.padded_rows: dict[str, int] = dict(self.ranks[0].about.get("padded_rows", {}))
         """Number of rows, padding included, of weights whose last rows stand for no token, by name."""
         self.probe_loss: float | None = self.ranks[0].about.get("probe_loss")
+        self.evaluated_loss: float | None = self.ranks[0].about.get("evaluated_loss")
+        """Loss of an evaluation at the weights of the first recorded step, in nats per token."""
         self.steps = [self._step(int(index)) for index in self.ranks[0].about["steps"]]
 
     def _step(self, index: int) -> RecordedStep:
@@ -68,6 +70,11 @@ class Recorded:
         """Token ids and targets of every micro-batch, over all ranks; concatenated they are the batch, in order."""
         names = self.ranks[0].keys("ids", step)
         return [(self._rows("ids", step, name), self._rows("targets", step, name)) for name in names]
+
+    def windows(self) -> list[tuple[Tensor, Tensor]]:
+        """Token ids and targets of the evaluated batches."""
+        ids, targets = (self.tensors(f"window {what}", self.first) for what in ("ids", "targets"))
+        return [(ids[number], targets[number]) for number in ids]
 
     def noise(self, step: int) -> dict[str, Tensor]:
         """Random state of rank 0 before the step, by device."""

@@ -32,6 +32,7 @@ from assay.parallel.ranks import ALONE, Ranks
 from assay.parallel.shards import is_spread, placed_gradient
 from assay.step.program import MicroBatch, Step
 from assay.training.batches import micro_batches_of
+from assay.training.evaluation import evaluate
 from assay.values.tensors import Key, TensorWriter
 
 STEPS = 3
@@ -41,7 +42,7 @@ STEPS = 3
 class StepRecorder:
     """Records steps of one rank into `folder`, from the step `first` on, until `updates` updates were made.
 
-    The optimizer's state is recorded before the first step; with `rounds_state` it is also recorded after every update.
+    The optimizer's state is recorded before the first step and after the last update; with `rounds_state` after each.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class StepRecorder:
         with self._aside():
             self.updates += bool(self._steps[self._now]["groups"])
             self._weights(self._now + 1)
-            if self._rounds_state:
+            if self._rounds_state or self.done:
                 self._state(self._now + 1)
 
     def stepped(self, index: int, loss: float, log_norm: float, rate: float) -> None:
@@ -127,6 +128,13 @@ class StepRecorder:
                 part.train()
             for parameter in self._parameters.values():
                 parameter.grad = None
+
+    def evaluate(self, windows: Sequence[MicroBatch]) -> None:
+        """Evaluate the weights of the first recorded step as the run does, and record windows and loss."""
+        self._about["evaluated_loss"] = evaluate(self._step, lambda: windows, 1.0, self._first).loss
+        for number, (ids, targets) in enumerate(windows):
+            self._writer.add(Key("window ids", self._first, str(number)), ids)
+            self._writer.add(Key("window targets", self._first, str(number)), targets)
 
     def _gradients(self, step: Step) -> Callable[[Step, Sequence[MicroBatch], int], Tensor]:
         inner = step.program.gradients

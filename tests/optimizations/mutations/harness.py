@@ -116,6 +116,7 @@ def _end(step: Step, run: Run, ranks: Ranks, found: Account, first: Trace, initi
     found.fail(SECOND, *(f"{name} never moved" for name in unmoved(step, initial, max(rate(0), rate(done - 1)))))
     found.fail(SECOND, state_fault(step, done))
     record = ValueRecord(step, run, ranks, Corpus(run), done)
+    record.evaluate()
     taken.append(record.take(done, take_step))
     tracer, last = record.take(done + 1, _traced)
     records = read(step, [*taken, last])

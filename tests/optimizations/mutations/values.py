@@ -41,6 +41,13 @@ class ValueRecord:
         with self._recorder.hooked():
             return take(watched, index)
 
+    def evaluate(self) -> None:
+        """Evaluate the present weights on random tokens, and record it."""
+        model = self._run.model
+        shape = (self._run.training.batch_size, model.context_length + 1)
+        tokens = torch.randint(model.vocabulary, shape, generator=torch.Generator().manual_seed(5))
+        self._recorder.evaluate([(tokens[:, :-1], tokens[:, 1:])])
+
     def failures(self, records: Sequence[StepRecord]) -> list[str]:
         """What the references say of what was recorded and reported; only rank 0 asks them."""
         for one in records:
