@@ -24,10 +24,13 @@ if TYPE_CHECKING:
 
 _GRADIENT_ERROR, _UPDATE_ERROR = 0.1, 0.05
 """Largest relative errors of one tensor."""
+_SLOPE_ERROR = 0.05
+"""Largest error of a gradient's scale."""
 _LOSS_ERROR = 1.5e-3
 """Largest relative error of the loss."""
 _ROUNDED = 2**-12
 """Relative error that bfloat16 must cause in some gradient."""
+_NEAR = lossy(_GRADIENT_ERROR, at_least=_ROUNDED, slope=_SLOPE_ERROR, loss=_LOSS_ERROR)
 
 
 class Bf16Full(Optimization):
@@ -69,7 +72,8 @@ class Bf16Full(Optimization):
     def expect(self, expected: Expected, run: Run) -> Expected:
         narrow = NarrowAdamW(**expected.rule.model_dump()) if type(expected.rule) is AdamW else expected.rule
         return expected.changed(rule=narrow).loosened(
-            gradients=lossy(_GRADIENT_ERROR, at_least=_ROUNDED, loss=_LOSS_ERROR), updates=lossy(_UPDATE_ERROR)
+            gradients=_NEAR,
+            updates=lossy(_UPDATE_ERROR),
         )
 
     def verify(self, trace: Trace, run: Run) -> Evidence:

@@ -24,10 +24,13 @@ if TYPE_CHECKING:
 
 _GRADIENT_ERROR = 0.1
 """Largest relative error of one gradient."""
+_SLOPE_ERROR = 0.02
+"""Largest error of a gradient's scale."""
 _LOSS_ERROR = 1e-3
 """Largest relative error of the loss."""
 _ROUNDED = 2**-12
 """Relative error that bfloat16 must cause in some gradient."""
+_NEAR = lossy(_GRADIENT_ERROR, at_least=_ROUNDED, slope=_SLOPE_ERROR, loss=_LOSS_ERROR)
 
 
 class Bf16Mixed(Optimization):
@@ -64,7 +67,7 @@ class Bf16Mixed(Optimization):
         return replace(program, forward_contexts=(*program.forward_contexts, context))
 
     def expect(self, expected: Expected, run: Run) -> Expected:
-        return expected.loosened(gradients=lossy(_GRADIENT_ERROR, at_least=_ROUNDED, loss=_LOSS_ERROR))
+        return expected.loosened(gradients=_NEAR)
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         from assay.step.precision import products_in

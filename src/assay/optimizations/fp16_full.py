@@ -22,12 +22,15 @@ if TYPE_CHECKING:
     from assay.hardware import Machine
     from assay.step.program import NamedParameters, OptimizerLike, Program
 
-_GRADIENT_ERROR, _UPDATE_ERROR = 0.05, 0.2
+_GRADIENT_ERROR, _UPDATE_ERROR = 0.05, 0.5
 """Largest relative errors of one tensor."""
+_SLOPE_ERROR = 0.01
+"""Largest error of a gradient's scale."""
 _LOSS_ERROR = 1.5e-4
 """Largest relative error of the loss."""
 _ROUNDED = 2**-15
 """Relative error that float16 must cause in some gradient."""
+_NEAR = lossy(_GRADIENT_ERROR, at_least=_ROUNDED, slope=_SLOPE_ERROR, loss=_LOSS_ERROR)
 
 
 class Fp16Full(Optimization):
@@ -80,7 +83,8 @@ class Fp16Full(Optimization):
             **expected.rule.model_dump(exclude={"coupled"}), dtype="half", keeps_root=True, narrow_weight=True
         )
         return expected.changed(rule=rule).loosened(
-            gradients=lossy(_GRADIENT_ERROR, at_least=_ROUNDED, loss=_LOSS_ERROR), updates=lossy(_UPDATE_ERROR)
+            gradients=_NEAR,
+            updates=lossy(_UPDATE_ERROR),
         )
 
     def verify(self, trace: Trace, run: Run) -> Evidence:

@@ -24,10 +24,13 @@ if TYPE_CHECKING:
 
 _GRADIENT_ERROR = 0.03
 """Largest relative error of one gradient."""
+_SLOPE_ERROR = 0.01
+"""Largest error of a gradient's scale."""
 _LOSS_ERROR = 1.5e-4
 """Largest relative error of the loss."""
 _ROUNDED = 2**-15
 """Relative error that float16 must cause in some gradient."""
+_NEAR = lossy(_GRADIENT_ERROR, at_least=_ROUNDED, slope=_SLOPE_ERROR, loss=_LOSS_ERROR)
 
 
 class Fp16Mixed(Optimization):
@@ -67,7 +70,7 @@ class Fp16Mixed(Optimization):
         )
 
     def expect(self, expected: Expected, run: Run) -> Expected:
-        return expected.loosened(gradients=lossy(_GRADIENT_ERROR, at_least=_ROUNDED, loss=_LOSS_ERROR))
+        return expected.loosened(gradients=_NEAR)
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         from assay.step.precision import products_in, unscaled

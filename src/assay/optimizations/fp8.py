@@ -32,10 +32,13 @@ _MULTIPLE = 16
 
 _GRADIENT_ERROR = 0.5
 """Largest relative error of one gradient."""
+_SLOPE_ERROR = 0.2
+"""Largest error of a gradient's scale."""
 _LOSS_ERROR = 1e-3
 """Largest relative error of the loss."""
 _ROUNDED = 2**-7
 """Relative error that float8 must cause in some gradient."""
+_NEAR = lossy(_GRADIENT_ERROR, at_least=_ROUNDED, slope=_SLOPE_ERROR, loss=_LOSS_ERROR)
 _PRECISE, _COARSE = "float8_e4m3fn", "float8_e5m2"
 """Formats of inputs and weights, and of gradients."""
 
@@ -108,7 +111,7 @@ class Fp8(Optimization):
         return replace(program, forward_contexts=(*program.forward_contexts, context))
 
     def expect(self, expected: Expected, run: Run) -> Expected:
-        return expected.loosened(gradients=lossy(_GRADIENT_ERROR, at_least=_ROUNDED, loss=_LOSS_ERROR))
+        return expected.loosened(gradients=_NEAR)
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         of_a_block = 5 if run.model.activation == "swiglu" else 4

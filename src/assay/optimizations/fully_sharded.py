@@ -26,10 +26,13 @@ if TYPE_CHECKING:
 
 _GRADIENT_ERROR = 0.1
 """Largest relative error of one gradient with mixed precision."""
+_SLOPE_ERROR = 0.05
+"""Largest error of a gradient's scale."""
 _LOSS_ERROR = 2e-3
 """Largest relative error of the loss."""
 _ROUNDED = 2**-12
 """Relative error that bfloat16 must cause in some gradient."""
+_NEAR = lossy(_GRADIENT_ERROR, at_least=_ROUNDED, slope=_SLOPE_ERROR, loss=_LOSS_ERROR)
 
 
 class FullySharded(Optimization):
@@ -100,7 +103,7 @@ class FullySharded(Optimization):
         return shards(program, program.axis("dp"), **self.model_dump())
 
     def expect(self, expected: Expected, run: Run) -> Expected:
-        near = lossy(_GRADIENT_ERROR, at_least=_ROUNDED, loss=_LOSS_ERROR) if self.mixed_precision else REASSOCIATED
+        near = _NEAR if self.mixed_precision else REASSOCIATED
         return expected.loosened(gradients=near, updates=REASSOCIATED)
 
     def verify(self, trace: Trace, run: Run) -> Evidence:

@@ -24,10 +24,13 @@ if TYPE_CHECKING:
 
 _GRADIENT_ERROR = 0.02
 """Largest relative error of one gradient."""
+_SLOPE_ERROR = 0.01
+"""Largest error of a gradient's scale."""
 _LOSS_ERROR = 1e-4
 """Largest relative error of the loss."""
 _ROUNDED = 2**-15
 """Relative error that TF32 must cause in some gradient."""
+_NEAR = lossy(_GRADIENT_ERROR, at_least=_ROUNDED, slope=_SLOPE_ERROR, loss=_LOSS_ERROR)
 
 
 class Tf32(Optimization):
@@ -58,7 +61,7 @@ class Tf32(Optimization):
         return replace(program, step_contexts=(*program.step_contexts, _allowed))
 
     def expect(self, expected: Expected, run: Run) -> Expected:
-        return expected.loosened(gradients=lossy(_GRADIENT_ERROR, at_least=_ROUNDED, loss=_LOSS_ERROR))
+        return expected.loosened(gradients=_NEAR)
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         allowed, total = trace.contractions(dtype="tf32"), trace.contractions()

@@ -31,6 +31,8 @@ class Closeness(Frozen):
     """Largest relative error of one tensor (Euclidean norm), for lossy values."""
     at_least: float = 0.0
     """Relative error that some tensor must reach, for lossy values: a smaller one means that nothing was rounded."""
+    slope: float = 0.0
+    """Largest error of a gradient's projection on its reference, for lossy gradients."""
     loss: float = 0.0
     """Largest relative error of the loss, for lossy gradients. A loss, as a mean over many tokens, is much nearer."""
 
@@ -42,6 +44,7 @@ class Closeness(Frozen):
             kind=self.kind,
             relative=self.relative + other.relative,
             at_least=max(self.at_least, other.at_least),
+            slope=self.slope + other.slope,
             loss=self.loss + other.loss,
         )
 
@@ -50,9 +53,9 @@ EXACT = Closeness()
 REASSOCIATED = Closeness(kind="reassociated")
 
 
-def lossy(relative: float, *, at_least: float = 0.0, loss: float = 0.0) -> Closeness:
+def lossy(relative: float, *, at_least: float = 0.0, slope: float = 0.0, loss: float = 0.0) -> Closeness:
     """Bound for values within `relative` of their reference, and somewhere at least `at_least` away from it."""
-    return Closeness(kind="lossy", relative=relative, at_least=at_least, loss=loss)
+    return Closeness(kind="lossy", relative=relative, at_least=at_least, slope=slope, loss=loss)
 
 
 class Stream(Frozen):

@@ -41,6 +41,10 @@ class Rule(Frozen):
         """Weight decay of this tensor: 0 for vectors."""
         return self.weight_decay if weight.ndim >= 2 else 0.0
 
+    def options(self, name: str, weight: "Tensor") -> Mapping[str, Any]:
+        """Options that the optimizer's group of a weight must have if it has them, under torch's names."""
+        return {"weight_decay": self.decay(weight)}
+
     def precise(self, tensor: "Tensor") -> "Tensor":
         """The tensor in the precision of the replay."""
         return tensor.double()
@@ -71,6 +75,9 @@ class AdamW(Rule):
     epsilon: float
     coupled: bool = False
     """True if decay is added to the gradient, as in Adam before AdamW."""
+
+    def options(self, name: str, weight: "Tensor") -> Mapping[str, Any]:
+        return {**super().options(name, weight), "betas": [self.beta1, self.beta2]}
 
     def adopt(self, entries: Mapping[str, "Tensor"]) -> State:
         square = entries["exp_avg_sq"]
@@ -151,6 +158,9 @@ class SGD(Rule):
     momentum: float
     nesterov: bool
 
+    def options(self, name: str, weight: "Tensor") -> Mapping[str, Any]:
+        return {**super().options(name, weight), "momentum": self.momentum, "nesterov": self.nesterov}
+
     def adopt(self, entries: Mapping[str, "Tensor"]) -> State:
         return {"b": self.precise(entries["momentum_buffer"])} if self.momentum else {}
 
@@ -168,6 +178,9 @@ class Lion(Rule):
 
     beta1: float
     beta2: float
+
+    def options(self, name: str, weight: "Tensor") -> Mapping[str, Any]:
+        return {**super().options(name, weight), "betas": [self.beta1, self.beta2]}
 
     def adopt(self, entries: Mapping[str, "Tensor"]) -> State:
         return {"m": self.precise(entries["exp_avg"])}
@@ -219,6 +232,10 @@ class Muon(Rule):
 
     momentum: float
     others: AdamW
+
+    def options(self, name: str, weight: "Tensor") -> Mapping[str, Any]:
+        hidden = name.startswith("blocks.") and weight.ndim == 2
+        return {"momentum": self.momentum} if hidden else self.others.options(name, weight)
 
     def adopt(self, entries: Mapping[str, "Tensor"]) -> State:
         if "momentum_buffer" in entries:

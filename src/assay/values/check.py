@@ -6,7 +6,6 @@ and random state? Are the updates those of the optimizer's rule, replayed slowly
 something rounded where it had to be?
 """
 
-import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -24,14 +23,14 @@ from assay.values import nearness
 from assay.values.baseline import Computed, Reference
 from assay.values.batches import batch_failures
 from assay.values.nearness import Judged
+from assay.values.plain import plain_failures
 from assay.values.rates import rate
 from assay.values.recorded import Recorded, RecordedStep
 
 _BASELINE_ERROR = 1e-3
 """Largest relative error of the float32 baseline's loss against float64; beyond it the baseline itself is wrong."""
-_RATE_ERROR = 1e-6
-_NORM_ERROR, _NARROW_NORM_ERROR = 1e-4, 1e-3
-"""Largest relative errors of a norm over float32 gradients, and over gradients of 16 bits."""
+_ROUTED = 4.0
+"""Factor on a mixture's lossy bounds: rounding sends some tokens to other experts."""
 _SHOWN = 3
 """Failures that are reported one by one."""
 
@@ -52,11 +51,12 @@ class Check:
 
     def proof(self) -> ValueProof:
         """Return the result of the whole check. Changes the random state and torch's global settings."""
-        failures = batch_failures(self.recorded, self.expected, self.run, self.data) + list(self._replicas())
+        failures = batch_failures(self.recorded, self.expected, self.run, self.data)
+        failures += plain_failures(self.recorded, self.run, self.expected)
         began = time.perf_counter()
         judged, failed, step_seconds = self._computed()
         judged += self._updates()
-        failures += failed + list(self._rates()) + list(self._norms()) + _sentences(judged) + self._too_equal(judged)
+        failures += failed + _sentences(judged) + self._too_equal(judged)
         if not any(step.updated for step in self.recorded.steps):
             failures.append(f"none of the {len(self.recorded.steps)} recorded steps made an update")
         return ValueProof(
@@ -72,15 +72,6 @@ class Check:
             seconds=time.perf_counter() - began,
             baseline_steps=(time.perf_counter() - began) / step_seconds if step_seconds else None,
         )
-
-    def _replicas(self) -> Iterator[str]:
-        for kind in ("gradient", "weight"):
-            for step in range(self.recorded.first, self.recorded.first + len(self.recorded.steps) + 1):
-                for name in self.recorded.differing_replicas(kind, step)[:1]:
-                    yield f"ranks that hold the same {kind} of {name} differ in step {step}"
-                for name, largest in self.recorded.tensors(f"{kind} padding", step).items():
-                    if float(largest) != 0.0:
-                        yield f"rows of {name} that stand for no token are not zero in step {step} ({kind})"
 
     def _computed(self) -> tuple[list[Judged], list[str], float]:
         """Return judged losses and gradients, other failures, and the seconds of a float32 baseline step."""
@@ -127,15 +118,15 @@ class Check:
 
     def _reference(self, reference: Reference, step: int, *, dropout: bool = True) -> Computed:
         weights = self.recorded.tensors("weight", step)
-        # A mixture balances the tokens of one forward, so its reference needs the program's micro-batches.
-        mixture = self.run.model.n_expert is not None
-        batches = self.recorded.micro_batches(step) if mixture else [self.recorded.batch(step)]
+        # A mixture balances the tokens of one forward, and masks are drawn forward by forward.
+        cut = self.run.model.n_expert is not None or self.run.model.dropout > 0
+        batches = self.recorded.micro_batches(step) if cut else [self.recorded.batch(step)]
         return reference.at(weights, batches, self.recorded.noise(step), dropout=dropout)
 
     def _judged(
         self, step: int, loss: float, found: Mapping[str, Tensor] | None, near: Computed, exact: Computed
     ) -> list[Judged]:
-        close = self._close(near, loss)
+        close = self._close()
         judged = [nearness.loss(step, loss, near.loss, exact.loss, close)]
         if found is None:
             return judged
@@ -146,10 +137,14 @@ class Check:
             judged.append(nearness.gradient(step, name, own, near.gradients[name], one, close, typical))
         return judged
 
-    def _close(self, near: Computed, loss: float) -> Closeness:
+    def _close(self) -> Closeness:
         """Return the bound of gradients. An accelerator may not be bit-reproducible; there exact means reassociated."""
         close = self.expected.gradients
-        return REASSOCIATED if close.kind == "exact" and self.device.type != "cpu" else close
+        if close.kind == "exact" and self.device.type != "cpu":
+            return REASSOCIATED
+        if close.kind == "lossy" and self.run.model.n_expert is not None:
+            return close.model_copy(update={"relative": _ROUTED * close.relative, "slope": _ROUTED * close.slope})
+        return close
 
     def _initial(self, base: Reference) -> list[str]:
         if self.run.model.init_from is not None:
@@ -161,36 +156,6 @@ class Check:
             for name, one in own.items()
             if name not in found or not torch.equal(one.cpu().to(found[name].dtype), found[name])
         ][:1]
-
-    def _rates(self) -> Iterator[str]:
-        for step in self.recorded.steps:
-            wanted = rate(self.run.training, step.index) * self.expected.rate_factor
-            used = {step.rate, *(options["lr"] for options in step.groups.values() if "lr" in options)}
-            for one in used:
-                if abs(one - wanted) > _RATE_ERROR * wanted:
-                    yield f"the learning rate of step {step.index} is {one:.6g}, and the schedule's is {wanted:.6g}"
-
-    def _norms(self) -> Iterator[str]:
-        """Compare the norm of each step's gradients at the optimizer with the reported norm, after clipping.
-
-        A step without an update must have gradients that are not finite.
-        """
-        clip = self.run.training.gradient_clip
-        for step in self.recorded.steps:
-            gradients = self.recorded.tensors("gradient", step.index).values()
-            if not step.updated:
-                if math.isfinite(step.log_norm):
-                    yield f"step {step.index} made no update, although its gradients were finite"
-                continue
-            found = sum(float(one.double().square().sum()) for one in gradients) ** 0.5
-            norm = math.exp(step.log_norm)
-            wanted = clip * norm / (norm + 1e-6) if 0 < clip < norm else norm
-            wide = all(one.dtype == torch.float32 for one in gradients)
-            if abs(found - wanted) > (_NORM_ERROR if wide else _NARROW_NORM_ERROR) * wanted:
-                yield (
-                    f"the gradients of step {step.index} have norm {found:.6g} when the optimizer gets them, and "
-                    f"{wanted:.6g} follows from the reported norm"
-                )
 
     def _updates(self) -> list[Judged]:
         """Judge every weight after every update, replayed from the weight before it."""

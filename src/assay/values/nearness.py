@@ -9,7 +9,8 @@ honest configurations reach 1.9 (docs/measured/values.md), and other machines su
 
 Lossy values: |x − x₆₄| ≤ ρ·|x₆₄| with the bound ρ that the technique states. A tensor of n elements has at least the
 bound ρ·0.01·r·√n, with r the root mean square of all gradients' elements. Rounding of large values reaches small
-tensors, too.
+tensors, too. Rounding errors have either sign, so they hardly change the slope ⟨x, x₆₄⟩/⟨x₆₄, x₆₄⟩ of a tensor: its
+distance from 1 has a narrower bound, which the technique states, too. Rows of matrices have a bound of their own.
 
 Updates: |w′ − w″| ≤ 2·u·|w″| + (ρ or K·u)·|w″ − w|, for a weight w, the program's w′ and the replay's w″. The first
 term is the rounding of the weight, with its dtype's u. The second is that of the step, with float32's u and K = 64.
@@ -31,6 +32,8 @@ UPDATE_RATIO = 64.0
 """K of updates."""
 SMALL_TENSOR = 0.01
 """Smallest root mean square that a lossy gradient's bound assumes, relative to that of all gradients."""
+ROW_ERROR = 0.8
+"""Largest relative error of one row of a lossy gradient: a row without a gradient has the error 1."""
 ROUNDED_STATE_ERROR = 0.05
 """Largest relative error of a moment that is kept in 8 or 16 bits."""
 STATE_ERROR = 1e-3
@@ -92,12 +95,28 @@ def gradient(
         same = torch.equal(found, base)
         return Judged("gradient", name, step, _relative(found, base), 0.0 if same else float("inf"))
     error, size = _norm(found.double() - truth), _norm(truth)
-    if close.kind == "lossy":
-        bound = close.relative * max(size, SMALL_TENSOR * typical * truth.numel() ** 0.5)
-    else:
-        bound = GRADIENT_RATIO * max(_norm(base.double() - truth), _UNIT[torch.float32] * size)
     relative = _relative(found, truth)
+    if close.kind == "lossy":
+        least = SMALL_TENSOR * typical * truth.numel() ** 0.5
+        used = _over(error, close.relative * max(size, least))
+        if size > least:
+            used = max(used, _over(_slope_error(found, truth), close.slope), _worst_row(found, truth) / ROW_ERROR)
+        return Judged("gradient", name, step, relative, used, relative)
+    bound = GRADIENT_RATIO * max(_norm(base.double() - truth), _UNIT[torch.float32] * size)
     return Judged("gradient", name, step, relative, _over(error, bound), relative)
+
+
+def _slope_error(found: Tensor, truth: Tensor) -> float:
+    """Return |⟨x, x₆₄⟩ / ⟨x₆₄, x₆₄⟩ − 1|: rounding errors cancel in it, a wrong scale stays."""
+    return abs(float((found.double() * truth).sum() / (truth * truth).sum()) - 1)
+
+
+def _worst_row(found: Tensor, truth: Tensor) -> float:
+    """Return the largest relative error of a row; small rows count as a tenth of a typical one. 0 for vectors."""
+    if truth.ndim < 2:
+        return 0.0
+    errors, sizes = ((one.flatten(1)).norm(dim=1) for one in (found.double() - truth, truth))
+    return float((errors / sizes.clamp(min=0.1 * float(sizes.square().mean().sqrt()))).max())
 
 
 def update(

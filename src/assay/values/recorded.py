@@ -1,7 +1,8 @@
 """The records of all ranks of a run, put together: whole batches, whole gradients, whole weights."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,14 @@ class RecordedStep:
     def updated(self) -> bool:
         """True if the optimizer made its update."""
         return bool(self.groups)
+
+
+@dataclass(frozen=True)
+class _Drawing:
+    """A rank that draws dropout masks. Ranks of one place compute the same activations."""
+
+    rank: int
+    place: tuple[int, ...]
 
 
 class Recorded:
@@ -79,6 +88,14 @@ class Recorded:
     def noise(self, step: int) -> dict[str, Tensor]:
         """Random state of rank 0 before the step, by device."""
         return self.tensors("noise", step)
+
+    def noise_pairs(self, step: int) -> Iterator[tuple["_Drawing", "_Drawing", bool]]:
+        """Yield each pair of ranks, and whether both had the same random state in a step."""
+        ranks = [_Drawing(one.about["rank"], tuple(one.about["place"])) for one in self.ranks]
+        device = "cuda" if "cuda" in self.ranks[0].keys("noise", step) else "cpu"
+        states = [one.digest(Key("noise", step, device)) for one in self.ranks]
+        for one, other in combinations(range(len(ranks)), 2):
+            yield ranks[one], ranks[other], states[one] == states[other]
 
     def differing_replicas(self, kind: str, step: int) -> list[str]:
         """Names of tensors that are not equal, bit for bit, on all ranks that have them."""

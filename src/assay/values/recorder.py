@@ -68,6 +68,7 @@ class StepRecorder:
         self._about = {
             "rank": ranks.rank,
             "share": list(step.program.share),
+            "place": _noise_place(step, ranks),
             "first": first,
             "padded_rows": padded,
         }
@@ -198,6 +199,12 @@ class StepRecorder:
         self._writer.add(Key(kind, step, name), whole if rows is None else whole[:rows], stored=stored)
         if rows is not None:
             self._writer.add(Key(f"{kind} padding", step, name), whole[rows:].abs().sum())
+
+
+def _noise_place(step: Step, ranks: Ranks) -> list[int]:
+    """Return this rank's index along each axis whose ranks compute other layers, rows or positions."""
+    divided = step.program.sequence_parts > 1
+    return [index for axis, index in ranks.place.items() if axis != "tp" or divided]
 
 
 def _whole(tensor: Tensor) -> tuple[Tensor, bool]:

@@ -79,8 +79,9 @@ def account(run: Run, mutate: Break, *, late: bool = False, ranks: Ranks = ALONE
         torch.compiler.reset()
     with pytest.MonkeyPatch.context() as patch:
         mutate(patch)
-        torch.manual_seed(run.seed + ranks.noise())
+        torch.manual_seed(run.seed)
         step = built(run, ranks)
+        torch.manual_seed(run.seed + ranks.noise(step.program.sequence_parts))
         initial = digests(step)
         trace = _beginning(step, run, ranks, found)
         if late:

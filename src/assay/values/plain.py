@@ -1,0 +1,94 @@
+"""Checks that need no reference program: replicas, dropout masks, learning rates, group options and gradient norms.
+
+Each function yields sentences on what is wrong with a record; none if it is right.
+"""
+
+import math
+from collections.abc import Iterator
+from itertools import chain
+
+import torch
+
+from assay.config import Run
+from assay.reference.expected import Expected
+from assay.values.rates import rate
+from assay.values.recorded import Recorded
+
+_RATE_ERROR = 1e-6
+_NORM_ERROR = {torch.float32: 1e-4, torch.float16: 1e-3, torch.bfloat16: 5e-3}
+"""Largest relative error of a norm over gradients of these dtypes."""
+
+
+def plain_failures(recorded: Recorded, run: Run, expected: Expected) -> list[str]:
+    """Return the sentences of all checks."""
+    return list(
+        chain(
+            _replicas(recorded),
+            _noises(recorded, run),
+            _options(recorded, expected),
+            _rates(recorded, run, expected),
+            _norms(recorded, run),
+        )
+    )
+
+
+def _replicas(recorded: Recorded) -> Iterator[str]:
+    for kind in ("gradient", "weight"):
+        for step in range(recorded.first, recorded.first + len(recorded.steps) + 1):
+            for name in recorded.differing_replicas(kind, step)[:1]:
+                yield f"ranks that hold the same {kind} of {name} differ in step {step}"
+            for name, largest in recorded.tensors(f"{kind} padding", step).items():
+                if float(largest) != 0.0:
+                    yield f"rows of {name} that stand for no token are not zero in step {step} ({kind})"
+
+
+def _noises(recorded: Recorded, run: Run) -> Iterator[str]:
+    """Ranks of one place draw the same dropout masks; all others draw unlike ones."""
+    for step in recorded.steps if run.model.dropout > 0 else ():
+        for one, other, same in recorded.noise_pairs(step.index):
+            if same is not (one.place == other.place):
+                drawn = "the same dropout masks" if same else "unlike dropout masks"
+                yield f"ranks {one.rank} and {other.rank} draw {drawn} in step {step.index}"
+                return
+
+
+def _options(recorded: Recorded, expected: Expected) -> Iterator[str]:
+    """Yield a sentence on a group whose betas, momentum or decay are not the rule's."""
+    for step in recorded.steps:
+        weights = recorded.tensors("weight", step.index)
+        for name, options in step.groups.items():
+            for option, wanted in expected.rule.options(name, weights[name]).items():
+                if options.get(option, wanted) != wanted:
+                    yield f"{option} of {name} is {options[option]} in step {step.index}; the rule's is {wanted}"
+                    return
+
+
+def _rates(recorded: Recorded, run: Run, expected: Expected) -> Iterator[str]:
+    for step in recorded.steps:
+        wanted = rate(run.training, step.index) * expected.rate_factor
+        used = {step.rate, *(options["lr"] for options in step.groups.values() if "lr" in options)}
+        for one in used:
+            if abs(one - wanted) > _RATE_ERROR * wanted:
+                yield f"the learning rate of step {step.index} is {one:.6g}, and the schedule's is {wanted:.6g}"
+
+
+def _norms(recorded: Recorded, run: Run) -> Iterator[str]:
+    """Compare the norm of each step's gradients at the optimizer with the reported norm, after clipping.
+
+    A step without an update must have gradients that are not finite.
+    """
+    clip = run.training.gradient_clip
+    for step in recorded.steps:
+        gradients = recorded.tensors("gradient", step.index).values()
+        if not step.updated:
+            if math.isfinite(step.log_norm):
+                yield f"step {step.index} made no update, although its gradients were finite"
+            continue
+        found = sum(float(one.double().square().sum()) for one in gradients) ** 0.5
+        norm = math.exp(step.log_norm)
+        wanted = clip * norm / (norm + 1e-6) if 0 < clip < norm else norm
+        if abs(found - wanted) > max(_NORM_ERROR[one.dtype] for one in gradients) * wanted:
+            yield (
+                f"the gradients of step {step.index} have norm {found:.6g} when the optimizer gets them, and "
+                f"{wanted:.6g} follows from the reported norm"
+            )
