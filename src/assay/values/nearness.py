@@ -9,8 +9,8 @@ honest configurations reach 1.9 (docs/measured/values.md), and other machines su
 
 Lossy values: |x − x₆₄| ≤ ρ·|x₆₄| with the bound ρ that the technique states. A tensor of n elements has at least the
 bound ρ·0.01·r·√n, with r the root mean square of all gradients' elements. Rounding of large values reaches small
-tensors, too. Rounding errors have either sign, so they hardly change the slope ⟨x, x₆₄⟩/⟨x₆₄, x₆₄⟩ of a tensor: its
-distance from 1 has a narrower bound, which the technique states, too. Rows of matrices have a bound of their own.
+tensors, too. Rounding errors have either sign, so they hardly change the slope s = ⟨x, x₆₄⟩/⟨x₆₄, x₆₄⟩. The bound of
+|s − 1|, which the technique states, is narrower. Rows of matrices have their own bound: a lost row has the error 1.
 
 Updates: |w′ − w″| ≤ 2·u·|w″| + (ρ or K·u)·|w″ − w|, for a weight w, the program's w′ and the replay's w″. The first
 term is the rounding of the weight, with its dtype's u. The second is that of the step, with float32's u and K = 64.
@@ -32,8 +32,8 @@ UPDATE_RATIO = 64.0
 """K of updates."""
 SMALL_TENSOR = 0.01
 """Smallest root mean square that a lossy gradient's bound assumes, relative to that of all gradients."""
-ROW_ERROR = 0.8
-"""Largest relative error of one row of a lossy gradient: a row without a gradient has the error 1."""
+ROW_RATIO = 8.0
+"""Largest relative error of one row of a lossy gradient, relative to that of a whole tensor."""
 ROUNDED_STATE_ERROR = 0.05
 """Largest relative error of a moment that is kept in 8 or 16 bits."""
 STATE_ERROR = 1e-3
@@ -100,7 +100,11 @@ def gradient(
         least = SMALL_TENSOR * typical * truth.numel() ** 0.5
         used = _over(error, close.relative * max(size, least))
         if size > least:
-            used = max(used, _over(_slope_error(found, truth), close.slope), _worst_row(found, truth) / ROW_ERROR)
+            used = max(
+                used,
+                _over(_slope_error(found, truth), close.slope),
+                _worst_row(found, truth) / (ROW_RATIO * close.relative),
+            )
         return Judged("gradient", name, step, relative, used, relative)
     bound = GRADIENT_RATIO * max(_norm(base.double() - truth), _UNIT[torch.float32] * size)
     return Judged("gradient", name, step, relative, _over(error, bound), relative)
