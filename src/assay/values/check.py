@@ -24,12 +24,11 @@ from assay.values import nearness
 from assay.values.baseline import Computed, Reference
 from assay.values.batches import batch_failures
 from assay.values.nearness import Judged
-from assay.values.rates import rate
+from assay.values.rates import rate, rate_fault
 from assay.values.recorded import Recorded, RecordedStep
 
 _BASELINE_ERROR = 1e-3
 """Largest relative error of the float32 baseline's loss against float64; beyond it the baseline itself is wrong."""
-_RATE_ERROR = 1e-6
 _NORM_ERROR, _NARROW_NORM_ERROR = 1e-4, 1e-3
 """Largest relative errors of a norm over float32 gradients, and over gradients of 16 bits."""
 _SHOWN = 3
@@ -164,11 +163,10 @@ class Check:
 
     def _rates(self) -> Iterator[str]:
         for step in self.recorded.steps:
-            wanted = rate(self.run.training, step.index) * self.expected.rate_factor
             used = {step.rate, *(options["lr"] for options in step.groups.values() if "lr" in options)}
             for one in used:
-                if abs(one - wanted) > _RATE_ERROR * wanted:
-                    yield f"the learning rate of step {step.index} is {one:.6g}, and the schedule's is {wanted:.6g}"
+                if fault := rate_fault(self.run.training, self.expected.rate_factor, step.index, one):
+                    yield fault
 
     def _norms(self) -> Iterator[str]:
         """Compare the norm of each step's gradients at the optimizer with the reported norm, after clipping.
