@@ -120,6 +120,12 @@ def test_moments_that_are_lost_where_there_is_padding_are_an_error(
         resumed(PADDED, tmp_path)
 
 
+def test_column_statistics_of_a_padded_weight_keep_their_shape(tmp_path: Path) -> None:
+    run = run_with(Spec(name="vocab_padding"), Spec(name="adafactor"))
+    checkpoint.save(tmp_path, trained(run), Position(step=2), "any")
+    resumed(run, tmp_path)
+
+
 def test_a_checkpoint_of_other_state_than_the_optimizer_uses_is_an_error(tmp_path: Path) -> None:
     step = trained(ADAM)
     honest = step.optimizer.state_dict
