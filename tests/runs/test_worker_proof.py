@@ -129,6 +129,91 @@ def test_a_run_that_stopped_is_proven_at_its_beginning_only(corpus: Prepared, tm
     assert result.proven_until == ("beginning" if result.evidence else None)
 
 
+CHANGED = """
+from dataclasses import replace
+from assay.optimizations.adam import Adam
+
+class Changed(Adam):
+    def apply(self, program, run):
+        after = super().apply(program, run)
+        evaluate, optimizer, schedule = after.evaluate, after.optimizer, after.schedule
+
+        {change}
+
+
+def moments(optimizer):
+    return [one["exp_avg"] for one in optimizer.state.values() if one]
+"""
+ROUNDS = """
+        def rounding(step, batches):
+            for _, one in step.named_parameters():
+                one.data.copy_(one.data.bfloat16())
+            return evaluate(step, batches)
+
+        return replace(after, evaluate=rounding)
+"""
+RESETS = """
+        def resetting(step, batches):
+            [one.zero_() for one in moments(step.optimizer)]
+            return evaluate(step, batches)
+
+        return replace(after, evaluate=resetting)
+"""
+DRAWS = """
+        def drawing(step, batches):
+            import torch
+
+            torch.rand(1)
+            return evaluate(step, batches)
+
+        return replace(after, evaluate=drawing)
+"""
+SAVES_OTHERS = """
+        def made(parameters):
+            own = optimizer(parameters)
+            honest = own.state_dict
+
+            def state_dict():
+                saved = honest()
+                state = {n: {k: v.clone() for k, v in one.items()} for n, one in saved["state"].items()}
+                [one.zero_() for one in moments(own)[:1]]
+                return {**saved, "state": state}
+
+            own.state_dict = state_dict
+            return own
+
+        return replace(after, optimizer=made)
+"""
+OTHER_RATE = """
+        return replace(after, schedule=lambda step: schedule(step) * (10 if step == 5 else 1))
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (ROUNDS, "the last evaluation changed embedding.token.weight, which only a training step may change"),
+        (RESETS, "the last evaluation changed the optimizer's exp_avg of embedding.token.weight, which only"),
+        (DRAWS, "the last evaluation changed the state of the random generator, which only a training step may"),
+        (SAVES_OTHERS, "the checkpoint step-00000008 is not the state of the run: the optimizer's exp_avg of"),
+        (OTHER_RATE, "the learning rate of step 5 is"),
+    ],
+)
+def test_a_change_beside_the_steps_ends_as_wrong_values(
+    corpus: Prepared, tmp_path: Path, change: str, reason: str
+) -> None:
+    (tmp_path / "extra").mkdir()
+    (tmp_path / "extra" / "changed.py").write_text(CHANGED.format(change=change.strip()))
+    added = search(tmp_path / "extra")
+    try:
+        result = ended(run_folder(tmp_path / "run", corpus, {"steps": 8}, optimizations="changed"))
+    finally:
+        forget(added)
+    assert result.status is Status.WRONG_VALUES
+    assert result.reason is not None
+    assert result.reason.startswith(reason)
+
+
 @pytest.fixture(autouse=True)
 def _threads() -> Iterator[None]:
     before = torch.get_num_threads()

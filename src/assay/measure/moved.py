@@ -9,6 +9,7 @@ from zlib import crc32
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from assay.measure.storages import storages
 from assay.parallel.shards import local
@@ -21,6 +22,17 @@ _ROUNDS_AWAY = 4
 def digests(step: Step) -> dict[str, int]:
     """Digest of this rank's shard of every parameter, by name."""
     return {name: _digest(parameter) for name, parameter in step.named_parameters()}
+
+
+def state_digests(step: Step) -> dict[str, int | float]:
+    """Digest of this rank's shard of every tensor of the optimizer's state, and its numbers, by name."""
+    names = {id(one): name for name, one in step.optimized}
+    return {
+        f"the optimizer's {key} of {names[id(parameter)]}": _bits_of(value)
+        for parameter, entries in step.optimizer.state.items()
+        for key, value in entries.items()
+        if isinstance(value, Tensor | int | float)
+    }
 
 
 def unmoved(step: Step, initial: Mapping[str, int], rate: float) -> list[str]:
@@ -51,6 +63,17 @@ def state_fault(step: Step, updates: int) -> str:
                 moments.setdefault(key, []).append(_has_values(value))
     empty = sorted(key for key, found in moments.items() if not any(found))
     return f"the optimizer's {empty[0]} is zero in every parameter after {updates} updates" if empty else ""
+
+
+def _bits_of(value: Tensor | float) -> int | float:
+    """Digest of a tensor, also of a quantized one, whose parts are digested one after the other."""
+    if not isinstance(value, Tensor):
+        return value
+    piece = local(value)
+    if not is_traceable_wrapper_subclass(piece):
+        return _digest(piece)
+    parts = (getattr(piece, name) for name in piece.__tensor_flatten__()[0])
+    return hash(tuple(_digest(one) for one in parts if isinstance(one, Tensor)))
 
 
 def _digest(parameter: Tensor) -> int:

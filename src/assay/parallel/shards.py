@@ -64,13 +64,18 @@ def placed_gradient(parameter: Tensor) -> Tensor | None:
 @torch.no_grad()
 def fill(tensor: Tensor, whole: Tensor) -> None:
     """Copy this rank's shard of `whole`, which has the global shape, into `tensor`."""
+    local(tensor).copy_(shard_like(tensor, whole))
+
+
+def shard_like(tensor: Tensor, whole: Tensor) -> Tensor:
+    """Return the view of `whole`, which has the global shape, that `tensor` holds on this rank."""
     if is_spread(tensor):
         from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
         shape, offset = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)
         for dimension, (start, length) in enumerate(zip(offset, shape, strict=True)):
             whole = whole.narrow(dimension, start, length)
-    local(tensor).copy_(whole)
+    return whole
 
 
 def spread(module: nn.Module, mesh: DeviceMesh, placements: "Mapping[str, Placement]") -> None:

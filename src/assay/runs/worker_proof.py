@@ -3,15 +3,19 @@
 After the last evaluation, the last checkpoint and the memory pass, one more step is traced and discarded. Every
 optimization must show its effect again, and the step must have the counts of the first traced one. Weights and
 optimizer state are checked before the memory pass, while they are still the trained ones. Each weight must differ from
-its initial value, and the state must count the updates that were made.
+its initial value, and the state must count the updates that were made. The last evaluation and the last checkpoint must
+leave both as they were.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 
+import torch
+
 from assay.config.run import Run
-from assay.measure.moved import state_fault, unmoved
+from assay.measure.moved import digests, state_digests, state_fault, unmoved
 from assay.measure.trace import StepTracer
 from assay.optimizations import Optimization
 from assay.parallel.ranks import Ranks
@@ -38,6 +42,25 @@ def traced_step(
         taken = take_step(tracer.watch(), index, probes)
     (record,) = read(step, [taken])
     return record, tracer.trace(record.loss, record.tokens, skipped)
+
+
+@contextmanager
+def unchanged(what: str, step: Step, ranks: Ranks) -> Iterator[None]:
+    """Raise `WrongValues` if the block changes a weight, the optimizer's state or the random generator's.
+
+    `what` names the block's work for the sentence. All ranks must enter it.
+    """
+    before = _everything(step)
+    yield
+    after = _everything(step)
+    changed = next((name for name in before | after if before.get(name) != after.get(name)), "")
+    if faults := [one for one in ranks.gather(changed) if one]:
+        raise WrongValues(f"{what} changed {faults[0]}, which only a training step may change")
+
+
+def _everything(step: Step) -> dict[str, object]:
+    random = {"the state of the random generator": bytes(torch.get_rng_state().tolist())}
+    return {**digests(step), **state_digests(step), **random}
 
 
 def has_trained(loop: Loop, initial: Mapping[str, int], ranks: Ranks) -> None:
@@ -93,7 +116,8 @@ def _last_step(loop: Loop, notes: list[str], folder: RunFolder, run: Run, ranks:
         while True:
             values = ValueCheck(folder, run, loop.step, index, ranks, updates=_UPDATES)
             try:
-                values.evaluate(list(islice(loop.windows(), _EVALUATED_BATCHES)))
+                with unchanged("an evaluation", loop.step, ranks):
+                    values.evaluate(list(islice(loop.windows(), _EVALUATED_BATCHES)))
                 kept: list[tuple[StepRecord, Trace]] = []
                 plain = values.recording(take_step)(loop.step, index, loop.probes)
                 values.recording(partial(_keeping, kept))(loop.step, index + 1, loop.probes)

@@ -29,7 +29,7 @@ from assay.runs.worker_environment import same_versions, versions
 from assay.runs.worker_memory import count_tensors, measure_memory
 from assay.runs.worker_phases import Phases
 from assay.runs.worker_plan import BLOCKS, plan, steps_left
-from assay.runs.worker_proof import has_trained, prove_at_end, traced_step
+from assay.runs.worker_proof import has_trained, prove_at_end, traced_step, unchanged
 from assay.runs.worker_ranks import every_rank
 from assay.runs.worker_result import Findings
 from assay.runs.worker_values import ValueCheck
@@ -51,6 +51,7 @@ from assay.training.loop import Loop, take_step
 from assay.training.probes import ActivationNorms, RouterStatistics
 from assay.training.step_record import StepRecord
 from assay.units import format_steps
+from assay.values.rates import Rates
 
 
 class Session:
@@ -62,7 +63,7 @@ class Session:
         self.folder, self.channel, self.phases, self.findings = folder, channel, phases, findings
         self.run = findings.spec.config
         self.optimizations = optimizations_of(self.run)
-        self.blocks = turns or BLOCKS
+        self.blocks, self.rates = turns or BLOCKS, Rates(self.run)
         self.ranks = ALONE
 
     def work(self) -> None:
@@ -77,11 +78,14 @@ class Session:
         try:
             ended = _stopped(lambda: self._train(loop))
             self._wait("finish")
-            ended = _stopped(loop.evaluate) or ended
+            self.phases.enter("recording")
+            with unchanged("the last evaluation", loop.step, self.ranks):
+                ended = _stopped(loop.evaluate) or ended
         except (Interrupted, Unread):
             loop.checkpoint()
             raise
-        loop.checkpoint()
+        with unchanged("the last checkpoint", loop.step, self.ranks):
+            loop.checkpoint()
         has_trained(loop, self.initial, self.ranks)
         if ended is None:
             self.timed.repeat(loop, lambda: self._wait("repeat") == AGAIN)
@@ -231,6 +235,7 @@ class Session:
 
     def stepped(self, record: StepRecord) -> None:
         with self.phases.aside():
+            self.rates.hold(record.step, record.learning_rate)
             self.values.stepped(record)
             phase = self.phases.current
             if phase == "steady":

@@ -8,7 +8,7 @@ Batches are a function of (seed, step), so no loader has a state; streamed docum
 the optimizer's state and torch's generators, a run continues bit for bit on a CPU. On another mesh it continues within
 rounding. The saved generator states do not fit another mesh, so generators are seeded anew from (seed, step, rank's
 place). A folder is written under a hidden name, flushed and renamed. The digests detect a damaged file; then the
-previous checkpoint is used.
+previous checkpoint is used. What is saved and what is loaded is compared with the live state bit for bit (`stored`).
 """
 
 import errno
@@ -30,6 +30,7 @@ from assay.errors import START_AGAIN, StorageError, UsageError
 from assay.model.weights import WEIGHTS, read_safetensors, write_json, write_safetensors
 from assay.parallel.ranks import ALONE, Ranks
 from assay.step.program import Step
+from assay.training.endings import WrongValues
 from assay.training.evaluation import Evaluation
 from assay.training.spread import read_spread, read_spread_state, write_spread
 from assay.training.state import (
@@ -42,19 +43,19 @@ from assay.training.state import (
     weights_at_rest,
 )
 from assay.training.step_record import Position
+from assay.training.stored import OPTIMIZER, difference
 
 FORMAT = 3
 KEPT = 2
 """Number of checkpoints that are kept: the newest, and the previous one to fall back to."""
 
-OPTIMIZER = "optimizer.safetensors"
 STATE = "state.json"
 
 
 def save(folder: Path, step: Step, position: Position, identity: str, ranks: Ranks = ALONE) -> Path:
     """Write the checkpoint of `position` into `folder` and delete all but the last two; every rank must call it.
 
-    Returns its folder. Raises `StorageError`.
+    Returns its folder. Raises `StorageError`, and `WrongValues` if the files differ from the live state.
     """
     place = folder / f"step-{position.step:08d}"
     plain, tensors = stateful_parts(step.program.stateful)
@@ -77,6 +78,8 @@ def save(folder: Path, step: Step, position: Position, identity: str, ranks: Ran
         _flush_folder(folder)
         for old in complete(folder)[KEPT:]:
             shutil.rmtree(old, ignore_errors=True)
+    plain_now = {"stateful": plain, "generators": generators}
+    _same(f"the checkpoint {place.name} is not the state of the run", place, plain_now, step, ranks)
     return place
 
 
@@ -115,7 +118,8 @@ def resume(folder: Path, step: Step, ranks: Ranks = ALONE, seed: int = 0) -> tup
     Without a checkpoint, the position is the start. Damaged newer ones are removed: the run repeats their steps.
     Incomplete checkpoints of a killed process are removed too: a folder has one writer at a time. `seed` is the run's,
     and seeds the generators if another mesh wrote the checkpoint.
-    Raises `UsageError` if there are checkpoints and all are damaged, or if the loaded one does not fit the run.
+    Raises `UsageError` if there are checkpoints and all are damaged, or if the loaded one does not fit the run, and
+    `WrongValues` if the state differs from the checkpoint's after loading.
     """
     for left in folder.glob(".*") if ranks.rank == 0 else ():
         shutil.rmtree(left, ignore_errors=True)
@@ -132,7 +136,9 @@ def resume(folder: Path, step: Step, ranks: Ranks = ALONE, seed: int = 0) -> tup
         ranks.meet()  # every rank has read the damaged checkpoints before rank 0 removes them
         for later in found[: len(notes)] if ranks.rank == 0 else ():
             shutil.rmtree(later, ignore_errors=True)
-        return position, [*notes, *_set_generators(state, ranks, seed, step, position.step)]
+        notes += _set_generators(state, ranks, seed, step, position.step)
+        _same(f"the run does not continue from the state of the checkpoint {place.name}", place, state, step, ranks)
+        return position, notes
     if notes:
         raise UsageError(f"every checkpoint in {folder} is damaged; {START_AGAIN}")
     return Position(), notes
@@ -154,6 +160,19 @@ def read_state(place: Path) -> dict[str, Any]:
     if state["format"] != FORMAT:
         raise UsageError(f"the checkpoint {place.name} has format {state['format']}, and this version reads {FORMAT}")
     return state
+
+
+def _same(what: str, place: Path, state: Mapping[str, Any], step: Step, ranks: Ranks) -> None:
+    """Raise `WrongValues` on every rank if the live state of one rank differs from the checkpoint's.
+
+    Generators are compared only on the mesh that wrote the checkpoint; another mesh has other streams.
+    """
+    found = difference(place, state["stateful"], step, ranks)
+    same_mesh = "mesh" not in state or Mesh(**state["mesh"]) == ranks.layout
+    if not found and same_mesh and state["generators"][ranks.rank] != _generators(step.program.device):
+        found = "the random generator's state"
+    if faults := [one for one in ranks.gather(found) if one]:
+        raise WrongValues(f"{what}: {faults[0]} differs")
 
 
 @torch.no_grad()

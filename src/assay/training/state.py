@@ -93,7 +93,8 @@ def _padded(step: Step) -> dict[str, torch.Size]:
 def _whole(tensor: Tensor, name: str, step: Step) -> Tensor:
     """Return a copy with the rows of zeros that a checkpoint leaves out."""
     shape = _padded(step).get(name)
-    if shape is None or tensor.shape[1:] != shape[1:] or len(tensor) == shape[0]:
+    # Adafactor's column statistics have one row; only a tensor with a row for each token lacks padding.
+    if shape is None or tensor.shape != (step.program.rows_at_rest[name], *shape[1:]):
         return tensor.clone()
     whole = tensor.new_zeros(shape)
     whole[: len(tensor)] = tensor

@@ -11,10 +11,9 @@ import torch
 
 from assay.config import Run
 from assay.reference.expected import Expected
-from assay.values.rates import rate
+from assay.values.rates import rate_fault
 from assay.values.recorded import Recorded
 
-_RATE_ERROR = 1e-6
 _NORM_ERROR = {torch.float32: 1e-4, torch.float16: 1e-3, torch.bfloat16: 5e-3}
 """Largest relative error of a norm over gradients of these dtypes."""
 
@@ -65,11 +64,9 @@ def _options(recorded: Recorded, expected: Expected) -> Iterator[str]:
 
 def _rates(recorded: Recorded, run: Run, expected: Expected) -> Iterator[str]:
     for step in recorded.steps:
-        wanted = rate(run.training, step.index) * expected.rate_factor
         used = {step.rate, *(options["lr"] for options in step.groups.values() if "lr" in options)}
-        for one in used:
-            if abs(one - wanted) > _RATE_ERROR * wanted:
-                yield f"the learning rate of step {step.index} is {one:.6g}, and the schedule's is {wanted:.6g}"
+        faults = (rate_fault(run.training, expected.rate_factor, step.index, one) for one in used)
+        yield from filter(None, faults)
 
 
 def _norms(recorded: Recorded, run: Run) -> Iterator[str]:

@@ -2,7 +2,36 @@
 
 import math
 
-from assay.config import TrainingConfig
+from assay.config import Run, TrainingConfig
+from assay.optimizations import expected_of
+from assay.training.endings import WrongValues
+
+_ERROR = 1e-6
+"""Largest relative error of a rate."""
+_LOWEST = 1e-12
+"""Part of the peak below which a rate is rounding: the end of a cosine is a difference of nearly equal numbers."""
+
+
+class Rates:
+    """Compares the learning rate of each step of a run with the slow schedule."""
+
+    def __init__(self, run: Run) -> None:
+        expected = expected_of(run)
+        self._training, self._factor = run.training, expected.rate_factor
+        self._checked = run.training.check_values and not expected.unstated
+
+    def hold(self, step: int, used: float) -> None:
+        """Raise `WrongValues` if the rate `used` of a step is not the schedule's."""
+        if self._checked and (fault := rate_fault(self._training, self._factor, step, used)):
+            raise WrongValues(fault)
+
+
+def rate_fault(training: TrainingConfig, factor: float, step: int, used: float) -> str:
+    """Return a sentence if the rate `used` is not `factor` times the schedule's rate of a step; empty if it is."""
+    wanted = rate(training, step) * factor
+    if abs(used - wanted) <= _ERROR * wanted + _LOWEST * training.learning_rate * factor:
+        return ""
+    return f"the learning rate of step {step} is {used:.6g}, and the schedule's is {wanted:.6g}"
 
 
 def rate(training: TrainingConfig, step: int) -> float:
