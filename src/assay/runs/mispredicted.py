@@ -14,9 +14,9 @@ from assay.units import format_bytes
 TOLERANCE = 0.02
 """Relative difference from which memory on one rank is mentioned; honest figures are within 0.1 %."""
 _TOLERANCE_OVER_RANKS = 0.05
-"""The same for peaks on several ranks, where threads of a backend may free a tensor late."""
+"""Relative difference of a peak on several ranks, where threads of a backend may free a tensor late."""
 _SENT_TOLERANCE = 0.01
-"""The same for payloads, of which all but those of experts are predicted exactly."""
+"""Relative difference of a payload; all payloads but those of experts are predicted exactly."""
 _UNSEEN_BYTES = 32 * 1024
 """Bytes per thread that are never mentioned: a kernel's own buffers, which no ledger has."""
 _UNSEEN_SENT_BYTES = 1024
@@ -43,7 +43,7 @@ class _Pair(NamedTuple):
 
 def mispredicted(result: RunResult) -> list[str]:
     """Return a sentence for each kind of figure whose measurement is not its prediction, about the worst rank."""
-    predicted, routed = result.predicted, result.config.model.n_expert is not None
+    predicted = result.predicted
     if predicted is None:
         return []
     if not predicted.ranks:
@@ -51,6 +51,8 @@ def mispredicted(result: RunResult) -> list[str]:
         saved = sum(memory.saved_bytes.values()) if memory.saved_bytes else None
         peak = _Pair(None, memory.tensors_peak_bytes, predicted.tensors_peak_bytes)
         return [*_memory([peak], [_Pair(None, saved, predicted.saved_bytes)], TOLERANCE, _unseen(result))]
+    exchanged = any(one.collective == _ROUTED for said in predicted.ranks for one in said.sent)
+    routed = exchanged and result.config.model.n_expert is not None
     both = [(one, predicted.ranks[one.rank]) for one in result.ranks]
     peaks = [_Pair(one.rank, one.tensors_peak_bytes, said.tensors_peak_bytes) for one, said in both]
     kept = [_Pair(one.rank, one.saved_bytes, said.saved_bytes) for one, said in both]
