@@ -89,8 +89,10 @@ def test_a_collective_that_is_missing_or_new_is_mentioned() -> None:
     assert "some communication may be left out" in missing
 
 
-def test_routed_rows_are_not_compared() -> None:
+def test_only_calls_of_routed_rows_are_compared() -> None:
     more = EXCHANGED.model_copy(update={"payload_bytes": 9 * MIB})
     assert over_two(MIXTURE, predicted_sent=(EXCHANGED,), sent=(more,), saved_bytes=80 * MIB) == []
     assert len(over_two(predicted_sent=(EXCHANGED,), sent=(more,))) == 1
+    often = EXCHANGED.model_copy(update={"count": 7})
+    assert len(over_two(MIXTURE, predicted_sent=(EXCHANGED,), sent=(often,))) == 1
     assert len(over_two(MIXTURE, saved_bytes=80 * MIB)) == 1

@@ -93,7 +93,7 @@ def _communication(both: Sequence[tuple[RankResult, PredictedRank]], *, routed: 
         measured, predicted = _by_axis(one.sent), _by_axis(said.sent)
         for key in sorted({*measured, *predicted} - mentioned):
             here, there = (of.get(key, Sent(collective=key[0], axis=key[1])) for of in (measured, predicted))
-            if _sent_differs(here, there) and not (routed and key[0] == _ROUTED):
+            if _sent_differs(here, there, calls_only=routed and key[0] == _ROUTED):
                 mentioned.add(key)
                 yield _sent(one.rank, here, there)
 
@@ -102,9 +102,11 @@ def _by_axis(sent: Sequence[Sent]) -> Mapping[tuple[str, str], Sent]:
     return {(one.collective, one.axis): one for one in sent}
 
 
-def _sent_differs(here: Sent, there: Sent) -> bool:
+def _sent_differs(here: Sent, there: Sent, *, calls_only: bool) -> bool:
+    if here.count != there.count or calls_only:
+        return here.count != there.count
     most = max(_SENT_TOLERANCE * there.payload_bytes, _UNSEEN_SENT_BYTES)
-    return here.count != there.count or abs(here.payload_bytes - there.payload_bytes) > most
+    return abs(here.payload_bytes - there.payload_bytes) > most
 
 
 def _sent(rank: int, here: Sent, there: Sent) -> str:
