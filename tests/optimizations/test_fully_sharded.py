@@ -6,6 +6,8 @@ from assay.config import ModelConfig, Run, Spec, TrainingConfig
 from assay.estimate import estimate
 from assay.hardware import Accelerator, Machine
 from assay.optimizations import Conflict, Numerics, Unavailable, check, resolve
+from assay.optimizations.fully_sharded import FullySharded
+from assay.step.trace import Communication, Held, Trace
 from optimizations.laboratory import SHAPE
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
@@ -61,3 +63,40 @@ def test_what_stays_on_a_gpu_beside_offloaded_shards_is_predicted(fields: str) -
 def test_its_bfloat16_promises_a_loss_that_is_near_and_not_equal() -> None:
     assert resolve(Spec.parse("fully_sharded")).promised is Numerics.REASSOCIATED
     assert resolve(Spec.parse(LOW)).promised is Numerics.LOSSY
+
+
+@pytest.mark.parametrize(("sums", "proven"), [(2, True), (4, False)])
+def test_a_pipeline_sums_each_group_once(sums: int, proven: bool) -> None:
+    shard = {"held_bytes": 32, "whole_bytes": 64, "divided_over": ("dp",), "dimensions": {"dp": 0}}
+    shapes = {"shape": (4, 2), "whole_shape": (8, 2)}
+    names = ("embedding.token.weight", "blocks.0.mlp.up.weight")
+    weights = tuple(Held.model_validate({"name": name, **shard, **shapes}) for name in names)
+    gathered = {"collective": "all_gather", "axis": "dp", "count": 4, "payload_bytes": 256, "dtype": "float32"}
+    summed = {**gathered, "collective": "reduce_scatter", "count": sums, "payload_bytes": 64 * sums}
+    trace = Trace.model_validate(
+        {
+            "operations": (),
+            "loss": 0.0,
+            "saved_bytes": {},
+            "shared_parameters": (),
+            "synchronizations": {},
+            **dict.fromkeys(("gradient_bytes", "optimizer_state_bytes", "targets"), 0),
+            "forwards": 2,
+            "sequences": 4,
+            "parameter_bytes": 64,
+            "whole_parameter_bytes": 128,
+            "parameters": weights,
+            "ranks": {"pp": 2, "dp": 2, "cp": 1, "tp": 1},
+            "place": {"pp": 0, "dp": 0, "cp": 0, "tp": 0},
+            "communications": tuple(
+                Communication.model_validate(one)
+                for one in (
+                    {**gathered, "phase": "forward"},
+                    {**gathered, "phase": "backward"},
+                    {**summed, "phase": "backward"},
+                )
+            ),
+        }
+    )
+    evidence = FullySharded().verify(trace, Run(training=TrainingConfig(batch_size=8)))
+    assert evidence.verdict is proven, evidence.observed

@@ -98,6 +98,12 @@ def test_what_a_rank_holds_is_predicted(found: Mapping[str, Any], stack: str, tm
     holds_what_was_said(found[stack], stack, tmp_path)
 
 
+@pytest.mark.parametrize("stack", [*ON_TWO, *ON_FOUR])
+def test_every_rank_proves_every_technique(found: Mapping[str, Any], stack: str) -> None:
+    for rank in found[stack]:
+        assert [one["observed"] for one in rank["evidence"] if not one["verdict"]] == []
+
+
 def sends_what_was_said(measured: Sequence[Mapping[str, Any]], stack: str) -> None:
     """Of every rank, to the byte."""
     for rank, one in enumerate(measured):

@@ -13,11 +13,11 @@ from assay.analysis.losses import Yardstick
 from assay.config.run import Run
 from assay.optimizations import Numerics, numerics_of
 from assay.optimizations.registry import resolve
+from assay.runs.mispredicted import mispredicted
 from assay.runs.record import RunResult
 from assay.studies.record import CellResult
 
 _DIFFERING = (Numerics.LOSSY, Numerics.DIFFERENT_TRAINING)
-PREDICTION_TOLERANCE = 0.05
 
 
 def equal_flags(cells: Sequence[CellResult], yardstick: Yardstick) -> list[str]:
@@ -68,18 +68,14 @@ def evidence_flags(results: Sequence[RunResult]) -> list[str]:
 
 
 def peak_flags(results: Sequence[RunResult]) -> list[str]:
-    """Return sentences on a peak of tensors that does not repeat, is missing in some run, or was mispredicted."""
+    """Return sentences on a peak of tensors that does not repeat or is missing, and on figures that were mispredicted.
+
+    Predictions are compared in the first process that differs from them.
+    """
     flags = []
     peaks = {result.memory.tensors_peak_bytes for result in results}
     if len(peaks - {None}) > 1:
         flags.append("the peak of tensors differs between processes, where it should repeat exactly")
     elif len(peaks) > 1:
         flags.append("the peak of tensors was not measured at every seed")
-    errors = {
-        result.predicted.tensors_peak_bytes / result.memory.tensors_peak_bytes - 1
-        for result in results
-        if result.predicted and result.predicted.tensors_peak_bytes and result.memory.tensors_peak_bytes
-    }
-    if errors and (worst := max(errors, key=abs)) and abs(worst) > PREDICTION_TOLERANCE:
-        flags.append(f"the predicted peak of tensors is {worst:+.1%} off the measured one")
-    return flags
+    return [*flags, *next((said for result in results if (said := mispredicted(result))), [])]

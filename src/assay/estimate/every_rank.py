@@ -1,5 +1,6 @@
 """One step predicted for every rank of a run: the fullest rank, each rank's payload, and the joint step time."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -87,9 +88,23 @@ class EveryRank:
             {
                 "tensors_peak_bytes": one.timeline.peak.nbytes,
                 "sent_bytes": handed,
+                "saved_bytes": one.timeline.saved_bytes,
+                "sent": self._by_axis(rank),
                 "idle_share": self.idle_shares.get(rank),
             }
             for rank, (one, handed) in enumerate(zip(self.ranks, self.handed_bytes, strict=True))
+        ]
+
+    def _by_axis(self, rank: int) -> list[dict[str, Any]]:
+        """Payload and calls of a rank by collective and axis."""
+        calls: Counter[tuple[str, str]] = Counter()
+        payloads: Counter[tuple[str, str]] = Counter()
+        for one in self.communications[rank]:
+            calls[one.collective, one.axis] += one.count
+            payloads[one.collective, one.axis] += round(one.count * one.payload_bytes)
+        return [
+            {"collective": collective, "axis": axis, "count": count, "payload_bytes": payloads[collective, axis]}
+            for (collective, axis), count in sorted(calls.items())
         ]
 
 

@@ -10,16 +10,12 @@ from typing import TYPE_CHECKING, ClassVar
 from assay.config import Run
 from assay.optimizations.base import Numerics, Optimization, Stage
 from assay.step import Evidence, Trace
-from assay.step.trace import Phase
 
 if TYPE_CHECKING:
     from assay.cost import Cost
     from assay.cost.layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
-
-_FIGURES = 24
-"""Largest number of bytes of a step's figures: its loss, and the norms of two activations."""
 
 
 class DataParallel(Optimization):
@@ -50,12 +46,10 @@ class DataParallel(Optimization):
         return whole_replicas(program, program.axis("dp"))
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
-        # Under a pipeline the all-reduce begins after the last stage's backward; torch issues it from forward.
-        phases: tuple[Phase, ...] = ("backward", "forward") if trace.ranks.get("pp", 1) > 1 else ("backward",)
-        reduced = sum(trace.communicated("all_reduce", axis="dp", phase=phase) for phase in phases)
-        shared = sum(one.held_bytes for one in trace.parameters if "dp" not in one.divided_over)
-        observed = f"{reduced} bytes summed over the ranks, for {shared} bytes of gradients"
-        # Forward also sums a step's figures, and the loads of a mixture's experts.
-        beside = _FIGURES + 16 * trace.forwards * len(trace.blocks) * (run.model.n_expert or 0)
-        exact = reduced == shared or ("forward" in phases and shared < reduced <= shared + beside)
-        return self.evidence(observed, trace.ranks.get("dp", 1) > 1 and shared > 0 and exact)
+        from assay.step.replicas import summed_once, wrong_share
+
+        observed, exact = summed_once(trace, run)
+        wrong = wrong_share(trace, run)
+        if sent := trace.communicated("broadcast", "all_gather", phase="update"):
+            wrong += f"; {sent} bytes of whole replicas sent in the update"
+        return self.evidence(observed + wrong, trace.ranks.get("dp", 1) > 1 and exact and not wrong)

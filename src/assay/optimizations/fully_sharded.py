@@ -11,12 +11,13 @@ summed gradients to the host once. The predicted time does not count these trans
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, get_args
 
 from assay.config import Run
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable, Unplanned
 from assay.reference.expected import REASSOCIATED, Expected, lossy
 from assay.step import Evidence, Trace
+from assay.step.trace import Phase
 
 if TYPE_CHECKING:
     from assay.cost import Cost
@@ -107,6 +108,7 @@ class FullySharded(Optimization):
         return expected.loosened(gradients=near, updates=REASSOCIATED)
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
+        from assay.step.replicas import wrong_share
         from assay.step.shares import divided_as
 
         held, whole = trace.parameter_bytes, trace.whole_parameter_bytes
@@ -122,7 +124,8 @@ class FullySharded(Optimization):
             observed, away = f"{observed}; {trace.offloaded_bytes} bytes on the host", trace.offloaded_bytes
             shown = shown and away == held
         moved, right = self._moved(trace)
-        return self.evidence(f"{observed}; {moved}", shown and right)
+        wrong = wrong_share(trace, run)
+        return self.evidence(f"{observed}; {moved}{wrong}", shown and right and not wrong)
 
     def _moved(self, trace: Trace) -> tuple[str, bool]:
         """Describe the bytes gathered and summed over dp, and return whether a step needs exactly these."""
@@ -138,6 +141,10 @@ class FullySharded(Optimization):
         if trace.ranks.get("pp", 1) > 1:
             # A pipeline keeps the gathered weights from a backward to the next forward.
             exact = forward > 0 and (again > 0) is self.reshard
+            ends = sum(any(one.name.startswith(end) for one in trace.parameters) for end in ("embedding.", "head."))
+            sums = sum(trace.calls("reduce_scatter", "dp", phase) for phase in get_args(Phase))
+            observed += f", in {sums} sums for {len(trace.blocks) + ends} groups of weights"
+            exact = exact and sums == len(trace.blocks) + ends
         else:
             exact = forward * (2 if self.mixed_precision else 1) == summed * trace.forwards > 0
             exact = exact and again == (forward if self.reshard else 0)

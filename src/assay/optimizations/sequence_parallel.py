@@ -64,7 +64,8 @@ class SequenceParallel(Optimization):
         summed = trace.communicated("all_reduce", axis="tp", phase="forward")
         observed = f"{scattered} bytes summed into parts over tp in forward, {summed} bytes summed whole"
         names = [one.name for one in trace.parameters]
-        first, last = (any(name.startswith(part) for name in names) for part in ("embedding.", "head.norm."))
+        first, last = (any(name.startswith(part) for name in names) for part in ("embedding.", "head."))
+        last = last or trace.ranks.get("pp", 1) == 1  # a head may have no weight but one that the embedding owns
         pairs = 2 * len(trace.blocks)
         wanted = ((pairs + first) * trace.forwards, (pairs + last) * trace.forwards)
         calls = (trace.calls("reduce_scatter", "tp", "forward"), trace.calls("all_gather", "tp", "forward"))

@@ -57,6 +57,8 @@ class ZeroOptimizer(Optimization):
         return divide_state(whole_replicas(program, program.axis("dp")))
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
+        from assay.step.replicas import summed_once, wrong_share
+
         ranks = trace.ranks.get("dp", 1)
         held, whole = trace.optimizer_state_bytes, trace.whole_optimizer_state_bytes
         # A replica's state, as this rank would hold it if dp divided nothing; other axes may have divided it already.
@@ -71,8 +73,11 @@ class ZeroOptimizer(Optimization):
         )
         if right != len(trace.parameters):
             observed += f"; {right} of {len(trace.parameters)} weights have the state of this rank's piece"
+        summed, once = summed_once(trace, run)
+        wrong = wrong_share(trace, run) + ("" if once else f"; {summed}")
         divided = 0 < right == len(trace.parameters) and held < replica
-        return self.evidence(observed, ranks > 1 and divided and gathered == sum(whole for _, whole in pieces) > 0)
+        shown = divided and gathered == sum(whole for _, whole in pieces) > 0
+        return self.evidence(observed + wrong, ranks > 1 and shown and not wrong)
 
 
 def _piece(one: Held, ranks: int, index: int) -> tuple[int, int]:

@@ -18,8 +18,8 @@ class Sent(Record):
 
     collective: str
     axis: str
-    count: int
-    payload_bytes: int
+    count: int = 0
+    payload_bytes: int = 0
     """Bytes of the whole tensors that are gathered, reduced or sent, summed over calls."""
 
 
@@ -62,6 +62,8 @@ class RankResult(Record):
     """The rank's index along each mesh axis."""
     tensors_peak_bytes: int | None = None
     process_peak_bytes: int | None = None
+    saved_bytes: int | None = None
+    """Bytes saved for backward; None in older records."""
     parameter_bytes: int | None = None
     gradient_bytes: int | None = None
     optimizer_state_bytes: int | None = None
@@ -93,5 +95,8 @@ class PredictedRank(Record):
 
     tensors_peak_bytes: int
     sent_bytes: int
+    saved_bytes: int | None = None
+    sent: tuple[Sent, ...] = ()
+    """Payload by collective and axis; empty in older records."""
     idle_share: float | None = None
     """Idle share of a simulated pipeline: its stages take time in proportion to their FLOPs, and its sends are free."""

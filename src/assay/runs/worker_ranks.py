@@ -33,6 +33,7 @@ def every_rank(loop: Loop, findings: Findings, ranks: Ranks) -> tuple[RankResult
         place={axis: index for axis, index in ranks.place.items() if ranks.layout.degree(axis) > 1},
         tensors_peak_bytes=findings.memory.tensors_peak_bytes,
         process_peak_bytes=findings.process_peak_bytes,
+        saved_bytes=trace.saved_total_bytes if trace else None,
         parameter_bytes=trace.parameter_bytes if trace else None,
         gradient_bytes=trace.gradient_bytes if trace else None,
         optimizer_state_bytes=trace.optimizer_state_bytes if trace else None,

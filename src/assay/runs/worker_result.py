@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from assay.runs.folder import RunSpec
+from assay.runs.mispredicted import mispredicted
 from assay.runs.rank_record import RankResult
 from assay.runs.record import Block, Environment, Memory, Quartiles, RunResult, Status
 from assay.step.evidence import Evidence, ValueProof
@@ -55,7 +56,7 @@ class Findings:
     def result(self, status: Status, reason: str | None) -> RunResult:
         """The result so far, with the given status and reason."""
         quartiles = Quartiles.of(self.steady_seconds) or self.earlier_seconds
-        return RunResult(
+        result = RunResult(
             run=self.spec.id,
             status=status,
             reason=reason,
@@ -80,6 +81,8 @@ class Findings:
             extra=self._extra(),
             **self._totals(),
         )
+        notes = [*self.notes, *mispredicted(result)]
+        return result.model_copy(update={"extra": {**result.extra, "notes": notes}}) if notes else result
 
     def _totals(self) -> dict[str, Any]:
         if self.position is None:
@@ -128,7 +131,7 @@ class Findings:
 
     def _extra(self) -> dict[str, Any]:
         trace = trace_summary(self.trace) if self.trace else None
-        found = {"trace": trace, "routers": self.routers, "loss_scale": self.loss_scale, "notes": self.notes}
+        found = {"trace": trace, "routers": self.routers, "loss_scale": self.loss_scale}
         return {name: value for name, value in found.items() if value}
 
 

@@ -1,6 +1,14 @@
 """Data parallelism, wrong."""
 
-from optimizations.mutations.mutant import Mutant
+from dataclasses import replace
+from typing import Any
+
+import torch.distributed as dist
+
+from assay.config import Run
+from assay.parallel.shards import local
+from assay.step.program import Program
+from optimizations.mutations.mutant import Mutant, applied
 from optimizations.mutations.spread import (
     AVERAGED,
     LOSS_NOT_SUMMED,
@@ -12,6 +20,29 @@ from optimizations.mutations.spread import (
 )
 
 _NAME = "data_parallel"
+
+
+def _broadcast(program: Program, run: Run) -> Program:
+    honest, group = program.update, program.axis("dp").get_group()
+
+    def update(step: Any) -> Any:
+        norm = honest(step)
+        for _, one in step.named_parameters():
+            dist.broadcast(local(one).data, src=0, group=group)
+        return norm
+
+    return replace(program, update=update)
+
+
+def _whole_batch_each(program: Program, run: Run) -> Program:
+    reduce, honest = program.reduce_loss, program.gradients
+    return replace(
+        program,
+        share=(0, 1),
+        gradients=lambda step, rows, tokens: honest(step, rows, 2 * tokens),
+        reduce_loss=lambda sums: reduce(sums) / 2,
+    )
+
 
 MUTANTS = (
     Mutant("averaged", "Gradients are averaged, though each rank has divided by the tokens of all.", AVERAGED),
@@ -27,4 +58,10 @@ MUTANTS = (
         NOT_SYNCHRONIZED,
         {"stack": "data_parallel+gradient_accumulation:micro_batches=2"},
     ),
+    Mutant(
+        "not divided",
+        "Each rank trains on the whole batch, and gradients and losses are averaged.",
+        applied(_NAME, _whole_batch_each),
+    ),
+    Mutant("weights sent", "All weights are broadcast after every update.", applied(_NAME, _broadcast)),
 )

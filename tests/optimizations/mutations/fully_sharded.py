@@ -8,6 +8,7 @@ from optimizations.mutations.spread import (
     LOSS_NOT_SUMMED,
     NORM_OF_PIECES,
     SAME_ROWS,
+    SYNCHRONIZED_ALWAYS,
     TOKENS_OF_ONE,
     not_summed,
 )
@@ -40,5 +41,11 @@ MUTANTS = (
         _MIXED,
     ),
     Mutant("every second weight", "Every second weight is never updated.", only(_NAME, lambda n, name: n % 2 == 0)),
+    Mutant(
+        "summed always",
+        "Gradients are summed in every micro-batch.",
+        SYNCHRONIZED_ALWAYS,
+        {"stack": "fully_sharded+gradient_accumulation:micro_batches=2"},
+    ),
     Mutant("forgets when saved", "Writing a checkpoint drops both moments.", forgets_when_saved(_NAME), late=True),
 )

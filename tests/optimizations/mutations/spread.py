@@ -39,6 +39,11 @@ NOT_SYNCHRONIZED = rewritten(
 )
 """Gradients travel in all micro-batches but the last."""
 
+SYNCHRONIZED_ALWAYS = rewritten(
+    "assay.parallel.sharded:_synchronize", ("set_requires_gradient_sync(last,", "set_requires_gradient_sync(True,")
+)
+"""Gradients are summed in every micro-batch."""
+
 
 def one_rank_stands_still(technique: str) -> Break:
     """Leave the matrices of rank 1 as they are."""

@@ -7,7 +7,7 @@ from torch.distributed.tensor import DTensor
 
 from optimizations.mutations.mutant import Mutant, rewritten
 from optimizations.mutations.rules import forgets_when_saved
-from optimizations.mutations.spread import AVERAGED, SAME_ROWS, one_rank_stands_still
+from optimizations.mutations.spread import AVERAGED, SAME_ROWS, SYNCHRONIZED_ALWAYS, one_rank_stands_still
 
 _NAME, _STEP = "zero_optimizer", "assay.parallel.zero:_Handing.step"
 _PIECES, _GRADIENT = "assay.parallel.zero:_pieces", "_part(whole.grad, piece.placements)"
@@ -73,6 +73,12 @@ MUTANTS = (
     Mutant("averaged", "Gradients are averaged, though each rank has divided by the tokens of all.", AVERAGED),
     Mutant("same rows", "Both ranks train on the first one's rows.", SAME_ROWS),
     Mutant("one stands still", "The second rank never updates its matrices.", one_rank_stands_still(_NAME)),
+    Mutant(
+        "summed always",
+        "Gradients are summed in every micro-batch.",
+        SYNCHRONIZED_ALWAYS,
+        {"stack": "zero_optimizer+gradient_accumulation:micro_batches=2"},
+    ),
     Mutant("forgets when saved", "Writing a checkpoint drops both moments.", forgets_when_saved(_NAME), late=True),
     Mutant(
         "vectors not gathered late",
