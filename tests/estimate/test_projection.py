@@ -57,8 +57,9 @@ def planned(*overrides: str, stack: str = "data_parallel", nodes: int = 2, gpu: 
             Layout(Mesh(dp=8, pp=2), 64, 2, dealt=(7, 5)),
         ),
         (
-            "fully_sharded+tensor_parallel:degree=2+pipeline_parallel:degree=2,micro_batches=4,schedule=zero-bubble",
-            Layout(Mesh(dp=4, pp=2, tp=2), 64, 4, "zero_bubble_v", 2, zero=3),
+            "fully_sharded:reshard=false+tensor_parallel:degree=2"
+            "+pipeline_parallel:degree=2,micro_batches=4,schedule=zero-bubble",
+            Layout(Mesh(dp=4, pp=2, tp=2), 64, 4, "zero_bubble_v", 2, zero=2),
         ),
     ],
 )

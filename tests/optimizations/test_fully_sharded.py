@@ -37,6 +37,13 @@ def test_what_its_bfloat16_excludes_is_refused(text: str, changes: dict[str, int
         check(stacked(text, model, ranks), CPU)
 
 
+def test_a_backward_in_pieces_gathers_no_weights_for_each() -> None:
+    text = "fully_sharded{}+pipeline_parallel:schedule=zero-bubble"
+    check(stacked(text.format(":reshard=false"), ranks=4), CPU)
+    with pytest.raises(Conflict, match="set its reshard=false"):
+        check(stacked(text.format(""), ranks=4), CPU)
+
+
 def test_offloading_is_refused_where_there_is_nothing_to_move() -> None:
     with pytest.raises(Unavailable, match="moves nothing on a CPU"):
         check(stacked("fully_sharded:offload=true"), CPU)

@@ -72,7 +72,8 @@ class FullySharded(Optimization):
 
     def bears(self) -> frozenset[str]:
         low = {"forward precision", "16-bit products"} if self.mixed_precision else set()
-        return super().bears() | low | ({"host reads"} if self.offload else set())
+        again = {"gathers for backward"} if self.reshard else set()
+        return super().bears() | low | again | ({"host reads"} if self.offload else set())
 
     def excludes(self, run: Run) -> Mapping[str, str]:
         away = (

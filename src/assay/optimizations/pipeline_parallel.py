@@ -88,8 +88,15 @@ class PipelineParallel(Optimization):
     def excludes(self, run: Run) -> Mapping[str, str]:
         if self.schedule != "zero-bubble":
             return {}
-        why = "the zero-bubble schedule cuts backward in pieces, and {other} would run blocks again for each of them"
-        return {"recomputation": f"{why}; take another schedule"}
+        pieces = "the zero-bubble schedule cuts backward in pieces, and {other} would"
+        split = "torch's zero-bubble schedule cannot split backward beside {other} with norms after branches"
+        found = {
+            "recomputation": f"{pieces} run blocks again for each of them; take another schedule",
+            "gathers for backward": f"{pieces} gather weights for each; set its reshard=false, or change the schedule",
+        }
+        if run.model.norm_position == "post":
+            found["activations between matrices"] = f"{split}; take another schedule, or model.norm_position=pre"
+        return found
 
     def check(self, run: Run, machine: "Machine") -> None:
         layers, stages = run.model.n_layer, self.stages

@@ -10,7 +10,7 @@ honest configurations reach 1.9 (docs/measured/values.md), and other machines su
 Lossy values: |x − x₆₄| ≤ ρ·|x₆₄| with the bound ρ that the technique states. A tensor of n elements has at least the
 bound ρ·0.01·r·√n, with r the root mean square of all gradients' elements. Rounding of large values reaches small
 tensors, too. Rounding errors have either sign, so they hardly change the slope s = ⟨x, x₆₄⟩/⟨x₆₄, x₆₄⟩. The bound of
-|s − 1|, which the technique states, is narrower. Rows of matrices have their own bound: a lost row has the error 1.
+|s − 1|, σ + 4ρ/√n with the technique's σ, is narrower. Rows have their own bound: a lost row has the error 1.
 
 Updates: |w′ − w″| ≤ 2·u·|w″| + (ρ or K·u)·|w″ − w|, for a weight w, the program's w′ and the replay's w″. The first
 term is the rounding of the weight, with its dtype's u. The second is that of the step, with float32's u and K = 64.
@@ -102,7 +102,7 @@ def gradient(
         if size > least:
             used = max(
                 used,
-                _over(_slope_error(found, truth), close.slope),
+                _over(_slope_error(found, truth), close.slope + 4 * close.relative / truth.numel() ** 0.5),
                 _worst_row(found, truth) / (ROW_RATIO * close.relative),
             )
         return Judged("gradient", name, step, relative, used, relative)
