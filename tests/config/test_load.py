@@ -34,7 +34,7 @@ def test_every_preset_is_a_run(name: str) -> None:
         ("training.min_learning_rate=1", "is above learning_rate"),
         ("seed=99999999999999999999", "less than"),
         ("threads=100000", "less than or equal to 1024"),
-        (f"training.steps={10**400}", "should be at most 2\\^63"),
+        (f"training.steps={10**400}", "should be at most 2^63"),
         ("optimizations=[bf16_mixed,bf16_mixed]", "listed twice"),
         ("optimizations=[a:b]", "not of the form field=value"),
         ("training=[1", "the overrides training=[1 cannot be read"),
