@@ -44,15 +44,21 @@ def fade(program, step):
 """
 
 
-def faded(corpus: Prepared, place: Path, name: str, kind: str, fade: str, **training: Any) -> RunResult:
-    """A run whose technique does something else from the fourth update on."""
+def ended_with(corpus: Prepared, place: Path, name: str, source: str, training: dict[str, Any]) -> RunResult:
+    """A run with a technique of this name and source, which the package does not have."""
     (place / "extra").mkdir()
-    (place / "extra" / "fading.py").write_text(FADING.format(name=name, kind=kind, fade=fade))
+    (place / "extra" / f"{name}.py").write_text(source)
     added = search(place / "extra")
     try:
-        return ended(run_folder(place / "run", corpus, {"steps": 8, **training}, optimizations="fading"))
+        return ended(run_folder(place / "run", corpus, training, optimizations=name))
     finally:
         forget(added)
+
+
+def faded(corpus: Prepared, place: Path, name: str, kind: str, fade: str, **training: Any) -> RunResult:
+    """A run whose technique does something else from the fourth update on."""
+    source = FADING.format(name=name, kind=kind, fade=fade)
+    return ended_with(corpus, place, "fading", source, {"steps": 8, **training})
 
 
 @pytest.mark.parametrize("memory", [False, True])
@@ -111,13 +117,7 @@ class Fading(Lion):
 
         return replace(after, update=update)
 """
-    (tmp_path / "extra").mkdir()
-    (tmp_path / "extra" / "fading.py").write_text(frozen)
-    added = search(tmp_path / "extra")
-    try:
-        result = ended(run_folder(tmp_path / "run", corpus, {"steps": 5}, optimizations="fading"))
-    finally:
-        forget(added)
+    result = ended_with(corpus, tmp_path, "fading", frozen, {"steps": 5})
     assert result.status is Status.NO_EFFECT
     assert result.reason == "1 parameters kept their initial values through the run, blocks.0.mlp.up.bias among them"
 
@@ -202,13 +202,7 @@ OTHER_RATE = """
 def test_a_change_beside_the_steps_ends_as_wrong_values(
     corpus: Prepared, tmp_path: Path, change: str, reason: str
 ) -> None:
-    (tmp_path / "extra").mkdir()
-    (tmp_path / "extra" / "changed.py").write_text(CHANGED.format(change=change.strip()))
-    added = search(tmp_path / "extra")
-    try:
-        result = ended(run_folder(tmp_path / "run", corpus, {"steps": 8}, optimizations="changed"))
-    finally:
-        forget(added)
+    result = ended_with(corpus, tmp_path, "changed", CHANGED.format(change=change.strip()), {"steps": 8})
     assert result.status is Status.WRONG_VALUES
     assert result.reason is not None
     assert result.reason.startswith(reason)

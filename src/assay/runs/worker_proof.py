@@ -59,7 +59,7 @@ def unchanged(what: str, step: Step, ranks: Ranks) -> Iterator[None]:
 
 
 def _everything(step: Step) -> dict[str, object]:
-    random = {"the state of the random generator": bytes(torch.get_rng_state().tolist())}
+    random = {"the state of the random generator": torch.get_rng_state().numpy().tobytes()}
     return {**digests(step), **state_digests(step), **random}
 
 
@@ -116,8 +116,9 @@ def _last_step(loop: Loop, notes: list[str], folder: RunFolder, run: Run, ranks:
         while True:
             values = ValueCheck(folder, run, loop.step, index, ranks, updates=_UPDATES)
             try:
-                with unchanged("an evaluation", loop.step, ranks):
-                    values.evaluate(list(islice(loop.windows(), _EVALUATED_BATCHES)))
+                if not values.unchecked:
+                    with unchanged("an evaluation", loop.step, ranks):
+                        values.evaluate(list(islice(loop.windows(), _EVALUATED_BATCHES)))
                 kept: list[tuple[StepRecord, Trace]] = []
                 plain = values.recording(take_step)(loop.step, index, loop.probes)
                 values.recording(partial(_keeping, kept))(loop.step, index + 1, loop.probes)

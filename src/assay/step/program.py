@@ -174,6 +174,10 @@ class Step:
         """Return this rank's distinct parameters by their names in the whole model; a tied one has its owner's name."""
         return self._named_parameters
 
+    def stored_name(self, name: str) -> str:
+        """Return a parameter's name in a checkpoint: a copy of a tied weight has its owner's."""
+        return dict(self.program.tied).get(name, name)
+
     @cached_property
     def _named_parameters(self) -> list[tuple[str, nn.Parameter]]:
         """Cached, because a built step's parameters stay the same objects, and every update needs them."""

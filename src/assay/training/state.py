@@ -103,8 +103,7 @@ def _whole(tensor: Tensor, name: str, step: Step) -> Tensor:
 
 def _names_by_index(step: Step) -> dict[int, str]:
     """Return each parameter's name in a checkpoint, by its number in the optimizer's `state_dict`."""
-    owners = dict(step.program.tied)
-    names = {parameter: owners.get(name, name) for name, parameter in step.optimized}
+    names = {parameter: step.stored_name(name) for name, parameter in step.optimized}
     ordered = [parameter for group in step.optimizer.param_groups for parameter in group["params"]]
     return {index: names[parameter] for index, parameter in enumerate(ordered)}
 

@@ -7,6 +7,7 @@ its shards. Tensors are mapped from the file one after the other, so no second c
 
 import json
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +38,12 @@ def difference(place: Path, plain: Mapping[str, Any], step: Step, ranks: Ranks) 
     `plain` are the checkpoint's values of `Program.stateful` that are no tensors.
     """
     now, tensors = stateful_parts(step.program.stateful)
-    changed = [entry for entry, values in now.items() if json.loads(json.dumps(values)) != _as_json(plain.get(entry))]
+    changed = [entry for entry, values in now.items() if _as_json(values) != _as_json(plain.get(entry))]
     if changed:
         return f"the state of {changed[0]}"
     others: Entries = ((name, name, one) for name, one in tensors.items())
-    return _in_file(place / WEIGHTS, _weights(step), step, ranks) or _in_file(
-        place / OPTIMIZER, (one for entries in (_state(step), others) for one in entries), step, ranks
-    )
+    optimized = chain(_state(step), others)
+    return _in_file(place / WEIGHTS, _weights(step), step, ranks) or _in_file(place / OPTIMIZER, optimized, step, ranks)
 
 
 def _as_json(values: Any) -> Any:
@@ -52,15 +52,13 @@ def _as_json(values: Any) -> Any:
 
 def _weights(step: Step) -> Entries:
     """Every parameter here by its name in a checkpoint; copies of a tied weight are entries of their own."""
-    owners = dict(step.program.tied)
     for name, parameter in step.named_parameters():
-        yield owners.get(name, name), name, parameter
+        yield step.stored_name(name), name, parameter
 
 
 def _state(step: Step) -> Entries:
     """Every entry of the optimizer's state; a quantized one as its parts."""
-    owners = dict(step.program.tied)
-    names = {id(one): owners.get(name, name) for name, one in step.optimized}
+    names = {id(one): step.stored_name(name) for name, one in step.optimized}
     for parameter, entries in step.optimizer.state.items():
         name = names[id(parameter)]
         for key, value in entries.items():

@@ -112,8 +112,12 @@ class Check:
         found, step = self.recorded.evaluated_loss, self.recorded.first
         if found is None:
             return []
-        weights, noise = self.recorded.tensors("weight", step), self.recorded.noise(step)
-        near, exact = (one.at(weights, self.recorded.windows(), noise, dropout=False).loss for one in (base, truth))
+        weights, windows, noise = (
+            self.recorded.tensors("weight", step),
+            self.recorded.windows(),
+            self.recorded.noise(step),
+        )
+        near, exact = (one.at(weights, windows, noise, dropout=False).loss for one in (base, truth))
         return [nearness.evaluation(step, found, near, exact, self.expected.gradients)]
 
     def _reference(self, reference: Reference, step: int, *, dropout: bool = True) -> Computed:

@@ -38,8 +38,6 @@ ROUNDED_STATE_ERROR = 0.05
 """Largest relative error of a moment that is kept in 8 or 16 bits."""
 STATE_ERROR = 1e-3
 """Largest relative error of a moment in float32: its updates are sums, and the replay gets the same gradients."""
-_UNIT = {torch.float64: 2.0**-53, torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
-"""Unit roundoff: half of the distance between neighbours above 1."""
 
 
 @dataclass(frozen=True)
@@ -77,12 +75,13 @@ def evaluation(step: int, found: float, base: float, truth: float, close: Closen
 def _inexact_loss(
     what: Literal["loss", "evaluation"], step: int, found: float, base: float, truth: float, close: Closeness
 ) -> Judged:
+    name = "loss" if what == "loss" else "validation batches"
     error = abs(found - truth)
     if close.kind == "lossy":
         bound = close.loss * abs(truth)
     else:
-        bound = GRADIENT_RATIO * max(abs(base - truth), _UNIT[torch.float32] * abs(truth))
-    return Judged(what, "validation batches", step, error / abs(truth), _over(error, bound))
+        bound = GRADIENT_RATIO * max(abs(base - truth), unit_roundoff(torch.float32) * abs(truth))
+    return Judged(what, name, step, error / abs(truth), _over(error, bound))
 
 
 def gradient(
@@ -106,7 +105,7 @@ def gradient(
                 _worst_row(found, truth) / (ROW_RATIO * close.relative),
             )
         return Judged("gradient", name, step, relative, used, relative)
-    bound = GRADIENT_RATIO * max(_norm(base.double() - truth), _UNIT[torch.float32] * size)
+    bound = GRADIENT_RATIO * max(_norm(base.double() - truth), unit_roundoff(torch.float32) * size)
     return Judged("gradient", name, step, relative, _over(error, bound), relative)
 
 
@@ -128,8 +127,8 @@ def update(
 ) -> Judged:
     """Judge one weight after an update; `rounded` is true if the replay rounded it to its dtype."""
     error, moved = _norm(found.double() - replayed.double()), _norm(replayed.double() - before.double())
-    own = (0.2 if rounded else 2.0) * _UNIT[found.dtype] * _norm(replayed)
-    relative = close.relative if close.kind == "lossy" else UPDATE_RATIO * _UNIT[torch.float32]
+    own = (0.2 if rounded else 2.0) * unit_roundoff(found.dtype) * _norm(replayed)
+    relative = close.relative if close.kind == "lossy" else UPDATE_RATIO * unit_roundoff(torch.float32)
     size = moved or 1.0
     return Judged(
         "update", name, step, error / size, _over(error, own + relative * moved), max(0.0, error - own) / size
@@ -141,6 +140,11 @@ def state(step: int, name: str, found: Tensor, replayed: Tensor, *, rounded: boo
     error, size = _norm(found.double() - replayed.double()), _norm(replayed)
     bound = (ROUNDED_STATE_ERROR if rounded else STATE_ERROR) * size
     return Judged("state", name, step, error / size if size else error, _over(error, bound))
+
+
+def unit_roundoff(dtype: torch.dtype) -> float:
+    """Return half of the distance between neighbours above 1."""
+    return torch.finfo(dtype).eps / 2
 
 
 def padded(tensor: Tensor, rows: int) -> Tensor:

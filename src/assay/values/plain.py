@@ -11,6 +11,7 @@ import torch
 
 from assay.config import Run
 from assay.reference.expected import Expected
+from assay.values.nearness import unit_roundoff
 from assay.values.rates import rate_fault
 from assay.values.recorded import Recorded
 
@@ -53,8 +54,8 @@ def _noises(recorded: Recorded, run: Run) -> Iterator[str]:
 
 def _options(recorded: Recorded, expected: Expected) -> Iterator[str]:
     """Yield a sentence on a group whose betas, momentum or decay are not the rule's."""
+    weights = recorded.tensors("weight", recorded.first)
     for step in recorded.steps:
-        weights = recorded.tensors("weight", step.index)
         for name, options in step.groups.items():
             for option, wanted in expected.rule.options(name, weights[name]).items():
                 if options.get(option, wanted) != wanted:
@@ -86,16 +87,13 @@ def _norms(recorded: Recorded, run: Run) -> Iterator[str]:
         norm = math.exp(step.log_norm)
         wanted = clip * norm / (norm + 1e-6) if 0 < clip < norm else norm
         # Clipped gradients are rounded: independent errors of the elements add up to this part of the norm.
-        fourth = sum(float((_unit(one) * one.double().square()).square().sum()) for one in gradients) ** 0.5
+        fourth = (
+            sum(float((unit_roundoff(one.dtype) * one.double().square()).square().sum()) for one in gradients) ** 0.5
+        )
         # On a CPU torch adds up the squares of a tensor in some 16 running sums of float32.
-        summed = min(_SUMMED_ERROR, max(one.numel() for one in gradients) / 8 * 2**-24)
+        summed = min(_SUMMED_ERROR, max(one.numel() for one in gradients) / 8 * unit_roundoff(torch.float32))
         if abs(found - wanted) > (_NORM_ERROR + summed + 3 * fourth / max(squares, 1e-300)) * wanted:
             yield (
                 f"the gradients of step {step.index} have norm {found:.6g} when the optimizer gets them, and "
                 f"{wanted:.6g} follows from the reported norm"
             )
-
-
-def _unit(tensor: torch.Tensor) -> float:
-    """Return the unit roundoff of a tensor's dtype."""
-    return torch.finfo(tensor.dtype).eps / 2

@@ -61,9 +61,8 @@ class StepRecorder:
         self._writer = TensorWriter(folder / f"rank{ranks.rank}.bin")
         self._step, self._now, self._first = step, first, first
         self._steps: dict[int, dict[str, Any]] = {}
-        owners = dict(step.program.tied)
-        self._parameters = {owners.get(name, name): one for name, one in step.named_parameters()}
-        self._names = {id(one): owners.get(name, name) for name, one in step.optimized}
+        self._parameters = {step.stored_name(name): one for name, one in step.named_parameters()}
+        self._names = {id(one): step.stored_name(name) for name, one in step.optimized}
         padded = {name: len(self._parameters[name]) for name in step.program.rows_at_rest if name in self._parameters}
         self._about = {
             "rank": ranks.rank,
