@@ -1,4 +1,4 @@
-# Everything a fresh machine needs: Python 3.11 or newer and make. `make demo` and `make test` set the rest up.
+# A fresh machine needs Python 3.11 or newer and make. `make demo` and `make test` install the rest.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin

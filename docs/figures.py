@@ -1,6 +1,6 @@
 """The figures of docs/parallelism.md: each is drawn from the arithmetic that the package predicts with.
 
-`FIGURES` has every one by its file's name; `docs/generate.py` writes them, and says when one is out of date.
+`FIGURES` has every figure by the name of its file. `docs/generate.py` writes them, and reports one that is out of date.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def zero() -> Drawing:
     """Memory of model states by stage of ZeRO: figure 1 of arXiv:1910.02054."""
     parameters, ranks = 7.5e9, 64
     drawing = Drawing("Memory of weights, gradients and optimizer state by stage of ZeRO", 250)
-    drawing.text(20, 28, "7.5 billion parameters on 64 devices: what each holds, in GB", bold=True)
+    drawing.text(20, 28, "7.5 billion parameters on 64 devices: memory of each, in GB", bold=True)
     drawing.key(20, 52, {name: PARTS[name] for name in ("weights", "gradients", "optimizer")})
     names = ("data parallelism", "ZeRO 1", "ZeRO 2", "ZeRO 3 (FSDP)")
     divided = ("nothing divided", "optimizer state", "and gradients", "and weights")
@@ -46,7 +46,7 @@ def zero() -> Drawing:
 
 
 def activations() -> list[tuple[str, float]]:
-    """What a layer of GPT-3 keeps of one sequence on each of 8 tensor ranks, in bytes: table 2 of arXiv:2205.05198."""
+    """Bytes that one of 8 tensor ranks saves for a layer of GPT-3 and one sequence: table 2 of arXiv:2205.05198."""
     model = ModelConfig(n_layer=96, n_head=96, n_embd=12288, context_length=2048, vocab_size=51_200)
     cases: tuple[tuple[str, int, bool, Recompute], ...] = (
         ("one device", 1, False, "none"),
@@ -62,7 +62,7 @@ def activations() -> list[tuple[str, float]]:
 
 
 def pipeline() -> Drawing:
-    """Four schedules, played: forward, and backward of twice its length, of eight micro-batches over four stages."""
+    """Four simulated schedules of eight micro-batches over four stages; backward takes twice as long as forward."""
     stages, count, time = 4, 8, StageTime(1, 1, 1)
     schedules: dict[str, Schedule] = {
         "gpipe": gpipe(stages, count),
@@ -70,8 +70,8 @@ def pipeline() -> Drawing:
         "interleaved": interleaved(stages, count, 2),
         "zero-bubble": zero_bubble_v(stages, count),
     }
-    drawing = Drawing("Four pipeline schedules, played by the simulator", 66 + 132 * len(schedules))
-    drawing.text(20, 28, "Four stages, eight micro-batches: what each rank does when", bold=True)
+    drawing = Drawing("Four simulated pipeline schedules", 66 + 132 * len(schedules))
+    drawing.text(20, 28, "Four stages, eight micro-batches: work of each rank over time", bold=True)
     key = {"forward": "s1", "backward": "s2", "backward of the input": "s5", "of the weights": "s3"}
     drawing.key(20, 52, key, step=160)
     drawing.text(660, 52, "paler: a rank's second stage", size=12, role="soft")
@@ -83,7 +83,7 @@ def pipeline() -> Drawing:
 
 def _schedule(drawing: Drawing, name: str, schedule: Schedule, time: StageTime, top: float, scale: float) -> None:
     played = play(schedule, [time] * schedule.stages)
-    held = f"{float(max(played.held)):.3g} micro-batches held at most"
+    held = f"at most {float(max(played.held)):.3g} micro-batches alive"
     drawing.text(20, top + 12, name, bold=True)
     drawing.text(120, top + 12, f"idle {played.idle_share:.1%} of the step; {held}", size=12, role="soft")
     colours = {"F": "s1", "B": "s2", "I": "s5", "W": "s3"}
@@ -99,7 +99,7 @@ def _schedule(drawing: Drawing, name: str, schedule: Schedule, time: StageTime, 
 
 
 def techniques() -> Drawing:
-    """Memory and bytes of one rank, the same model and batch on eight A100s under one technique each."""
+    """Memory and traffic of one rank: the same model and batch on eight A100s, under one technique each."""
     shared = Layout(Mesh(dp=8), 32, 4, recompute="selective")
     layouts = {
         "data": shared,
@@ -110,7 +110,7 @@ def techniques() -> Drawing:
         "pipeline (1F1B)": replace(shared, mesh=Mesh(pp=8)),
     }
     drawing = Drawing("Memory and traffic of one rank under each technique", 108 + 34 * len(layouts))
-    title = "22 billion parameters, 32 sequences of 2,048 tokens a step, on eight A100s; attention's scores made again"
+    title = "22 billion parameters, 32 sequences of 2,048 tokens a step, on eight A100s; attention's scores recomputed"
     drawing.text(20, 28, title, bold=True)
     drawing.key(20, 52, PARTS, step=110)
     drawing.text(170, 82, "memory of the fullest rank, GB", size=12, role="soft")
@@ -132,7 +132,7 @@ def techniques() -> Drawing:
         drawing.box(610, y, max(1.0, 190 * sent / loud), 22, "s0")
         drawing.text(616 + max(1.0, 190 * sent / loud), y + 16, f"{sent / 1e9:.3g}", size=12)
     drawing.line(device, 88, device, 96 + 34 * len(plans), "ink", dashed=True)
-    drawing.text(device + 5, 104 + 34 * len(plans) - 2, "what an A100 has: 80", size=11, role="soft")
+    drawing.text(device + 5, 104 + 34 * len(plans) - 2, "an A100 has 80", size=11, role="soft")
     return drawing
 
 

@@ -1,4 +1,4 @@
-"""docs/plans.md: what `assay estimate --nodes` says of the large models in `examples/`, made by the command itself."""
+"""docs/plans.md: the output of `assay estimate --nodes` for the large models in `examples/`."""
 
 import os
 from collections.abc import Iterator
@@ -16,37 +16,36 @@ ROOT = Path(__file__).parents[1]
 GPT3 = "examples/gpt3-175b.yaml"
 BRAIN = "examples/brain-100t.yaml"
 
-_HEAD = """# Plans for machines that are not here
+_HEAD = """# Plans for absent machines
 
-`assay estimate` with `--nodes`, `--gpus-per-node` and `--gpu` takes a configuration and its techniques, and answers for
-machines that nobody here has: who is where, what a rank holds and sends, how long a step takes. The techniques are
-those that train here, under the same names; each says what it changes in a layout (`lay_out`), and one that a plan
-cannot express is refused. Devices and links are datasheets (`src/assay/hardware/cluster.py`), the rest is arithmetic
-from papers.
+`assay estimate` with `--nodes`, `--gpus-per-node` and `--gpu` plans a configuration with its techniques for machines
+that nobody here has. The plan shows the place of each rank, the memory and traffic of a rank, and the time of a step.
+The techniques are those of a training here, under the same names. Each states its change to a layout (`lay_out`), and a
+technique that a plan cannot express is refused. Devices and links are from datasheets
+(`src/assay/hardware/cluster.py`); the rest is arithmetic from papers.
 
-**What a plan leaves out**: overlap, stragglers, contention, loading, the update, buffers and fragmentation. One rate
-stands for all products of a device. So small models are planned up to 45 % too fast, and models of 146 billion
-parameters and more within 12 % of what was published ([how each number is made](numbers.md)).
+**A plan leaves out** overlap, stragglers, contention, loading, the update, buffers and fragmentation. One rate stands
+for all matrix products of a device. So steps of small models are planned up to 45 % too fast. Those of 146 billion
+parameters and more are within 12 % of published figures ([how each number is made](numbers.md)).
 
-**What it assumes**: the block of GPT-2, products in 16 bits, Adam's state in 32: 16 bytes a parameter. A model with
-dropout keeps what arXiv:2205.05198 counts; one without keeps a little less than planned.
-ZeRO divides states among all ranks that share a weight, dp × cp, as published layouts do; a run here divides them
-among dp.
+**A plan assumes** the block of GPT-2, products in 16 bits, and Adam's state in 32 bits: 16 bytes per parameter. With
+dropout a model saves the bytes that arXiv:2205.05198 counts; without, it saves a little less than planned. ZeRO divides
+states among all ranks that share a weight, dp × cp, as published layouts do. A run here divides them among dp only.
 """
 
 _GPT3 = """
 ## GPT-3, 175 billion parameters, on 1,024 A100s
 
-Narayanan et al. (arXiv:2104.04473, section 5.1) reckon with 140 TFLOP/s a device, recomputation counted, and so with
-34 days for 300 billion tokens. The plan takes an eighth less: its rate is one at which steps of 530 billion parameters
-come out right, and smaller products reach less.
+Narayanan et al. (arXiv:2104.04473, section 5.1) assume 140 TFLOP/s per device, with recomputation counted, and so 34
+days for 300 billion tokens. The plan takes an eighth less. Its rate suits steps of 530 billion parameters, and smaller
+products reach less.
 """
 
 _CHOICES = """
-The same model and batch, cut in other ways. A tensor group that leaves its node (`degree=16`) waits for the network.
-Smaller tensor groups send less, and the stages that replace them idle more. Two stages a rank shorten the bubble. The
-zero-bubble order is not among them, since beside recomputation it is refused. Fully sharded data parallelism gathers
-all weights for each micro-batch; a real step hides much of that behind its products, and a plan hides nothing.
+The same model and batch can be divided in other ways. A tensor group larger than a node (`degree=16`) waits for the
+network. Smaller tensor groups send less, but the stages that replace them idle more. Two stages per rank shorten the
+bubble. The zero-bubble schedule is missing, since it is refused with recomputation. Fully sharded data parallelism
+gathers all weights for each micro-batch. A real step hides much of that behind its products; a plan hides nothing.
 
 | | GB of the fullest rank | bubble | step | 300 billion tokens | MFU |
 | --- | --- | --- | --- | --- | --- |
@@ -55,23 +54,24 @@ all weights for each micro-batch; a real step hides much of that behind its prod
 _BRAIN = """
 ## A hundred trillion parameters
 
-As many parameters as a human brain has synapses: could it be trained? Plain tensor and pipeline parallelism do not hold
-it: between the matrices every tensor rank keeps whole tokens, of 312 layers, which is more than a device has, and
-Adam's state is too large for each replica. With sequence parallelism and the state divided among replicas a step fits.
+Could a model with as many parameters as a human brain has synapses be trained? With plain tensor and pipeline
+parallelism it does not fit. Between the matrices every tensor rank saves whole tokens of 312 layers, which is more than
+a device has. Adam's state is too large for each replica. With sequence parallelism, and with the state divided among
+replicas, a step fits.
 """
 
 _STAGES = """
-What the stages of ZeRO (arXiv:1910.02054) do to it, with and without sequence parallelism. From the second on a share
-of the gradients is all that is kept, so each of 208 micro-batches sums them.
+The table shows the step under the stages of ZeRO (arXiv:1910.02054), with and without sequence parallelism. From the
+second stage on a rank keeps only its share of the gradients, so each of 208 micro-batches sums them.
 
 | | GB of the fullest rank | without sequence parallelism | step | training | MFU |
 | --- | --- | --- | --- | --- | --- |
 """
 
 _VERDICT = """
-So a step fits, if barely, and what stands against such a training is time: twenty tokens a parameter (arXiv:2203.15556)
-are two quadrillion, and 6 FLOPs for each token and parameter keep a hundred thousand GPUs busy for centuries, even if
-nothing else took time.
+So a step fits, if barely. The obstacle is time: twenty tokens per parameter (arXiv:2203.15556) are two quadrillion
+tokens. At 6 FLOPs for each token and parameter they keep a hundred thousand GPUs busy for centuries, even if nothing
+else took time.
 """
 
 _STACKS = (
@@ -85,7 +85,7 @@ _STACKS = (
 
 
 def plans() -> str:
-    """The page."""
+    """Return the page."""
     text = _HEAD + _GPT3 + _answer(GPT3, "--nodes", "128", "--gpus-per-node", "8", "--gpu", "a100")
     text += _CHOICES + "".join(_choices())
     text += _BRAIN + _answer(BRAIN, "--nodes", "13312", "--gpus-per-node", "8", "--gpu", "h200")
@@ -101,7 +101,7 @@ def _answer(*words: str) -> str:
 
 
 def _aligned(output: str) -> str:
-    """Lines with tabs as columns, each table for itself."""
+    """Align lines with tabs as columns, each table separately."""
     text, table = "", list[list[str]]()
     for line in [*output.splitlines(), ""]:
         fields = line.split("\t")
@@ -118,7 +118,7 @@ def _aligned(output: str) -> str:
 
 
 def _stages() -> Iterator[str]:
-    """A row for each way to divide the states."""
+    """Yield a row for each stage of ZeRO."""
     found = project(str(ROOT / BRAIN), gpu="h200", nodes=13312)
     sheet, network = found.cluster.datasheet, found.cluster.network
     stages: tuple[Literal[0, 1, 2, 3], ...] = (0, 1, 2, 3)

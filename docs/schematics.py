@@ -1,4 +1,4 @@
-"""The figures of docs/parallelism.md that show who has what and who sends it to whom."""
+"""The figures of docs/parallelism.md that show the parts that ranks hold, and their communication."""
 
 from svg import WIDTH, Drawing
 
@@ -8,7 +8,7 @@ from assay.hardware.links import PCIE_4
 
 
 def data() -> Drawing:
-    """Replicas that share a batch."""
+    """Draw replicas that share a batch."""
     drawing = Drawing("Data parallelism: four replicas share a batch and sum their gradients", 262)
     drawing.text(20, 28, "Every rank has the whole model and a quarter of the batch", bold=True)
     for rank in range(4):
@@ -22,13 +22,13 @@ def data() -> Drawing:
         drawing.box(x, 176, 172, 34, "s3", label="gradients of its rows")
         if rank:
             drawing.line(x - 34, 193, x - 2, 193, arrow=True)
-    drawing.text(WIDTH / 2, 238, "a ring adds them up while backward goes on: each rank sends 2 (n−1)/n of their bytes",
+    drawing.text(WIDTH / 2, 238, "a ring sums them while backward runs: each rank sends 2 (n−1)/n of their bytes",
                  at="middle", size=12, role="soft")  # fmt: skip
     return drawing
 
 
 def tensor() -> Drawing:
-    """Two matrices in a row, the first by columns, the second by rows."""
+    """Draw two consecutive matrices: the first is divided by columns, the second by rows."""
     drawing = Drawing("Tensor parallelism: a matrix by columns, the next by rows, and one sum", 290)
     drawing.text(20, 28, "The MLP of a block on two ranks; attention is divided by heads in the same way", bold=True)
     for rank, colour in enumerate(("s1", "s2")):
@@ -49,13 +49,13 @@ def tensor() -> Drawing:
         drawing.box(612, y, 84, 76, "s0", label="a summand")
         drawing.line(700, y + 38, 738, 140 if rank else 120, arrow=True)
     drawing.box(742, 94, 98, 74, "s3", label="all-reduce")
-    drawing.text(WIDTH / 2, 278, "two such sums of the residual stream a block in forward, and two in backward",
+    drawing.text(WIDTH / 2, 278, "each block has two such sums of the residual stream in forward, and two in backward",
                  at="middle", size=12, role="soft")  # fmt: skip
     return drawing
 
 
 def sequence(kept: list[tuple[str, float]]) -> Drawing:
-    """Where the stream is divided by rows and where by columns, and what that leaves to be kept."""
+    """Draw where the residual stream is divided by tokens, and the bytes that are saved (`kept`, by name of a case)."""
     drawing = Drawing("Sequence parallelism: between the matrices each rank has a part of the sequence", 380)
     drawing.text(20, 28, "Half a block: divided by tokens, gathered for the matrices, scattered again", bold=True)
     steps = (
@@ -71,7 +71,7 @@ def sequence(kept: list[tuple[str, float]]) -> Drawing:
         drawing.text(x + 65, 106, below, size=11, role="soft", at="middle")
         if place:
             drawing.line(x - 36, 68, x - 4, 68, arrow=True)
-    drawing.text(20, 150, "What a layer of GPT-3 keeps of one sequence on a rank, in MB; eight tensor ranks", bold=True)
+    drawing.text(20, 150, "Saved tensors of a GPT-3 layer per sequence and rank, in MB; eight tensor ranks", bold=True)
     most = max(nbytes for _, nbytes in kept)
     for place, (name, nbytes) in enumerate(kept):
         y = 168 + 40 * place
@@ -82,14 +82,14 @@ def sequence(kept: list[tuple[str, float]]) -> Drawing:
 
 
 def context() -> Drawing:
-    """Keys and values go round; the causal triangle is dealt out in pairs of chunks."""
-    drawing = Drawing("Context parallelism: keys and values go round a ring, and the causal work is dealt evenly", 330)
+    """Draw the ring of keys and values, and the causal triangle, divided in pairs of chunks."""
+    drawing = Drawing("Context parallelism: keys and values move around a ring, and causal work is divided evenly", 330)
     colours = ("s1", "s2", "s3", "s4")
     drawing.text(20, 28, "A sequence in eight chunks, two on each of four ranks", bold=True)
     owners = [chunk if chunk < 4 else 7 - chunk for chunk in range(8)]
     for chunk, owner in enumerate(owners):
         drawing.box(20 + 46 * chunk, 48, 44, 24, colours[owner], label=str(chunk))
-    drawing.text(20, 94, "the first and the last to rank 0, and so on inwards", size=12, role="soft")
+    drawing.text(20, 94, "rank 0 has the first and the last, and so on inwards", size=12, role="soft")
     for rank in range(4):
         x = 20 + 96 * rank
         drawing.box(x, 130, 66, 40, colours[rank], label=f"rank {rank}")
@@ -98,10 +98,10 @@ def context() -> Drawing:
     drawing.line(341, 172, 341, 192, "soft")
     drawing.line(341, 192, 53, 192, "soft")
     drawing.line(53, 192, 53, 174, "soft", arrow=True)
-    drawing.text(20, 220, "in three rounds every rank has seen all keys and values;", size=12, role="soft")
-    drawing.text(20, 238, "queries and the residual stream stay where they are", size=12, role="soft")
+    drawing.text(20, 220, "after three sends every rank has had all keys and values;", size=12, role="soft")
+    drawing.text(20, 238, "queries and the residual stream are not sent", size=12, role="soft")
     left, top, side = 510, 60, 30
-    drawing.text(left, 28, "Attention's scores, by who works them out", bold=True)
+    drawing.text(left, 28, "Attention's scores, by computing rank", bold=True)
     for query in range(8):
         for key in range(8):
             later = key > query
@@ -115,8 +115,8 @@ def context() -> Drawing:
 
 
 def expert() -> Drawing:
-    """Tokens travel to the ranks of their experts, and back."""
-    drawing = Drawing("Expert parallelism: tokens travel to their experts and back", 290)
+    """Draw the exchange of tokens with the ranks of their experts."""
+    drawing = Drawing("Expert parallelism: tokens are sent to their experts and back", 290)
     drawing.text(20, 28, "Eight experts on four ranks; here the router sends each token to one of them", bold=True)
     colours = ("s1", "s2", "s3", "s4")
     sent = ((0, 2, 1, 3), (1, 0, 3, 2), (2, 2, 0, 1), (3, 1, 1, 0))
@@ -133,15 +133,15 @@ def expert() -> Drawing:
     for x, label in ((230, "all-to-all"), (690, "all-to-all, back")):
         drawing.box(x, 56, 110, 196, "panel", edge="grid")
         drawing.text(x + 55, 158, label, at="middle", size=13)
-    drawing.text(150, 280, "tokens, by where they must go", size=12, role="soft", at="middle")
-    drawing.text(432, 280, "what arrives", size=12, role="soft", at="middle")
-    drawing.text(594, 280, "whole experts stay here", size=12, role="soft", at="middle")
+    drawing.text(150, 280, "tokens, by target rank", size=12, role="soft", at="middle")
+    drawing.text(432, 280, "received tokens", size=12, role="soft", at="middle")
+    drawing.text(594, 280, "whole experts, never sent", size=12, role="soft", at="middle")
     return drawing
 
 
 def offload(sheet: Datasheet) -> Drawing:
-    """How many tokens a forward needs until the copy of the weights hides behind its arithmetic."""
-    drawing = Drawing("Offload: a block's weights come over PCIe while the block before it runs", 300)
+    """Draw two lengths of a forward: only the longer one hides the copy of the weights."""
+    drawing = Drawing("Offload: a block's weights are copied over PCIe while the block before it runs", 300)
     even = sheet.products_flops / PCIE_4.bandwidth_bytes
     drawing.text(20, 28, f"Three blocks of GPT-3 forward on an A100, weights over {PCIE_4.name}", bold=True)
     drawing.key(20, 52, {"copy of a block": "s2", "its products": "s1"}, step=130)
@@ -154,7 +154,7 @@ def offload(sheet: Datasheet) -> Drawing:
         drawing.text(20, y - 8, said, size=12)
         arrived = ready = 0.0
         for block in range(3):
-            # Room for two blocks: the copy after the next one waits until a block is through.
+            # Memory holds two blocks: the copy after the next one waits until a block has finished.
             begin = max(arrived, ready - work) if block else 0.0
             drawing.box(20 + scale * begin, y, scale * copy - 2, 26, "s2", label=f"block {block}", size=11)
             arrived = begin + copy
@@ -162,16 +162,16 @@ def offload(sheet: Datasheet) -> Drawing:
             label = f"block {block}" if work * scale > 60 else ""
             drawing.box(20 + scale * start, y + 30, scale * work - 2, 26, "s1", label=label, size=11)
             ready = start + work
-    said = f"From {even:,.0f} tokens a pass on the copy is hidden: rate over bandwidth, whatever the width"
+    said = f"From {even:,.0f} tokens per pass the copy is hidden: rate over bandwidth, for any width"
     drawing.text(20, 286, said, size=12, role="soft")
     return drawing
 
 
 def mesh() -> Drawing:
-    """Sixteen ranks on two nodes, as `assay mesh --world 16 --tp 2 --pp 2 --ranks-per-node 8` says."""
+    """Draw sixteen ranks on two nodes, as in `assay mesh --world 16 --tp 2 --pp 2 --ranks-per-node 8`."""
     shape = Mesh(pp=2, dp=4, tp=2)
     drawing = Drawing("Sixteen ranks: two stages, four replicas, two tensor ranks", 330)
-    drawing.text(20, 28, "pp=2 × dp=4 × tp=2 on two nodes of eight: whom rank 2 talks to", bold=True)
+    drawing.text(20, 28, "pp=2 × dp=4 × tp=2 on two nodes of eight: rank 2 and the ranks it sends to", bold=True)
     place = {}
     for rank in range(shape.size):
         at = shape.at(rank)
@@ -191,6 +191,6 @@ def mesh() -> Drawing:
         drawing.box(x, y, 58, 44, colour[rank], label=str(rank), size=14, ink="paper", opacity=0.35 if quiet else 1)
     for dp in range(4):
         drawing.text(130 + 170 * dp + 62, 86, f"replica {dp}", size=12, role="soft", at="middle")
-    drawing.key(110, 318, {"itself": "ink", "tensor: every layer": "s1", "data: once a step": "s3",
+    drawing.key(110, 318, {"itself": "ink", "tensor: every layer": "s1", "data: once per step": "s3",
                            "pipeline: every micro-batch": "s2"}, step=165)  # fmt: skip
     return drawing
