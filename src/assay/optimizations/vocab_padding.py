@@ -34,7 +34,7 @@ class VocabPadding(Optimization):
     stage: ClassVar = Stage.MODEL
     numerics: ClassVar = Numerics.REASSOCIATED
     saves: ClassVar = "time of the projection to the vocabulary, where kernels are tiled"
-    pays: ClassVar = "weights, gradients, state, logits and FLOPs of rows that hold nothing"
+    pays: ClassVar = "weights, gradients, state, logits and FLOPs of rows that stand for no token"
     sources: ClassVar = ("karpathy/nanoGPT", "NVIDIA, Matrix Multiplication Background User's Guide")
     claims: ClassVar = frozenset({"loss"})
 
@@ -46,7 +46,9 @@ class VocabPadding(Optimization):
                 "choose another multiple or leave it out"
             )
         if run.ranks > 1:
-            raise Conflict("vocab_padding works on one device; over ranks set model.vocab_size to the padded size")
+            raise Conflict(
+                "vocab_padding runs on one device only; with several ranks set model.vocab_size to the padded size"
+            )
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         from assay.cost.padding import pad_vocabulary
