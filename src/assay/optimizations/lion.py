@@ -33,9 +33,9 @@ class Lion(Optimization):
     learning_rate: PositiveFloat = 1e-4
     """Peak learning rate; warm-up and cosine of the run keep their shape."""
     beta1: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.9
-    """β₁, of the interpolated momentum whose sign is the step."""
+    """β₁, share of the momentum in the sum with the gradient whose sign is the step."""
     beta2: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.99
-    """β₂, of the momentum that is kept."""
+    """β₂, decay of the momentum that is stored."""
 
     title: ClassVar = "Lion"
     stage: ClassVar = Stage.OPTIMIZER

@@ -47,7 +47,7 @@ class PipelineParallel(Optimization):
     micro_batches: Annotated[int, Field(ge=1)] = 4
     """Equal parts of the batch."""
     split: str | None = None
-    """Blocks by stage, such as 3-1; by default equally many."""
+    """Number of blocks of each stage, such as 3-1; by default equal numbers."""
 
     title: ClassVar = "pipeline parallelism"
     stage: ClassVar = Stage.PIPELINE

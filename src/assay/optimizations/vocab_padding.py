@@ -28,7 +28,7 @@ class VocabPadding(Optimization):
     """Embedding rows and logits padded to a multiple of `multiple`."""
 
     multiple: Annotated[int, Field(ge=2, le=4096)] = 64
-    """Divisor of the padded vocabulary; no kernel has tiles wider than its limit."""
+    """Divisor of the padded vocabulary, at most 4096: no kernel has wider tiles."""
 
     title: ClassVar = "vocabulary padding"
     stage: ClassVar = Stage.MODEL

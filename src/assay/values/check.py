@@ -202,7 +202,8 @@ class Check:
             errors = [one.shown for one in judged if one.what == what]
             if errors and max(errors) < close.at_least:
                 found.append(
-                    f"no {what} has the rounding error that is due: the largest relative error is {max(errors):.1e}"
+                    f"no {what} has the rounding error that the optimizations must cause: "
+                    f"the largest relative error is {max(errors):.1e}"
                 )
         return found
 
