@@ -31,7 +31,7 @@ class ActivationCheckpointing(Optimization):
     title: ClassVar = "activation checkpointing"
     stage: ClassVar = Stage.RECOMPUTE
     numerics: ClassVar = Numerics.EXACT
-    saves: ClassVar = "activations that blocks save: those of one layer at a time, instead of all layers"
+    saves: ClassVar = "saved tensors of blocks: those of one layer at a time, instead of all layers"
     pays: ClassVar = "recomputation of most of the blocks' forward: step FLOPs × 11/9 (weight matmuls, no dropout)"
     sources: ClassVar = ("arXiv:1604.06174", "pytorch/pytorch#81448", "pytorch/pytorch#96866")
     claims: ClassVar = frozenset({"recomputation"})

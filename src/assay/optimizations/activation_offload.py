@@ -26,7 +26,7 @@ class ActivationOffload(Optimization):
     title: ClassVar = "activations on the host"
     stage: ClassVar = Stage.RECOMPUTE
     numerics: ClassVar = Numerics.EXACT
-    saves: ClassVar = "device memory of all tensors saved for backward except weights"
+    saves: ClassVar = "device memory of all saved tensors except weights"
     pays: ClassVar = "transfer of every saved byte to the host and back; as much pinned memory of the host"
     sources: ClassVar = ("arXiv:1602.08124", "pytorch: torch.autograd.graph.save_on_cpu", "pytorch/torchtune#1443")
     claims: ClassVar = frozenset({"recomputation"})

@@ -33,7 +33,7 @@ class Adamw8Bit(Optimization):
     title: ClassVar = "AdamW with state in 8 bits"
     stage: ClassVar = Stage.OPTIMIZER
     numerics: ClassVar = Numerics.LOSSY
-    saves: ClassVar = "three quarters of Adam's state of every weight that blocks of 256 fill: 2 bytes a parameter"
+    saves: ClassVar = "three quarters of Adam's state of every weight of whole blocks of 256: 2 bytes a parameter"
     pays: ClassVar = "moments with 256 levels a block; compilation of the update in the first step"
     sources: ClassVar = ("arXiv:2110.02861", "https://github.com/pytorch/ao/tree/main/torchao/optim")
     claims: ClassVar = frozenset({"optimizer"})

@@ -26,7 +26,7 @@ class ForeachAdamw(Optimization):
     title: ClassVar = "AdamW over lists"
     stage: ClassVar = Stage.OPTIMIZER
     numerics: ClassVar = Numerics.REASSOCIATED
-    saves: ClassVar = "time of the update, where it is spent on the launch of kernels"
+    saves: ClassVar = "time of the update, where the launch of kernels dominates it"
     pays: ClassVar = "a copy as large as the decayed weights during the update; 8 bytes of state a parameter, as before"
     sources: ClassVar = ("arXiv:1711.05101", "pytorch/pytorch#58833")
     claims: ClassVar = frozenset({"optimizer"})

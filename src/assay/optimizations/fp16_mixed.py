@@ -39,7 +39,7 @@ class Fp16Mixed(Optimization):
     title: ClassVar = "mixed precision (float16)"
     stage: ClassVar = Stage.PRECISION
     numerics: ClassVar = Numerics.LOSSY
-    saves: ClassVar = "half of the activations that matrix products save; time where float16 is native"
+    saves: ClassVar = "half of the saved tensors of matrix products; time where float16 is native"
     pays: ClassVar = "a float16 copy of every weight during the step; skipped updates; a host read before each update"
     sources: ClassVar = ("arXiv:1710.03740",)
     claims: ClassVar = frozenset({"forward precision", "loss scale"})

@@ -39,7 +39,7 @@ class SelectiveCheckpointing(Optimization):
     title: ClassVar = "selective checkpointing"
     stage: ClassVar = Stage.RECOMPUTE
     numerics: ClassVar = Numerics.EXACT
-    saves: ClassVar = "tensors that norms, softmax, activations and copies save, or all that the attention core saves"
+    saves: ClassVar = "saved tensors of norms, softmax, activations and copies; or all those of the attention core"
     pays: ClassVar = "recomputation of those operations: little arithmetic, but each reads and writes its tensors"
     sources: ClassVar = ("arXiv:2205.05198", "pytorch.org/docs: create_selective_checkpoint_contexts")
     claims: ClassVar = frozenset({"recomputation"})

@@ -32,7 +32,7 @@ class SequenceParallel(Optimization):
     title: ClassVar = "sequence parallelism"
     stage: ClassVar = Stage.SEQUENCE
     numerics: ClassVar = Numerics.REASSOCIATED
-    saves: ClassVar = "tensors that norms, dropout and the residual stream save: 1/degree of them on each rank"
+    saves: ClassVar = "saved tensors of norms, dropout and the residual stream: 1/degree of them on each rank"
     pays: ClassVar = (
         "a reduce-scatter and an all-gather in place of each all-reduce of tensor parallelism: the same bytes"
     )

@@ -30,7 +30,7 @@ class ZeroOptimizer(Optimization):
     stage: ClassVar = Stage.SHARD
     numerics: ClassVar = Numerics.REASSOCIATED
     saves: ClassVar = "optimizer state: 1/n of it on each rank; time and activations as data parallelism does"
-    pays: ClassVar = "one all-gather of the updated weights a step: 1.5 times data parallelism's bytes"
+    pays: ClassVar = "one all-gather of the updated weights a step: in total 1.5 times data parallelism's bytes"
     sources: ClassVar = ("arXiv:1910.02054",)
     claims: ClassVar = frozenset({"replicas", "update"})
     traits: ClassVar = frozenset({"pieces of weights"})
