@@ -87,5 +87,5 @@ def test_what_reads_before_each_update_is_refused(other: str) -> None:
 
 def test_a_mixture_is_refused() -> None:
     mixture = SHAPE.model_copy(update={"n_expert": 4, "n_expert_active": 1})
-    with pytest.raises(Conflict, match="how many tokens each expert has"):
+    with pytest.raises(Conflict, match="how many tokens each expert of a mixture has"):
         check(run_with(DEFERRED, model=mixture), CPU)

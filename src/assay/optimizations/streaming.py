@@ -67,7 +67,7 @@ class Streaming(Optimization):
             raise Conflict("streaming needs documents: set streaming:path=FOLDER or streaming:dataset=NAME")
         if self.path is not None and (self.dataset is not None or self.split != _TRAIN):
             other = "dataset" if self.dataset is not None else "split"
-            raise Conflict(f"streaming:{other} selects documents of a hub, and streaming:path files; leave out one")
+            raise Conflict(f"streaming:{other} selects documents of a hub, and streaming:path files; leave one out")
         from assay.data.documents import check_dataset, check_files
 
         if self.path is not None:
