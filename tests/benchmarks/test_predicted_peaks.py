@@ -115,7 +115,7 @@ def test_an_error_beyond_its_bound_and_a_failed_run_are_told_in_the_exit_code(
     monkeypatch.setattr(predicted_peaks, "rows", lambda *_: [row, refused])
     out = tmp_path / "peaks.md"
     assert predicted_peaks.main(["lion", "--shape", "4/128/64", "--out", str(out)]) == code
-    assert "is not predicted" in out.read_text()
+    assert "are not predicted" in out.read_text()
     once = out.read_text()
     predicted_peaks.main(["lion", "--shape", "6/384/256", "--out", str(out)])
     predicted_peaks.main(["lion", "--shape", "4/128/64", "--out", str(out)])

@@ -206,7 +206,7 @@ def test_resume_goes_on_in_the_same_folder(assay: Assay, fake: Fake, corpus: str
         (["demo"], "leave out the preset"),
         (["--with", "sdpa_attention"], "would make it another run"),
         (["--with", "fully_sharded:mixed_precision=true", "--nproc", "2"], "would make it another run"),
-        (["--nproc", "2"], "nothing divides the run among 2 ranks"),
+        (["--nproc", "2"], "no technique divides the run among 2 ranks"),
         (["training.steps=6", "--with", "tensor_parallel"], "a multiple of 2 ranks"),
         (["training.steps=3"], "done after 4 steps"),
         ([], "give a higher training.steps"),
@@ -280,7 +280,7 @@ def test_a_disk_that_is_full_from_the_start(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--nproc", "2"], "nothing divides the run among 2 ranks"),
+        (["--nproc", "2"], "no technique divides the run among 2 ranks"),
         (["--nproc", "2", "ranks=4", "--with", "data_parallel"], "--nproc 2 and ranks=4 say how many ranks twice"),
         (["--nproc", "2", "--with", "pipeline_parallel:split=4-0"], "such as 3-1"),
     ],

@@ -84,7 +84,7 @@ def test_a_gpus_generator_is_the_hosts() -> None:
 def test_without_dropout_the_down_projection_never_runs_twice() -> None:
     # Per block: qkv, scores, mixture, projection, up run again; down does not.
     evidence = resolve(checkpointing(1)).verify(traced(run_with(checkpointing(1))), run_with(checkpointing(1)))
-    assert evidence.observed == "20 matmuls of 4 blocks ran again in backward"
+    assert evidence.observed == "20 matmuls of 4 blocks recomputed in backward"
 
 
 @pytest.mark.parametrize(("change", "beside"), [*((one, "") for one in VARIANTS), *(({}, one) for one in BESIDE)])
@@ -103,7 +103,7 @@ def test_one_block_of_five_is_no_proof() -> None:
     run = run_with(checkpointing(1), model=FIVE)
     evidence = proof_of(run, traced_after(only_the_first, run))
     assert evidence.observed.startswith(
-        "5 matmuls of 5 blocks ran again in backward, 1179648 FLOPs; their forwards had"
+        "5 matmuls of 5 blocks recomputed in backward, 1179648 FLOPs; their forwards had"
     )
     assert not evidence.verdict
 
@@ -131,7 +131,7 @@ def test_as_many_matmuls_with_other_work_are_no_proof() -> None:
 
 def test_a_schedule_that_would_repeat_a_block_many_times_is_refused() -> None:
     pipeline = Spec.parse("pipeline_parallel:schedule=zero-bubble")
-    with pytest.raises(Conflict, match="take another schedule"):
+    with pytest.raises(Conflict, match="use another schedule"):
         check(run_with(checkpointing(1), pipeline, ranks=2), CPU)
     check(run_with(checkpointing(1), Spec(name="pipeline_parallel"), ranks=2), CPU)
 

@@ -65,7 +65,7 @@ def test_it_is_refused_where_there_is_nothing_to_move_and_where_it_is_not_proven
     with pytest.raises(Unavailable, match="moves nothing on a CPU"):
         check(run_with(OFFLOADED), CPU)
     resolve(OFFLOADED).check(on_cuda(OFFLOADED), CUDA)
-    with pytest.raises(Conflict, match="compiled code chooses itself"):
+    with pytest.raises(Conflict, match="compiled code chooses which tensors it saves"):
         check(on_cuda(OFFLOADED, Spec(name="compile")), CUDA)
-    with pytest.raises(Conflict, match="over ranks"):
+    with pytest.raises(Conflict, match="with several ranks"):
         resolve(OFFLOADED).check(on_cuda(OFFLOADED).model_copy(update={"ranks": 2}), CUDA)

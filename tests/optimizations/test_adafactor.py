@@ -16,7 +16,10 @@ RUN = run_with(ADAFACTOR)
 def test_a_second_moment_that_is_whole_is_caught() -> None:
     trace = traced(RUN)
     evidence = proof_of(RUN, trace)
-    assert evidence.observed == "52 of 52 parameters updated by factors, 15876 bytes of state for 213376 of weights"
+    assert (
+        evidence.observed == "52 of 52 parameters updated by row and column factors, "
+        "15876 bytes of state for 213376 bytes of weights"
+    )
     whole = trace.model_copy(update={"whole_state_bytes": {"float32": trace.whole_parameter_bytes + 4 * 52}})
     assert not proof_of(RUN, whole).verdict
 
@@ -24,5 +27,5 @@ def test_a_second_moment_that_is_whole_is_caught() -> None:
 @pytest.mark.parametrize("other", ["fully_sharded", "tensor_parallel", "zero_optimizer"])
 def test_divided_matrices_are_refused(other: str) -> None:
     run = Run(model=SHAPE, ranks=2, device="cpu", optimizations=(ADAFACTOR, Spec(name=other)))
-    with pytest.raises(Conflict, match=f"{other} divides them"):
+    with pytest.raises(Conflict, match=f"{other} splits them"):
         check(run, CPU)

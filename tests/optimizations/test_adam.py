@@ -14,7 +14,7 @@ RUN = run_with(Spec(name="adam"))
 
 def test_every_matrix_decays_through_its_gradient() -> None:
     evidence = proof_of(RUN, traced_with(adam(RUN.training), RUN))
-    assert evidence.observed == "decay joined 18 of 52 gradients, and shrank 0 weights by itself"
+    assert evidence.observed == "weight decay added to 18 of 52 gradients, and applied to 0 weights directly"
 
 
 def test_adam_that_does_not_decay_is_caught() -> None:

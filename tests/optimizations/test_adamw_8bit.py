@@ -34,7 +34,7 @@ def test_without_torchao_it_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_model_whose_weights_are_all_small_is_refused() -> None:
     small = ModelConfig(n_layer=2, n_head=2, n_embd=16, context_length=16, vocab_size=64)
-    with pytest.raises(Conflict, match="no weight of this model has such; use adamw_bf16_state"):
+    with pytest.raises(Conflict, match="this model has none; use adamw_bf16_state"):
         resolve(EIGHT).check(run_with(EIGHT, model=small), CPU)
 
 

@@ -42,7 +42,7 @@ def test_one_wide_moment_is_caught() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "says"), [("bf16_full", "keeps optimizer state in 16 bits by itself"), ("fp16_full", "optimizer")]
+    ("name", "says"), [("bf16_full", "already keeps optimizer state in 16 bits"), ("fp16_full", "optimizer")]
 )
 def test_beside_what_keeps_its_state_in_16_bits_it_is_refused(name: str, says: str) -> None:
     machine = Machine(processor="any", cores=2, memory_bytes=2**34)

@@ -81,7 +81,7 @@ def test_an_export_keeps_the_dtype_in_the_biases_that_it_adds_too() -> None:
 
 def test_a_router_is_refused() -> None:
     model = ModelConfig(**{**SHAPE.model_dump(), "n_expert": 4})
-    with pytest.raises(Conflict, match="router stays in float32"):
+    with pytest.raises(Conflict, match="must stay in float32"):
         resolve(FULL).check(run_with(FULL, model=model), CPU)
 
 

@@ -36,7 +36,7 @@ def test_autocast_that_is_off_in_backward_only_does_not_pass() -> None:
 def test_weights_in_16_bits_are_no_proof() -> None:
     run = run_with(BF16)
     evidence = resolve(BF16).verify(traced(run_with(Spec(name="bf16_full"))), run)
-    assert "but 52 of 52 weights are held in 16 bits" in evidence.observed
+    assert "but 52 of 52 weights are stored in 16 bits" in evidence.observed
     assert not evidence.verdict
 
 

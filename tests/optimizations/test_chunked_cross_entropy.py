@@ -54,7 +54,7 @@ def test_the_largest_tensor_of_the_loss_is_a_piece() -> None:
     assert traced(run_with()).largest_bytes("_log_softmax") == 4 * rows * SHAPE.vocabulary
     evidence = resolve(CHUNKED).verify(trace, run)
     assert evidence.observed == (
-        "8 pieces of logits in forward and 8 in backward, the largest of 1952 bytes where all of a forward take 15616"
+        "8 chunks of logits in forward and 8 in backward; the largest takes 1952 bytes, all of one forward 15616"
     )
 
 

@@ -83,7 +83,7 @@ def plain() -> Trained:
 def test_it_is_proven_with_every_call_and_no_break(compiled: Trained) -> None:
     evidence = resolve(COMPILE).verify(compiled.traces[1], RUN)
     assert evidence.verdict, evidence.observed
-    assert "6 graphs of" in evidence.observed
+    assert "6 graphs with" in evidence.observed
     assert "3 of 3 forward and 3 of 3 backward calls compiled; 0 graph breaks, 0 matmuls outside" in evidence.observed
 
 

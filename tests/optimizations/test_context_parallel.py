@@ -29,9 +29,9 @@ def test_with_fused_attention_it_is_accepted_on_gpus_and_not_on_a_cpu() -> None:
     ("text", "changes", "ranks", "says"),
     [
         ("context_parallel", {}, 2, "add sdpa_attention"),
-        (RING, {"context_length": 18}, 2, "deals out 4 pieces"),
+        (RING, {"context_length": 18}, 2, "cuts a sequence into 4 chunks"),
         (RING, {"context_length": 64}, 2, "a multiple of 128, or add bf16_mixed"),
-        (f"{RING}:backend=math", {}, 2, "over fused kernels only"),
+        (f"{RING}:backend=math", {}, 2, "needs a fused attention kernel"),
         (RING, {"dropout": 0.1}, 2, "set model.dropout=0"),
         (RING, {"n_expert": 4}, 2, "divides dense models only"),
         (f"{RING}+pipeline_parallel", {}, 4, "both replace the step's gradients"),

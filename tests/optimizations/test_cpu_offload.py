@@ -170,5 +170,5 @@ def test_what_cannot_have_weights_that_come_and_go_is_refused(other: str) -> Non
         check(run, CUDA)
     assert not resolve(OFFLOADED).excludes(run)
     mixture = SHAPE.model_copy(update={"n_expert": 4, "n_expert_active": 1})
-    with pytest.raises(Conflict, match="dense blocks only"):
+    with pytest.raises(Conflict, match="dense models only"):
         resolve(WEIGHTS).check(run.model_copy(update={"model": mixture}), CUDA)

@@ -53,7 +53,7 @@ def test_on_a_cpu_there_is_nothing_to_replay() -> None:
     [
         ("fp16_mixed", "a factor that changes between steps"),
         ("fp16_full", "a factor that changes between steps"),
-        ("activation_offload", "pinned memory that it makes as it goes"),
+        ("activation_offload", "pinned memory that it allocates during the step"),
         ("optimizer_in_backward", "a learning rate that changes between steps"),
     ],
 )
@@ -64,7 +64,7 @@ def test_what_cannot_be_recorded_is_refused(other: str, reason: str) -> None:
 
 @pytest.mark.parametrize("other", ["compile", "fp8"])
 def test_what_was_not_proven_inside_a_recording_is_refused(other: str) -> None:
-    with pytest.raises(Conflict, match="not proven inside a recording"):
+    with pytest.raises(Conflict, match="not proven inside a capture"):
         check(on_cuda(*specs_of([other, "cuda_graphs"])), CUDA)
 
 
@@ -74,7 +74,7 @@ def test_noise_that_is_drawn_twice_ranks_and_mixtures_are_refused() -> None:
     check(on_cuda(GRAPHS, dropout=0.1), CUDA)
     with pytest.raises(Conflict, match=r"set model\.dropout=0"):
         check(on_cuda(*again, dropout=0.1), CUDA)
-    with pytest.raises(Conflict, match="tells the host where tokens went"):
+    with pytest.raises(Conflict, match="the host reads where a mixture's router sends tokens"):
         check(on_cuda(GRAPHS, n_expert=4, n_expert_active=1), CUDA)
     with pytest.raises(Conflict, match="one device"):
         resolve(GRAPHS).check(on_cuda(GRAPHS).model_copy(update={"ranks": 2}), CUDA)

@@ -67,7 +67,7 @@ def test_the_proof_fails_where_one_number_is_read(spoil: Callable[[Program], Pro
 
 def test_the_proof_fails_where_figures_are_read_within_the_step() -> None:
     evidence = resolve(DEFERRED).verify(traced(run_with()), run_with(DEFERRED))
-    assert "1 of them in update, 1 of them in figures" in evidence.observed
+    assert "1 times in update, 1 times in figures" in evidence.observed
     assert not evidence.verdict
 
 
@@ -81,11 +81,11 @@ def test_what_is_held_until_it_is_read_is_predicted(every: int, unread: int) -> 
 
 @pytest.mark.parametrize("other", ["fp16_mixed", "fp16_full", "adafactor"])
 def test_what_reads_before_each_update_is_refused(other: str) -> None:
-    with pytest.raises(Conflict, match=f"{other} reads numbers .* leave out deferred_metrics"):
+    with pytest.raises(Conflict, match=f"{other} makes the host read .* leave out deferred_metrics"):
         check(run_with(*specs_of([other, "deferred_metrics"])), CPU)
 
 
 def test_a_mixture_is_refused() -> None:
     mixture = SHAPE.model_copy(update={"n_expert": 4, "n_expert_active": 1})
-    with pytest.raises(Conflict, match="how many tokens each expert has"):
+    with pytest.raises(Conflict, match="how many tokens each expert of a mixture has"):
         check(run_with(DEFERRED, model=mixture), CPU)

@@ -60,5 +60,5 @@ def test_every_weight_stays_finite_and_in_16_bits() -> None:
 
 def test_a_router_is_refused() -> None:
     model = ModelConfig(**{**SHAPE.model_dump(), "n_expert": 4})
-    with pytest.raises(Conflict, match="router stays in float32"):
+    with pytest.raises(Conflict, match="must stay in float32"):
         resolve(FULL).check(run_with(FULL, model=model), CPU)

@@ -41,7 +41,7 @@ def test_float32_in_backward_or_a_missing_scale_does_not_pass() -> None:
 def test_weights_in_16_bits_are_no_proof() -> None:
     run = run_with(FP16)
     evidence = resolve(FP16).verify(traced(run_with(Spec(name="fp16_full"))), run)
-    assert "but 52 of 52 weights are held in 16 bits" in evidence.observed
+    assert "but 52 of 52 weights are stored in 16 bits" in evidence.observed
     assert not evidence.verdict
 
 
@@ -64,5 +64,5 @@ def test_the_scale_is_part_of_a_checkpoint(tmp_path: Path) -> None:
 
 def test_a_pipeline_is_refused() -> None:
     run = run_with(FP16).model_copy(update={"optimizations": (FP16, Spec(name="pipeline_parallel")), "ranks": 2})
-    with pytest.raises(Conflict, match="without a scale"):
+    with pytest.raises(Conflict, match="without a loss scale"):
         check(run, CPU)

@@ -35,7 +35,7 @@ def gpu(capability: tuple[int, int]) -> Machine:
 
 def test_what_cannot_do_it_is_refused_with_what_would_help(monkeypatch: pytest.MonkeyPatch) -> None:
     there = run_with(FP8).model_copy(update={"device": "cuda"})
-    with pytest.raises(Unavailable, match=r"a GPU has no products in float8; use a GPU of compute capability 8\.9"):
+    with pytest.raises(Unavailable, match=r"a GPU cannot multiply in float8; use a GPU of compute capability 8\.9"):
         resolve(FP8).check(there, gpu((8, 0)))
     resolve(FP8).check(there, gpu((9, 0)))
     monkeypatch.setattr(fp8, "find_spec", lambda name: None)
@@ -103,7 +103,7 @@ def test_layers_that_stayed_as_they_were_do_not_pass(how_many: int) -> None:
 
     evidence = proof_of(run_with(FP8), traced_after(undo, run_with(FP8)))
     assert not evidence.verdict
-    assert f"{16 - how_many} products in float8 forwards" in evidence.observed
+    assert f"{16 - how_many} float8 products in forward" in evidence.observed
 
 
 @pytest.mark.parametrize(("forward", "backward", "verdict"), [(16, 32, True), (16, 0, False), (15, 32, False)])
@@ -139,7 +139,7 @@ def test_formats_and_scales_of_a_step_are_read() -> None:
 @pytest.mark.parametrize(
     ("found", "said"),
     [
-        (factors(16, 32, lost=1), "scales of 1 of 48 products do not reach the largest number"),
+        (factors(16, 32, lost=1), "1 of 48 products do not use the whole range of their formats"),
         (factors(16, 32, gradients="float8_e4m3fn"), "32 of float8_e4m3fn × float8_e4m3fn in backward"),
         ((), "the formats of some factors are unknown"),
     ],
@@ -156,9 +156,9 @@ def test_the_rest_of_the_products_must_be_narrow(monkeypatch: pytest.MonkeyPatch
     run = run_with(FP8)
     evidence = proof_of(run, traced(run))
     assert not evidence.verdict
-    assert "24 of 27 others in bfloat16" in evidence.observed  # the head is wide
+    assert "24 of 27 other products in bfloat16" in evidence.observed  # the head is wide
 
 
 def test_compiled_it_is_not_predicted() -> None:
-    with pytest.raises(Unpredicted, match="under compile of float8 layers is not predicted"):
+    with pytest.raises(Unpredicted, match="compiled float8 layers are not predicted"):
         estimate(run_with(FP8, Spec(name="compile")), CPU)

@@ -26,8 +26,8 @@ def stacked(text: str, model: ModelConfig = SHAPE, ranks: int = 2) -> Run:
     ("text", "changes", "ranks", "says"),
     [
         (f"{LOW}+bf16_mixed", {}, 2, "both choose the precision"),
-        (f"{LOW}+pipeline_parallel", {}, 4, "send float32"),
-        (LOW, {"n_expert": 4}, 2, "router stays in float32"),
+        (f"{LOW}+pipeline_parallel", {}, 4, "communicate in float32"),
+        (LOW, {"n_expert": 4}, 2, "must stay in float32"),
     ],
 )
 def test_what_its_bfloat16_excludes_is_refused(text: str, changes: dict[str, int], ranks: int, says: str) -> None:

@@ -19,7 +19,7 @@ def test_a_fused_optimizer_that_is_not_is_caught() -> None:
         return torch.optim.AdamW(groups, betas=(RUN.training.beta1, RUN.training.beta2), fused=True)
 
     evidence = proof_of(RUN, traced_with(recipe, RUN))
-    assert evidence.observed == "0 fused kernels updated 0 of 52 parameters, 52 updates were made of parts"
+    assert evidence.observed == "0 fused kernels updated 0 of 52 parameters, 52 updates were not fused"
     assert not evidence.verdict
 
 

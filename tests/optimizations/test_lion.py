@@ -10,7 +10,7 @@ RUN = run_with(Spec(name="lion"))
 
 def test_every_parameter_steps_along_signs() -> None:
     evidence = proof_of(RUN, traced(RUN))
-    assert evidence.observed.startswith("52 of 52 parameters stepped along signs, 213376 bytes of state for 213376")
+    assert evidence.observed.startswith("52 of 52 parameters updated by signs, 213376 bytes of state for 213376")
 
 
 def test_an_optimizer_that_keeps_as_much_is_caught() -> None:

@@ -122,15 +122,15 @@ def proof(run: Run, **changes: object) -> tuple[str, bool]:
 
 def test_the_proof_fails_where_this_process_made_the_batch_or_a_part_of_it() -> None:
     run = run_with(loader(2))
-    assert proof(run) == ("4 of 4 sequences made by another process", True)
-    assert proof(run, prepared={"another process": 3}) == ("3 of 4 sequences made by another process", False)
-    assert proof(without(run)) == ("0 of 4 sequences made by another process", False)
+    assert proof(run) == ("4 of 4 sequences prepared by another process", True)
+    assert proof(run, prepared={"another process": 3}) == ("3 of 4 sequences prepared by another process", False)
+    assert proof(without(run)) == ("0 of 4 sequences prepared by another process", False)
 
 
 @pytest.mark.parametrize(("claimed", "really"), [(2, 1), (1, 2)])
 def test_another_number_of_processes_is_refuted(claimed: int, really: int) -> None:
     evidence = resolve(loader(claimed)).verify(traced(run_with(loader(really))), run_with(loader(claimed)))
-    assert f"there are {really} such processes, and not {claimed}" in evidence.observed
+    assert f"{really} processes prepare batches instead of {claimed}" in evidence.observed
     assert not evidence.verdict
 
 
@@ -146,7 +146,7 @@ def test_a_loader_without_processes_is_refuted(monkeypatch: pytest.MonkeyPatch) 
         return Here()
 
     monkeypatch.setattr(room, "DataLoader", here)
-    assert proof(run_with(loader(2))) == ("0 of 4 sequences made by another process", False)
+    assert proof(run_with(loader(2))) == ("0 of 4 sequences prepared by another process", False)
 
 
 def test_a_system_that_cannot_fork_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

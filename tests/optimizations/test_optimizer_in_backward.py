@@ -137,7 +137,7 @@ def test_what_needs_all_gradients_is_refused(other: str) -> None:
 
 
 def test_other_ranks_and_clipping_are_refused_with_the_reason() -> None:
-    with pytest.raises(Conflict, match="before the gradients of other ranks"):
+    with pytest.raises(Conflict, match="before gradients are summed over ranks"):
         check(over_two("data_parallel"), CPU)
     run = run_with(IN_BACKWARD)
     clipped = run.model_copy(update={"training": run.training.model_copy(update={"gradient_clip": 1.0})})

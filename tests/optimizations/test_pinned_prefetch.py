@@ -100,7 +100,7 @@ def traced_twice(step: Step) -> Trace:
 
 def test_the_proof_counts_what_was_fetched_and_fails_without() -> None:
     fetched = resolve(PREFETCH).verify(traced_twice(prefetching(Copier(), run_with())), run_with())
-    assert fetched.observed == "4 of 4 sequences copied to the device beside the step before"
+    assert fetched.observed == "4 of 4 sequences copied to the device during the previous step"
     assert fetched.verdict
     plain = resolve(PREFETCH).verify(traced(run_with()), run_with())
     assert plain.observed.startswith("0 of 4 sequences")
@@ -130,6 +130,6 @@ def test_the_ledger_has_one_more_batch_on_the_device_and_one_beside_it() -> None
 
 
 def test_a_cpu_is_told_why_not() -> None:
-    with pytest.raises(Unavailable, match="on a CPU they are there already; use a CUDA device"):
+    with pytest.raises(Unavailable, match="a CPU needs no such copy; use a CUDA device"):
         check(run_with(PREFETCH), CPU)
     check(run_with(PREFETCH).model_copy(update={"device": "cuda"}), GPU)

@@ -122,10 +122,10 @@ def test_what_was_not_proven_is_refused() -> None:
     ranks = run_with().model_copy(
         update={"ranks": 2, "optimizations": (selective("attention"), Spec(name="data_parallel"))}
     )
-    with pytest.raises(Conflict, match="over ranks take activation_checkpointing"):
+    with pytest.raises(Conflict, match="with several ranks use activation_checkpointing"):
         check(ranks, CPU)
     mixture = SHAPE.model_copy(update={"n_expert": 4, "n_expert_active": 2})
-    with pytest.raises(Conflict, match="take policy=attention"):
+    with pytest.raises(Conflict, match="use policy=attention"):
         check(run_with(selective("matmuls"), model=mixture), CPU)
     check(run_with(selective("attention"), model=mixture), CPU)
     with pytest.raises(Conflict, match="both replace the step's recomputation"):

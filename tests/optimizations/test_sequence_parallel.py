@@ -22,9 +22,9 @@ def test_beside_tensor_parallelism_it_is_accepted() -> None:
     ("text", "changes", "says"),
     [
         ("sequence_parallel", {}, "add tensor_parallel"),
-        ("sequence_parallel:degree=4+tensor_parallel", {}, "make them agree"),
+        ("sequence_parallel:degree=4+tensor_parallel", {}, "give both the same degree"),
         ("sequence_parallel+tensor_parallel", {"context_length": 15}, "does not divide model.context_length=15"),
-        ("sequence_parallel+tensor_parallel", {"n_expert": 4}, "a mixture routes all tokens"),
+        ("sequence_parallel+tensor_parallel", {"n_expert": 4}, "a mixture of experts routes all tokens"),
     ],
 )
 def test_what_cannot_be_divided_is_refused(text: str, changes: dict[str, int], says: str) -> None:

@@ -53,5 +53,5 @@ def test_momentum_that_should_look_ahead_and_does_not_is_caught_and_the_reverse(
 
 def test_nesterov_wants_momentum() -> None:
     bad = resolve(Spec(name="sgd", fields={"momentum": 0.0, "nesterov": True}))
-    with pytest.raises(Conflict, match="set momentum above 0"):
+    with pytest.raises(Conflict, match="set sgd:momentum above 0"):
         bad.check(RUN, CPU)

@@ -68,8 +68,8 @@ def test_it_is_proven_beside_accumulation_and_both_by_their_counts() -> None:
 
 
 def test_a_batch_that_does_not_divide_is_refused() -> None:
-    with pytest.raises(Conflict, match="batch_size=4 cannot leave one sequence in 3; choose a multiple of 3"):
+    with pytest.raises(Conflict, match="batch_size=4 cannot be reduced to 1/3; choose a multiple of 3"):
         check(run_with(smaller(3)), CPU)
     run = run_with(smaller(2), Spec(name="gradient_accumulation", fields={"micro_batches": 4}))
-    with pytest.raises(Conflict, match="batch_size=4, of which 2 are left in, cannot be cut"):
+    with pytest.raises(Conflict, match=r"batch_size=4 \(reduced to 2\) cannot be cut"):
         check(run, CPU)

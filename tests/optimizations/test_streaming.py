@@ -89,7 +89,7 @@ def test_it_is_proven_alone_and_beside_others(folder: Path, others: tuple[Spec, 
 def test_the_proof_fails_where_prepared_tokens_were_read(folder: Path) -> None:
     run = streaming(folder)
     evidence = optimizations_of(run)[0].verify(traced(run_with()), run)
-    assert evidence.observed.startswith("0 of 4 sequences packed from documents as they came; the step waited ")
+    assert evidence.observed.startswith("0 of 4 sequences packed from streamed documents; the step waited ")
     assert not evidence.verdict
 
 
@@ -98,9 +98,9 @@ def test_what_cannot_be_streamed_is_refused(folder: Path, monkeypatch: pytest.Mo
     (here,) = streaming(Path("documents")).optimizations
     assert here.fields["path"] == str(Path.cwd() / "documents")
     for fields, says in (
-        ({}, "say streaming:path=FOLDER or streaming:dataset=NAME"),
-        ({"path": str(folder), "dataset": "some/thing"}, "streaming:dataset says .* leave one out"),
-        ({"path": str(folder), "split": "test"}, "streaming:split says .* leave one out"),
+        ({}, "set streaming:path=FOLDER or streaming:dataset=NAME"),
+        ({"path": str(folder), "dataset": "some/thing"}, "streaming:dataset selects .* leave one out"),
+        ({"path": str(folder), "split": "test"}, "streaming:split selects .* leave one out"),
     ):
         with pytest.raises(Conflict, match=says):
             check(run_with(resolve(Spec(name="streaming", fields=fields)).spec()), CPU)

@@ -26,7 +26,7 @@ def gpu(capability: tuple[int, int]) -> Machine:
 
 def test_a_cpu_and_an_old_gpu_are_refused() -> None:
     run = run_with(TF32)
-    with pytest.raises(Unavailable, match=r"which a CPU has not; use a GPU of compute capability 8\.0"):
+    with pytest.raises(Unavailable, match=r"which a CPU does not have; use a GPU of compute capability 8\.0"):
         check(run, CPU)
     with pytest.raises(Unavailable, match="a GPU is older"):
         check(run.model_copy(update={"device": "cuda"}), gpu((7, 5)))

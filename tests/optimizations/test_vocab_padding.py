@@ -90,7 +90,7 @@ def test_it_is_proven_where_it_was_applied_and_only_there() -> None:
 def test_what_needs_no_padding_or_lies_on_ranks_is_refused() -> None:
     with pytest.raises(Conflict, match="divides the vocabulary of 61 already"):
         resolve(Spec(name="vocab_padding", fields={"multiple": 61})).check(run_with(), CPU)
-    with pytest.raises(Conflict, match="on one device; over ranks"):
+    with pytest.raises(Conflict, match="on one device only; with several ranks"):
         resolve(PADDED).check(run_with().model_copy(update={"ranks": 2}), CPU)
 
 

@@ -38,7 +38,7 @@ def test_it_is_proven_where_it_was_applied_and_only_there() -> None:
     run = run_with(TYING, model=UNTIED)
     evidence = resolve(TYING).verify(traced(run), run)
     assert evidence.verdict
-    assert evidence.observed == "1 storage under both names, 0 bytes in a projection of its own"
+    assert evidence.observed == "1 storage shared by embedding and projection, 0 bytes in a separate projection"
     assert not resolve(TYING).verify(traced(without(run)), run).verdict
 
 
@@ -59,8 +59,8 @@ def test_where_there_is_nothing_to_tie_it_is_refused() -> None:
     with pytest.raises(Conflict, match="one weight already; set"):
         resolve(TYING).check(run_with(TYING), CPU)
     started = UNTIED.model_copy(update={"init_from": "somewhere"})
-    with pytest.raises(Conflict, match="would drop the output projection"):
+    with pytest.raises(Conflict, match="would discard the output projection"):
         resolve(TYING).check(run_with(TYING, model=started), CPU)
     both = run_with(model=UNTIED).model_copy(update={"optimizations": (TYING, Spec(name="pipeline_parallel"))})
-    with pytest.raises(Conflict, match="not proven over stages"):
+    with pytest.raises(Conflict, match="not proven with pipeline_parallel"):
         check(normalize(both.model_copy(update={"ranks": 2})), CPU)

@@ -122,7 +122,11 @@ def test_whole_experts_on_one_device_are_no_proof() -> None:
     [
         ({"n_expert": None}, "expert_parallel+data_parallel", "the model has none; set model.n_expert"),
         ({"n_expert": 3}, "expert_parallel+data_parallel", "does not divide the model's 3 experts"),
-        ({"expert_capacity": 1.0}, "expert_parallel+data_parallel", "other tokens would be dropped; leave it out"),
+        (
+            {"expert_capacity": 1.0},
+            "expert_parallel+data_parallel",
+            "drop other tokens than one device; leave out model.expert_capacity",
+        ),
         ({}, "expert_parallel", "the step's replicas; add data_parallel or fully_sharded"),
         ({}, "expert_parallel+data_parallel+tensor_parallel", "both replace the step's experts"),
     ],

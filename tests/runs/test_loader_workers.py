@@ -50,7 +50,7 @@ def test_a_killed_run_takes_its_workers_along_and_goes_on_as_one_without_them(
     _, result = finished(folder)
     assert losses(folder) == losses(plain)
     assert [one.verdict for one in result.evidence] == [True]
-    assert result.evidence[0].observed.startswith("4 of 4 sequences made by another process; the step waited ")
+    assert result.evidence[0].observed.startswith("4 of 4 sequences prepared by another process; the step waited ")
 
 
 def test_the_wait_for_data_is_a_share_of_the_steady_steps(plain: RunFolder) -> None:

@@ -45,13 +45,13 @@ def test_another_rate_is_a_fault() -> None:
 
 def test_no_masks_are_a_fault() -> None:
     run = run_with(model=NOISY)
-    assert fault(with_noise(0.0, run), run) == "dropout drew 0 masks in forward where 13 are due"
+    assert fault(with_noise(0.0, run), run) == "dropout drew 0 masks in forward instead of 13"
     assert fault(with_noise(0.0, run_with()), run_with()) == ""
 
 
 def test_masks_where_none_are_due_are_a_fault() -> None:
     run = run_with()
-    assert fault(with_noise(0.1, run), run).endswith("elements where p is 0")
+    assert fault(with_noise(0.1, run), run).endswith("elements instead of 0")
 
 
 def test_a_checkpoint_draws_the_same_masks_again() -> None:
@@ -70,7 +70,7 @@ def test_a_checkpoint_that_draws_other_masks_is_no_proof() -> None:
 
     plain, run = run_with(model=NOISY), run_with(CHECKPOINTING, model=NOISY)
     trace = traced_after(forget_the_noise, plain)
-    assert unequal_again(trace) == ", but 12 of 12 dropout masks drawn again are not the forward's"
+    assert unequal_again(trace) == ", but 12 of 12 recomputed dropout masks differ from the forward's"
     evidence = proof_of(run, trace)
     assert not evidence.verdict
-    assert evidence.observed.endswith("are not the forward's")
+    assert evidence.observed.endswith("differ from the forward's")

@@ -26,7 +26,7 @@ def trace_of(*sent: tuple[str, Phase, int], sequences: int = 4, pp: int = 1) -> 
 SUMMED: tuple[str, Phase, int] = ("all_reduce", "backward", 400)
 
 
-@pytest.mark.parametrize(("sequences", "says"), [(4, ""), (8, "; 8 of the batch's 8 sequences on one of 2 ranks")])
+@pytest.mark.parametrize(("sequences", "says"), [(4, ""), (8, "; 8 of the batch's 8 sequences on this rank of 2")])
 def test_a_rank_takes_its_share_of_the_batch(sequences: int, says: str) -> None:
     assert wrong_share(trace_of(sequences=sequences), RUN) == says
 
@@ -57,5 +57,5 @@ def test_whole_replicas_send_no_weights(collective: str) -> None:
     assert DataParallel().verify(trace_of(SUMMED), RUN).verdict
     sent = DataParallel().verify(trace_of(SUMMED, (collective, "update", 400)), RUN)
     assert not sent.verdict
-    assert "400 bytes of whole replicas sent in the update" in sent.observed
+    assert "400 bytes broadcast or gathered in the update" in sent.observed
     assert not DataParallel().verify(trace_of(SUMMED, sequences=8), RUN).verdict

@@ -88,7 +88,7 @@ def test_a_parameter_in_no_group_is_no_proof() -> None:
     run = run_with(Spec(name="fused_adamw"))
     evidence = proof_of(run, traced_with(recipe, run))
     assert not evidence.verdict
-    assert evidence.observed.endswith("but 1 of 52 parameters are in no group")
+    assert evidence.observed.endswith("but 1 of 52 parameters are in no parameter group")
 
 
 def test_counts_of_updates_that_differ_are_no_proof() -> None:
@@ -104,4 +104,4 @@ def test_counts_of_updates_that_differ_are_no_proof() -> None:
 
     evidence = spoiled("fused_adamw", count_wrongly)
     assert not evidence.verdict
-    assert evidence.observed.endswith("but parameters have counted 1 to 2 updates")
+    assert evidence.observed.endswith("but the update counts of parameters differ: 1 to 2")

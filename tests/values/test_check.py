@@ -104,7 +104,8 @@ def test_rows_that_the_seed_does_not_name_are_found(tmp_path: Path) -> None:
         _with(step, batches=lambda index, share: inner(0, share))
 
     assert (
-        "row 0 of step 1 is not the text that seed 0 names" in proven(tmp_path, CHECKPOINTED, change=repeat).failures[0]
+        "row 0 of step 1 is not the text that seed 0 selects"
+        in proven(tmp_path, CHECKPOINTED, change=repeat).failures[0]
     )
 
 
@@ -137,7 +138,7 @@ def test_a_switch_that_rounds_nothing_is_found(tmp_path: Path, monkeypatch: pyte
     from assay.optimizations.bf16_mixed import Bf16Mixed
 
     monkeypatch.setattr(Bf16Mixed, "apply", lambda self, program, run: program)
-    assert "no gradient shows the rounding" in proven(tmp_path, Spec(name="bf16_mixed")).failures[0]
+    assert "no gradient has the rounding error" in proven(tmp_path, Spec(name="bf16_mixed")).failures[0]
 
 
 def test_a_technique_that_does_not_say_what_it_computes_is_not_checked(
@@ -147,7 +148,7 @@ def test_a_technique_that_does_not_say_what_it_computes_is_not_checked(
     from assay.optimizations.sgd import Sgd
 
     monkeypatch.setattr(Sgd, "expect", Optimization.expect)
-    assert proven(tmp_path, Spec(name="sgd")).unchecked == "sgd does not say what it computes"
+    assert proven(tmp_path, Spec(name="sgd")).unchecked == "sgd does not state which values it computes"
 
 
 def test_every_technique_says_what_it_computes() -> None:

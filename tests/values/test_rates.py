@@ -33,7 +33,7 @@ def test_another_rate_is_a_fault_in_any_step() -> None:
     quick = schedule(training)
     assert all(rate_fault(training, 1.0, step, 1.001 * quick(step)) for step in range(50))
     assert rate_fault(training, 1.0, 0, 5e-4) == (
-        f"the learning rate of step 0 is 0.0005, and the schedule's is {quick(0):.6g}"
+        f"the learning rate of step 0 is 0.0005, and the schedule gives {quick(0):.6g}"
     )
 
 

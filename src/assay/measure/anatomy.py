@@ -49,11 +49,11 @@ def anatomy(step: Step, train: Callable[[Step, int], object]) -> Anatomy:
     Raises `UsageError` if the step is compiled, replayed as a graph or divided among ranks.
     """
     if step.program.captures is not None:
-        raise UsageError("compiled code has no operators to take apart; leave compilation out of `assay anatomy`")
+        raise UsageError("compiled code has no single operators to time; leave compilation out of `assay anatomy`")
     if step.program.graphs is not None:
-        raise UsageError("replayed graphs have no operators to take apart; leave them out of `assay anatomy`")
+        raise UsageError("replayed graphs have no single operators to time; leave them out of `assay anatomy`")
     if step.program.mesh is not None and step.program.mesh.size() > 1:
-        raise UsageError("`assay anatomy` takes the step of one device apart; leave out what divides it among ranks")
+        raise UsageError("`assay anatomy` times a step on one device; leave out techniques that divide it among ranks")
     for index in range(WARMUP_STEPS):
         train(step, index)
     whole = [_timed(step, partial(train, step, WARMUP_STEPS + index)) for index in range(UNWATCHED_STEPS)]

@@ -35,7 +35,7 @@ class PhaseClock:
         """Interrupt the current phase by another, then resume it. Raises `RuntimeError` before the first `enter`."""
         before = self._phase
         if before is None:
-            raise RuntimeError("enter a phase before one inside it")
+            raise RuntimeError("no phase was entered yet that another could interrupt")
         self.enter(phase)
         try:
             yield

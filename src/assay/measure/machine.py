@@ -169,7 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="assay.measure.machine")
     parser.add_argument("device", nargs="?", default="cpu")
     parser.add_argument("--seconds", type=float, default=5.0)
-    parser.add_argument("--threads", type=int, help="for kernels on the CPU; by default torch's choice")
+    parser.add_argument("--threads", type=int, help="threads of CPU kernels; by default torch's choice")
     options = parser.parse_args(arguments)
     if options.threads:
         torch.set_num_threads(options.threads)

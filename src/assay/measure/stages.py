@@ -148,5 +148,5 @@ def _mark(device: torch.device) -> _Mark:
 
 def _since(start: _Mark, later: _Mark) -> float:
     if start.event is None or later.event is None:
-        raise RuntimeError("marks of a stream need events")
+        raise RuntimeError("times on a device's stream need events")
     return float(start.event.elapsed_time(later.event)) / 1e3

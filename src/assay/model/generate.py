@@ -26,9 +26,11 @@ def generate(
     Drawing raises `UsageError` if the logits are not finite.
     """
     if not ids:
-        raise UsageError("the prompt is empty; give at least one character to go on from")
+        raise UsageError("the prompt is empty; give at least one character")
     if not temperature >= 0:
-        raise UsageError(f"a temperature of {temperature} is not possible; use 0 for the likeliest token, or more")
+        raise UsageError(
+            f"a temperature of {temperature} is not possible; use 0 for the likeliest token, or a positive number"
+        )
     if top_k is not None and top_k < 1:
         raise UsageError(f"top_k={top_k} is not possible; use 1 or more, or leave it out")
     return _continue(model, list(ids), tokens, lambda logits, draw: _choose(logits, temperature, top_k, draw), seed)
@@ -71,7 +73,9 @@ def _last_logits(model: GPT, ids: Sequence[int]) -> Tensor:
     finally:
         model.train(was_training)
     if not logits.isfinite().all():
-        raise UsageError("the outputs of the model are not finite, so nothing can be drawn; use an earlier checkpoint")
+        raise UsageError(
+            "the outputs of the model are not finite, so no token can be sampled; use an earlier checkpoint"
+        )
     return logits
 
 

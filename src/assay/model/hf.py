@@ -81,7 +81,9 @@ def _read(folder: Path) -> dict[str, Tensor]:
         return read_safetensors(folder / WEIGHTS)
     if not index.exists():
         pickled = next(folder.glob("*.bin"), None)
-        hint = f"{pickled.name} is a pickle and is not opened; convert it to" if pickled else "the folder needs"
+        hint = (
+            f"{pickled.name} is a pickle, which assay does not open; convert it to" if pickled else "the folder needs"
+        )
         raise UsageError(f"{folder} has no {WEIGHTS}; {hint} {WEIGHTS}")
     shards = read_json(index).get("weight_map")
     if not isinstance(shards, dict) or not all(Path(str(shard)).name == shard for shard in shards.values()):
@@ -89,5 +91,5 @@ def _read(folder: Path) -> dict[str, Tensor]:
     files = {shard: read_safetensors(folder / shard) for shard in sorted(set(shards.values()))}
     for name, shard in shards.items():
         if name not in files[shard]:
-            raise UsageError(f"{folder / shard} has no tensor {name!r}, which the index promises; download it again")
+            raise UsageError(f"{folder / shard} has no tensor {name!r}, which the index lists; download it again")
     return {name: files[shard][name] for name, shard in shards.items()}

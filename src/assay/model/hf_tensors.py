@@ -55,11 +55,11 @@ def from_hf(tensors: Mapping[str, Tensor], config: ModelConfig, source: object) 
                 raise UsageError(f"{source} has a bias {place.theirs!r} that is not zero; set model.bias=true")
             continue
         if found is None:
-            raise UsageError(f"{source} has no tensor {place.theirs!r}; it is not a whole GPT-2 checkpoint")
+            raise UsageError(f"{source} has no tensor {place.theirs!r}; the GPT-2 checkpoint is not complete")
         if place.theirs == "wpe.weight":
             found = found[: config.context_length]
         if found.shape != wanted:
-            shapes_differ = f"of shape {list(found.shape)}, and the configuration wants {list(wanted)}"
+            shapes_differ = f"of shape {list(found.shape)}, and the configuration needs {list(wanted)}"
             raise UsageError(f"{source} has {place.theirs!r} {shapes_differ}; use the checkpoint's own configuration")
         state[place.ours] = place.read(found).to(torch.float32).contiguous()
     _nothing_left(left, state, source)
@@ -147,6 +147,8 @@ def _nothing_left(left: Mapping[str, Tensor], state: Mapping[str, Tensor], sourc
         if name.endswith((".attn.bias", ".attn.masked_bias")):
             continue
         if name != "lm_head.weight":
-            raise UsageError(f"{source} has a tensor {name!r} that the configuration has no place for")
+            raise UsageError(
+                f"{source} has a tensor {name!r} that the configuration lacks; use the checkpoint's own configuration"
+            )
         if not torch.equal(tensor.to(torch.float32), state["embedding.token.weight"]):
-            raise UsageError(f"{source} has an output projection of its own; set model.tie_embeddings=false")
+            raise UsageError(f"{source} has a separate output projection; set model.tie_embeddings=false")

@@ -60,10 +60,12 @@ def checked(state: Mapping[str, Tensor], config: ModelConfig, source: object) ->
         if name not in state:
             raise UsageError(f"{source} has no tensor {name!r}; use the checkpoint's own configuration")
         if name not in shapes and name not in aliases:
-            raise UsageError(f"{source} has a tensor {name!r} that the configuration lacks; use the checkpoint's own")
+            raise UsageError(
+                f"{source} has a tensor {name!r} that the configuration lacks; use the checkpoint's own configuration"
+            )
         if name in shapes and state[name].shape != shapes[name]:
             raise UsageError(
-                f"{source} has {name!r} of shape {list(state[name].shape)}, and the configuration wants "
+                f"{source} has {name!r} of shape {list(state[name].shape)}, and the configuration needs "
                 f"{list(shapes[name])}; use the checkpoint's own configuration"
             )
     return {name: state[name] for name in shapes}
@@ -131,7 +133,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
         else:
             made.replace(folder)
     except (NotADirectoryError, PermissionError) as error:
-        raise UsageError(f"{folder} cannot be made: {error.strerror}; name another folder") from error
+        raise UsageError(f"{folder} cannot be created: {error.strerror}; name another folder") from error
     except OSError as error:
         raise StorageError(f"{folder} could not be written: {error.strerror or error}") from error
     finally:

@@ -31,8 +31,8 @@ class ActivationCheckpointing(Optimization):
     title: ClassVar = "activation checkpointing"
     stage: ClassVar = Stage.RECOMPUTE
     numerics: ClassVar = Numerics.EXACT
-    saves: ClassVar = "what blocks keep for backward: from all layers to one layer at a time"
-    pays: ClassVar = "most of the blocks' forward again: step FLOPs × 11/9 (weight matmuls, no dropout)"
+    saves: ClassVar = "saved tensors of blocks: those of one layer at a time, instead of all layers"
+    pays: ClassVar = "recomputation of most of the blocks' forward: step FLOPs × 11/9 (weight matmuls, no dropout)"
     sources: ClassVar = ("arXiv:1604.06174", "pytorch/pytorch#81448", "pytorch/pytorch#96866")
     claims: ClassVar = frozenset({"recomputation"})
 
@@ -78,10 +78,10 @@ class ActivationCheckpointing(Optimization):
         if trace.compiled:
             # Compiled code saves the results of operators that count as random, as fused attention does.
             whole = stopped[0] < 2 * again <= 2 * matmuls and again % (len(forwards) * trace.forwards) == 0
-        observed = f"{again} matmuls of {len(forwards) * trace.forwards} blocks ran again in backward"
+        observed = f"{again} matmuls of {len(forwards) * trace.forwards} blocks recomputed in backward"
         if not whole:
-            observed += f", {repeated} FLOPs; their forwards had {matmuls} of {flops}"
+            observed += f", {repeated} FLOPs; their forwards had {matmuls} matmuls, {flops} FLOPs"
         wrong = unequal_again(trace)
         if others := set(trace.recomputed_blocks) - set(chosen):
-            wrong += f", but block {min(others)} was not to be checkpointed"
+            wrong += f", but block {min(others)}, which is not checkpointed, was recomputed, too"
         return self.evidence(observed + wrong, whole and not wrong)

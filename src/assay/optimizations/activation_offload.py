@@ -26,23 +26,25 @@ class ActivationOffload(Optimization):
     title: ClassVar = "activations on the host"
     stage: ClassVar = Stage.RECOMPUTE
     numerics: ClassVar = Numerics.EXACT
-    saves: ClassVar = "on the device, all that is kept for backward but weights"
-    pays: ClassVar = "every saved byte over the link, down and up; as much pinned memory of the host"
+    saves: ClassVar = "device memory of all saved tensors except weights"
+    pays: ClassVar = "transfer of every saved byte to the host and back; as much pinned memory of the host"
     sources: ClassVar = ("arXiv:1602.08124", "pytorch: torch.autograd.graph.save_on_cpu", "pytorch/torchtune#1443")
     claims: ClassVar = frozenset({"recomputation"})
     traits: ClassVar = frozenset({"copies of what is kept"})
 
     def excludes(self, run: Run) -> Mapping[str, str]:
-        return {"compiler": "compiled code chooses itself what it keeps; leave out {other} or activation_offload"}
+        return {"compiler": "compiled code chooses which tensors it saves; leave out {other} or activation_offload"}
 
     def check(self, run: Run, machine: "Machine") -> None:
         if machine.device(run.device) == "cpu":
             raise Unavailable(
-                "activation_offload moves nothing on a CPU, where activations lie in the host's memory already; it "
-                "needs a CUDA device"
+                "activation_offload moves nothing on a CPU, where activations are in the host's memory already; "
+                "use a CUDA device"
             )
         if run.ranks > 1:
-            raise Conflict("activation_offload is for one device; over ranks take activation_checkpointing")
+            raise Conflict(
+                "activation_offload runs on one device only; with several ranks use activation_checkpointing"
+            )
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         from assay.cost.offload import saved_on_host
@@ -57,5 +59,5 @@ class ActivationOffload(Optimization):
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         moved, kept = trace.offloaded_saved_bytes, trace.saved_total_bytes
-        observed = f"{moved} bytes for backward moved to the host, {kept} kept on the device"
+        observed = f"{moved} bytes of saved tensors moved to the host, {kept} kept on the device"
         return self.evidence(observed, moved > 0 and kept == 0)

@@ -36,14 +36,14 @@ class Adafactor(Optimization):
     title: ClassVar = "Adafactor"
     stage: ClassVar = Stage.OPTIMIZER
     numerics: ClassVar = Numerics.DIFFERENT_TRAINING
-    saves: ClassVar = "nearly all optimizer state: rows and columns in the place of two moments"
-    pays: ClassVar = "a coarser second moment, no momentum; three numbers a parameter read by the host in every update"
+    saves: ClassVar = "nearly all optimizer state: row and column means in place of two moments"
+    pays: ClassVar = "a coarser second moment, no momentum; three numbers a tensor read by the host in every update"
     sources: ClassVar = ("arXiv:1804.04235",)
     claims: ClassVar = frozenset({"optimizer"})
     traits: ClassVar = frozenset({"host reads"})
 
     def excludes(self, run: Run) -> Mapping[str, str]:
-        why = "adafactor wants whole rows and columns, and {other} divides them; use data_parallel"
+        why = "adafactor needs whole rows and columns, and {other} splits them; use data_parallel"
         return {"pieces of weights": why, "exchanged experts": why}
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
@@ -70,6 +70,7 @@ class Adafactor(Optimization):
         state, weights = trace.whole_optimizer_state_bytes, trace.whole_parameter_bytes
         wrong = faults(trace, decay_at(run.training, self.learning_rate))
         observed = (
-            f"{steps} of {parameters} parameters updated by factors, {state} bytes of state for {weights} of weights"
+            f"{steps} of {parameters} parameters updated by row and column factors, "
+            f"{state} bytes of state for {weights} bytes of weights"
         )
         return self.evidence(observed + wrong, steps == roots == parameters and 0 < 2 * state < weights and not wrong)

@@ -26,8 +26,10 @@ class Adam(Optimization):
     title: ClassVar = "Adam"
     stage: ClassVar = Stage.OPTIMIZER
     numerics: ClassVar = Numerics.DIFFERENT_TRAINING
-    saves: ClassVar = "nothing: it is what AdamW is compared with"
-    pays: ClassVar = "decay that large gradients cancel; a copy of one gradient; 8 bytes of state a parameter"
+    saves: ClassVar = "nothing: it serves as a comparison for AdamW"
+    pays: ClassVar = (
+        "weight decay that is weak for large gradients; a copy of one gradient; 8 bytes of state a parameter"
+    )
     sources: ClassVar = ("arXiv:1412.6980", "arXiv:1711.05101")
     claims: ClassVar = frozenset({"optimizer"})
 
@@ -37,7 +39,7 @@ class Adam(Optimization):
 
     def check(self, run: Run, machine: "Machine") -> None:
         if not run.training.weight_decay:
-            raise Conflict("adam is AdamW where nothing decays; set training.weight_decay above 0 to compare them")
+            raise Conflict("without weight decay adam equals AdamW; set training.weight_decay above 0 to compare them")
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         from assay.cost import adam_updates
@@ -59,8 +61,8 @@ class Adam(Optimization):
         joined = trace.count("aten.add.Tensor", phase="update") - trace.count("aten.reciprocal", phase="update")
         shrunk = trace.count("aten.mul_", phase="update") - trace.count("aten.lerp_", phase="update")
         matrices, wrong = sum(len(one.whole_shape) >= 2 for one in trace.parameters), adamw_faults(trace, run.training)
-        observed = f"decay joined {joined} of {updates} gradients, and shrank {shrunk} weights by itself"
+        observed = f"weight decay added to {joined} of {updates} gradients, and applied to {shrunk} weights directly"
         whole = 0 < updated_by(trace, "aten.addcdiv_") == parameters == updates
         if not whole or joined != matrices:
-            observed += f", where {parameters} parameters and {matrices} matrices are due"
+            observed += f"; expected were {parameters} gradients, {matrices} of them with decay"
         return self.evidence(observed + wrong, whole and joined == matrices and shrunk == 0 and not wrong)

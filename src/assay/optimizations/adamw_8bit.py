@@ -33,8 +33,8 @@ class Adamw8Bit(Optimization):
     title: ClassVar = "AdamW with state in 8 bits"
     stage: ClassVar = Stage.OPTIMIZER
     numerics: ClassVar = Numerics.LOSSY
-    saves: ClassVar = "three quarters of Adam's state of every weight that comes in blocks of 256: 2 bytes a parameter"
-    pays: ClassVar = "moments of 256 levels a block; an update that compiles itself in the first step"
+    saves: ClassVar = "three quarters of Adam's state of every weight of whole blocks of 256: 2 bytes a parameter"
+    pays: ClassVar = "moments with 256 levels a block; compilation of the update in the first step"
     sources: ClassVar = ("arXiv:2110.02861", "https://github.com/pytorch/ao/tree/main/torchao/optim")
     claims: ClassVar = frozenset({"optimizer"})
 
@@ -42,7 +42,7 @@ class Adamw8Bit(Optimization):
         if find_spec("torchao") is None:
             raise Unavailable("adamw_8bit needs torchao, which is not installed; pip install 'assay[low-bit]'")
         if run.ranks > 1:
-            raise Conflict("the state of adamw_8bit cannot be written by several ranks; use adamw_bf16_state")
+            raise Conflict("several ranks cannot write the state of adamw_8bit to a checkpoint; use adamw_bf16_state")
         self._check_weights(run)
 
     def _check_weights(self, run: Run) -> None:
@@ -53,8 +53,8 @@ class Adamw8Bit(Optimization):
             return
         if not any(map(is_coded, parameters(run.model).values())):
             raise Conflict(
-                "adamw_8bit keeps moments of 4,096 numbers or more in 8 bits, in blocks of 256, and no weight of this "
-                "model has such; use adamw_bf16_state"
+                "adamw_8bit needs weights of at least 4,096 elements in whole blocks of 256, and this model has none; "
+                "use adamw_bf16_state"
             )
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
@@ -81,7 +81,7 @@ class Adamw8Bit(Optimization):
         expected = sum(one.nbytes for one in EightBitAdamW().state(pieces))
         # Counted at the storages, because an 8-bit moment reports the dtype of its weight.
         state, wide = trace.optimizer_state_bytes, 2 * trace.parameter_bytes
-        observed = f"{state} bytes of state, where two moments as wide as the weights are {wide} and 8 bits {expected}"
+        observed = f"{state} bytes of state; two moments as wide as the weights take {wide}, in 8 bits {expected}"
         moved, wrong = updated_by(trace, "aten.copy_"), adamw_faults(trace, run.training)
         if moved != len(trace.parameters):
             observed += f"; {moved} of {len(trace.parameters)} parameters updated"

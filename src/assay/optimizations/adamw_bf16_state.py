@@ -34,12 +34,12 @@ class AdamwBf16State(Optimization):
     stage: ClassVar = Stage.OPTIMIZER
     numerics: ClassVar = Numerics.LOSSY
     saves: ClassVar = "half of Adam's optimizer state: 4 bytes a parameter"
-    pays: ClassVar = "moments of 8 bits of mantissa, a second moment that follows in jumps"
+    pays: ClassVar = "moments with 8 bits of mantissa; a second moment that changes in jumps"
     sources: ClassVar = ("arXiv:1711.05101", "arXiv:2110.02861")
     claims: ClassVar = frozenset({"optimizer"})
 
     def excludes(self, run: Run) -> Mapping[str, str]:
-        return {"16-bit state": "{other} keeps optimizer state in 16 bits by itself; leave out adamw_bf16_state"}
+        return {"16-bit state": "{other} already keeps optimizer state in 16 bits; leave out adamw_bf16_state"}
 
     def check(self, run: Run, machine: "Machine") -> None:
         for name in ("beta1", "beta2"):

@@ -73,7 +73,7 @@ class Unpredicted(UsageError):
     """The ledger has no arithmetic for the technique."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"what a rank holds and does under {name} is not predicted; it can only be measured")
+        super().__init__(f"memory and time of {name} are not predicted; they can only be measured")
 
 
 class Unplanned(UsageError):

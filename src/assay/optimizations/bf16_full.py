@@ -46,11 +46,13 @@ class Bf16Full(Optimization):
     traits: ClassVar = frozenset({"16-bit products", "16-bit state"})
 
     def excludes(self, run: Run) -> Mapping[str, str]:
-        return {"stages": "stages of {other} send float32; use bf16_mixed in place of bf16_full"}
+        return {"stages": "the stages of {other} communicate in float32; use bf16_mixed instead of bf16_full"}
 
     def check(self, run: Run, machine: "Machine") -> None:
         if run.model.n_expert is not None:
-            raise Conflict("a mixture's router stays in float32; use bf16_mixed in place of bf16_full")
+            raise Conflict(
+                "the router of a mixture of experts must stay in float32; use bf16_mixed instead of bf16_full"
+            )
         if machine.device(run.device) == "cuda" and (older := machine.older_than(AMPERE)):
             raise Unavailable(
                 f"bf16_full needs a GPU of compute capability 8.0 (Ampere) or newer; {older.name} is older"

@@ -39,7 +39,7 @@ class Bf16Mixed(Optimization):
     title: ClassVar = "mixed precision (bfloat16)"
     stage: ClassVar = Stage.PRECISION
     numerics: ClassVar = Numerics.LOSSY
-    saves: ClassVar = "half of the activations that matrix products keep; time where bfloat16 is native"
+    saves: ClassVar = "half of the saved tensors of matrix products; time where bfloat16 is native"
     pays: ClassVar = "a bfloat16 copy of every weight during the step; 8 bits of mantissa in products"
     sources: ClassVar = ("arXiv:1710.03740", "arXiv:1905.12322")
     claims: ClassVar = frozenset({"forward precision"})

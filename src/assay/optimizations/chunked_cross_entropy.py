@@ -31,15 +31,18 @@ class ChunkedCrossEntropy(Optimization):
     title: ClassVar = "chunked cross-entropy"
     stage: ClassVar = Stage.KERNEL
     numerics: ClassVar = Numerics.REASSOCIATED
-    saves: ClassVar = "the logits and their log-probabilities: 1/chunks of them at a time, none kept for backward"
-    pays: ClassVar = "the projection to the vocabulary once more in backward: 4 products instead of 3"
+    saves: ClassVar = "the logits and their log-probabilities: 1/chunks of them at a time, none saved for backward"
+    pays: ClassVar = "recomputation of the projection to the vocabulary: 4 products instead of 3"
     sources: ClassVar = ("arXiv:2410.10989", "arXiv:2411.09009")
     claims: ClassVar = frozenset({"loss"})
 
     def check(self, run: Run, machine: "Machine") -> None:
         tokens = run.tokens_per_step
         if self.chunks > tokens:
-            raise Conflict(f"chunked_cross_entropy:chunks={self.chunks} is more than the step's {tokens} tokens")
+            raise Conflict(
+                f"chunked_cross_entropy:chunks={self.chunks} is more than the step's {tokens} tokens; "
+                f"choose at most {tokens}"
+            )
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         from assay.cost.chunks import loss_in_chunks
@@ -61,14 +64,14 @@ class ChunkedCrossEntropy(Optimization):
         made = [one for one in trace.operations if one.name == "aten._log_softmax"]
         pieces = {phase: trace.count("aten._log_softmax", phase=phase) for phase in ("forward", "backward")}
         if run.model.n_layer - 1 not in trace.blocks:
-            return self.evidence(f"{sum(pieces.values())} pieces: the loss is another rank's", not made)
+            return self.evidence(f"{sum(pieces.values())} chunks of logits: another rank computes the loss", not made)
         wanted = self.chunks * trace.forwards
         # Each call reads the logits and writes as many log-probabilities.
         whole = sum(one.bytes for one in made if one.phase == "forward") // (2 * trace.forwards)
         largest = max((one.largest_bytes for one in made), default=0)
         observed = (
-            f"{pieces['forward']} pieces of logits in forward and {pieces['backward']} in backward, "
-            f"the largest of {largest} bytes where all of a forward take {whole}"
+            f"{pieces['forward']} chunks of logits in forward and {pieces['backward']} in backward; "
+            f"the largest takes {largest} bytes, all of one forward {whole}"
         )
         # A micro-batch with fewer tokens than chunks leaves some chunks empty.
         filled = min(self.chunks, trace.sequences * run.model.context_length // trace.forwards)
@@ -76,7 +79,7 @@ class ChunkedCrossEntropy(Optimization):
         positions = trace.sequences * run.model.context_length // trace.ranks.get("cp", 1)
         rows = _rows(trace)
         if rows != positions:
-            observed += f"; the pieces have {rows} rows, and the batch {positions}"
+            observed += f"; the chunks have {rows} rows, and the batch has {positions}"
         in_pieces = (
             rows == positions and pieces == {"forward": wanted, "backward": wanted} and largest * filled < 2 * whole
         )

@@ -43,26 +43,26 @@ class Compile(Optimization):
     title: ClassVar = "compilation (torch.compile)"
     stage: ClassVar = Stage.COMPILE
     numerics: ClassVar = Numerics.REASSOCIATED
-    saves: ClassVar = (
-        "time: intermediates of element-wise chains are neither written nor read, fewer operators are called"
-    )
-    pays: ClassVar = "compilation in the first step and the first evaluation; memory in either direction"
+    saves: ClassVar = "time: element-wise chains neither write nor read intermediates, and fewer operators are called"
+    pays: ClassVar = "compilation in the first step and the first evaluation; memory may grow or shrink"
     sources: ClassVar = ("doi:10.1145/3620665.3640366", "pytorch/pytorch#161889", "pytorch/pytorch#193193")
     claims: ClassVar = frozenset({"compiler"})
 
     def check(self, run: Run, machine: "Machine") -> None:
         on_gpu = machine.device(run.device) == "cuda"
         if on_gpu and importlib.util.find_spec("triton") is None:
-            raise Unavailable("compile makes Triton kernels on a GPU, and triton is not installed; install triton")
+            raise Unavailable("compile generates Triton kernels on a GPU, and triton is not installed; install triton")
         compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
         if not on_gpu and shutil.which(compiler) is None:
             raise Unavailable(
                 f"compile needs a C++ compiler, and {compiler!r} was not found; install g++ or name yours in CXX"
             )
         if run.model.n_expert is not None:
-            raise Conflict("compile takes dense models only: a mixture's router tells the host where tokens went")
+            raise Conflict(
+                "compile runs dense models only, because the host reads where a router sends tokens; leave it out"
+            )
         if run.ranks > 1:
-            raise Conflict("compile was proven on one device only; leave it out where ranks divide the step")
+            raise Conflict("compile is proven on one device only; leave it out of runs over several ranks")
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         from assay.cost.float8 import FORMAT
@@ -70,7 +70,7 @@ class Compile(Optimization):
 
         # Compiled code fuses rounding into its loops, without the copies that the tape lists.
         if any(one.products == FORMAT for one in cost.tape):
-            raise Unpredicted("compile of float8 layers")
+            raise Unpredicted("compiled float8 layers")
         return fused(cost, ("embedding", *cost.block_sites, "head"))
 
     def apply(self, program: "Program", run: Run) -> "Program":
@@ -97,9 +97,9 @@ class Compile(Optimization):
         outside = trace.contractions() - inside
         operations, kernels = (sum(getattr(one, of) for one in trace.compiled) for of in ("operations", "kernels"))
         observed = (
-            f"{len(trace.compiled)} graphs of {operations} operations in {kernels} fused kernels; "
+            f"{len(trace.compiled)} graphs with {operations} operations in {kernels} fused kernels; "
             f"{forward} of {wanted} forward and {backward} of {wanted} backward calls compiled; "
-            f"{trace.graph_breaks} graph breaks, {outside} matmuls outside, for {pieces} pieces of a loss"
+            f"{trace.graph_breaks} graph breaks, {outside} matmuls outside, {pieces} eager chunks of the loss"
         )
         whole = forward == backward == wanted and trace.graph_breaks == 0 and outside == _OF_A_PIECE * pieces
         return self.evidence(observed, whole and 0 < kernels < operations)

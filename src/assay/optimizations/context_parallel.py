@@ -37,8 +37,10 @@ class ContextParallel(Optimization):
     title: ClassVar = "context parallelism (ring attention)"
     stage: ClassVar = Stage.SEQUENCE
     numerics: ClassVar = Numerics.REASSOCIATED
-    saves: ClassVar = "all activations, and the time of all layers: 1/degree on each rank"
-    pays: ClassVar = "keys and values of every layer to all ranks, again in backward; one all-reduce of all gradients"
+    saves: ClassVar = "all activations, and the time of all layers: 1/degree of each on each rank"
+    pays: ClassVar = (
+        "keys and values of every layer sent to all ranks, in backward once more; one all-reduce of all gradients"
+    )
     sources: ClassVar = ("arXiv:2310.01889", "arXiv:2405.07719")
     claims: ClassVar = frozenset({"gradients", "activations between matrices"})
     needs: ClassVar = frozenset({"attention core"})
@@ -50,7 +52,7 @@ class ContextParallel(Optimization):
         return layout
 
     def excludes(self, run: Run) -> Mapping[str, str]:
-        fused = "context_parallel runs over fused kernels only; take sdpa_attention with another backend than math"
+        fused = "context_parallel needs a fused attention kernel; use sdpa_attention with a backend other than math"
         padded = self._padded(run)
         return {"attention in backend math": fused, **({"attention in backend efficient": padded} if padded else {})}
 
@@ -64,7 +66,7 @@ class ContextParallel(Optimization):
         if run.model.context_length % pieces == 0 or run.model.context_length % (2 * self.degree):
             return ""
         return (
-            f"in float32, or with backend=efficient, context_parallel wants pieces of a multiple of {_PADDED}; "
+            f"in float32, or with backend=efficient, context_parallel needs chunks of a multiple of {_PADDED}; "
             f"make model.context_length a multiple of {pieces}, or add bf16_mixed with backend=flash"
         )
 
@@ -75,13 +77,16 @@ class ContextParallel(Optimization):
             )
         if run.model.context_length % (2 * self.degree):
             raise Conflict(
-                f"context_parallel:degree={self.degree} deals out {2 * self.degree} pieces of a sequence, which do not "
-                f"divide model.context_length={run.model.context_length}"
+                f"context_parallel:degree={self.degree} cuts a sequence into {2 * self.degree} chunks; make "
+                f"model.context_length={run.model.context_length} a multiple of {2 * self.degree}"
             )
         if run.model.dropout > 0:
-            raise Conflict("torch's ring attention does not repeat dropout's noise in backward; set model.dropout=0")
+            raise Conflict("torch's ring attention does not repeat dropout's masks in backward; set model.dropout=0")
         if run.model.n_expert is not None:
-            raise Conflict("context_parallel divides dense models only: a mixture balances all tokens of a sequence")
+            raise Conflict(
+                "context_parallel divides dense models only, because a mixture of experts balances all tokens of a "
+                "sequence; leave out context_parallel"
+            )
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         from assay.cost.context import divide_context
@@ -99,6 +104,7 @@ class ContextParallel(Optimization):
         fused = trace.count("_scaled_dot_product", phase="forward")
         wanted = len(trace.blocks) * trace.forwards * self.degree
         observed = (
-            f"{fused} of {wanted} pieces of attention in a fused kernel; {travelled} bytes of keys and values over cp"
+            f"{fused} of {wanted} attention chunks in a fused kernel; "
+            f"{travelled} bytes of keys and values communicated over cp"
         )
         return self.evidence(observed, travelled > 0 and fused == wanted)

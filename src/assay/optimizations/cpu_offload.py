@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from assay.step.program import Program
 
 _FIXED = {
-    "copies of what is kept": "has hooks of its own on what is kept for backward",
-    "compiler": "makes code for weights that stay where they are",
-    "recorded graphs": "replays with weights where they lay when they were recorded",
-    "weights of another kind": "makes weights of a kind of its own",
-    "chosen operations": "was not proven with weights that come and go",
+    "copies of what is kept": "has hooks of its own on tensors saved for backward",
+    "compiler": "generates code for weights that are not moved",
+    "recorded graphs": "replays graphs with the addresses that weights had during capture",
+    "weights of another kind": "casts weights to a tensor type of its own",
+    "chosen operations": "is not proven with weights that are moved during the step",
 }
 """Traits that exclude weights which are on the device only while a module needs them, and the reasons."""
 
@@ -44,9 +44,9 @@ class CpuOffload(Optimization):
     stage: ClassVar = Stage.STEP
     numerics: ClassVar = Numerics.REASSOCIATED
     saves: ClassVar = (
-        "all of the optimizer's state on the device; with `parameters` weights and gradients but one module's at a time"
+        "device memory of optimizer state; with `parameters` also of all weights and gradients but one module's"
     )
-    pays: ClassVar = "12 bytes a float32 weight over the link in every step, and an update at the processor's speed"
+    pays: ClassVar = "transfer of 12 bytes a float32 weight in every step, and an update at the CPU's speed"
     sources: ClassVar = ("arXiv:2101.06840", "arXiv:2104.07857")
     claims: ClassVar = frozenset({"update"})
     traits: ClassVar = frozenset({"host reads"})
@@ -60,13 +60,13 @@ class CpuOffload(Optimization):
     def check(self, run: Run, machine: "Machine") -> None:
         if machine.device(run.device) == "cpu":
             raise Unavailable(
-                "cpu_offload moves nothing on a CPU, whose optimizer state lies in the host's memory already; it needs "
-                "a CUDA device"
+                "cpu_offload moves nothing on a CPU, where optimizer state is in the host's memory already; "
+                "use a CUDA device"
             )
         if run.ranks > 1:
-            raise Conflict("cpu_offload is for one device; over ranks take fully_sharded:offload=true")
+            raise Conflict("cpu_offload runs on one device only; with several ranks use fully_sharded:offload=true")
         if self.parameters and run.model.n_expert is not None:
-            raise Conflict("cpu_offload:parameters=true was proven with dense blocks only; leave out parameters")
+            raise Conflict("cpu_offload:parameters=true is proven with dense models only; leave out parameters")
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         if self.parameters:
@@ -88,9 +88,9 @@ class CpuOffload(Optimization):
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         away, state = trace.offloaded_state_bytes, trace.optimizer_state_bytes
-        observed = f"{away} of {state} bytes of optimizer state in the host's memory, away from the device"
+        observed = f"{away} of {state} bytes of optimizer state in the host's memory instead of the device's"
         shown = 0 < away == state
         if self.parameters:
-            observed += f"; {trace.offloaded_bytes} of {trace.parameter_bytes} bytes of weights"
+            observed += f", and {trace.offloaded_bytes} of {trace.parameter_bytes} bytes of weights"
             shown = shown and 0 < trace.offloaded_bytes == trace.parameter_bytes
         return self.evidence(observed, shown)

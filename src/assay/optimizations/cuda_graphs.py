@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from assay.step.program import Program
 
 _UNLIKE = {
-    "copies of what is kept": "copies on a stream of its own, into pinned memory that it makes as it goes",
-    "compiler": "makes and tunes kernels in calls that were not proven inside a recording",
-    "update in backward": "updates inside backward, with a learning rate that changes between steps",
+    "copies of what is kept": "copies on a stream of its own, into pinned memory that it allocates during the step",
+    "compiler": "generates and tunes kernels in calls that are not proven inside a capture",
+    "update in backward": "updates weights in backward with a learning rate that changes between steps",
     "loss scale": "scales the loss by a factor that changes between steps",
-    "weights of another kind": "finds its scales in kernels that were not proven inside a recording",
+    "weights of another kind": "computes its scales in kernels that are not proven inside a capture",
 }
 """Traits that cannot be captured, and the reasons."""
 
@@ -43,7 +43,7 @@ class CudaGraphs(Optimization):
     stage: ClassVar = Stage.STEP
     numerics: ClassVar = Numerics.EXACT
     saves: ClassVar = "time in which a GPU waits for the host to launch the kernels of forward and backward"
-    pays: ClassVar = "what forward and backward hold at their highest, kept between steps and beside the update"
+    pays: ClassVar = "the peak memory of forward and backward, held between steps and during the update"
     sources: ClassVar = (
         "pytorch.org/docs: cuda.html#cuda-graphs",
         "docs.nvidia.com/cuda: CUDA C++ Programming Guide, CUDA Graphs",
@@ -54,7 +54,7 @@ class CudaGraphs(Optimization):
     def excludes(self, run: Run) -> Mapping[str, str]:
         reasons = {trait: f"{{other}} {why}; leave out cuda_graphs" for trait, why in _UNLIKE.items()}
         noise = (
-            "{other} reads the state of dropout's noise to draw it again, which cannot be recorded; set "
+            "{other} reads the random state to repeat dropout's masks, which cannot be captured; set "
             "model.dropout=0, or leave out cuda_graphs"
         )
         return {**reasons, **({"recomputation": noise} if run.model.dropout > 0 else {})}
@@ -62,12 +62,14 @@ class CudaGraphs(Optimization):
     def check(self, run: Run, machine: "Machine") -> None:
         if machine.device(run.device) != "cuda":
             raise Unavailable(
-                "cuda_graphs replays what a CUDA device was told, and a CPU is told nothing ahead; use a CUDA device"
+                "cuda_graphs captures the kernels of a CUDA device, and a CPU has no such kernels; use a CUDA device"
             )
         if run.ranks > 1:
-            raise Conflict("cuda_graphs was made for one device; leave it out where ranks divide the step")
+            raise Conflict("cuda_graphs runs on one device only; leave it out of runs over several ranks")
         if run.model.n_expert is not None:
-            raise Conflict("a mixture's router tells the host where tokens went, which cannot be recorded")
+            raise Conflict(
+                "the host reads where a mixture's router sends tokens, which cannot be captured; leave out cuda_graphs"
+            )
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         from assay.cost.replayed import replayed
@@ -83,6 +85,6 @@ class CudaGraphs(Optimization):
     def verify(self, trace: Trace, run: Run) -> Evidence:
         inside, total = trace.captured_contractions, trace.contractions()
         observed = (
-            f"{trace.graph_replays} replays of {trace.forwards} micro-batches; {inside} of {total} matmuls in a graph"
+            f"{trace.graph_replays} replays for {trace.forwards} micro-batches; {inside} of {total} matmuls in a graph"
         )
         return self.evidence(observed, 0 < trace.graph_replays == trace.forwards and 0 < inside == total)

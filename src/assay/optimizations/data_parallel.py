@@ -51,5 +51,5 @@ class DataParallel(Optimization):
         observed, exact = summed_once(trace, run)
         wrong = wrong_share(trace, run)
         if sent := trace.communicated("broadcast", "all_gather", phase="update"):
-            wrong += f"; {sent} bytes of whole replicas sent in the update"
+            wrong += f"; {sent} bytes broadcast or gathered in the update"
         return self.evidence(observed + wrong, trace.ranks.get("dp", 1) > 1 and exact and not wrong)

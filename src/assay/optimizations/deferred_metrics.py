@@ -38,12 +38,12 @@ class DeferredMetrics(Optimization):
     every: Annotated[int, Field(ge=2)] = 10
     """Steps whose figures are read together."""
 
-    title: ClassVar = "figures of steps read later, together"
+    title: ClassVar = "deferred reading of loss and norms"
     stage: ClassVar = Stage.STEP
     numerics: ClassVar = Numerics.EXACT
-    saves: ClassVar = "on a GPU the time in which it has nothing to do between steps; nothing on a CPU"
+    saves: ClassVar = "time in which a GPU idles between steps; nothing on a CPU"
     pays: ClassVar = (
-        "divergence is noticed up to `every` − 1 steps late; one pass over all gradients more where they clip"
+        "divergence is noticed up to `every` − 1 steps late; one more pass over all gradients if they are clipped"
     )
     sources: ClassVar = ("pytorch/tutorials: tuning_guide (avoid unnecessary CPU-GPU synchronization)",)
 
@@ -51,14 +51,12 @@ class DeferredMetrics(Optimization):
         return layout
 
     def excludes(self, run: Run) -> Mapping[str, str]:
-        why = "{other} reads numbers of a step on the host before the step is over; leave out deferred_metrics"
+        why = "{other} makes the host read values before the step ends; leave out deferred_metrics"
         return {"host reads": why}
 
     def check(self, run: Run, machine: "Machine") -> None:
         if run.model.n_expert is not None:
-            raise Conflict(
-                "a mixture's products may read on the host how many tokens each expert has; leave out deferred_metrics"
-            )
+            raise Conflict("the host may read how many tokens each expert of a mixture has; leave out deferred_metrics")
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         from assay.cost.tensors import Tensor
@@ -72,9 +70,9 @@ class DeferredMetrics(Optimization):
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         waits = {phase: count for phase, count in trace.synchronizations.items() if count}
-        where = "".join(f", {count} of them in {phase}" for phase, count in waits.items())
+        where = "".join(f", {count} times in {phase}" for phase, count in waits.items())
         operators = sum(operation.count for operation in trace.operations)
         observed = f"the host waited for the device {sum(waits.values())} times in {operators} operators{where}"
         if trace.read_every != self.every:
-            observed += f"; figures are read after {trace.read_every} steps"
+            observed += f"; figures are read every {trace.read_every} steps instead of every {self.every}"
         return self.evidence(observed, operators > 0 and not waits and trace.read_every == self.every)

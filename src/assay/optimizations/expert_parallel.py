@@ -35,7 +35,7 @@ class ExpertParallel(Optimization):
     stage: ClassVar = Stage.EXPERT
     numerics: ClassVar = Numerics.REASSOCIATED
     saves: ClassVar = "weights, gradients and state of the experts: 1/degree of them on each rank, never gathered"
-    pays: ClassVar = "two all-to-alls of the chosen experts' rows a layer in forward and two in backward"
+    pays: ClassVar = "two all-to-alls of the chosen experts' rows in forward of each layer, and two in backward"
     sources: ClassVar = ("arXiv:2006.16668", "arXiv:2101.03961")
     claims: ClassVar = frozenset({"experts"})
     needs: ClassVar = frozenset({"replicas"})
@@ -50,13 +50,13 @@ class ExpertParallel(Optimization):
             raise Conflict("expert_parallel divides experts, and the model has none; set model.n_expert")
         if model.n_expert % self.degree:
             raise Conflict(
-                f"expert_parallel:degree={self.degree} does not divide the model's {model.n_expert} experts; take one "
-                "that does"
+                f"expert_parallel:degree={self.degree} does not divide the model's {model.n_expert} experts; "
+                f"choose a divisor of {model.n_expert}"
             )
         if model.expert_capacity is not None:
             raise Conflict(
-                "model.expert_capacity counts places over the tokens of one forward, of which each rank of "
-                "expert_parallel has a part, so other tokens would be dropped; leave it out"
+                "each rank of expert_parallel would count model.expert_capacity over its own tokens only, and so drop "
+                "other tokens than one device; leave out model.expert_capacity"
             )
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
@@ -81,5 +81,5 @@ class ExpertParallel(Optimization):
         forward, backward = (trace.calls("all_to_all", "dp", phase) for phase in ("forward", "backward"))
         exchanged = (forward, backward) == (3 * layers, 2 * layers)
         if not exchanged:
-            observed += f", in {forward} exchanges forwards and {backward} backwards of {layers} layers"
+            observed += f", in {forward} exchanges in forward and {backward} in backward of {layers} layers"
         return self.evidence(observed, exchanged and 0 < right == len(experts) and held * self.degree == whole)

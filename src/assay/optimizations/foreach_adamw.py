@@ -26,7 +26,7 @@ class ForeachAdamw(Optimization):
     title: ClassVar = "AdamW over lists"
     stage: ClassVar = Stage.OPTIMIZER
     numerics: ClassVar = Numerics.REASSOCIATED
-    saves: ClassVar = "time of the update, where launching its kernels is what takes it"
+    saves: ClassVar = "time of the update, where the launch of kernels dominates it"
     pays: ClassVar = "a copy as large as the decayed weights during the update; 8 bytes of state a parameter, as before"
     sources: ClassVar = ("arXiv:1711.05101", "pytorch/pytorch#58833")
     claims: ClassVar = frozenset({"optimizer"})
@@ -52,5 +52,5 @@ class ForeachAdamw(Optimization):
         listed = updated_by(trace, "aten._foreach_addcdiv_.ScalarList", "aten._foreach_addcdiv_.Scalar")
         apart = trace.count(".addcdiv", "_fused_adam", phase="update")
         wrong = adamw_faults(trace, run.training)
-        observed = f"{calls} updates over lists for {listed} of {parameters} parameters, {apart} in other kernels"
+        observed = f"{calls} list updates for {listed} of {parameters} parameters, {apart} updates in other kernels"
         return self.evidence(observed + wrong, 0 < listed == parameters and apart == 0 and not wrong)

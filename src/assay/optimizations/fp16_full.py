@@ -46,11 +46,13 @@ class Fp16Full(Optimization):
     traits: ClassVar = frozenset({"16-bit products", "16-bit state", "host reads"})
 
     def excludes(self, run: Run) -> Mapping[str, str]:
-        return {"stages": "{other} differentiates losses without a scale; use bf16_mixed in place of fp16_full"}
+        return {"stages": "{other} runs backward without a loss scale; use bf16_mixed instead of fp16_full"}
 
     def check(self, run: Run, machine: "Machine") -> None:
         if run.model.n_expert is not None:
-            raise Conflict("a mixture's router stays in float32; use fp16_mixed in place of fp16_full")
+            raise Conflict(
+                "the router of a mixture of experts must stay in float32; use fp16_mixed instead of fp16_full"
+            )
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         from assay.cost.adamw16 import AdamW16

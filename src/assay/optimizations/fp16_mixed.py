@@ -39,14 +39,14 @@ class Fp16Mixed(Optimization):
     title: ClassVar = "mixed precision (float16)"
     stage: ClassVar = Stage.PRECISION
     numerics: ClassVar = Numerics.LOSSY
-    saves: ClassVar = "half of the activations that matrix products keep; time where float16 is native"
+    saves: ClassVar = "half of the saved tensors of matrix products; time where float16 is native"
     pays: ClassVar = "a float16 copy of every weight during the step; skipped updates; a host read before each update"
     sources: ClassVar = ("arXiv:1710.03740",)
     claims: ClassVar = frozenset({"forward precision", "loss scale"})
     traits: ClassVar = frozenset({"16-bit products", "host reads"})
 
     def excludes(self, run: Run) -> Mapping[str, str]:
-        return {"stages": "{other} differentiates losses without a scale; use bf16_mixed in place of fp16_mixed"}
+        return {"stages": "{other} runs backward without a loss scale; use bf16_mixed instead of fp16_mixed"}
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         from assay.cost.autocast import autocast

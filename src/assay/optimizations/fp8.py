@@ -58,14 +58,14 @@ class Fp8(Optimization):
     def check(self, run: Run, machine: "Machine") -> None:
         if machine.device(run.device) == "cuda" and (older := machine.older_than(ADA)):
             raise Unavailable(
-                f"{older.name} has no products in float8; use a GPU of compute capability 8.9 (Ada, Hopper) or newer"
+                f"{older.name} cannot multiply in float8; use a GPU of compute capability 8.9 (Ada, Hopper) or newer"
             )
         if find_spec("torchao") is None:
-            raise Unavailable("fp8 is made by torchao, which is not installed; pip install 'assay[low-bit]'")
+            raise Unavailable("fp8 needs torchao, which is not installed; pip install 'assay[low-bit]'")
         if run.model.n_expert is not None:
-            raise Conflict("fp8 knows linear layers and no experts; use bf16_mixed for a mixture")
+            raise Conflict("fp8 converts linear layers and no experts; use bf16_mixed for a mixture of experts")
         if run.ranks > 1:
-            raise Conflict("fp8 is put together for one device; use bf16_mixed over ranks")
+            raise Conflict("fp8 runs on one device only; with several ranks use bf16_mixed")
         self._check_sides(run)
 
     def _check_sides(self, run: Run) -> None:
@@ -76,14 +76,14 @@ class Fp8(Optimization):
             if side % _MULTIPLE:
                 nearest = -(-side // _MULTIPLE) * _MULTIPLE
                 raise Conflict(
-                    f"fp8 wants matrices in multiples of {_MULTIPLE}, and model.{name} is {side}; set it to {nearest}"
+                    f"fp8 needs sizes in multiples of {_MULTIPLE}, and model.{name} is {side}; set it to {nearest}"
                 )
         # No side of a block's matrices depends on the vocabulary, which may be unknown until the corpus is prepared.
         known = run.model.model_copy(update={"vocab_size": run.model.vocab_size or _MULTIPLE})
         for name, weight in parameters(known).items():
             if name.startswith("blocks.") and len(weight.shape) == 2 and any(one % _MULTIPLE for one in weight.shape):
                 raise Conflict(
-                    f"fp8 wants matrices in multiples of {_MULTIPLE}, and {name} is {weight.shape[0]} × "
+                    f"fp8 needs sizes in multiples of {_MULTIPLE}, and {name} is {weight.shape[0]} × "
                     f"{weight.shape[1]}; choose another model.n_head or model.n_kv_head"
                 )
 
@@ -121,8 +121,8 @@ class Fp8(Optimization):
         rest = trace.contractions() - trace.count("_scaled_mm")
         narrow = trace.contractions(dtype="bfloat16")
         observed = (
-            f"{forward} products in float8 forwards and {backward} backwards, of {layers} linear layers; "
-            f"{narrow} of {rest} others in bfloat16"
+            f"{forward} float8 products in forward and {backward} in backward of {layers} linear layers; "
+            f"{narrow} of {rest} other products in bfloat16"
         )
         counted = 0 < layers == forward and backward == 2 * layers and narrow == rest
         wrong = _wrong_formats(trace, layers) or _wrong_scales(trace)
@@ -136,7 +136,7 @@ def _wrong_formats(trace: Trace, layers: int) -> str:
     wrong = [one for one in trace.float8 if one.formats != due.get(one.phase)]
     if wrong:
         listed = ", ".join(f"{one.count} of {' × '.join(one.formats)} in {one.phase}" for one in wrong)
-        return f"products of other formats: {listed}"
+        return f"products in wrong formats: {listed}"
     counted = {phase: sum(one.count for one in trace.float8 if one.phase == phase) for phase in ("forward", "backward")}
     known = counted == {"forward": layers, "backward": 2 * layers}
     return "" if known else "the formats of some factors are unknown"
@@ -146,7 +146,7 @@ def _wrong_scales(trace: Trace) -> str:
     """Report the number of products that do not use the whole range of their formats; empty if there are none."""
     read = [one for one in trace.float8 if one.full_scale is not None]
     full, count = sum(one.full_scale or 0 for one in read), sum(one.count for one in read)
-    return "" if full == count else f"scales of {count - full} of {count} products do not reach the largest number"
+    return "" if full == count else f"{count - full} of {count} products do not use the whole range of their formats"
 
 
 def _narrow(layer: "Module", given: "tuple[Tensor, ...]") -> "tuple[Tensor, ...]":

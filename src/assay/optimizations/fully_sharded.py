@@ -52,7 +52,7 @@ class FullySharded(Optimization):
     numerics: ClassVar = Numerics.REASSOCIATED
     saves: ClassVar = "weights, gradients and optimizer state: 1/n of each on each rank"
     pays: ClassVar = (
-        "the weights gathered once or twice a step, and one reduce-scatter: 1.5 times data parallelism's bytes"
+        "one or two all-gathers of the weights a step, and one reduce-scatter: up to 1.5 times data parallelism's bytes"
     )
     sources: ClassVar = ("arXiv:1910.02054", "arXiv:2304.11277", "arXiv:2101.06840")
     claims: ClassVar = frozenset({"replicas"})
@@ -77,21 +77,24 @@ class FullySharded(Optimization):
 
     def excludes(self, run: Run) -> Mapping[str, str]:
         away = (
-            "fully_sharded:offload=true keeps weights on the host, and so the experts in use of {other}; leave out one "
-            "of them"
+            "fully_sharded:offload=true keeps weights on the host, also the experts that {other} computes with; leave "
+            "out one of them"
         )
-        both = "fully_sharded:mixed_precision=true and {other} both choose the precision; take one"
-        stages = "stages of {other} send float32; use bf16_mixed in place of mixed_precision"
+        both = "fully_sharded:mixed_precision=true and {other} both choose the precision; leave out one of them"
+        stages = "the stages of {other} communicate in float32; use bf16_mixed instead of mixed_precision"
         low = {"forward precision": both, "stages": stages} if self.mixed_precision else {}
         return {**low, **({"exchanged experts": away} if self.offload else {})}
 
     def check(self, run: Run, machine: "Machine") -> None:
         if self.offload and machine.device(run.device) == "cpu":
             raise Unavailable(
-                "fully_sharded:offload=true moves nothing on a CPU: weights lie in the host's memory already"
+                "fully_sharded:offload=true moves nothing on a CPU, where weights are in the host's memory already; "
+                "use a CUDA device"
             )
         if self.mixed_precision and run.model.n_expert is not None:
-            raise Conflict("a mixture's router stays in float32; use bf16_mixed in place of mixed_precision")
+            raise Conflict(
+                "the router of a mixture of experts must stay in float32; use bf16_mixed instead of mixed_precision"
+            )
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         from assay.cost.replicas import computing_in, sharded
@@ -116,13 +119,13 @@ class FullySharded(Optimization):
         right, parameters = divided_as(trace, trace.parameters, "dp", lambda one: 0), len(trace.parameters)
         observed = f"{held} of {whole} bytes of weights held by this rank"
         if right != parameters:
-            observed += f", and {right} of {parameters} weights divided into chunks of rows"
+            observed += f", and {right} of {parameters} weights sharded by rows"
         shown = trace.ranks.get("dp", 1) > 1 and 0 < right == parameters and 0 < held < whole
         if self.mixed_precision:
             low, total = trace.contractions(dtype="bfloat16"), trace.contractions()
             observed, shown = f"{observed}; {low} of {total} matmuls in bfloat16", shown and 0 < low == total
         if self.offload:
-            observed, away = f"{observed}; {trace.offloaded_bytes} bytes on the host", trace.offloaded_bytes
+            observed, away = f"{observed}; {trace.offloaded_bytes} bytes of weights on the host", trace.offloaded_bytes
             shown = shown and away == held
         moved, right = self._moved(trace)
         wrong = wrong_share(trace, run)
@@ -136,7 +139,7 @@ class FullySharded(Optimization):
         dtypes = sorted({one.dtype for one in trace.parameters})
         kept = sum(trace.communicated("reduce_scatter", axis="dp", dtype=one) for one in dtypes)
         observed = (
-            f"{forward} bytes of weights gathered for forwards and {again} for backwards; "
+            f"{forward} bytes of weights gathered for forward and {again} for backward; "
             f"{kept} of {summed} bytes of gradients summed in {', '.join(dtypes)}"
         )
         if trace.ranks.get("pp", 1) > 1:
@@ -144,7 +147,7 @@ class FullySharded(Optimization):
             exact = forward > 0 and (again > 0) is self.reshard
             ends = sum(any(one.name.startswith(end) for one in trace.parameters) for end in ("embedding.", "head."))
             sums = sum(trace.calls("reduce_scatter", "dp", phase) for phase in get_args(Phase))
-            observed += f", in {sums} sums for {len(trace.blocks) + ends} groups of weights"
+            observed += f", in {sums} reduce-scatters for {len(trace.blocks) + ends} groups of weights"
             exact = exact and sums == len(trace.blocks) + ends
         else:
             exact = forward * (2 if self.mixed_precision else 1) == summed * trace.forwards > 0

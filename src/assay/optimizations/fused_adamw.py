@@ -26,7 +26,7 @@ class FusedAdamw(Optimization):
     title: ClassVar = "fused AdamW"
     stage: ClassVar = Stage.OPTIMIZER
     numerics: ClassVar = Numerics.REASSOCIATED
-    saves: ClassVar = "time of the update: one kernel instead of a dozen a parameter; all of its scratch"
+    saves: ClassVar = "time of the update: one kernel instead of a dozen a tensor; all of its temporaries"
     pays: ClassVar = "nothing: 8 bytes of state a parameter, as before"
     sources: ClassVar = ("arXiv:1711.05101", "pytorch/pytorch#71274")
     claims: ClassVar = frozenset({"optimizer"})
@@ -51,7 +51,5 @@ class FusedAdamw(Optimization):
         calls, parameters = trace.count("_fused_adamw_", phase="update"), len(trace.parameters)
         fused, apart = updated_by(trace, "aten._fused_adamw_"), trace.count("addcdiv", phase="update")
         wrong = adamw_faults(trace, run.training)
-        observed = (
-            f"{calls} fused kernels updated {fused} of {parameters} parameters, {apart} updates were made of parts"
-        )
+        observed = f"{calls} fused kernels updated {fused} of {parameters} parameters, {apart} updates were not fused"
         return self.evidence(observed + wrong, 0 < fused == parameters and apart == 0 and not wrong)

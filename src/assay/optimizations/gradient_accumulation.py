@@ -31,7 +31,7 @@ class GradientAccumulation(Optimization):
     stage: ClassVar = Stage.BATCH
     numerics: ClassVar = Numerics.REASSOCIATED
     saves: ClassVar = "activations: those of one micro-batch at a time"
-    pays: ClassVar = "smaller, less efficient kernels; gradients live through every forward but the first"
+    pays: ClassVar = "smaller, less efficient kernels; gradients stay allocated in every forward but the first"
     sources: ClassVar = ("arXiv:1806.00187", "huggingface/transformers#35203")
     claims: ClassVar = frozenset({"micro_batches"})
 

@@ -33,15 +33,15 @@ class Lion(Optimization):
     learning_rate: PositiveFloat = 1e-4
     """Peak learning rate; warm-up and cosine of the run keep their shape."""
     beta1: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.9
-    """β₁, of the interpolated momentum whose sign is the step."""
+    """β₁, share of the momentum in the sum with the gradient whose sign is the step."""
     beta2: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.99
-    """β₂, of the momentum that is kept."""
+    """β₂, decay of the momentum that is stored."""
 
     title: ClassVar = "Lion"
     stage: ClassVar = Stage.OPTIMIZER
     numerics: ClassVar = Numerics.DIFFERENT_TRAINING
-    saves: ClassVar = "half of Adam's optimizer state: 4 bytes a parameter; square roots and divisions"
-    pays: ClassVar = "a learning rate to find anew; noise of small gradients at full size"
+    saves: ClassVar = "half of Adam's optimizer state: 4 bytes a parameter; the update's square roots and divisions"
+    pays: ClassVar = "a new search for the learning rate; small, noisy gradients count as much as large ones"
     sources: ClassVar = ("arXiv:2302.06675",)
     claims: ClassVar = frozenset({"optimizer"})
 
@@ -71,7 +71,7 @@ class Lion(Optimization):
         state, weights = trace.whole_optimizer_state_bytes, trace.whole_parameter_bytes
         wrong = faults(trace, decay_at(run.training, self.learning_rate), betas=(self.beta1, self.beta2))
         observed = (
-            f"{moved} of {parameters} parameters stepped along signs, "
+            f"{moved} of {parameters} parameters updated by signs, "
             f"{state} bytes of state for {weights} bytes of weights"
         )
         return self.evidence(observed + wrong, moved == signs == parameters and state == weights and not wrong)

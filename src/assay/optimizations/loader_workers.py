@@ -40,8 +40,10 @@ class LoaderWorkers(Optimization):
     title: ClassVar = "loader workers"
     stage: ClassVar = Stage.DATA
     numerics: ClassVar = Numerics.EXACT
-    saves: ClassVar = "the time in which a step waits for its batch; nothing where that is none, as with mapped tokens"
-    pays: ClassVar = "processes that want cores and memory; one copy of each batch through a pipe"
+    saves: ClassVar = (
+        "time in which a step waits for its batch; nothing if it does not wait, as with memory-mapped tokens"
+    )
+    pays: ClassVar = "processes that use cores and memory; one copy of each batch through a pipe"
     sources: ClassVar = ("https://docs.pytorch.org/docs/stable/data.html",)
     claims: ClassVar = frozenset({"reading of batches"})
 
@@ -49,7 +51,7 @@ class LoaderWorkers(Optimization):
         import multiprocessing
 
         if "fork" not in multiprocessing.get_all_start_methods():
-            raise Unavailable("loader_workers forks its processes, which this system cannot; use Linux")
+            raise Unavailable("loader_workers forks processes, which this system does not support; use Linux")
 
     def lay_out(self, layout: "Layout") -> "Layout":
         return layout
@@ -64,8 +66,8 @@ class LoaderWorkers(Optimization):
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         made, processes = (of.get(ANOTHER_PROCESS, 0) for of in (trace.prepared, trace.makers))
-        observed = f"{made} of {trace.sequences} sequences made by another process; "
+        observed = f"{made} of {trace.sequences} sequences prepared by another process; "
         observed += f"the step waited {format_seconds(trace.data_seconds)} for them"
         if processes != self.workers:
-            observed += f"; there are {processes} such processes, and not {self.workers}"
+            observed += f"; {processes} processes prepare batches instead of {self.workers}"
         return self.evidence(observed, 0 < made == trace.sequences and processes == self.workers)

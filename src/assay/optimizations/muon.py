@@ -43,17 +43,21 @@ class Muon(Optimization):
     title: ClassVar = "Muon"
     stage: ClassVar = Stage.OPTIMIZER
     numerics: ClassVar = Numerics.DIFFERENT_TRAINING
-    saves: ClassVar = "steps to a loss; a second moment of hidden matrices: 4 bytes a parameter there, 8 elsewhere"
-    pays: ClassVar = "15 products a matrix in every update, and their scratch"
+    saves: ClassVar = (
+        "steps to a given loss; the second moment of hidden matrices: 4 bytes a parameter there, 8 elsewhere"
+    )
+    pays: ClassVar = "15 products a matrix in every update, and their temporaries"
     sources: ClassVar = ("https://kellerjordan.github.io/posts/muon/", "arXiv:2502.16982")
     claims: ClassVar = frozenset({"optimizer"})
 
     def excludes(self, run: Run) -> Mapping[str, str]:
-        return {"pieces of weights": "muon wants whole matrices, and {other} divides them; use data_parallel"}
+        return {"pieces of weights": "muon needs whole matrices, and {other} splits them; use data_parallel"}
 
     def check(self, run: Run, machine: "Machine") -> None:
         if run.model.n_expert is not None:
-            raise Conflict("muon takes matrices, and a mixture stacks those of its experts; leave muon or n_expert out")
+            raise Conflict(
+                "muon updates matrices, and a mixture stacks those of its experts; leave out muon or model.n_expert"
+            )
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         from assay.cost import matrix_updates
@@ -78,11 +82,11 @@ class Muon(Optimization):
         matrices = {name for name, one in parameters(run.model).items() if is_hidden_matrix(name, len(one.shape))}
         hidden = len(matrices.intersection(one.name for one in trace.parameters))
         products, rest = trace.contractions(phase="update", dtype="bfloat16"), trace.count("addcdiv_", phase="update")
-        observed = f"{products} products made the steps of {hidden} hidden matrices; AdamW made those of {rest} others"
+        observed = f"{products} products updated {hidden} hidden matrices; AdamW updated {rest} other parameters"
         # Muon's update adds its step; AdamW's divides by the root of its second moment.
         moved, divided = (updated_by(trace, f"aten.{one}") for one in ("add_.Tensor", "addcdiv_"))
         if (moved, divided) != (hidden, rest):
-            observed += f"; {moved} and {divided} of them were updated whole"
+            observed += f"; {moved} matrices and {divided} others were updated completely"
         whole = products == _PRODUCTS * moved > 0 and moved == hidden and divided == rest
         betas = (run.training.beta1, run.training.beta2)
         wrong = faults(trace, run.training.weight_decay, momentum=self.momentum, betas=betas)

@@ -29,8 +29,8 @@ class OptimizerInBackward(Optimization):
     title: ClassVar = "optimizer step in backward"
     stage: ClassVar = Stage.STEP
     numerics: ClassVar = Numerics.EXACT
-    saves: ClassVar = "gradients: from all of them at the end of backward to one at a time"
-    pays: ClassVar = "clipping to a global norm, which would need them all; a skipped update when one is not finite"
+    saves: ClassVar = "gradients: one at a time, instead of all of them at the end of backward"
+    pays: ClassVar = "no clipping to a global norm, which needs all gradients; no skipped update if one is not finite"
     sources: ClassVar = ("arXiv:2306.09782", "pytorch/tutorials: optimizer_step_in_backward_tutorial")
     claims: ClassVar = frozenset({"update", "micro_batches", "loss scale"})
     traits: ClassVar = frozenset({"update in backward"})
@@ -38,12 +38,12 @@ class OptimizerInBackward(Optimization):
     def check(self, run: Run, machine: "Machine") -> None:
         if run.training.gradient_clip > 0:
             raise Conflict(
-                "optimizer_in_backward updates before all gradients are there, so it cannot clip them to their global "
+                "optimizer_in_backward updates weights before all gradients exist, so it cannot clip to their global "
                 f"norm ({run.training.gradient_clip:g}); set training.gradient_clip=0"
             )
         if run.ranks > 1:
             raise Conflict(
-                "optimizer_in_backward updates before the gradients of other ranks are there; take it on one device"
+                "optimizer_in_backward updates weights before gradients are summed over ranks; use it on one device"
             )
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
@@ -61,7 +61,7 @@ class OptimizerInBackward(Optimization):
         whole = min(trace.updates_in_backward, updated(trace))
         observed = (
             f"{whole} of {parameters} parameters updated in backward; at most "
-            f"{trace.gradients_together_bytes} bytes of gradients at once, {trace.gradient_bytes} when it ended"
+            f"{trace.gradients_together_bytes} bytes of gradients at once, {trace.gradient_bytes} at its end"
         )
         alone = 0 < trace.gradients_together_bytes <= largest and trace.gradient_bytes == 0
         return self.evidence(observed, alone and whole == trace.updates_in_backward == parameters)

@@ -27,14 +27,14 @@ class PinnedPrefetch(Optimization):
     title: ClassVar = "pinned prefetch"
     stage: ClassVar = Stage.DATA
     numerics: ClassVar = Numerics.EXACT
-    saves: ClassVar = "the wait for the batch's copy to the GPU, and for its reading"
+    saves: ClassVar = "the wait until the batch is read and copied to the GPU"
     pays: ClassVar = "one more batch on the GPU and one in pinned host memory: 16 bytes a token each"
     sources: ClassVar = ("https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html",)
 
     def check(self, run: Run, machine: "Machine") -> None:
         if machine.device(run.device) != "cuda":
             raise Unavailable(
-                "pinned_prefetch copies batches to a GPU beside its computation, and on a CPU they are there already; "
+                "pinned_prefetch copies batches to a GPU while it computes, and a CPU needs no such copy; "
                 "use a CUDA device"
             )
 
@@ -52,5 +52,5 @@ class PinnedPrefetch(Optimization):
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         copied = trace.prepared.get(SIDE_STREAM, 0)
-        observed = f"{copied} of {trace.sequences} sequences copied to the device beside the step before"
+        observed = f"{copied} of {trace.sequences} sequences copied to the device during the previous step"
         return self.evidence(observed, 0 < copied == trace.sequences)

@@ -47,7 +47,7 @@ class PipelineParallel(Optimization):
     micro_batches: Annotated[int, Field(ge=1)] = 4
     """Equal parts of the batch."""
     split: str | None = None
-    """Blocks by stage, such as 3-1; by default equally many."""
+    """Number of blocks of each stage, such as 3-1; by default equal numbers."""
 
     title: ClassVar = "pipeline parallelism"
     stage: ClassVar = Stage.PIPELINE
@@ -62,7 +62,7 @@ class PipelineParallel(Optimization):
     @classmethod
     def _counts(cls, split: str | None) -> str | None:
         if split is not None and not re.fullmatch(r"[1-9]\d*(-[1-9]\d*)+", split):
-            raise ValueError("should be the blocks of each stage, one or more, joined by dashes, such as 3-1")
+            raise ValueError("should be the number of blocks of each stage, at least 1, joined by dashes, such as 3-1")
         return split
 
     @property
@@ -88,28 +88,28 @@ class PipelineParallel(Optimization):
     def excludes(self, run: Run) -> Mapping[str, str]:
         if self.schedule != "zero-bubble":
             return {}
-        pieces = "the zero-bubble schedule cuts backward in pieces, and {other} would"
-        split = "torch's zero-bubble schedule cannot split backward beside {other} with norms after branches"
+        pieces = "the zero-bubble schedule splits backward into parts, and {other} would"
+        split = "torch's zero-bubble schedule cannot split backward with {other} and norms after branches"
         found = {
-            "recomputation": f"{pieces} run blocks again for each of them; take another schedule",
-            "gathers for backward": f"{pieces} gather weights for each; set its reshard=false, or change the schedule",
+            "recomputation": f"{pieces} recompute blocks for each part; use another schedule",
+            "gathers for backward": f"{pieces} gather weights for each; set its reshard=false, or use another schedule",
         }
         if run.model.norm_position == "post":
-            found["activations between matrices"] = f"{split}; take another schedule, or model.norm_position=pre"
+            found["activations between matrices"] = f"{split}; use another schedule, or model.norm_position=pre"
         return found
 
     def check(self, run: Run, machine: "Machine") -> None:
         layers, stages = run.model.n_layer, self.stages
         if stages.dealt and (len(stages.dealt), sum(stages.dealt)) != (stages.count, layers):
             raise Conflict(
-                f"pipeline_parallel:split={self.split} deals {sum(stages.dealt)} blocks to {len(stages.dealt)} stages, "
-                f"and the model's {layers} blocks are for {stages.count}; "
+                f"pipeline_parallel:split={self.split} gives {sum(stages.dealt)} blocks to {len(stages.dealt)} stages, "
+                f"and the run has {layers} blocks and {stages.count} stages; "
                 f"give {stages.count} numbers that add up to {layers}"
             )
         if not stages.dealt and layers % stages.count:
             raise Conflict(
                 f"{stages.count} stages of pipeline_parallel do not divide the model's {layers} blocks; "
-                "say which stage has how many with split"
+                "set split to the number of blocks of each stage"
             )
         if self.schedule == "interleaved" and self.micro_batches % self.degree:
             raise Conflict(
@@ -141,7 +141,7 @@ class PipelineParallel(Optimization):
         if not ordered:
             first = kept.index(False) if False in kept else min(len(trace.schedule), len(due))
             ran, wanted = (order[first] if first < len(order) else "nothing" for order in (trace.schedule, due))
-            observed += f"; in the order of {self.schedule} call {first} is {wanted}, and {ran} ran"
+            observed += f"; call {first} of {self.schedule} should be {wanted}, and was {ran}"
         held = rank < len(of_ranks) and trace.blocks == of_ranks[rank]
         return self.evidence(observed, held and counted and ordered)
 

@@ -161,7 +161,8 @@ def mesh_of(run: Run) -> Mesh:
             if degrees.setdefault(axis, degree) not in (degree, None) and degree is not None:
                 other = next(each for each in optimizations_of(run) if each.axes().get(axis) == degrees[axis])
                 raise Conflict(
-                    f"{one.name()} wants {axis}={degree} and {other.name()} {axis}={degrees[axis]}; make them agree"
+                    f"{one.name()} needs {axis}={degree} and {other.name()} needs {axis}={degrees[axis]}; "
+                    "give both the same degree"
                 )
             degrees[axis] = degrees[axis] or degree
     if not degrees:
@@ -171,7 +172,7 @@ def mesh_of(run: Run) -> Mesh:
         for axis in one.axes():
             if mesh.degree(axis) == 1:
                 raise Conflict(
-                    f"{one.name()} divides nothing: {_ranks(run.ranks)} {axis}=1; take {2 * run.ranks} ranks"
+                    f"{one.name()} divides nothing: {axis}=1 with {_ranks(run.ranks)}; use {2 * run.ranks} ranks"
                 )
     return mesh
 
@@ -179,9 +180,7 @@ def mesh_of(run: Run) -> Mesh:
 def divided(run: Run) -> Run:
     """Return the run. Raises `UsageError` if it has several ranks and no optimization divides it among them."""
     if run.ranks > 1 and mesh_of(run).size == 1:
-        raise UsageError(
-            f"nothing divides the run among {run.ranks} ranks; name a technique, as in --with data_parallel"
-        )
+        raise UsageError(f"no technique divides the run among {run.ranks} ranks; add one, such as --with data_parallel")
     return run
 
 
@@ -198,7 +197,7 @@ def check(run: Run, machine: "Machine") -> None:
     for one in optimizations_of(run):
         for seam in sorted(one.needs - owners.keys()):
             offers = " or ".join(name for name, kind in catalogue().items() if seam in kind.claims)
-            raise Conflict(f"{one.name()} works beside one that makes the step's {seam}; add {offers}")
+            raise Conflict(f"{one.name()} needs a technique that replaces the step's {seam}; add {offers}")
         one.check(run, machine)
 
 
@@ -207,13 +206,13 @@ def _check_shares(run: Run) -> None:
     left, ranks = prod(one.leaves_one_in() for one in optimizations_of(run)), mesh_of(run).dp
     rows, batch = run.training.batch_size // left, f"training.batch_size={run.training.batch_size}"
     if run.training.batch_size % left:
-        raise Conflict(f"{batch} cannot leave one sequence in {left}; choose a multiple of {left}")
-    batch += f", of which {rows} are left in," if left > 1 else ""
+        raise Conflict(f"{batch} cannot be reduced to 1/{left}; choose a multiple of {left}")
+    batch += f" (reduced to {rows})" if left > 1 else ""
     if rows % ranks:
         raise Conflict(f"{batch} cannot be divided among dp={ranks} ranks; choose a multiple of {left * ranks}")
     for one in optimizations_of(run):
         if rows // ranks % one.cuts():
-            share = f", {rows // ranks} on each of dp={ranks} ranks," if ranks > 1 else ""
+            share = f", with {rows // ranks} on each of dp={ranks} ranks," if ranks > 1 else ""
             parts = f"{one.name()}:micro_batches={one.cuts()} equal parts"
             raise Conflict(
                 f"{batch}{share} cannot be cut into {parts}; choose a multiple of {left * ranks * one.cuts()}"
@@ -235,7 +234,7 @@ def _check_company(run: Run, machine: "Machine") -> None:
 
 
 def _ranks(count: int) -> str:
-    return "one rank leaves" if count == 1 else f"{count} ranks leave"
+    return "one rank" if count == 1 else f"{count} ranks"
 
 
 def _names(folder: Path) -> list[str]:

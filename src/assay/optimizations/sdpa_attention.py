@@ -47,7 +47,7 @@ class SdpaAttention(Optimization):
     stage: ClassVar = Stage.KERNEL
     numerics: ClassVar = Numerics.REASSOCIATED
     saves: ClassVar = "the T × T probabilities of every layer and head, and the time to write and read them"
-    pays: ClassVar = "the scores once more in backward: 7 attention products instead of 6"
+    pays: ClassVar = "recomputation of the scores in backward: 7 attention products instead of 6"
     sources: ClassVar = ("arXiv:2205.14135", "arXiv:2307.08691", "pytorch/pytorch#195460")
     claims: ClassVar = frozenset({"attention core"})
 
@@ -63,19 +63,17 @@ class SdpaAttention(Optimization):
     def requires(self, run: Run, machine: "Machine") -> Mapping[str, str]:
         if machine.device(run.device) == "cpu" or self.backend not in _IN_16_BITS:
             return {}
-        said = f"sdpa_attention:backend={self.backend} computes in 16 bits only; add bf16_mixed, or take "
+        said = f"sdpa_attention:backend={self.backend} computes in 16 bits only; add bf16_mixed, or use "
         return {"16-bit products": said + "backend=efficient"}
 
     def check(self, run: Run, machine: "Machine") -> None:
         if machine.device(run.device) != "cpu":
             self._check_cuda(run, machine)
         elif self.backend in ("efficient", "cudnn"):
-            raise Unavailable(
-                f"sdpa_attention:backend={self.backend} needs a CUDA device; a CPU has the kernels flash and math"
-            )
+            raise Unavailable(f"sdpa_attention:backend={self.backend} needs a CUDA device; on a CPU use flash or math")
         elif run.model.dropout > 0 and self.backend != "math":
             raise Unavailable(
-                "sdpa_attention with dropout has no fused kernel on a CPU and would fall back to unfused mathematics; "
+                "sdpa_attention with dropout has no fused kernel on a CPU and would fall back to unfused attention; "
                 "set model.dropout=0 or use a CUDA device"
             )
 
@@ -85,7 +83,7 @@ class SdpaAttention(Optimization):
         if older := machine.older_than(AMPERE):
             raise Unavailable(
                 f"sdpa_attention:backend={self.backend} needs a GPU of compute capability 8.0 (Ampere) or newer; "
-                f"{older.name} is older and has backend=efficient"
+                f"on {older.name} use backend=efficient"
             )
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":

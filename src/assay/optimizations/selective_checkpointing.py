@@ -39,8 +39,8 @@ class SelectiveCheckpointing(Optimization):
     title: ClassVar = "selective checkpointing"
     stage: ClassVar = Stage.RECOMPUTE
     numerics: ClassVar = Numerics.EXACT
-    saves: ClassVar = "what norms, softmax, activations and copies keep; or all that the attention core keeps"
-    pays: ClassVar = "those operations again in backward: little arithmetic, but each reads and writes its tensors"
+    saves: ClassVar = "saved tensors of norms, softmax, activations and copies; or all those of the attention core"
+    pays: ClassVar = "recomputation of those operations: little arithmetic, but each reads and writes its tensors"
     sources: ClassVar = ("arXiv:2205.05198", "pytorch.org/docs: create_selective_checkpoint_contexts")
     claims: ClassVar = frozenset({"recomputation"})
     traits: ClassVar = frozenset({"chosen operations"})
@@ -53,12 +53,12 @@ class SelectiveCheckpointing(Optimization):
     def check(self, run: Run, machine: "Machine") -> None:
         if run.ranks > 1:
             raise Conflict(
-                "selective_checkpointing has only been proven on one device; over ranks take activation_checkpointing"
+                "selective_checkpointing is proven on one device only; with several ranks use activation_checkpointing"
             )
         if self.policy == "matmuls" and run.model.n_expert is not None:
             raise Conflict(
-                "selective_checkpointing:policy=matmuls does not know the grouped products of a mixture of experts; "
-                "take policy=attention"
+                "selective_checkpointing:policy=matmuls does not cover the grouped products of a mixture of experts; "
+                "use policy=attention"
             )
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
@@ -96,13 +96,13 @@ class SelectiveCheckpointing(Optimization):
         products = trace.contractions(phase="recompute")
         norms = trace.of_class("normalization", "recompute")
         others = norms + trace.of_class("elementwise", "recompute")
-        observed = f"{products} matmuls and {others} other computations of {blocks} blocks ran again in backward"
+        observed = f"{products} matmuls and {others} other computations of {blocks} blocks recomputed in backward"
         if self.policy == "attention":
             # Only the core's first product is recomputed: the second saves its inputs before it executes.
             within = trace.count("bmm", "attention", phase="recompute")
             return self.evidence(observed + wrong, within == products == blocks and not wrong)
         whole = sum(one.normalizations for one in trace.block_forwards)
-        observed += f", {norms} of {whole} normalizations among them"
+        observed += f", including {norms} of {whole} normalizations"
         return self.evidence(observed + wrong, products == 0 < norms == whole and not wrong)
 
 

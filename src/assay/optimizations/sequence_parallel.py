@@ -32,8 +32,10 @@ class SequenceParallel(Optimization):
     title: ClassVar = "sequence parallelism"
     stage: ClassVar = Stage.SEQUENCE
     numerics: ClassVar = Numerics.REASSOCIATED
-    saves: ClassVar = "what norms, dropout and the residual stream keep for backward: 1/degree on each rank"
-    pays: ClassVar = "each all-reduce of tensor parallelism as a reduce-scatter and an all-gather: the same bytes"
+    saves: ClassVar = "saved tensors of norms, dropout and the residual stream: 1/degree of them on each rank"
+    pays: ClassVar = (
+        "a reduce-scatter and an all-gather in place of each all-reduce of tensor parallelism: the same bytes"
+    )
     sources: ClassVar = ("arXiv:2205.05198",)
     claims: ClassVar = frozenset({"activations between matrices"})
     needs: ClassVar = frozenset({"matrices"})
@@ -48,10 +50,13 @@ class SequenceParallel(Optimization):
         if run.model.context_length % self.degree:
             raise Conflict(
                 f"sequence_parallel:degree={self.degree} does not divide model.context_length="
-                f"{run.model.context_length}"
+                f"{run.model.context_length}; choose a divisor of it"
             )
         if run.model.n_expert is not None:
-            raise Conflict("sequence_parallel divides dense blocks only: a mixture routes all tokens of a sequence")
+            raise Conflict(
+                "sequence_parallel divides dense models only, because a mixture of experts routes all tokens of a "
+                "sequence; leave out sequence_parallel"
+            )
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         return replace(cost, sequence_parts=self.degree)
@@ -62,7 +67,7 @@ class SequenceParallel(Optimization):
     def verify(self, trace: Trace, run: Run) -> Evidence:
         scattered = trace.communicated("reduce_scatter", axis="tp", phase="forward")
         summed = trace.communicated("all_reduce", axis="tp", phase="forward")
-        observed = f"{scattered} bytes summed into parts over tp in forward, {summed} bytes summed whole"
+        observed = f"{scattered} bytes reduce-scattered over tp in forward, {summed} bytes all-reduced"
         names = [one.name for one in trace.parameters]
         first, last = (any(name.startswith(part) for name in names) for part in ("embedding.", "head."))
         last = last or trace.ranks.get("pp", 1) == 1  # a head may have no weight but one that the embedding owns
@@ -70,6 +75,6 @@ class SequenceParallel(Optimization):
         wanted = ((pairs + first) * trace.forwards, (pairs + last) * trace.forwards)
         calls = (trace.calls("reduce_scatter", "tp", "forward"), trace.calls("all_gather", "tp", "forward"))
         if calls != wanted:
-            observed += f"; {calls[0]} of {wanted[0]} sums and {calls[1]} of {wanted[1]} gatherings of parts"
+            observed += f"; {calls[0]} of {wanted[0]} reduce-scatters and {calls[1]} of {wanted[1]} all-gathers"
         # A few numbers a position, for the loss, and gradients of norms are still summed whole.
         return self.evidence(observed, calls == wanted != (0, 0) and summed < scattered / 2)

@@ -43,14 +43,14 @@ class Sgd(Optimization):
     numerics: ClassVar = Numerics.DIFFERENT_TRAINING
     saves: ClassVar = "half of Adam's optimizer state: 4 bytes a parameter, or all of it without momentum"
     pays: ClassVar = (
-        "a far higher loss on transformers in the long run; in the first tens of steps its large rate may lead"
+        "a far higher loss on transformers in long runs; its large rate may lead in the first tens of steps"
     )
     sources: ClassVar = ("arXiv:1512.03385", "arXiv:2010.13154", "arXiv:2402.16788")
     claims: ClassVar = frozenset({"optimizer"})
 
     def check(self, run: Run, machine: "Machine") -> None:
         if self.nesterov and not self.momentum:
-            raise Conflict("sgd:nesterov=true looks ahead along a momentum; set momentum above 0")
+            raise Conflict("sgd:nesterov=true needs a momentum; set sgd:momentum above 0")
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         from assay.cost.momentum_updates import SGD
@@ -79,9 +79,9 @@ class Sgd(Optimization):
         sums -= trace.count("aten.reciprocal", phase="update")
         ahead = sums > parameters if self.weight_decay else sums >= parameters
         moved = updated_by(trace, "aten.add_.Tensor")
-        observed = f"{state} bytes of momentum for {weights} bytes of weights, {adaptive} steps of an adaptive kind"
+        observed = f"{state} bytes of momentum for {weights} bytes of weights, {adaptive} adaptive updates"
         if ahead or self.nesterov:
-            observed += f", {sums} sums of decay and momentum into {parameters} gradients"
+            observed += f", {sums} additions of decay and momentum to {parameters} gradients"
         if moved != parameters:
             observed += f", {moved} of {parameters} parameters updated"
         held = state == (weights if self.momentum else 0) and moved == parameters

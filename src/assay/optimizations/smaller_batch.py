@@ -34,7 +34,7 @@ class SmallerBatch(Optimization):
     stage: ClassVar = Stage.BATCH
     numerics: ClassVar = Numerics.DIFFERENT_TRAINING
     saves: ClassVar = "activations, and the time of a step: both fall with the sequences"
-    pays: ClassVar = "tokens: at the same number of steps it has seen only 1/factor of them; noisier gradients"
+    pays: ClassVar = "tokens: the same number of steps trains on only 1/factor of them; noisier gradients"
     sources: ClassVar = ("arXiv:1812.06162", "arXiv:1404.5997")
 
     def lay_out(self, layout: "Layout") -> "Layout":

@@ -64,10 +64,10 @@ class Streaming(Optimization):
 
     def check(self, run: Run, machine: "Machine") -> None:
         if self.path is None and self.dataset is None:
-            raise Conflict("streaming needs documents: say streaming:path=FOLDER or streaming:dataset=NAME")
+            raise Conflict("streaming needs documents: set streaming:path=FOLDER or streaming:dataset=NAME")
         if self.path is not None and (self.dataset is not None or self.split != _TRAIN):
             other = "dataset" if self.dataset is not None else "split"
-            raise Conflict(f"streaming:{other} says which documents of a hub, and path says which files; leave one out")
+            raise Conflict(f"streaming:{other} selects documents of a hub, and streaming:path files; leave one out")
         from assay.data.documents import check_dataset, check_files
 
         if self.path is not None:
@@ -95,6 +95,6 @@ class Streaming(Optimization):
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         packed = trace.prepared.get(DOCUMENTS, 0)
-        observed = f"{packed} of {trace.sequences} sequences packed from documents as they came; "
+        observed = f"{packed} of {trace.sequences} sequences packed from streamed documents; "
         observed += f"the step waited {format_seconds(trace.data_seconds)} for them"
         return self.evidence(observed, 0 < packed == trace.sequences)

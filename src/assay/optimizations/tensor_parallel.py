@@ -32,7 +32,7 @@ class TensorParallel(Optimization):
     stage: ClassVar = Stage.TENSOR
     numerics: ClassVar = Numerics.REASSOCIATED
     saves: ClassVar = "weights, gradients, state and arithmetic of all matrices: 1/degree of each on each rank"
-    pays: ClassVar = "two all-reduces of the residual stream a block in forward and two in backward"
+    pays: ClassVar = "two all-reduces of the residual stream in forward of each block, and two in backward"
     sources: ClassVar = ("arXiv:1909.08053", "arXiv:2104.04473")
     claims: ClassVar = frozenset({"matrices", "experts", "loss"})
     traits: ClassVar = frozenset({"pieces of weights"})
@@ -48,8 +48,8 @@ class TensorParallel(Optimization):
         for what, size in (("key/value heads", model.kv_heads), ("hidden units of the MLP", model.hidden)):
             if size % self.degree:
                 raise Conflict(
-                    f"tensor_parallel:degree={self.degree} does not divide the model's {size} {what}; take one that "
-                    "does"
+                    f"tensor_parallel:degree={self.degree} does not divide the model's {size} {what}; "
+                    f"choose a divisor of {size}"
                 )
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
@@ -70,7 +70,7 @@ class TensorParallel(Optimization):
         reduced = trace.communicated("all_reduce", "reduce_scatter", axis="tp", phase="forward")
         observed = f"{held} of {whole} bytes of weights held by this rank; {reduced} bytes summed over tp in forward"
         if right != parameters:
-            observed += f"; {right} of {parameters} weights are divided as they should be"
+            observed += f"; {right} of {parameters} weights are sharded as expected"
         # Every pair of matrices sums its outputs, and so does the embedding, with 2 bytes a number at least.
         sums = 2 * len(trace.blocks) + any(one.name.startswith("embedding.") for one in trace.parameters)
         positions = trace.sequences * run.model.context_length // trace.ranks.get("cp", 1)

@@ -47,7 +47,7 @@ class Tf32(Optimization):
     def check(self, run: Run, machine: "Machine") -> None:
         if machine.device(run.device) != "cuda":
             raise Unavailable(
-                "tf32 is a format of NVIDIA's tensor cores, which a CPU has not; "
+                "tf32 is a format of NVIDIA's tensor cores, which a CPU does not have; "
                 "use a GPU of compute capability 8.0 (Ampere) or newer"
             )
         if older := machine.older_than(AMPERE):
@@ -65,7 +65,7 @@ class Tf32(Optimization):
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         allowed, total = trace.contractions(dtype="tf32"), trace.contractions()
-        return self.evidence(f"{allowed} of {total} matmuls were allowed TF32", 0 < allowed == total)
+        return self.evidence(f"TF32 was allowed in {allowed} of {total} matmuls", 0 < allowed == total)
 
 
 @contextmanager

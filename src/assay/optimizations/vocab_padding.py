@@ -28,13 +28,13 @@ class VocabPadding(Optimization):
     """Embedding rows and logits padded to a multiple of `multiple`."""
 
     multiple: Annotated[int, Field(ge=2, le=4096)] = 64
-    """Divisor of the padded vocabulary; no kernel has tiles wider than its limit."""
+    """Divisor of the padded vocabulary, at most 4096: no kernel has wider tiles."""
 
     title: ClassVar = "vocabulary padding"
     stage: ClassVar = Stage.MODEL
     numerics: ClassVar = Numerics.REASSOCIATED
     saves: ClassVar = "time of the projection to the vocabulary, where kernels are tiled"
-    pays: ClassVar = "weights, gradients, state, logits and FLOPs of rows that hold nothing"
+    pays: ClassVar = "weights, gradients, state, logits and FLOPs of rows that stand for no token"
     sources: ClassVar = ("karpathy/nanoGPT", "NVIDIA, Matrix Multiplication Background User's Guide")
     claims: ClassVar = frozenset({"loss"})
 
@@ -46,7 +46,9 @@ class VocabPadding(Optimization):
                 "choose another multiple or leave it out"
             )
         if run.ranks > 1:
-            raise Conflict("vocab_padding works on one device; over ranks set model.vocab_size to the padded size")
+            raise Conflict(
+                "vocab_padding runs on one device only; with several ranks set model.vocab_size to the padded size"
+            )
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         from assay.cost.padding import pad_vocabulary

@@ -29,7 +29,7 @@ class WeightTying(Optimization):
     stage: ClassVar = Stage.MODEL
     numerics: ClassVar = Numerics.DIFFERENT_TRAINING
     saves: ClassVar = "weight, gradient and optimizer state of the projection to the vocabulary"
-    pays: ClassVar = "one sum of two gradients of the embedding's size; the freedom of two matrices"
+    pays: ClassVar = "one sum of two gradients of the embedding's size; one trained matrix less"
     sources: ClassVar = ("arXiv:1608.05859", "arXiv:1611.01462")
     claims: ClassVar = frozenset({"tied weights"})
 
@@ -38,18 +38,18 @@ class WeightTying(Optimization):
 
     def excludes(self, run: Run) -> Mapping[str, str]:
         return {
-            "stages": "weight_tying is not proven over stages of {other}, which hold a copy each; set "
-            "model.tie_embeddings=true, which it ties"
+            "stages": "weight_tying is not proven with {other}, whose stages hold a copy each; set "
+            "model.tie_embeddings=true, which {other} supports"
         }
 
     def check(self, run: Run, machine: "Machine") -> None:
         if run.model.tie_embeddings:
             raise Conflict(
                 "weight_tying has nothing to tie: the model's embeddings are one weight already; "
-                "set model.tie_embeddings=false to see what it does"
+                "set model.tie_embeddings=false to see its effect"
             )
         if run.model.init_from is not None:
-            raise Conflict("weight_tying would drop the output projection that model.init_from has; leave one out")
+            raise Conflict("weight_tying would discard the output projection of model.init_from; leave out one of them")
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
         def tied(operation: "Operation") -> "Operation":
@@ -74,5 +74,5 @@ class WeightTying(Optimization):
     def verify(self, trace: Trace, run: Run) -> Evidence:
         shared = sum({_ALIAS, _OWNER} <= set(names) for names in trace.shared_parameters)
         own, _ = trace.held(_ALIAS)
-        observed = f"{shared} storage under both names, {own} bytes in a projection of its own"
+        observed = f"{shared} storage shared by embedding and projection, {own} bytes in a separate projection"
         return self.evidence(observed, shared == 1 and own == 0)

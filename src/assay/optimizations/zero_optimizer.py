@@ -30,7 +30,7 @@ class ZeroOptimizer(Optimization):
     stage: ClassVar = Stage.SHARD
     numerics: ClassVar = Numerics.REASSOCIATED
     saves: ClassVar = "optimizer state: 1/n of it on each rank; time and activations as data parallelism does"
-    pays: ClassVar = "the updated weights gathered once a step: half as much again as data parallelism sends"
+    pays: ClassVar = "one all-gather of the updated weights a step: in total 1.5 times data parallelism's bytes"
     sources: ClassVar = ("arXiv:1910.02054",)
     claims: ClassVar = frozenset({"replicas", "update"})
     traits: ClassVar = frozenset({"pieces of weights"})
@@ -72,7 +72,7 @@ class ZeroOptimizer(Optimization):
             f"{gathered} bytes of updated weights gathered, for {trace.parameter_bytes} bytes of weights"
         )
         if right != len(trace.parameters):
-            observed += f"; {right} of {len(trace.parameters)} weights have the state of this rank's piece"
+            observed += f"; {right} of {len(trace.parameters)} weights have the state of this rank's shard"
         summed, once = summed_once(trace, run)
         wrong = wrong_share(trace, run) + ("" if once else f"; {summed}")
         divided = 0 < right == len(trace.parameters) and held < replica

@@ -85,5 +85,5 @@ def _own(mesh: DeviceMesh, whole: Tensor) -> Tensor:
     dealer = _HeadTailLoadBalancer(whole.size(1), mesh.size(), whole.device)
     (own,) = _context_parallel_shard(mesh, [whole], [1], dealer)
     if not isinstance(own, Tensor):
-        raise TypeError("a tensor was dealt out, and a mask came back")
+        raise TypeError("torch returned a mask in place of a tensor's shard")
     return own.clone()  # for a single row torch returns a view, which would keep the whole tensor alive

@@ -40,7 +40,7 @@ def _travel(experts: Experts, mesh: DeviceMesh) -> None:
 
     def forward(rows: Tensor, ends: Tensor | None) -> Tensor:
         if ends is None:
-            raise ValueError("experts with a capacity stay on their rank")
+            raise ValueError("experts with a capacity cannot exchange tokens between ranks")
         journey = _Journey.plan(ends, mesh)
         return journey.back(inner(journey.there(rows), journey.ends))
 

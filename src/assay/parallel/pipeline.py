@@ -40,7 +40,7 @@ def pipelined(program: Program, mesh: DeviceMesh, split: Split, schedule: str, m
     """
     (model,) = program.parts
     if not isinstance(model, GPT):
-        raise TypeError("a pipeline cuts a whole decoder")
+        raise TypeError("only a whole GPT can be cut into pipeline stages")
     line = _Line(mesh, split, SCHEDULES[schedule], program.device, model.config.n_embd)
     return replace(
         program,

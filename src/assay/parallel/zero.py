@@ -37,7 +37,7 @@ def _piece(weight: nn.Parameter) -> nn.Parameter:
     If there is none, the whole weight is returned, and likewise for an expert that no other rank of dp holds.
     """
     if not isinstance(weight, DTensor):
-        raise TypeError("what is divided is a replica's weight, which torch spreads over the mesh")
+        raise TypeError("only a weight that torch replicates over the mesh can be divided")
     axis = (weight.device_mesh.mesh_dim_names or ()).index("dp")
     taken = {place.dim for place in weight.placements if isinstance(place, Shard)}
     free = next((dimension for dimension in range(weight.ndim) if dimension not in taken), None)

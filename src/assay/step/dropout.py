@@ -21,11 +21,11 @@ def fault(trace: Trace, run: Run) -> str:
         embedded = any(one.name.startswith("embedding.") for one in trace.parameters)
         due = trace.forwards * ((2 if fused else 3) * len(trace.blocks) + embedded)
         if masks.drawn != due:
-            return f"dropout drew {masks.drawn} masks in forward where {due} are due"
+            return f"dropout drew {masks.drawn} masks in forward instead of {due}"
     if masks.repeated:
-        return f"dropout drew {masks.repeated} of {masks.drawn} masks a second time in one step"
+        return f"{masks.repeated} of {masks.drawn} dropout masks equal an earlier mask of the step"
     if masks.elements and abs(masks.zeros - p * masks.elements) > _DEVIATIONS * sqrt(masks.elements * p * (1 - p)):
-        return f"dropout zeroed {masks.zeros / masks.elements:.4f} of {masks.elements} elements where p is {p:g}"
+        return f"dropout zeroed {masks.zeros / masks.elements:.4f} of {masks.elements} elements instead of {p:g}"
     return ""
 
 
@@ -34,4 +34,4 @@ def unequal_again(trace: Trace) -> str:
     masks = trace.masks
     if not masks.unequal:
         return ""
-    return f", but {masks.unequal} of {masks.again} dropout masks drawn again are not the forward's"
+    return f", but {masks.unequal} of {masks.again} recomputed dropout masks differ from the forward's"

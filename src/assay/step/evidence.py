@@ -4,7 +4,7 @@ from pydantic import ConfigDict
 
 from assay.config.base import Frozen
 
-BEGINNING_ONLY = "proven at its beginning only: no step was traced at the end"
+BEGINNING_ONLY = "proven at the beginning only: no step was traced at the end"
 """Printed if a run stopped before the second trace."""
 
 

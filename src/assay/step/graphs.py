@@ -131,7 +131,7 @@ class StepGraphs:
         known = self._inputs is not None and self._tokens == tokens
         if not known or any(mine.shape != one.shape for mine, one in zip(self._inputs or (), micro_batch, strict=True)):
             if not first:
-                raise ValueError("the micro-batches of a step that is replayed must be alike")
+                raise ValueError("all micro-batches of a replayed step must have the same shape")
             self._graphs.clear()
             ids, targets = micro_batch
             self._inputs, self._tokens = (torch.empty_like(ids), torch.empty_like(targets)), tokens

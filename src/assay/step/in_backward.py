@@ -61,7 +61,7 @@ class OptimizerPerParameter:
     def _update(self, parameter: Tensor) -> None:
         gradient = parameter.grad
         if gradient is None:
-            raise RuntimeError("a hook on an accumulated gradient was called without one")
+            raise RuntimeError("the hook of an accumulated gradient was called without a gradient")
         widest = torch.promote_types(gradient.dtype, torch.float32)
         self.norms[parameter] = torch.linalg.vector_norm(gradient, dtype=widest)
         self._optimizers[parameter].step()

@@ -23,9 +23,9 @@ def products_in(dtype: str, trace: Trace, run: Run) -> tuple[str, bool]:
     total = trace.contractions() - routers - sum(unfused.values())
     observed = f"{low} of {total} matmuls in {dtype}{_beside(unfused)}"
     if routers:
-        observed += f", and the {routers} of the routers in float32"
+        observed += f", and {routers} of routers in float32"
     if narrow := sum(one.dtype in _NARROW for one in trace.parameters):
-        observed += f", but {narrow} of {len(trace.parameters)} weights are held in 16 bits"
+        observed += f", but {narrow} of {len(trace.parameters)} weights are stored in 16 bits"
     return observed, 0 < low == total and not narrow
 
 
@@ -56,11 +56,11 @@ def unscaled(trace: Trace) -> tuple[str, bool]:
     is due. The kernel of torch's scaler shows the division. In a CUDA graph the multiplication is not seen.
     """
     times, scaling = trace.count("_amp_foreach_non_finite_check_and_unscale_", phase="update"), trace.scaling
-    observed = f"gradients divided by a loss scale {times} times"
+    observed = f"gradients divided {times} times by the loss scale"
     multiplied = trace.graph_replays > 0 or (scaling.losses, scaling.factors) == (trace.forwards, (scaling.value,))
     if not multiplied:
         factors = " and ".join(f"{one:g}" for one in scaling.factors) or "nothing"
-        observed += f", where {scaling.losses} of {trace.forwards} losses were multiplied by {factors}"
+        observed += f", but {scaling.losses} of {trace.forwards} losses were multiplied by {factors}"
     due = scaling.due is None or scaling.due[0] <= scaling.value <= scaling.due[1]
     if scaling.due is not None and not due:
         observed += f", and the scale is {scaling.value:g} instead of {scaling.due[0]:g}"
@@ -80,7 +80,7 @@ def _unfused_products(trace: Trace) -> dict[Phase, int]:
 
 def _beside(unfused: Mapping[Phase, int]) -> str:
     count = sum(unfused.values())
-    return f", and the {count} of unfused attention in float32" if count else ""
+    return f", and {count} of unfused attention in float32" if count else ""
 
 
 def _router_products(trace: Trace, run: Run, unfused: Mapping[Phase, int]) -> int:

@@ -41,7 +41,7 @@ class Prefetch:
     def fetch_next(self, step: Step) -> None:
         """Begin to copy the batch after the last requested one. Raises `RuntimeError` before the first request."""
         if self._asked is None:
-            raise RuntimeError("no batch was asked for yet, so none comes next")
+            raise RuntimeError("no batch was requested yet, so there is no next one")
         index, share = self._asked
         with suppress(UsageError, OSError):  # a batch that cannot be read raises in the step that requests it
             self._ahead = (index + 1, share), self._copy(self._inner(index + 1, share))

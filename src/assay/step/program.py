@@ -152,7 +152,7 @@ class Program:
     def axis(self, name: str) -> DeviceMesh:
         """Return the one-dimensional mesh of this rank's group along an axis. Raises `RuntimeError` on one device."""
         if self.mesh is None:
-            raise RuntimeError(f"there is no axis {name!r}: the program was made for one device")
+            raise RuntimeError(f"there is no axis {name!r}: the program is for one device")
         return self.mesh[name]
 
 

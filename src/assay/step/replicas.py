@@ -12,7 +12,7 @@ def wrong_share(trace: Trace, run: Run) -> str:
     ranks, whole = trace.ranks.get("dp", 1), run.sequences_per_step
     if trace.sequences * ranks == whole:
         return ""
-    return f"; {trace.sequences} of the batch's {whole} sequences on one of {ranks} ranks"
+    return f"; {trace.sequences} of the batch's {whole} sequences on this rank of {ranks}"
 
 
 def summed_once(trace: Trace, run: Run) -> tuple[str, bool]:

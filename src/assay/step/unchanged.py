@@ -43,7 +43,7 @@ def _calls(trace: Trace) -> Mapping[str, int]:
         "sequences": trace.sequences,
         "updates in backward": trace.updates_in_backward,
         **{f"sequences made by {who}": count for who, count in trace.prepared.items()},
-        **{f"makers: {who}": count for who, count in trace.makers.items()},
+        **{f"makers of batches ({who})": count for who, count in trace.makers.items()},
     }
 
 

@@ -33,9 +33,9 @@ def faults(trace: Trace, weight_decay: float, **settings: Setting) -> str:
     found = list(_of_groups(trace, weight_decay, settings))
     grouped = {name for group in trace.groups for name in group.parameters}
     if left := len({one.name for one in trace.parameters} - grouped):
-        found.append(f"{left} of {len(trace.parameters)} parameters are in no group")
+        found.append(f"{left} of {len(trace.parameters)} parameters are in no parameter group")
     if len(counts := {one.steps for one in trace.updates if one.steps is not None}) > 1:
-        found.append(f"parameters have counted {min(counts):g} to {max(counts):g} updates")
+        found.append(f"the update counts of parameters differ: {min(counts):g} to {max(counts):g}")
     return "".join(f", but {one}" for one in found)
 
 

@@ -26,7 +26,11 @@ _MOST_TOKENS = 2_000_000
 def batch_failures(recorded: Recorded, expected: Expected, run: Run, data: Prepared) -> list[str]:
     """Return sentences on batches that differ from those of the run's seed, or of its documents; empty if none do."""
     steps = [step.index for step in recorded.steps]
-    found = [f"the ranks of one share had unlike rows in step {step}" for step in steps if _unlike(recorded, step)]
+    found = [
+        f"ranks with the same share of the batch had different rows in step {step}"
+        for step in steps
+        if _unlike(recorded, step)
+    ]
     batches = {step: recorded.batch(step) for step in steps}
     if expected.stream is None:
         for step, (ids, targets) in batches.items():
@@ -44,11 +48,11 @@ def _of_corpus(step: int, ids: Tensor, targets: Tensor, run: Run, data: Prepared
     words = np.random.Philox(key=run.seed, counter=[0, 0, step, 0]).random_raw(rows)
     starts = [int(word) % (len(data.train) - length) for word in words][::divisor]
     if ids.shape != (len(starts), length) or targets.shape != ids.shape:
-        return [f"the batch of step {step} has shape {list(ids.shape)} in place of {[len(starts), length]}"]
+        return [f"the batch of step {step} has shape {list(ids.shape)} instead of {[len(starts), length]}"]
     for row, start in enumerate(starts):
         text = torch.from_numpy(np.asarray(data.train.ids[start : start + length + 1]).astype(np.int64))
         if not torch.equal(ids[row].cpu(), text[:-1]):
-            return [f"row {row} of step {step} is not the text that seed {run.seed} names"]
+            return [f"row {row} of step {step} is not the text that seed {run.seed} selects"]
         if not torch.equal(targets[row].cpu(), text[1:]):
             return [f"the targets of row {row} in step {step} are not the tokens that follow its inputs"]
     return []
@@ -60,12 +64,12 @@ def _of_stream(
     ids = torch.cat([rows.flatten() for rows, _ in batches.values()])
     targets = torch.cat([rows.flatten() for _, rows in batches.values()])
     if not torch.equal(targets[:-1], ids[1:]):
-        return ["the rows of a stream do not continue each other, or targets are not the tokens that follow"]
+        return ["the rows of a stream are not consecutive text, or targets are not the tokens that follow"]
     before = first * run.training.batch_size * run.model.context_length
     if before > _MOST_TOKENS:
         return []
     if list(islice(_tokens(stream, run, data), before, before + len(ids))) != ids.tolist():
-        return [f"step {first} of the stream does not hold the documents' tokens from number {before} on"]
+        return [f"step {first} of the stream does not contain the documents' tokens from number {before} on"]
     return []
 
 

@@ -156,7 +156,7 @@ class Check:
         own = base.weights()
         found = self.recorded.tensors("weight", 0)
         return [
-            f"{name} does not begin with the weights that seed {self.run.seed} names"
+            f"the initial weights of {name} are not those of seed {self.run.seed}"
             for name, one in own.items()
             if name not in found or not torch.equal(one.cpu().to(found[name].dtype), found[name])
         ][:1]
@@ -202,7 +202,8 @@ class Check:
             errors = [one.shown for one in judged if one.what == what]
             if errors and max(errors) < close.at_least:
                 found.append(
-                    f"no {what} shows the rounding that it must show: the largest relative error is {max(errors):.1e}"
+                    f"no {what} has the rounding error that the optimizations must cause: "
+                    f"the largest relative error is {max(errors):.1e}"
                 )
         return found
 
@@ -211,7 +212,7 @@ def check_values(recorded: Recorded, run: Run, data: Prepared, device: torch.dev
     """Compare a record with its references."""
     expected = expected_of(run)
     if expected.unstated:
-        return ValueProof(unchecked=f"{', '.join(expected.unstated)} does not say what it computes")
+        return ValueProof(unchecked=f"{', '.join(expected.unstated)} does not state which values it computes")
     if not recorded.steps:
         return ValueProof(unchecked="no step was recorded")
     if missing := recorded.missing_shares():
@@ -227,7 +228,7 @@ def _baseline_failure(near: Computed, exact: Computed, expected: Expected) -> li
     off = abs(near.loss - exact.loss) / abs(exact.loss)
     if expected.model.n_expert is not None or off <= _BASELINE_ERROR:
         return []
-    return [f"the float32 baseline itself is off: its loss is {near.loss:.6g}, and {exact.loss:.6g} in float64"]
+    return [f"the float32 baseline itself is wrong: its loss is {near.loss:.6g}, and {exact.loss:.6g} in float64"]
 
 
 def _sentences(judged: list[Judged]) -> list[str]:
@@ -239,7 +240,7 @@ def _sentences(judged: list[Judged]) -> list[str]:
 def _sentence(one: Judged) -> str:
     what = "the loss" if one.what == "loss" else f"the {one.what} of {one.name}"
     if one.used == float("inf"):
-        return f"{what} in step {one.step} is not the reference's (relative error {one.error:.1e})"
+        return f"{what} in step {one.step} differs from the reference (relative error {one.error:.1e})"
     return f"{what} in step {one.step} has a relative error of {one.error:.1e}, {one.used:.3g} times its bound"
 
 

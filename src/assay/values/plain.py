@@ -36,7 +36,7 @@ def _replicas(recorded: Recorded) -> Iterator[str]:
     for kind in ("gradient", "weight"):
         for step in range(recorded.first, recorded.first + len(recorded.steps) + 1):
             for name in recorded.differing_replicas(kind, step)[:1]:
-                yield f"ranks that hold the same {kind} of {name} differ in step {step}"
+                yield f"the replicas of the {kind} of {name} differ in step {step}"
             for name, largest in recorded.tensors(f"{kind} padding", step).items():
                 if float(largest) != 0.0:
                     yield f"rows of {name} that stand for no token are not zero in step {step} ({kind})"
@@ -47,7 +47,7 @@ def _noises(recorded: Recorded, run: Run) -> Iterator[str]:
     for step in recorded.steps if run.model.dropout > 0 else ():
         for one, other, same in recorded.noise_pairs(step.index):
             if same is not (one.place == other.place):
-                drawn = "the same dropout masks" if same else "unlike dropout masks"
+                drawn = "the same dropout masks" if same else "different dropout masks"
                 yield f"ranks {one.rank} and {other.rank} draw {drawn} in step {step.index}"
                 return
 
@@ -59,7 +59,7 @@ def _options(recorded: Recorded, expected: Expected) -> Iterator[str]:
         for name, options in step.groups.items():
             for option, wanted in expected.rule.options(name, weights[name]).items():
                 if options.get(option, wanted) != wanted:
-                    yield f"{option} of {name} is {options[option]} in step {step.index}; the rule's is {wanted}"
+                    yield f"{option} of {name} is {options[option]} in step {step.index}; the update rule has {wanted}"
                     return
 
 
@@ -94,6 +94,6 @@ def _norms(recorded: Recorded, run: Run) -> Iterator[str]:
         summed = min(_SUMMED_ERROR, max(one.numel() for one in gradients) / 8 * unit_roundoff(torch.float32))
         if abs(found - wanted) > (_NORM_ERROR + summed + 3 * fourth / max(squares, 1e-300)) * wanted:
             yield (
-                f"the gradients of step {step.index} have norm {found:.6g} when the optimizer gets them, and "
+                f"the optimizer receives gradients of norm {found:.6g} in step {step.index}, and "
                 f"{wanted:.6g} follows from the reported norm"
             )

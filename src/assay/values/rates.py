@@ -31,7 +31,7 @@ def rate_fault(training: TrainingConfig, factor: float, step: int, used: float) 
     wanted = rate(training, step) * factor
     if abs(used - wanted) <= _ERROR * wanted + _LOWEST * training.learning_rate * factor:
         return ""
-    return f"the learning rate of step {step} is {used:.6g}, and the schedule's is {wanted:.6g}"
+    return f"the learning rate of step {step} is {used:.6g}, and the schedule gives {wanted:.6g}"
 
 
 def rate(training: TrainingConfig, step: int) -> float:
