@@ -37,7 +37,7 @@ def test_classes_and_modules_in_lines(assay: Assay, home: Home) -> None:
     assert ["blocks.*.mlp.up", "6.00 ms", "75.0%", "6.00 kFLOP", "100.0%", "3.00 KiB", "75.0%", "3"] in lines
     assert ["update", "2.00 ms", "25.0%", "–", "0.0%", "1.00 KiB", "25.0%", "4"] in lines
     assert lines[0] == ["One step of demo with no optimization"]
-    assert "a step that nobody watched took 7.00 ms, a watched one 11.0 ms" in lines[-1][0]
+    assert "The step took 7.00 ms without instruments and 11.0 ms with them" in lines[-1][0]
 
 
 @pytest.mark.usefixtures("measured")

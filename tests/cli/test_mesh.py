@@ -86,7 +86,7 @@ def test_a_million_ranks_are_drawn_at_once() -> None:
         (["--world", "16", "--tp", "0"], "a degree is at least 1"),
         (["--world", "16", "--ranks-per-node", "3"], "do not fill nodes of 3"),
         (["--world", "16", "--ranks-per-node", "0"], "do not fill nodes of 0"),
-        (["--world", "2000000"], "take at most 1048576"),
+        (["--world", "2000000"], "give at most 1048576"),
         (["--world", "many"], "--world"),
         ([], "--world"),
     ],

@@ -281,7 +281,7 @@ def test_a_disk_that_is_full_from_the_start(
     ("words", "says"),
     [
         (["--nproc", "2"], "nothing divides the run among 2 ranks"),
-        (["--nproc", "2", "ranks=4", "--with", "data_parallel"], "--nproc 2 and ranks=4 say how many ranks twice"),
+        (["--nproc", "2", "ranks=4", "--with", "data_parallel"], "--nproc 2 and ranks=4 both set the number of ranks"),
         (["--nproc", "2", "--with", "pipeline_parallel:split=4-0"], "such as 3-1"),
     ],
 )
