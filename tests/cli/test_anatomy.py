@@ -68,7 +68,7 @@ def test_a_figure_is_drawn(assay: Assay, home: Home, tmp_path: Path, name: str, 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--figure", "a.jpg"), "ends in .png or .svg"),
+        (("--figure", "a.jpg"), "must end in .png or .svg"),
         (("--figure", "nowhere/a.png"), "there is no folder"),
         (("ranks=2", "oversubscribe=true", "--with", "data_parallel"), "takes the step of one device apart"),
     ],

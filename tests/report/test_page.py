@@ -82,7 +82,7 @@ def test_it_shows_rows_figures_proofs_and_how_they_were_made(text: str) -> None:
         "Some Processor @ 2.1 GHz",
         "2.13.0+cpu",
         "Dunnett's factor",
-        "Smallest change that can be told",
+        "Smallest change that can be distinguished from none",
         "Fewer than three seeds",
         "n_layer",
     ):
