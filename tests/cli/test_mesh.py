@@ -83,7 +83,7 @@ def test_a_million_ranks_are_drawn_at_once() -> None:
         (["--world", "16", "--tp", "3"], "tp=3 needs a multiple of 3 ranks, and there are 16"),
         (["--world", "4", "--tp", "2", "--cp", "4"], "cp=4 × tp=2 need a multiple of 8 ranks"),
         (["--world", "0"], "at least one"),
-        (["--world", "16", "--tp", "0"], "a degree is at least 1"),
+        (["--world", "16", "--tp", "0"], "give a degree of at least 1"),
         (["--world", "16", "--ranks-per-node", "3"], "do not fill nodes of 3"),
         (["--world", "16", "--ranks-per-node", "0"], "do not fill nodes of 0"),
         (["--world", "2000000"], "give at most 1048576"),

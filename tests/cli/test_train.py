@@ -120,7 +120,7 @@ BAD = {
     "unknown field": (["--with", "activation_checkpointing:evry=2"], "did you mean 'every'"),
     "duplicated field": (["--with", "activation_checkpointing:every=2,every=3"], "given twice"),
     "field of the wrong type": (["--with", "activation_checkpointing:every=two"], "every"),
-    "field that is no value": (["--with", "activation_checkpointing:every=["], "is not a value"),
+    "field that is no value": (["--with", "activation_checkpointing:every=["], "cannot be read as a value"),
     "field without value": (["--with", "activation_checkpointing:every"], "field=value"),
     "micro-batches do not divide": (["--with", "gradient_accumulation:micro_batches=3"], "3"),
     "missing corpus": (["data.path=nowhere.txt"], "nowhere.txt"),

@@ -153,7 +153,7 @@ def test_more_nodes_take_less_time() -> None:
             "data_parallel+pipeline_parallel:degree=2,micro_batches=16",
             "8 sequences of a rank cannot be cut into 16 micro-batches",
         ),
-        ((), "pipeline_parallel:degree=2", "add one that divides the batch, or take 2 ranks"),
+        ((), "pipeline_parallel:degree=2", "add a technique that divides the batch, or take 2 ranks"),
         (("training.batch_size=8",), "data_parallel", "cannot be divided among dp=16 ranks"),
         ((), "data_parallel+activation_checkpointing:every=2", "cannot express activation_checkpointing:every=2"),
         (("model.n_expert=4",), "data_parallel", "leave model.n_expert=4 out of it"),
