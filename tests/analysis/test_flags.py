@@ -70,7 +70,7 @@ def test_a_peak_far_from_its_prediction_is_flagged() -> None:
         CHECKPOINTING: {"memory": memory, "predicted": Predicted(tensors_peak_bytes=99_000_000)},
     }
     comparison = analyse(record(changes=changes))
-    assert flags_of(comparison, BF16).startswith("the peak of tensors is 95.4 MiB, and 83.9 MiB is predicted: ")
+    assert flags_of(comparison, BF16).startswith("the peak of tensors is 95.4 MiB, but 83.9 MiB was predicted: ")
     assert flags_of(comparison, CHECKPOINTING) == ""
 
 

@@ -70,7 +70,7 @@ def test_a_figure_is_drawn(assay: Assay, home: Home, tmp_path: Path, name: str, 
     [
         (("--figure", "a.jpg"), "must end in .png or .svg"),
         (("--figure", "nowhere/a.png"), "there is no folder"),
-        (("ranks=2", "oversubscribe=true", "--with", "data_parallel"), "takes the step of one device apart"),
+        (("ranks=2", "oversubscribe=true", "--with", "data_parallel"), "measures the step of one device"),
     ],
 )
 def test_what_cannot_be_is_a_sentence(assay: Assay, home: Home, arguments: tuple[str, ...], says: str) -> None:
