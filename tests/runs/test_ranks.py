@@ -140,7 +140,7 @@ def test_a_run_goes_on_divided_in_another_way_and_on_one_device(home: Home, text
     assert losses(home, alone) == pytest.approx(losses(home, whole), rel=1e-5), cut
     notes = [event["text"] for event in said if event["event"] == "note"]
     assert [note.partition(" was ")[2] for note in notes] == [
-        "written on tp=2 and is read on one device: losses agree within rounding, and dropout draws anew"
+        "written on tp=2 and is read on one device: losses agree within rounding, and dropout draws other masks"
     ], cut
 
 
