@@ -49,7 +49,7 @@ def test_a_file_that_is_no_configuration(assay: Assay, home: Home, tmp_path: Pat
     [
         (["train", "a" * 300], "File name too long"),
         (["train", "/dev/zero"], "is a device"),
-        (["train", "data.path=/dev/zero"], "no regular file"),
+        (["train", "data.path=/dev/zero"], "not a regular file"),
         (["train", "data.tokenizer=/dev/zero"], "no tokenizer"),
         (["train", f"data.path={'b' * 300}"], "no file or folder"),
         (["train", f"model.init_from={'b' * 300}"], "neither a folder nor a run"),

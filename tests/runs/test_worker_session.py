@@ -298,7 +298,7 @@ def test_documents_that_break_off_leave_a_checkpoint_from_which_mended_ones_go_o
         result = ended(folder)
         assert (result.status, result.reason) == (
             Status.FAILED,
-            f"{place}, line 7 is not JSON; each line is one object with the field 'text'",
+            f"{place}, line 7 is not JSON; each line must be one object with the field 'text'",
         )
         assert 10 < result.steps < 20
         assert [one.name for one in checkpoint.complete(folder.checkpoints)] == [f"step-{result.steps:08d}"]
