@@ -199,9 +199,9 @@ The drift is that of a baseline with nudged weights at the same seed, read 20 st
 that no difference exceeded the first bound.
 
 Mixtures are left out. In 200 steps `fused_adamw` differed by 1.7e-03 at a seed where nudged weights differed by
-1.9e-07, because rounding sent a token to another expert. A drift is valid for its seed only. At a rate of 6e-3, rows of one seed
-reached 168 times the drift of another seed at the same step. They reached 3.5 times their own drift before it was read
-20 steps later.
+1.9e-07, because rounding sent a token to another expert. A drift is valid for its seed only. At a rate of 6e-3, rows of
+one seed reached 168 times the drift of another seed at the same step. They reached 3.5 times their own drift before it
+was read 20 steps later.
 """
 
 
