@@ -225,7 +225,7 @@ def _predicted_change(before: Predicted | None, after: Predicted | None) -> dict
 def _caveats(record: ComparisonRecord, again: Row, yardstick: Yardstick) -> list[str]:
     found = list(record.protocol.notes)
     if record.ending is Ending.INTERRUPTED:
-        found.append("The comparison was interrupted; what had finished by then is shown.")
+        found.append("The comparison was interrupted; processes that had finished by then are shown.")
     if not again.effects:
         found.append("The A/A pair is missing, so the difference between two identical runs is not known.")
     step = again.effects.get("step_seconds")

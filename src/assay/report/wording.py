@@ -33,13 +33,13 @@ COLUMNS = (
         "tensors, peak",
         "less",
         "The most bytes requested from torch's allocator at any instant of one optimizer step after the first, live "
-        "tensors included. Counted, not sampled: it repeats exactly, so its change needs no interval.",
+        "tensors included. It is counted, not sampled, and repeats exactly, so its change needs no interval.",
     ),
     Column(
         "process_peak_bytes",
         "process, peak",
         "less",
-        "The most anonymous memory that the process held resident in the step before the timed ones of a block, by the "
+        "The peak of the process's resident anonymous memory in the step before the timed ones of a block, by the "
         "kernel's high-water mark. It includes the interpreter, the libraries and memory that the allocator keeps.",
     ),
     Column(

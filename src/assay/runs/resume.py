@@ -48,8 +48,8 @@ def _divided(run: Run, techniques: Sequence[Spec]) -> Run:
     for spec in techniques:
         if not _divides(spec):
             raise UsageError(
-                f"{spec.name} cannot be added when a run is resumed; --with accepts only techniques that divide it "
-                "among ranks, in place of its former ones"
+                f"{spec.name} cannot be added when a run is resumed; --with accepts only techniques that divide "
+                "the run among ranks, in place of its former ones"
             )
     kept = tuple(spec for spec in run.optimizations if not _divides(spec))
     if techniques or run.ranks == 1:
