@@ -154,7 +154,7 @@ def measure(
     with tempfile.TemporaryDirectory() as place:
         for group in groups(plans, size):
             if time.monotonic() > end:
-                print("out of time; the same command goes on", file=sys.stderr)
+                print("out of time; run the same command again to continue", file=sys.stderr)
                 break
             overrides, listed = group[0].overrides, [one.treatment for one in group]
             print(" ".join((source, *overrides)), "with", *listed, file=sys.stderr, flush=True)
@@ -178,14 +178,14 @@ def measure(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure what is asked for, or all that there is."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="left out: the whole catalogue")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="default: the whole catalogue")
     parser.add_argument("--source", default="demo", help="preset or file of the reference configuration")
     parser.add_argument("--out", type=Path, default=shipped())
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--blocks", type=int, default=5)
-    parser.add_argument("--group", type=int, default=4, help="how many share a baseline at most")
-    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no group after so many")
-    parser.add_argument("--anew", action="store_true", help="measure again what stands in the file, too")
+    parser.add_argument("--group", type=int, default=4, help="most optimizations that share a baseline")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="start no group after this time")
+    parser.add_argument("--anew", action="store_true", help="measure again what the file already has")
     options = parser.parse_args(arguments)
     names, machine = options.names or list(catalogue()), detect()
     if options.out.exists() and not options.anew:

@@ -127,7 +127,7 @@ class Laboratory:
         """Run it in what time is left."""
         cell, left = Outcome(stack, batch, NOT_RUN), self.until - time.monotonic()
         if left <= 0:
-            return replace(cell, reason="the time was up")
+            return replace(cell, reason="no time was left")
         try:
             result = api.train(
                 self.base, f"training.batch_size={batch}", optimizations=stack, home=self.home, timeout=left

@@ -1,16 +1,17 @@
-"""GPT-2 124M at context 1024, from hand-coded fp32 to the full stack, rung by rung as the fifth seed climbed it.
+"""GPT-2 124M at context 1024, from hand-coded fp32 to the full stack, one technique at a time.
 
     python benchmarks/ladder_gpt2_124m.py [KEY=VALUE ...] [--out PATH] [--minutes 7.5] [--memory 40GB] [--without NAME]
 
-Each rung adds one technique to those before it, and runs at the batch that the rung before had; where it frees memory
-the batch is filled up again, to the largest that fits by the ledger, and that is run and verified. Because credit by
-rung hangs on the order, each technique is then left out of the full stack, and added alone to the baseline, all at the
-first batch. A rung that cannot be had here is a row with the reason.
+Each rung adds one technique to those before it, and runs at the batch of the rung before. If it frees memory, a second
+run has the largest batch that fits by the ledger. The gain of a rung depends on the order. Therefore each technique is
+then left out of the full stack, and added alone to the baseline, all at the first batch. A rung that is not available
+on this machine is a row with the reason.
 
-Memory is 40 GB unless said otherwise, as on the seed's A100, so that batches compare. Without GPU a small shape stands
-in, in a memory to match, and nothing is compiled, which would take longer than all the rest (``--without ''`` does).
-The whole ends in `--minutes`; cells that are left then are rows that say so. GPT-2's tokenizer has to be at hand
-(`data.tokenizer_path=FOLDER`, or the hub); else the text is read byte by byte, with GPT-2's vocabulary in the model.
+Memory is 40 GB by default, as on an A100, so that batches can be compared. A machine without GPU uses a small shape and
+less memory, and compiles nothing, because that would take longer than all other cells (``--without ''`` compiles). The
+script ends after `--minutes`; cells that are left then are rows with that reason. It needs GPT-2's tokenizer
+(`data.tokenizer_path=FOLDER`, or the hub). Without it the text is read byte by byte, with GPT-2's vocabulary in the
+model.
 """
 
 import argparse
@@ -126,7 +127,7 @@ def _verified(
     lab: Laboratory, stack: Stack, batch: int, memory: int, tell: Callable[[Outcome], None], above: int = 0
 ) -> Outcome:
     """Run the batch, and smaller ones where it does not fit after all, down to one that is still `above`."""
-    outcome = Outcome(stack, batch, NOT_RUN, "no sequence fits by the ledger")
+    outcome = Outcome(stack, batch, NOT_RUN, "not one sequence fits, by the ledger")
     for _ in range(TRIES):
         if batch <= above:
             break
@@ -145,7 +146,7 @@ def _refusal(lab: Laboratory, rung: Rung, stack: Stack, batch: int, left_out: Se
     if name not in catalogue():
         return f"this version of assay has no {name}"
     if name in left_out:
-        return "left out, as --without says"
+        return "left out by --without"
     try:
         lab.check(stack, batch)
     except UsageError as reason:
@@ -195,10 +196,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Climb, then give credit; print the tables and write them down."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
-    parser.add_argument("--out", type=Path, help="where to write the tables, as PATH.md and PATH.json")
+    parser.add_argument("--out", type=Path, help="write the tables to PATH.md and PATH.json")
     parser.add_argument("--minutes", type=float, default=7.5)
-    parser.add_argument("--memory", type=parse_bytes, help="what a rung may fill")
-    parser.add_argument("--without", action="append", metavar="NAME", help="on a CPU: compile, unless it is given")
+    parser.add_argument("--memory", type=parse_bytes, help="memory that a rung may fill")
+    parser.add_argument(
+        "--without", action="append", metavar="NAME", help="a technique to leave out; default on a CPU: compile"
+    )
     options = parser.parse_args(arguments)
     until = time.monotonic() + 60 * options.minutes
     machine = detect()

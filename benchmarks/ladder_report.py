@@ -76,13 +76,15 @@ def markdown(found: Ladder) -> str:
     model = found.configuration["model"]
     shape = f"{model['n_layer']} layers of width {model['n_embd']}, context {model['context_length']}"
     peak = (
-        "not measured" if found.peak_flops is None else f"{format_flops(found.peak_flops)}/s, the fastest product here"
+        "not measured"
+        if found.peak_flops is None
+        else f"{format_flops(found.peak_flops)}/s, the fastest matrix product measured here"
     )
     head = (
         f"# The ladder on {found.device}\n\n{shape}; torch {found.torch}; {found.date}; batches fill "
-        f"{format_bytes(found.memory_bytes)}. MFU is against {peak}. One run a cell: the "
-        "first rung stands in two tables, and what it differs by there is noise. "
-        "`benchmarks/ladder_gpt2_124m.py` measures it anew.\n"
+        f"{format_bytes(found.memory_bytes)}. MFU is relative to {peak}. Each cell is one "
+        "run. The first rung is in two tables, and its difference between them is noise. "
+        "`benchmarks/ladder_gpt2_124m.py` repeats the measurement.\n"
     )
     parts = [head, "\n## Rung by rung\n\n", _table(TITLES, [cells(row) for row in found.climbed])]
     for title, rows in (("Left out of the full stack", found.left_out), ("Alone on the baseline", found.alone)):

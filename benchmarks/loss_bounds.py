@@ -1,15 +1,15 @@
-"""How far honest techniques take the training loss from the baseline's: where the bounds of `analysis.losses` are from.
+"""Measure how far correct techniques move the training loss from the baseline's; `analysis.losses` has its bounds here.
 
     python benchmarks/loss_bounds.py --rows FILE [--steps 20] [--seeds 2] [--setting NAME ...] [--with NAME ...]
     python benchmarks/loss_bounds.py --rows FILE --report docs/measured/losses.md
 
-Every technique that should keep the loss (`REASSOCIATED`) or stay near it (`LOSSY`) trains beside its baseline, on the
-same weights and batches, and so does a baseline with nudged weights. A technique of one device runs in this process;
-with `--nproc 2` those over ranks are runs of `assay train`. Each run appends a line to `--rows`, and a run that the
-file has is not repeated: the measuring can be stopped, and goes on.
+Each technique that should keep the loss (`REASSOCIATED`) or stay near it (`LOSSY`) trains on the same weights and
+batches as its baseline, and so does a baseline with nudged weights. A technique of one device runs in this process;
+with `--nproc 2`, techniques over ranks are runs of `assay train`. Each run appends a line to `--rows`. A run that the
+file already has is not repeated, so the measurement can be stopped and continued.
 
-The report has the largest relative differences in the first 20 steps, before the baseline's loss spikes, and for
-longer runs the largest multiple of the nudged baseline's drift, read as `analysis.losses` reads it.
+The report has the largest relative differences in the first 20 steps, before the baseline's loss spikes. For longer
+runs it has the largest multiple of the nudged baseline's drift, computed as in `analysis.losses`.
 """
 
 import argparse
@@ -187,20 +187,21 @@ HEAD = """# How far honest techniques take a loss
 <!-- Written by benchmarks/loss_bounds.py. -->
 
 The bounds of `compare` on losses come from these runs on a CPU: `demo` and changes of it (shapes from 2/34/33 to
-6/384/128, other batches, warm-ups, rates, vocabularies), each technique beside its baseline at the same seed. Nothing
+6/384/128, other batches, warm-ups, rates, vocabularies), each technique with its baseline at the same seed. Nothing
 was measured on a GPU, or at 124 million weights.
 
 The worst relative difference of a training loss in the first 20 steps, before the baseline's loss rises 5 % above its
 lowest:
 """
 LATE = """
-The same in runs of 200 steps, over all of them: a difference beyond the bound of the first steps, as a multiple of the
-drift of a baseline with nudged weights at the same seed, read 20 steps later. The bound is 3. A zero says that no
-difference left the first bound.
+Runs of 200 steps, over all their steps: a difference beyond the bound of the first steps, as a multiple of the drift.
+The drift is that of a baseline with nudged weights at the same seed, read 20 steps later. The bound is 3. A zero means
+that no difference exceeded the first bound.
 
-Mixtures are left out: in 200 steps `fused_adamw` parted by 1.7e-03 at a seed where nudged weights made 1.9e-07, since
-rounding sent a token to another expert. Drifts belong to their seed: at a rate of 6e-3, rows of one seed reached 168
-times the drift of another at the same step, and 3.5 times their own before it was read 20 steps later.
+Mixtures are left out. In 200 steps `fused_adamw` differed by 1.7e-03 at a seed where nudged weights differed by
+1.9e-07, because rounding sent a token to another expert. A drift is valid for its seed only. At a rate of 6e-3, rows of
+one seed reached 168 times the drift of another seed at the same step. They reached 3.5 times their own drift before it
+was read 20 steps later.
 """
 
 

@@ -1,12 +1,12 @@
-"""A dense model against mixtures of equal arithmetic a token: does choosing experts pay on real text?
+"""Compare a dense model with mixtures of equal arithmetic per token: do experts lower the loss on real text?
 
     python benchmarks/mixture_against_dense.py input.txt [--steps 1000] [--seeds 2]
 
-Every model is `shakespeare-char-cpu` and does the same multiply-adds a token, but for the router's: one active expert
-of the dense width, or two of half of it. What a mixture has more of is weights. All see the same batches in the same
-order. Printed by seed: the validation loss over `--eval-batches` batches spread over the held-out text, and for each
-layer the balance of its router (1 where all is even) and the busiest expert's tokens over the mean, both over the last
-quarter of the steps.
+Every model is `shakespeare-char-cpu` and does the same multiply-adds per token, apart from the router's: one active
+expert of the dense width, or two of half that width. A mixture only has more weights. All models see the same batches
+in the same order. The script prints, by seed, the validation loss over `--eval-batches` batches that are spread over
+the held-out text. For each layer it prints the balance of its router (1 if all experts are equally busy) and the
+busiest expert's tokens over the mean, both over the last quarter of the steps.
 """
 
 import argparse
@@ -54,7 +54,7 @@ def report(name: str, run: Run, data: Prepared) -> None:
     weights, active = parameter_count(run.model), active_parameter_count(run.model)
     seconds = time.perf_counter() - start
     print(
-        f"seed {run.seed}  {name:<36} loss {loss:.4f}  {weights:>9} weights, {active} a token  {seconds:.0f} s",
+        f"seed {run.seed}  {name:<36} loss {loss:.4f}  {weights:>9} weights, {active} per token  {seconds:.0f} s",
         flush=True,
     )
     for index, layer in enumerate(layers):

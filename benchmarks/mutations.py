@@ -1,10 +1,11 @@
-"""Which wrong variants of each technique does the proof catch, and which part of it?
+"""Count the wrong variants of each technique that the proof catches, and the part of the proof that catches them.
 
     python benchmarks/mutations.py [--out docs/measured/mutations.md] [TECHNIQUE …]
 
-Every mutant of `tests/optimizations/mutations` that this machine runs is trained for a few steps, and its honest twin,
-too. The table counts by technique how many were caught by what `verify` reads in a trace, by the values of the first
-steps, and by the step at the end. A mutant counts for each part that finds it. What no part finds is listed below.
+Every mutant of `tests/optimizations/mutations` that this machine can run is trained for a few steps, and so is the
+correct technique. The table counts, by technique, the mutants that were caught by `verify` in a trace, by the values of
+the first steps, and by the step at the end. A mutant counts for each part that catches it. Mutants that no part catches
+are listed below the table.
 """
 
 import argparse
@@ -51,7 +52,7 @@ def faults(found: Sequence[Judgement]) -> list[str]:
     listed = [f"{one.technique} passed the proof: {one.mutant.says}" for one in found if not one.parts]
     listed += [f"{one.technique} changes nothing: {one.mutant.says}" for one in found if not one.changes]
     return listed + [
-        f"{one.technique}, honest, is refused: {one.control.failures[0]}" for one in found if one.control.failures
+        f"the correct {one.technique} is refused: {one.control.failures[0]}" for one in found if one.control.failures
     ]
 
 
@@ -76,7 +77,7 @@ def page(chosen: Sequence[str]) -> str:
 def main() -> None:
     """Run what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("techniques", nargs="*", help="all by default")
+    parser.add_argument("techniques", nargs="*", help="default: all")
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
     torch.set_num_threads(1)

@@ -74,7 +74,7 @@ def compare(folder: Path, text: Path, steps: int, seed: int) -> dict[str, object
 
 def main() -> None:
     """Print the differences; exit 1 above the limit."""
-    parser = argparse.ArgumentParser(description="Our losses against nanoGPT's, step by step.")
+    parser = argparse.ArgumentParser(description="Compare our losses with nanoGPT's, step by step.")
     parser.add_argument("--nanogpt", type=Path, required=True, metavar="PATH", help="a folder with nanoGPT's sources")
     parser.add_argument("--text", type=Path, required=True, metavar="PATH", help="the text to train on")
     parser.add_argument("--steps", type=int, default=100)

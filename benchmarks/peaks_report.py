@@ -12,9 +12,9 @@ from assay.units import format_bytes
 
 HEAD = """# Predicted peaks against measured ones
 
-Each row is a run of its own: the peak of tensors that the ledger predicted before it, the one that its memory pass
-counted, and the error of the first. It may be 5 % of an optimization alone, 8 % of a stack. What is highest when is
-named once where both name the same. Shapes are layers / width / context.
+Each row is a separate run: the peak of tensors that the ledger predicted before it, the peak that its memory pass
+counted, and the error of the prediction. The error may be 5 % for an optimization alone and 8 % for a stack. The last
+column names the measured instant of the peak, and the predicted one if it differs. Shapes are layers / width / context.
 """
 _BEFORE_TITLE = "\n## "
 

@@ -122,7 +122,7 @@ def _ours(tensors: dict[str, Tensor], config: ModelConfig) -> dict[str, Tensor]:
 def _module(path: Path) -> Any:
     spec = importlib.util.spec_from_file_location("nanogpt_model", path)
     if spec is None or spec.loader is None or not path.exists():
-        raise SystemExit(f"{path} is not there; --nanogpt names a folder with nanoGPT's sources")
+        raise SystemExit(f"{path} does not exist; give --nanogpt a folder with nanoGPT's sources")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)

@@ -1,4 +1,4 @@
-"""The predicted peak of tensors beside the measured one: every optimization alone, and six stacks, on three shapes.
+"""Compare predicted with measured peaks of tensors: every optimization alone, and six stacks, on three shapes.
 
     python benchmarks/predicted_peaks.py [TREATMENT ...] [--shape 4/128/64 ...] [--out FILE] [--threads N]
 
@@ -169,10 +169,10 @@ def write(out: Path, shape: Shape, found: Sequence[Row], command: str) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, write; returns the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("treatments", nargs="*", metavar="TREATMENT", help="NAME, or several joined by +")
+    parser.add_argument("treatments", nargs="*", metavar="TREATMENT", help="NAME, or several names joined by +")
     parser.add_argument("--shape", action="append", choices=[str(one) for one in SHAPES])
-    parser.add_argument("--out", type=Path, help="where to write the tables, as Markdown")
-    parser.add_argument("--threads", type=int, help="by default torch's choice")
+    parser.add_argument("--out", type=Path, help="Markdown file for the tables")
+    parser.add_argument("--threads", type=int, help="default: torch's choice")
     options = parser.parse_args(arguments)
     every = [("", ALONE), *((one, ALONE) for one in alone()), *((one, TOGETHER) for one in STACKS)]
     asked = [(one, TOGETHER if "+" in one else ALONE) for one in options.treatments] or every

@@ -1,13 +1,13 @@
-"""The predicted peak of tensors beside the measured one, for stacks and shapes that nobody chose.
+"""Compare predicted with measured peaks of tensors, for random stacks and shapes.
 
     python benchmarks/random_peaks.py [--count N] [--out docs/measured/random_peaks.md]
 
-Each cell draws a model, a batch and a stack of optimizations from its number, and is drawn again where the stack cannot
-be had. Its second step runs in this process, on one thread, since fused attention takes a small buffer for each. Cells
-in float32 may be off by 128 bytes, which are numbers that torch wraps in tensors on the way. The others may be off by
-0.1 %, or by as many bytes, and with fused attention by 24 KiB, which are buffers of its backward. Left out are compiled
-stacks, whose ledger counts what fuses (`tests/cost/test_fusion.py`), stacks over ranks, and torch's unfused attention
-beside recomputation, where the ledger is up to 2 % off.
+Each cell draws a model, a batch and a stack of optimizations from its number, and draws again if the stack is not
+available. Its second step runs in this process, on one thread, because fused attention takes a small buffer per thread.
+Errors of cells in float32 may be 128 bytes: scalars that torch wraps in tensors. Errors of other cells may be 0.1 % or
+128 bytes, and with fused attention 24 KiB: buffers of its backward. Three kinds of stacks are left out: compiled ones,
+whose ledger counts fused operations (`tests/cost/test_fusion.py`), stacks over ranks, and torch's unfused attention
+with recomputation, where errors of the ledger reach 2 %.
 """
 
 import argparse
@@ -181,7 +181,7 @@ def page(found: Sequence[Cell], command: str) -> str:
     lines += ["| cells | count | exact to 128 bytes | median error | largest error | largest share | beyond bounds |"]
     lines += ["| --- | --- | --- | --- | --- | --- | --- |"]
     lines += [_group(name, group) for name, group in groups.items() if group]
-    lines += ["", "The ten that are off most, as shares of the peak:", "", "| cell | stack | peak | error | share |"]
+    lines += ["", "The ten largest errors, as shares of the peak:", "", "| cell | stack | peak | error | share |"]
     lines += ["| --- | --- | --- | --- | --- |"]
     worst = sorted(found, key=lambda one: -abs(one.error) / one.measured)[:10]
     lines += [
@@ -209,7 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, write. The exit code is 1 where an error is beyond its bound."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--count", type=int, default=COUNT)
-    parser.add_argument("--out", type=Path, help="where to write the tables, as Markdown")
+    parser.add_argument("--out", type=Path, help="Markdown file for the tables")
     options = parser.parse_args(arguments)
     found: list[Cell] = []
     for cell in cells(range(options.count)):

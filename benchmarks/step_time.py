@@ -203,18 +203,20 @@ def show(name: str, found: dict[str, Any]) -> None:
             f"   losses within {pair['largest_loss_difference']:.0e}"
         )
     print(
-        f"  {format_flops(found['step_flops'])} a step at {format_flops(found['flops_per_second'])}/s: "
+        f"  {format_flops(found['step_flops'])} per step at {format_flops(found['flops_per_second'])}/s: "
         f"{found['share_of_peak']:.0%} of the {format_flops(found['matmul_peak_flops_per_second'])}/s of matmul"
     )
 
 
 def main() -> None:
     """Measure the chosen shapes and print medians with quartiles."""
-    parser = argparse.ArgumentParser(description="Our training step against a plain PyTorch loop around peers' models.")
+    parser = argparse.ArgumentParser(
+        description="Compare our training step with a plain PyTorch loop around peers' models."
+    )
     parser.add_argument("--nanogpt", type=Path, metavar="PATH", help="a folder with nanoGPT's sources")
     parser.add_argument("--shape", choices=[*SHAPES, "both"], default="both")
-    parser.add_argument("--pairs", type=int, help="instead of 60 (small) and 20 (large)")
-    parser.add_argument("--threads", type=int, help="threads for kernels; by default torch's choice")
+    parser.add_argument("--pairs", type=int, help="default: 60 (small) and 20 (large)")
+    parser.add_argument("--threads", type=int, help="threads for kernels; default: torch's choice")
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
     if chosen.threads:

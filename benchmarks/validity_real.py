@@ -66,7 +66,7 @@ def _measure(names: Sequence[str], seeds: int, home: Home) -> ComparisonRecord:
         cells, base, home=home, blocks=BLOCKS, timeout=300, title="demo", prepare=silent, tell=lambda news: None
     )
     if failed := [one.result for one in record.cells if one.result.status is not Status.DONE]:
-        raise RuntimeError(f"a process did not end as it should: {failed[0].status.value}, {failed[0].reason}")
+        raise RuntimeError(f"a process did not finish: {failed[0].status.value}, {failed[0].reason}")
     return record
 
 

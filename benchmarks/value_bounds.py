@@ -1,4 +1,4 @@
-"""How far off are honest values? 200 random configurations are recorded and compared with their references.
+"""Measure the errors of correct values: 200 random configurations are recorded and compared with their references.
 
     python benchmarks/value_bounds.py [--count 200] [--trained 100] [--out docs/measured/values.md]
 
@@ -210,7 +210,7 @@ def main() -> None:
         "# How near honest values are to their references\n",
         f"`python benchmarks/value_bounds.py --count {options.count} --trained {options.trained}`, torch "
         f"{torch.__version__}. Random",
-        "configurations on one device, three steps each. Error over bound, 1 being one.\n",
+        "configurations on one device, three steps each. Figures are error over bound.\n",
         f"The first steps of {options.count} configurations, on random tokens; {len(failed)} failures:\n",
         *table(first),
         f"\nThree steps of {options.trained} others after 10, 60 or 300 steps on text; {len(more)} failures:\n",

@@ -60,5 +60,5 @@ def test_what_ships_with_the_package_can_be_read_and_names_what_there_is() -> No
 @pytest.mark.parametrize("text", ["", "{", '{"entries": [{}]}'])
 def test_another_file_is_refused_in_a_sentence(tmp_path: Path, text: str) -> None:
     (tmp_path / "other").write_text(text)
-    with pytest.raises(UsageError, match=r"no measured catalogue .*benchmarks/catalogue\.py"):
+    with pytest.raises(UsageError, match=r"not a measured catalogue .*benchmarks/catalogue\.py"):
         read(tmp_path / "other")

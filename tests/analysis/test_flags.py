@@ -37,7 +37,7 @@ def test_a_treatment_that_trains_differently_and_has_the_baselines_losses_is_too
     made = record(treatments=("lion",), factors={**FACTORS, "lion": (1.0, 1.0, 1.0, 0.0)})
     (row,) = analyse(made).rows
     assert row.status is Status.DONE
-    assert any("too equal: the loss is the baseline's to the last bit at seeds 0, 1" in flag for flag in row.flags)
+    assert any("too equal: the loss equals the baseline's to the last bit at seeds 0, 1" in flag for flag in row.flags)
     other = record(treatments=("lion",), factors={**FACTORS, "lion": (1.0, 1.0, 1.0, 9.0)})
     assert analyse(other).rows[0].flags == ()
 
@@ -45,8 +45,8 @@ def test_a_treatment_that_trains_differently_and_has_the_baselines_losses_is_too
 def test_two_treatments_that_train_unlike_and_end_alike_are_too_equal() -> None:
     shift = FACTORS[TREATMENTS[0]][3]
     alike = with_loss_shift(BF16, shift)
-    assert f"too equal: the loss is that of {TREATMENTS[0]}" in flags_of(alike, BF16)
-    assert f"too equal: the loss is that of {BF16}" in flags_of(alike, TREATMENTS[0])
+    assert f"too equal: the loss equals that of {TREATMENTS[0]}" in flags_of(alike, BF16)
+    assert f"too equal: the loss equals that of {BF16}" in flags_of(alike, TREATMENTS[0])
     assert "too equal" not in flags_of(alike, CHECKPOINTING)
 
 
@@ -70,7 +70,7 @@ def test_a_peak_far_from_its_prediction_is_flagged() -> None:
         CHECKPOINTING: {"memory": memory, "predicted": Predicted(tensors_peak_bytes=99_000_000)},
     }
     comparison = analyse(record(changes=changes))
-    assert flags_of(comparison, BF16).startswith("the peak of tensors is 95.4 MiB, and 83.9 MiB is predicted: ")
+    assert flags_of(comparison, BF16).startswith("the peak of tensors is 95.4 MiB, but 83.9 MiB was predicted: ")
     assert flags_of(comparison, CHECKPOINTING) == ""
 
 
@@ -88,12 +88,12 @@ def test_a_peak_that_does_not_repeat_is_flagged() -> None:
 
 
 def test_a_treatment_without_proof_is_flagged() -> None:
-    assert "bf16_mixed left no proof" in flags_of(analyse(record(changes={BF16: {"evidence": ()}})), BF16)
+    assert "bf16_mixed has no recorded proof" in flags_of(analyse(record(changes={BF16: {"evidence": ()}})), BF16)
 
 
 def test_a_proof_that_one_seed_lacks_is_flagged() -> None:
     comparison = analyse(with_result_at_first_seed(BF16, evidence=()))
-    assert "bf16_mixed left no proof" in flags_of(comparison, BF16)
+    assert "bf16_mixed has no recorded proof" in flags_of(comparison, BF16)
 
 
 def test_a_proof_that_failed_is_flagged_whatever_the_run_ended_as() -> None:
@@ -148,7 +148,7 @@ def test_processes_of_as_many_threads_as_the_baselines_one_are_compared_with_a_c
     )
     comparison = analyse(made.model_copy(update={"cells": cells}))
     assert next(row for row in comparison.rows if row.treatment == BF16).effects
-    assert "its 2 processes had" in flags_of(comparison, BF16)
+    assert "its 2 processes used" in flags_of(comparison, BF16)
     alone = analyse(made)
     assert next(row for row in alone.rows if row.treatment == BF16).effects == {}
 
@@ -159,4 +159,4 @@ def test_unlike_environments_are_not_compared() -> None:
     row = next(row for row in comparison.rows if row.treatment == BF16)
     assert row.effects == {}
     assert row.metrics["step_seconds"] is not None
-    assert "not compared: it and the baseline ran with different torch, threads" in flags_of(comparison, BF16)
+    assert "not compared: the baseline ran with different torch, threads" in flags_of(comparison, BF16)

@@ -157,7 +157,7 @@ def test_a_gpu_takes_every_rung_and_each_credit(laboratory: Callable[..., Any]) 
 
 def test_when_the_time_is_up_nothing_runs_and_the_row_says_so(laboratory: Callable[..., Any]) -> None:
     outcome = laboratory(minutes=0).measure((), 4)
-    assert (outcome.status, outcome.reason, outcome.done) == ("not run", "the time was up", False)
+    assert (outcome.status, outcome.reason, outcome.done) == ("not run", "no time was left", False)
 
 
 SIZES = ["model.n_layer=1", "model.n_embd=16", "model.context_length=16", "training.steps=6"]

@@ -37,7 +37,7 @@ def test_classes_and_modules_in_lines(assay: Assay, home: Home) -> None:
     assert ["blocks.*.mlp.up", "6.00 ms", "75.0%", "6.00 kFLOP", "100.0%", "3.00 KiB", "75.0%", "3"] in lines
     assert ["update", "2.00 ms", "25.0%", "–", "0.0%", "1.00 KiB", "25.0%", "4"] in lines
     assert lines[0] == ["One step of demo with no optimization"]
-    assert "a step that nobody watched took 7.00 ms, a watched one 11.0 ms" in lines[-1][0]
+    assert "The step took 7.00 ms without instruments and 11.0 ms with them" in lines[-1][0]
 
 
 @pytest.mark.usefixtures("measured")
@@ -68,9 +68,9 @@ def test_a_figure_is_drawn(assay: Assay, home: Home, tmp_path: Path, name: str, 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--figure", "a.jpg"), "ends in .png or .svg"),
+        (("--figure", "a.jpg"), "must end in .png or .svg"),
         (("--figure", "nowhere/a.png"), "there is no folder"),
-        (("ranks=2", "oversubscribe=true", "--with", "data_parallel"), "times a step on one device"),
+        (("ranks=2", "oversubscribe=true", "--with", "data_parallel"), "measures the step of one device"),
     ],
 )
 def test_what_cannot_be_is_a_sentence(assay: Assay, home: Home, arguments: tuple[str, ...], says: str) -> None:

@@ -49,7 +49,7 @@ def test_a_file_that_is_no_configuration(assay: Assay, home: Home, tmp_path: Pat
     [
         (["train", "a" * 300], "File name too long"),
         (["train", "/dev/zero"], "is a device"),
-        (["train", "data.path=/dev/zero"], "no regular file"),
+        (["train", "data.path=/dev/zero"], "not a regular file"),
         (["train", "data.tokenizer=/dev/zero"], "no tokenizer"),
         (["train", f"data.path={'b' * 300}"], "no file or folder"),
         (["train", f"model.init_from={'b' * 300}"], "neither a folder nor a run"),
@@ -149,7 +149,7 @@ def test_standard_output_must_be_open(tmp_path: Path) -> None:
     for redirection in (">&-", "1</dev/null"):
         done = in_a_shell(tmp_path, f"$ASSAY optimizations {redirection}")
         assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr == "assay: standard output is closed; send it to a file, or to /dev/null\n"
+        assert done.stderr == "assay: standard output is closed; redirect it to a file or to /dev/null\n"
 
 
 def test_the_other_streams_may_be_closed(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ def test_it_says_whose_figures_they_are_and_groups_the_alike(assay: Assay) -> No
     said = assay(*DEMO, "--nproc=4", "--with=pipeline_parallel:degree=2+data_parallel")
     assert said.code == 0
     rows = [line.split("\t") for line in said.out.splitlines()]
-    assert rows[0] == ["one optimizer step", "rank 0 of 4, the fullest"]
+    assert rows[0] == ["one optimizer step", "rank 0 of 4, with the highest peak"]
     by_rank = {row[0]: row[1:] for row in rows}
     heads = by_rank["by rank"]
     first, last = (dict(zip(heads, by_rank[ranks], strict=True)) for ranks in ("0–1", "2–3"))

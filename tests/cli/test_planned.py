@@ -23,9 +23,9 @@ def test_a_plan_says_all_that_matters(assay: Assay) -> None:
     assert said.out.startswith("32 ranks: pp=2 × dp=4 × tp=4; 4 nodes of 8\n")
     lines = dict(line.split("\t", 1) for line in said.out.splitlines() if "\t" in line)
     assert lines["machines"].startswith("4 × 8 H100 80 GB, NVLink 4 (H100) inside a node, InfiniBand NDR between")
-    assert lines["batch"] == "65.5k tokens, 8 micro-batches of 2 sequences a replica"
+    assert lines["batch"] == "65.5k tokens, 8 micro-batches of 2 sequences per replica"
     assert "(p−1)/(m+p−1) = 11.1%" in lines["pipeline bubble"]
-    assert lines["does it fit?"].startswith("yes, of 74.5 GiB")
+    assert lines["does it fit?"].startswith("yes, in 74.5 GiB")
     assert {"weights", "gradients", "optimizer", "activations", "step time", "tokens/s", "MFU"} <= set(lines)
     assert lines["tp"].startswith("the tensors of a layer\t")
     assert "NVLink" in lines["tp"]
@@ -61,7 +61,7 @@ def test_without_them_the_estimate_is_of_this_machine(assay: Assay) -> None:
         (("--nodes=2", "--gpu=k80", "--with=data_parallel"), "no datasheet of a GPU 'k80' is known"),
         (("--nodes=0", "--with=data_parallel"), "nodes=0 of gpus_per_node=8 is not possible"),
         (("--nodes=2",), "nothing divides the step among 16 GPUs"),
-        (("--nodes=2", "--nproc=2", "--with=data_parallel"), "give one of them"),
+        (("--nodes=2", "--nproc=2", "--with=data_parallel"), "give only one of them"),
         (("--nodes=1", "--with=tensor_parallel:degree=3+data_parallel"), "a multiple of 3 ranks"),
     ],
 )

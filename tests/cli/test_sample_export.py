@@ -82,7 +82,7 @@ def test_the_likeliest_token_is_what_the_newest_checkpoint_says(assay: Assay, tr
 def test_a_damaged_checkpoint_is_passed_over_and_said(assay: Assay, trained: Trained, tmp_path: Path) -> None:
     folder = trained(3, 5)
     (folder.checkpoints / "step-00000005" / "model.safetensors").write_bytes(b"torn")
-    words = "the checkpoint step-00000005 is damaged; step 3 of the run is used, which is older"
+    words = "the checkpoint step-00000005 is damaged; the older checkpoint of step 3 is used"
     for verb in (("sample", "last", "--tokens", "1"), ("export", "last", str(tmp_path / "out"))):
         said = assay(*verb, "--json")
         assert (said.value["steps"], said.value["notes"]) == (3, [words])

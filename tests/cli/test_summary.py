@@ -16,8 +16,8 @@ from runs.conftest import make_ready
     [
         (Status.FAILED, f"every checkpoint is damaged; {START_AGAIN}", True, "assay runs rm "),
         (Status.FAILED, f"rank 1 failed: it is damaged; {START_AGAIN} (its log is x)", True, "assay runs rm "),
-        (Status.FAILED, "division by zero", True, "goes on from the newest checkpoint"),
-        (Status.KILLED, "killed by signal 9", False, "starts again, for nothing was saved"),
+        (Status.FAILED, "division by zero", True, "continues from the newest checkpoint"),
+        (Status.KILLED, "killed by signal 9", False, "starts again, because nothing was saved"),
     ],
 )
 def test_the_advice_agrees_with_the_reason(home: Home, status: Status, reason: str, saved: bool, says: str) -> None:

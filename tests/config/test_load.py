@@ -108,5 +108,5 @@ def test_every_number_of_a_run_is_finite(key: str) -> None:
 
 @pytest.mark.parametrize("text", ["sgd+", "+", "+sgd", "sgd++lion"])
 def test_a_plus_sign_joins_two(text: str) -> None:
-    with pytest.raises(UsageError, match="a plus sign without an optimization"):
+    with pytest.raises(UsageError, match="lacks an optimization on one side of a plus sign"):
         stack([text])

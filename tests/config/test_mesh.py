@@ -51,7 +51,7 @@ def test_an_open_axis_takes_what_is_left() -> None:
         (6, {"tp": 4, "dp": None}, "tp=4 needs a multiple of 4 ranks, and there are 6"),
         (8, {"tp": 2, "pp": 2}, "use 4 of 8 ranks"),
         (0, {}, "at least one"),
-        (2, {"tp": 0}, "degree is at least 1"),
+        (2, {"tp": 0}, "give a degree of at least 1"),
     ],
 )
 def test_what_does_not_multiply_is_refused(world: int, degrees: dict[str, int | None], says: str) -> None:

@@ -35,9 +35,9 @@ def test_every_schedule_does_every_micro_batch_once(schedule: Any, chunks: int) 
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"mesh": Mesh(pp=7)}, "n_layer=96 does not divide by 7"),
-        ({"mesh": Mesh(tp=64)}, "n_head=96 does not divide by 64"),
-        ({"mesh": Mesh(cp=3)}, "context_length=2048 does not divide by 3"),
+        ({"mesh": Mesh(pp=7)}, "n_layer=96 is not divisible by 7"),
+        ({"mesh": Mesh(tp=64)}, "n_head=96 is not divisible by 64"),
+        ({"mesh": Mesh(cp=3)}, "context_length=2048 is not divisible by 3"),
     ],
 )
 def test_a_model_that_does_not_divide(changes: dict[str, Any], says: str) -> None:
@@ -50,7 +50,7 @@ def test_a_batch_that_does_not_divide() -> None:
         _ = Layout(Mesh(dp=3), batch=8, micro_batch=2).micro_batches
     with pytest.raises(UsageError, match="a multiple of 4 micro-batches, not 6"):
         Layout(Mesh(pp=4), batch=6, schedule="interleaved", chunks=2).order()
-    with pytest.raises(UsageError, match="take 'interleaved' for more"):
+    with pytest.raises(UsageError, match="choose 'interleaved' for more"):
         Layout(Mesh(pp=4), batch=8, chunks=2).order()
     with pytest.raises(UsageError, match="set chunks=2"):
         Layout(Mesh(pp=4), batch=8, schedule="zero_bubble_v").order()

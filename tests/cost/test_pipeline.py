@@ -113,7 +113,7 @@ def test_sends_delay_and_keep_nobody_busy() -> None:
 
 def test_stages_that_wait_for_each_other_are_named() -> None:
     forward, backward = Action("F", 0), Action("B", 0)
-    with pytest.raises(ValueError, match=r"stage 0 waits for ever before Action\(kind='B'"):
+    with pytest.raises(ValueError, match=r"stage 0 waits forever before Action\(kind='B'"):
         play(Schedule(((backward, forward), (forward, backward))), [EQUAL] * 2)
 
 

@@ -61,7 +61,7 @@ def test_a_data_set_that_cannot_be_read_is_refused_with_a_sentence(tmp_path: Pat
             check_dataset(str(name), split, field)
     check_dataset(str(folder), "train", "text")
     lines(folder / "a.jsonl", [{"text": None}, {"text": " "}])
-    with pytest.raises(UsageError, match="holds no text to stream"):
+    with pytest.raises(UsageError, match="contains no text to stream"):
         check_dataset(str(folder), "train", "text")
 
 
@@ -72,10 +72,10 @@ def test_files_without_text_are_refused_before_they_are_streamed(tmp_path: Path)
         (folder / name).write_bytes(content)
     empty = lines(tmp_path / "empty.jsonl", [])
     for path in (folder, empty, folder / "a.txt", f"{folder}/*.txt"):
-        with pytest.raises(UsageError, match="holds no text to stream"):
+        with pytest.raises(UsageError, match="contains no text to stream"):
             check_files(str(path), "text")
     for path in (folder / "c.bin", f"{folder}/*.bin"):
-        with pytest.raises(UsageError, match=r"c\.bin is not text: it holds NUL bytes"):
+        with pytest.raises(UsageError, match=r"c\.bin is not text: it contains NUL bytes"):
             check_files(str(path), "text")
     (folder / "d.txt").write_text("text")
     check_files(str(folder), "text")
@@ -109,7 +109,7 @@ def test_the_hub_is_asked_once_for_a_name_and_not_where_it_is_to_be_left_alone(h
 
     for error, says in (
         (HFValidationError("a:b"), "no data set of that name on the hub"),
-        (ConnectionError("Name or service not known\nand more"), r"cannot be asked .* \(Name or service not known\)"),
+        (ConnectionError("Name or service not known\nand more"), r"cannot be reached .* \(Name or service not known\)"),
     ):
         asked = Hub(error)
         hub.setattr("huggingface_hub.HfApi", asked)

@@ -45,7 +45,7 @@ def place_wikitext(home: Home) -> Path:
 
 def test_offline_names_the_place_for_a_copy_by_hand(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     fail(monkeypatch, ConnectionError("no route to host\nmore"))
-    with pytest.raises(UsageError, match=r"no route to host\); put the file by hand at .*shakespeare/input.txt$"):
+    with pytest.raises(UsageError, match=r"no route to host\); place the file at .*shakespeare/input.txt by hand$"):
         list_corpus(DataConfig(corpus="shakespeare"), home)
     assert list((home.cache / "shakespeare").iterdir()) == []
 
@@ -58,7 +58,7 @@ def test_a_full_disk_is_no_missing_network(home: Home, monkeypatch: pytest.Monke
 
 def test_a_download_that_is_not_the_published_file_is_refused(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     serve(monkeypatch, b"<html>moved</html>")
-    with pytest.raises(UsageError, match="no longer holds the published file"):
+    with pytest.raises(UsageError, match="no longer has the published file"):
         list_corpus(WIKITEXT, home)
     assert not (home.cache / "wikitext-2" / "train.txt").exists()
 

@@ -76,7 +76,7 @@ def test_a_torn_or_missing_file_is_noticed(prepared: Prepared, name: str) -> Non
 def test_an_altered_manifest_is_noticed(prepared: Prepared, key: str, value: object) -> None:
     path = prepared.folder / "manifest.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
-    with pytest.raises(UsageError, match=r"manifest\.json (is damaged|contradicts itself)"):
+    with pytest.raises(UsageError, match=r"manifest\.json (is damaged|is inconsistent)"):
         read_manifest(prepared.folder)
 
 

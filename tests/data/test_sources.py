@@ -99,7 +99,7 @@ def test_a_bad_parquet_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds int64, not text"):
         read(tmp_path / "a.parquet", "body")
     (tmp_path / "b.parquet").write_text("no")
-    with pytest.raises(UsageError, match="is not a Parquet file"):
+    with pytest.raises(UsageError, match="is not a readable Parquet file"):
         read(tmp_path / "b.parquet")
 
 
@@ -108,5 +108,5 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
         read(tmp_path / "absent.txt")
     with pytest.raises(UsageError, match="no file matches"):
         read(f"{tmp_path}/*.nothing")
-    with pytest.raises(UsageError, match="holds no files"):
+    with pytest.raises(UsageError, match="contains no files"):
         read(tmp_path)

@@ -96,5 +96,5 @@ def test_a_step_that_could_not_be_read_can_be_asked_for_again() -> None:
 
 @pytest.mark.parametrize("texts", [[], [""], ["", "\n", "  "]])
 def test_documents_without_text_are_refused(texts: list[str]) -> None:
-    with pytest.raises(UsageError, match="hold no text"):
+    with pytest.raises(UsageError, match="contain no text"):
         Counted(texts).batches().at(0)

@@ -62,7 +62,7 @@ def test_pieces_change_no_token(pairs: Tokenizer, text: str) -> None:
 
 
 def test_an_unknown_character_is_named() -> None:
-    with pytest.raises(UsageError, match="the character 'ß' is not among the 3"):
+    with pytest.raises(UsageError, match="the character 'ß' is not one of the 3"):
         CharTokenizer("abc").encode("abßc")
 
 
@@ -140,7 +140,7 @@ def test_gpt2_offline_names_both_remedies_and_asks_once(
 
 def test_a_folder_that_is_not_gpt2s_is_refused(home: Home, tmp_path: Path) -> None:
     config = DataConfig(tokenizer="gpt2", tokenizer_path=str(tmp_path))
-    with pytest.raises(UsageError, match=r"holds no vocab\.json"):
+    with pytest.raises(UsageError, match=r"has no vocab\.json"):
         make_tokenizer(config, STORY, home)
     (tmp_path / "vocab.json").write_text('{"a": 0}')
     (tmp_path / "merges.txt").write_text("#version: 0.2\n")

@@ -76,7 +76,7 @@ def test_rates_that_contradict_each_other_are_known_only_with_their_mark(home: H
     marked = wrong.model_copy(update={"doubtful": ("float32",), "others_share": 0.35})
     rates.rates_file(home).write_bytes(rates.with_rates(home, MACHINE, {"cpu": marked}))
     assert rates.known_rates(home, MACHINE) == {"cpu": marked}
-    assert marked.caveat == "measured under load, others had 35% of the cores; no two trials agree: float32"
+    assert marked.caveat == "measured under load, other processes used 35% of the cores; no two trials agree: float32"
 
 
 def test_fewer_instructions_are_another_machine(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,7 @@ def test_a_card_holds_the_prediction_against_the_measurement() -> None:
     (place, proof), (_, said) = card_lines([ENTRY])
     assert (place, proof) == ("proven on", "a device, torch 2.13.0, 2026-11-21: 3 of 3")
     assert "tensors' peak 1000 B, predicted 990 B (off by −1.00 %)" in said
-    assert "kept for backward 500 B, predicted 500 B (exactly)" in said
+    assert "saved for backward 500 B, predicted 500 B (exactly)" in said
     assert card_lines([ENTRY.model_copy(update={"proven": False})])[0][0] == "not proven on"
     assert card_lines([ENTRY.model_copy(update={"flags": ("too equal",)})])[-1] == ("caution", "too equal")
 

@@ -31,7 +31,7 @@ def test_predictions_show_each_error_and_the_baseline() -> None:
 
 def test_treatments_that_never_part_from_the_baseline_are_said_to() -> None:
     made = record(treatments=TREATMENTS[2:3])
-    assert "no treatment parts from the baseline" in words(figures.losses(analyse(made)))
+    assert "no treatment differs from the baseline" in words(figures.losses(analyse(made)))
 
 
 def test_losses_that_were_not_finite_are_left_out() -> None:

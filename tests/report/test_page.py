@@ -82,7 +82,7 @@ def test_it_shows_rows_figures_proofs_and_how_they_were_made(text: str) -> None:
         "Some Processor @ 2.1 GHz",
         "2.13.0+cpu",
         "Dunnett's factor",
-        "Smallest change that can be told",
+        "Smallest change that can be distinguished from none",
         "Fewer than three seeds",
         "n_layer",
     ):
@@ -147,7 +147,7 @@ def test_a_comparison_without_figures_still_has_a_page() -> None:
 
 def test_an_interrupted_comparison_without_a_cell_has_a_page() -> None:
     text = render(analyse(record().model_copy(update={"cells": (), "rounds": ()})))
-    assert "not every process was reached" in Page(text).text
+    assert "not all processes ran" in Page(text).text
 
 
 def test_it_is_written_beside_the_record_or_where_wanted(comparison: Comparison, tmp_path: Path) -> None:

@@ -73,18 +73,18 @@ def test_a_pipe_gets_plain_lines_whole(comparison: Comparison) -> None:
     text = printed(comparison, None)
     assert "\x1b" not in text
     assert "─" not in text
-    line = next(line for line in text.splitlines() if line.startswith("Predicted peak of tensors"))
+    line = next(line for line in text.splitlines() if line.startswith("Error of the predicted peak of tensors"))
     assert len(line) > 200
     assert line.count("+0.20 %") == 6
 
 
 def test_the_smallest_change_and_the_method_are_said(comparison: Comparison) -> None:
     text = " ".join(printed(comparison, 120).split())
-    assert "Smallest change that can be told: process, peak 0.04" in text
-    assert "step time 1.2 % (a true change of 1.5 % in four of five comparisons)" in text
+    assert "Smallest change that can be distinguished from none: process, peak 0.04" in text
+    assert "step time 1.2 % (a true change of 1.5 % is found in four of five comparisons)" in text
     deviation = f"{100 * comparison.resolution['step_seconds'].deviation:.2g} %"
     assert f"Step times of equal processes deviate by {deviation} (7 degrees of freedom)" in text
-    assert "2 processes a row over 2 seeds, 5 interleaved blocks in each" in text
+    assert "2 processes per row over 2 seeds, 5 interleaved blocks in each" in text
     assert "Fewer than three seeds" in text
 
 

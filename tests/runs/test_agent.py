@@ -52,7 +52,7 @@ def test_a_reason_without_a_result_is_put_on_record(folder: RunFolder) -> None:
 
 
 def test_another_ranks_reason_comes_with_its_status_and_its_log(folder: RunFolder) -> None:
-    end = End(1, 3, Status.OUT_OF_MEMORY, "out of memory in the phase steady: a tensor of 1 GiB was refused")
+    end = End(1, 3, Status.OUT_OF_MEMORY, "out of memory in the phase steady: a tensor of 1 GiB could not be allocated")
     code, status, reason = concluded(folder, (Status.INTERRUPTED, "interrupted"), end)
     assert (code, status) == (3, Status.OUT_OF_MEMORY)
     assert reason == f"rank 1 failed: {end.reason} (its log is {folder.path / 'ranks'})"

@@ -93,7 +93,7 @@ def test_kill_nine_is_recorded_with_what_was_done(home: Home, ready_run: ReadyRu
     fake.behaves("die4")
     result = finished(home, ready_run)
     assert result.status is Status.KILLED
-    assert result.reason == "killed by signal 9, perhaps by the system for want of memory"
+    assert result.reason == "killed by signal 9, perhaps by the system because memory ran out"
     assert (result.steps, result.tokens, result.train_loss) == (4, 64, pytest.approx(2.97))
     assert result.predicted == ready_run.predicted
     assert result.step_seconds is not None
@@ -120,7 +120,7 @@ def test_a_silent_child_is_timed_out(
         result = child.result()
     assert time.monotonic() - before < 4
     assert result.status is Status.TIMED_OUT
-    assert result.reason == "stopped after 1 s, the time that it was given"
+    assert result.reason == "stopped after 1 s, its time limit"
     assert result.steps == 3
     assert gone(pid)
 

@@ -11,8 +11,8 @@ from assay.runs.record import Status
 from assay.runs.recover import compose
 from runs.conftest import make_ready
 
-KILLED = "killed by signal 9, perhaps by the system for want of memory"
-LAUNCHER = f"the launcher of its ranks was {KILLED}, and they could not go on without it"
+KILLED = "killed by signal 9, perhaps by the system because memory ran out"
+LAUNCHER = f"the launcher of its ranks was {KILLED}, and the ranks could not continue without it"
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_tensors_that_do_not_fit_are_listed(home: Home, tmp_path: Path) -> None:
     save_file(tensors | {"other": np.zeros(1, np.float32)}, folder / "model.safetensors")
     with pytest.raises(UsageError) as error:
         with_initial_weights(asked(folder), home)
-    for part in ("is 3×8 and should be 256×8", "head.norm.weight is missing", "other has no place"):
+    for part in ("is 3×8 and should be 256×8", "head.norm.weight is missing", "other is not part of the model"):
         assert part in str(error.value)
 
 

@@ -45,7 +45,7 @@ def test_figures_near_their_prediction_are_silent() -> None:
 def test_a_peak_that_saves_less_than_predicted_is_mentioned() -> None:
     (said,) = alone(103 * MIB, 50 * MIB)
     assert said == (
-        "the peak of tensors is 103 MiB, and 100 MiB is predicted: the optimizations may not save what they promise, "
+        "the peak of tensors is 103 MiB, but 100 MiB was predicted: the optimizations may not save what they promise, "
         "or the prediction of this stack is wrong"
     )
 
@@ -53,7 +53,7 @@ def test_a_peak_that_saves_less_than_predicted_is_mentioned() -> None:
 def test_less_memory_than_predicted_is_as_suspect() -> None:
     peak, saved = alone(60 * MIB, 20 * MIB)
     assert "60.0 MiB" in peak
-    assert saved.startswith("the memory saved for backward is 20.0 MiB, and 50.0 MiB is predicted: the step may leave")
+    assert saved.startswith("the memory saved for backward is 20.0 MiB, but 50.0 MiB was predicted: the step may leave")
 
 
 def test_a_small_buffer_of_a_kernel_is_silent() -> None:
@@ -71,14 +71,14 @@ def test_without_a_prediction_nothing_is_mentioned() -> None:
 
 def test_the_rank_is_named() -> None:
     (said,) = over_two(saved_bytes=80 * MIB)
-    assert said.startswith("the memory saved for backward on rank 1 is 80.0 MiB, and 50.0 MiB is predicted")
+    assert said.startswith("the memory saved for backward on rank 1 is 80.0 MiB, but 50.0 MiB was predicted")
 
 
 @pytest.mark.parametrize("changes", [{"payload_bytes": 7 * MIB}, {"count": 4}, {"payload_bytes": 5 * MIB}])
 def test_a_collective_that_is_not_the_predicted_one_is_mentioned(changes: dict[str, int]) -> None:
     (said,) = over_two(sent=(SENT.model_copy(update=changes),))
     assert said.startswith("all_reduce over dp has a payload of ")
-    assert "on rank 1, and 6.00 MiB in 3 calls is predicted" in said
+    assert "on rank 1, but 6.00 MiB in 3 calls was predicted" in said
     assert ("more than it needs" in said) is (changes != {"payload_bytes": 5 * MIB})
 
 

@@ -112,6 +112,6 @@ def test_a_corpus_that_is_too_short_leaves_nothing(place: Home, text: Path) -> N
 
 def test_room_is_wanted_for_the_ranks_of_this_machine_only(text: Path, place: Home) -> None:
     many = tiny(text, ranks=64, training={"batch_size": 64}, optimizations="data_parallel")
-    with pytest.raises(UsageError, match="64 ranks want as many cores"):
+    with pytest.raises(UsageError, match="64 ranks need 64 cores"):
         ready(many, place)
     assert ready(many, place, ranks_here=1).run.ranks == 64

@@ -63,7 +63,7 @@ def test_what_is_worth_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     lines({"event": "evaluation", "step": 4, "loss": None})
     lines({"event": "interrupting"})
     said = capsys.readouterr().err.splitlines()
-    assert said[0] == "going on after step 4"
+    assert said[0] == "continuing after step 4"
     assert said[1] == "a: 0 of 3 — it took no effect"
     assert said[2] == "after 4 steps: validation loss 2.5000"
     assert said[3].startswith("stopping")

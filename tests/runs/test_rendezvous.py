@@ -65,7 +65,7 @@ def test_torchrun_does_a_run_and_goes_on_with_it(home: Home, text: str) -> None:
     assert again is not None
     assert (again.status, again.steps) == (Status.DONE, 8)
     assert [one.name for one in again.config.optimizations] == ["fully_sharded"]
-    assert "going on after step 6" in more.stderr
+    assert "continuing after step 6" in more.stderr
 
 
 @dataclass
@@ -114,7 +114,7 @@ def refusals(monkeypatch: pytest.MonkeyPatch, words: Sequence[str], **mishears: 
 
 def test_what_rank_0_refuses_all_refuse(home: Home, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = refusals(monkeypatch, [*SHAPE, text])
-    assert one.startswith("2 processes were started, and the run wants one device; name techniques")
+    assert one.startswith("2 processes were started, but the run uses one device; name techniques")
     assert other == one
     one, other = refusals(monkeypatch, [*SHAPE, "training.step=4"])
     assert "did you mean 'steps'" in one

@@ -321,7 +321,7 @@ def raising(error: Exception) -> tuple[Status, str | None]:
         (WrongValues("the loss is off"), Status.WRONG_VALUES, "the loss is off"),
         (Unavailable("no such device"), Status.UNAVAILABLE, "no such device"),
         (UsageError("bad input"), Status.FAILED, "bad input"),
-        (MemoryError(), Status.OUT_OF_MEMORY, "out of memory in the phase steady: no more memory was to be had"),
+        (MemoryError(), Status.OUT_OF_MEMORY, "out of memory in the phase steady: no memory was left"),
         (StorageError("the disk is full: x"), Status.FAILED, "the disk is full: x"),
         (OSError(28, "No space left on device"), Status.FAILED, "the disk is full: [Errno 28] No space left on device"),
         (ZeroDivisionError("division by zero"), Status.FAILED, "division by zero"),

@@ -195,7 +195,7 @@ OTHER_RATE = """
         (ROUNDS, "the last evaluation changed embedding.token.weight, which only a training step may change"),
         (RESETS, "the last evaluation changed the optimizer's exp_avg of embedding.token.weight, which only"),
         (DRAWS, "the last evaluation changed the state of the random generator, which only a training step may"),
-        (SAVES_OTHERS, "the checkpoint step-00000008 is not the state of the run: the optimizer's exp_avg of"),
+        (SAVES_OTHERS, "the checkpoint step-00000008 does not hold the state of the run: the optimizer's exp_avg of"),
         (OTHER_RATE, "the learning rate of step 5 is"),
     ],
 )

@@ -298,7 +298,7 @@ def test_documents_that_break_off_leave_a_checkpoint_from_which_mended_ones_go_o
         result = ended(folder)
         assert (result.status, result.reason) == (
             Status.FAILED,
-            f"{place}, line 7 is not JSON; each line is one object with the field 'text'",
+            f"{place}, line 7 is not JSON; each line must be one object with the field 'text'",
         )
         assert 10 < result.steps < 20
         assert [one.name for one in checkpoint.complete(folder.checkpoints)] == [f"step-{result.steps:08d}"]
@@ -327,7 +327,9 @@ def test_a_damaged_checkpoint_is_noted_in_the_result(corpus: Prepared, tmp_path:
     (folder.checkpoints / "step-00000008" / "model.safetensors").write_bytes(b"")
     result = ended(folder)
     assert (result.status, result.steps) == (Status.DONE, 8)
-    assert result.extra["notes"] == ["the checkpoint step-00000008 is damaged; going on from the checkpoint before it"]
+    assert result.extra["notes"] == [
+        "the checkpoint step-00000008 is damaged; continuing from the checkpoint before it"
+    ]
     assert [event["text"] for event in folder.events() if event["event"] == "note"] == result.extra["notes"]
 
 
@@ -358,7 +360,7 @@ def test_resuming_with_unlike_data_of_a_run_is_not_possible_through_the_model(co
     result = ended(folder)
     assert result.status is Status.FAILED
     assert result.reason is not None
-    assert "disagree about the weight" in result.reason
+    assert "differ in the weight" in result.reason
 
 
 def test_importing_the_session_leaves_out_what_one_device_has_no_need_of() -> None:

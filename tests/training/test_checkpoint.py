@@ -107,7 +107,7 @@ def test_a_damaged_one_is_passed_over_and_said_to_be(
     step = step_of(RUN, corpus)
     position, notes = checkpoint.resume(tmp_path, step)
     assert position.step == 2
-    assert notes == ["the checkpoint step-00000004 is damaged; going on from the checkpoint before it"]
+    assert notes == ["the checkpoint step-00000004 is damaged; continuing from the checkpoint before it"]
     assert [place.name for place in checkpoint.complete(tmp_path)] == ["step-00000002"]
     loop_of(RUN, step, corpus, tmp_path, position).advance(3)
     assert checkpoint.resume(tmp_path, step_of(RUN, corpus))[0].step == 4
@@ -174,7 +174,7 @@ def test_what_the_disk_refuses_to_ranks_is_said_by_each_as_by_one_device(
 
 def test_another_model_is_refused(corpus: Prepared, tmp_path: Path) -> None:
     trained(corpus, tmp_path, 3)
-    with pytest.raises(UsageError, match="disagree about the weight"):
+    with pytest.raises(UsageError, match="differ in the weight"):
         checkpoint.resume(tmp_path, step_of(tiny(n_layer=3), corpus))
 
 
@@ -200,7 +200,7 @@ def test_on_another_mesh_random_numbers_follow_from_seed_step_and_place(corpus: 
     anew, notes = drawn(ALONE)
     assert notes == [
         "the checkpoint of step 3 was written on dp=2 and is read on one device: "
-        "losses agree within rounding, and dropout draws anew"
+        "losses agree within rounding, and dropout draws other masks"
     ]
     assert torch.equal(anew, drawn(ALONE)[0])
     assert not torch.equal(anew, drawn(ALONE, seed=1)[0])

@@ -93,4 +93,4 @@ def test_torch_raises_what_is_recognised() -> None:
     with pytest.raises(RuntimeError) as caught:
         torch.empty(2**60, dtype=torch.uint8)
     assert is_out_of_memory(caught.value)
-    assert what_was_refused(caught.value) == "a tensor of 1050000 TiB was refused"
+    assert what_was_refused(caught.value) == "a tensor of 1050000 TiB could not be allocated"

@@ -135,7 +135,9 @@ def test_a_checkpoint_of_other_state_than_the_optimizer_uses_is_an_error(tmp_pat
         return {**now, "state": {n: {**one, "exp_avg": one["exp_avg"] / 2} for n, one in now["state"].items()}}
 
     step.optimizer.state_dict = stale  # type: ignore[method-assign]
-    with pytest.raises(WrongValues, match="the checkpoint step-00000002 is not the state of the run: the optimizer's"):
+    with pytest.raises(
+        WrongValues, match="the checkpoint step-00000002 does not hold the state of the run: the optimizer's"
+    ):
         checkpoint.save(tmp_path, step, Position(step=2), "any")
 
 

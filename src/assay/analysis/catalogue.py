@@ -99,7 +99,9 @@ def read(path: Path) -> Catalogue:
         return Catalogue.model_validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:
         first = str(error).splitlines()[0]
-        raise UsageError(f"{path} is no measured catalogue ({first}); benchmarks/catalogue.py writes one") from None
+        raise UsageError(
+            f"{path} is not a measured catalogue ({first}); write one with benchmarks/catalogue.py"
+        ) from None
 
 
 def device_of(machine: Environment | Machine) -> str:
@@ -114,7 +116,7 @@ def device_of(machine: Environment | Machine) -> str:
 def measured(comparison: Comparison, optimization: str, treatment: str, configuration: str) -> Entry:
     """Return the entry of one treatment of a comparison. Raises `ValueError` if no baseline ran."""
     if comparison.environment is None:
-        raise ValueError("no baseline ran, so where this was measured is not known")
+        raise ValueError("no baseline ran, so the machine of the measurement is not known")
     row = next(one for one in comparison.rows if one.treatment == treatment)
     proof = next((one for one in row.evidence if one.optimization == optimization), None)
     # With several ranks, the measured and the predicted figure may belong to different ranks.

@@ -165,7 +165,7 @@ def _ending(results: Sequence[RunResult], planned: int) -> tuple[Status, str | N
     worst = next((result for result in results if result.status is not Status.DONE), None)
     if worst is not None:
         return worst.status, worst.reason
-    return (Status.DONE, None) if len(results) == planned else (Status.INTERRUPTED, "not every process was reached")
+    return (Status.DONE, None) if len(results) == planned else (Status.INTERRUPTED, "not all processes ran")
 
 
 def _judged(row: Row, again: Row) -> Row:
@@ -193,7 +193,7 @@ def _unlike(result: RunResult, environment: Environment | None) -> list[str]:
     names = [
         name for name in result.environment.differs(environment) if name != "threads" or not _more(result, environment)
     ]
-    return [f"not compared: it and the baseline ran with different {', '.join(names)}"] if names else []
+    return [f"not compared: the baseline ran with different {', '.join(names)}"] if names else []
 
 
 def _more(result: RunResult, environment: Environment) -> bool:
@@ -207,8 +207,8 @@ def _more_threads(result: RunResult, environment: Environment | None) -> list[st
         return []
     more = result.config.ranks * environment.threads
     return [
-        f"its {result.config.ranks} processes had {more} threads in all, and the baseline's one had "
-        f"{environment.threads}: times compare more of the machine with less (threads=null gives the baseline all)"
+        f"its {result.config.ranks} processes used {more} threads in all, and the baseline's process "
+        f"{environment.threads}: times compare unequal shares of the machine (threads=null gives the baseline all)"
     ]
 
 
@@ -225,9 +225,9 @@ def _predicted_change(before: Predicted | None, after: Predicted | None) -> dict
 def _caveats(record: ComparisonRecord, again: Row, yardstick: Yardstick) -> list[str]:
     found = list(record.protocol.notes)
     if record.ending is Ending.INTERRUPTED:
-        found.append("The comparison was interrupted; what had finished by then is shown.")
+        found.append("The comparison was interrupted; processes that had finished by then are shown.")
     if not again.effects:
-        found.append("The A/A pair is missing, so a difference between two identical runs is not known.")
+        found.append("The A/A pair is missing, so the difference between two identical runs is not known.")
     step = again.effects.get("step_seconds")
     if step and step.interval and not step.interval[0] <= 0 <= step.interval[1]:
         found.append(

@@ -24,7 +24,7 @@ def equal_flags(cells: Sequence[CellResult], yardstick: Yardstick) -> list[str]:
     """Return a sentence if a row that promises different training has the baseline's losses."""
     different = [one for one in cells if numerics_of(one.cell.run) is Numerics.DIFFERENT_TRAINING]
     if equal := yardstick.equal_seeds(different):
-        return [f"too equal: the loss is the baseline's to the last bit at {seeds_text(equal)}, and should differ"]
+        return [f"too equal: the loss equals the baseline's to the last bit at {seeds_text(equal)}, but should differ"]
     return []
 
 
@@ -39,7 +39,7 @@ def twin_flags(treatments: Mapping[str, Sequence[CellResult]]) -> dict[str, list
             continue
         equal = equal_seeds(cells, by_seed(others))
         if equal:
-            said = "the loss is that of {} to the last bit at " + seeds_text(equal) + ", and should differ"
+            said = "the loss equals that of {} to the last bit at " + seeds_text(equal) + ", but should differ"
             found[one].append(f"too equal: {said.format(other)}")
             found[other].append(f"too equal: {said.format(one)}")
     return found
@@ -60,7 +60,7 @@ def evidence_flags(results: Sequence[RunResult]) -> list[str]:
             said.setdefault(item.optimization, []).append(item.observed)
             if not item.verdict:
                 failed.add(f"the proof of {item.optimization} failed: {item.observed}")
-        missing |= {f"{name} left no proof" for name, observed in said.items() if not observed}
+        missing |= {f"{name} has no recorded proof" for name, observed in said.items() if not observed}
         for name, observed in said.items():
             found.setdefault(name, set()).add(tuple(observed))
     differs = [f"the proof of {name} differs between processes" for name, seen in found.items() if len(seen - {()}) > 1]
@@ -75,7 +75,7 @@ def peak_flags(results: Sequence[RunResult]) -> list[str]:
     flags = []
     peaks = {result.memory.tensors_peak_bytes for result in results}
     if len(peaks - {None}) > 1:
-        flags.append("the peak of tensors differs between processes, where it should repeat exactly")
+        flags.append("the peak of tensors differs between processes, but should repeat exactly")
     elif len(peaks) > 1:
         flags.append("the peak of tensors was not measured at every seed")
     return [*flags, *next((said for result in results if (said := mispredicted(result))), [])]

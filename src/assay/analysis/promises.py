@@ -29,10 +29,10 @@ def wrong_values(cells: Sequence[CellResult], yardstick: Yardstick) -> str | Non
     partings = yardstick.partings(cells)
     if partings:
         others = sorted({one.seed for one in partings} - {partings[0].seed})
-        return str(partings[0]) + (f" (there is one at {seeds_text(others)}, too)" if others else "")
+        return str(partings[0]) + (f" (also at {seeds_text(others)})" if others else "")
     lossy = [one for one in cells if numerics_of(one.cell.run) is Numerics.LOSSY]
     if equal := yardstick.equal_seeds(lossy):
-        return f"the losses are the baseline's to the last bit at {seeds_text(equal)}, where rounding must show"
+        return f"the losses equal the baseline's to the last bit at {seeds_text(equal)}, but rounding must change them"
     return None
 
 
@@ -40,15 +40,17 @@ def unheld(record: ComparisonRecord, yardstick: Yardstick) -> list[str]:
     """Return sentences on losses that could not be compared with the baseline's, or only within rounding."""
     found = []
     if yardstick.repeats is False:
-        found.append("Two equal baselines had unequal losses, so no row is held to equal losses, but to a bound.")
+        found.append(
+            "Two equal baselines had different losses, so no row must have equal losses; a bound is used instead."
+        )
     missing = [seed for seed in record.seeds if seed not in yardstick.baselines]
     if missing:
-        found.append(f"Losses at {seeds_text(missing)} are not held to a baseline's: there are none.")
+        found.append(f"Losses at {seeds_text(missing)} are not compared, because there is no baseline.")
     promises = {numerics_of(one.cell.run) for one in record.cells}
     within_rounding = Numerics.REASSOCIATED in promises or not yardstick.repeats
     if within_rounding and record.base.training.steps > FIRST_STEPS and yardstick.baselines.keys() - yardstick.drifts:
         found.append(
-            f"Losses are held to the baseline's in the first {FIRST_STEPS} steps only: how far rounding takes them "
-            "apart later was not measured."
+            f"Losses are compared with the baseline's in the first {FIRST_STEPS} steps only, because the later drift "
+            "was not measured."
         )
     return found

@@ -104,9 +104,9 @@ def disturbances(record: ComparisonRecord) -> list[str]:
         return []
     repeated = sum(one.number > record.protocol.blocks for one in record.rounds)
     return [
-        f"In {disturbed} of {len(record.rounds)} rounds other programs or a hypervisor had more than "
+        f"In {disturbed} of {len(record.rounds)} rounds other programs or a hypervisor used more than "
         f"{100 * DISTURBED:.0f} % of the processor time; {repeated} rounds were repeated for it. Disturbed rounds are "
-        f"left out where at least {LEAST_ROUNDS} others stand."
+        f"left out if at least {LEAST_ROUNDS} others remain."
     ]
 
 

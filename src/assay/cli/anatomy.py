@@ -17,7 +17,10 @@ def anatomy(
     overrides: Overrides = None,
     with_: With = None,
     figure: Annotated[
-        Path | None, typer.Option("--figure", metavar="FILE.png|.svg", help="Draw it, too.", show_default=False)
+        Path | None,
+        typer.Option(
+            "--figure", metavar="FILE.png|.svg", help="Also draw a figure into this file.", show_default=False
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -56,7 +59,7 @@ def anatomy(
             typer.echo(proof(evidence))
     if figure is not None:
         draw(answer, figure)
-        note(f"drawn in {figure}")
+        note(f"figure written to {figure}")
     if not all(evidence.verdict for evidence in answer.evidence):
         raise typer.Exit(Status.NO_EFFECT.exit_code)
 
@@ -94,7 +97,7 @@ def _caveat(answer: "Anatomy") -> str:
 
     inside, unwatched = format_seconds(answer.whole.seconds), format_seconds(answer.step_seconds)
     return (
-        f"{inside} inside operators, with the clock read around each; a step that nobody watched took {unwatched}, a "
-        f"watched one {format_seconds(answer.watched_seconds)}. FLOPs are those of contractions; bytes are the least "
-        "that an operator moves."
+        f"Operators took {inside} in total, each timed on its own. The step took {unwatched} without instruments and "
+        f"{format_seconds(answer.watched_seconds)} with them. FLOPs are those of contractions; bytes are the least "
+        "that an operator can move."
     )

@@ -17,11 +17,11 @@ def print_ranks(every: "EveryRank") -> None:
     """Print two tables; nothing for a single rank."""
     if len(every.ranks) == 1:
         return
-    columns = ["by rank", "weights", "optimizer state", "peak of tensors", "work", "handed over"]
+    columns = ["by rank", "weights", "optimizer state", "peak of tensors", "work", "payload"]
     columns += ["idle in the pipeline"] if every.idle_shares else []
     print_table(columns, _ranks(every), right=columns[1:])
-    heading = f"rank {every.fullest.cost.rank} hands to"
-    print_table((heading, "among ranks that divide", "whole tensors"), _handed_over(every), right=("whole tensors",))
+    heading = f"collectives of rank {every.fullest.cost.rank}"
+    print_table((heading, "among ranks that divide", "payload"), _handed_over(every), right=("payload",))
 
 
 def _ranks(every: "EveryRank") -> Iterator[tuple[str, ...]]:

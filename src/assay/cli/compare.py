@@ -18,24 +18,27 @@ _With = Annotated[
     typer.Option(
         "--with",
         metavar="NAME[:FIELD=VALUE,...][+NAME...]",
-        help="A treatment: one row of the table. Give it once for each row.",
+        help="A treatment: one row of the table. Repeat it for each row.",
     ),
 ]
-_Seeds = Annotated[int, typer.Option(metavar="N", help="Seeds of every row; all rows share them.")]
+_Seeds = Annotated[int, typer.Option(metavar="N", help="Number of seeds; all rows use the same seeds.")]
 _Processes = Annotated[
     int | None,
     typer.Option(
         metavar="N",
-        help="Processes of every row at each seed; left out: so many that a row has three in all.",
+        help="Processes of every row at each seed; default: enough for three per row.",
         show_default=False,
     ),
 ]
 _Blocks = Annotated[int, typer.Option(metavar="N", help="Timed blocks of every run.")]
-_Timeout = Annotated[float | None, typer.Option(metavar="SECONDS", help="Stop a run that works longer than this.")]
-_Page = Annotated[
-    Path | None, typer.Option(metavar="PATH", help="Where to write the page; left out: beside the record.")
+_Timeout = Annotated[
+    float | None,
+    typer.Option(metavar="SECONDS", help="Stop a run after this time; waiting for its turn does not count."),
 ]
-_Json = Annotated[bool, typer.Option("--json", help="Print the comparison as one JSON value.")]
+_Page = Annotated[
+    Path | None, typer.Option(metavar="PATH", help="File of the page; default: index.html in the folder of the record.")
+]
+_Json = Annotated[bool, typer.Option("--json", help="Print the comparison as one JSON value and nothing else.")]
 
 
 def compare(

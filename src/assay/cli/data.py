@@ -7,7 +7,7 @@ import typer
 if TYPE_CHECKING:
     from assay.data.manifest import Manifest
 
-app = typer.Typer(help="Prepare corpora, and list those that are.", no_args_is_help=True)
+app = typer.Typer(help="Prepare corpora, and list the prepared ones.", no_args_is_help=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]
 
@@ -34,7 +34,9 @@ def list_prepared(as_json: Json = False) -> None:
 def prepare_corpus(
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[PRESET|FILE] [KEY=VALUE]...", help="A configuration; only its data part counts."),
+        typer.Argument(
+            metavar="[PRESET|FILE] [KEY=VALUE]...", help="A configuration; only its data settings are used."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -106,7 +108,7 @@ def _print(value: Any, rows: list[dict[str, Any]], as_json: bool) -> None:
         table.add_column(column.replace("_", " "), no_wrap=column == "name", overflow="fold")
     for line in cells:
         table.add_row(*(escape(cell) for cell in line))
-    Console().print(table if rows else "nothing is prepared here yet; run assay data prepare")
+    Console().print(table if rows else "this home has no prepared corpus yet; run assay data prepare")
 
 
 def _cell(row: dict[str, Any], column: str) -> str:

@@ -26,8 +26,8 @@ def estimate(
 ) -> None:
     """Predict the memory of one optimizer step by instant, and its work. The prediction takes milliseconds.
 
-    With --nproc: predict the rank that holds most, then memory and payload of all ranks, and their joint step time.
-    With --nodes, --gpus-per-node or --gpu: plan the step for machines that are not here, from datasheets.
+    With --nproc: predict the rank with the highest peak, then memory and payload of all ranks, and their joint step
+    time. With --nodes, --gpus-per-node or --gpu: plan the step for other machines, from datasheets.
 
     \b
         assay estimate demo
@@ -43,7 +43,7 @@ def estimate(
 
     if (nodes, gpus_per_node, gpu) != (None, None, None):
         if nproc is not None:
-            raise UsageError("--nproc is of this machine and --nodes of others; give one of them")
+            raise UsageError("--nproc describes this machine and --nodes other machines; give only one of them")
         where = api.project(
             source,
             *changes(overrides, nproc),
@@ -69,8 +69,8 @@ def _print_step(every: "EveryRank") -> None:
 
     fullest = every.fullest
     idle = fullest.active_parameters < fullest.parameters
-    active = f", {format_count(fullest.active_parameters)} of them active for a token" if idle else ""
-    of = "" if len(every.ranks) == 1 else f"rank {fullest.cost.rank} of {len(every.ranks)}, the fullest"
+    active = f", {format_count(fullest.active_parameters)} of them active per token" if idle else ""
+    of = "" if len(every.ranks) == 1 else f"rank {fullest.cost.rank} of {len(every.ranks)}, with the highest peak"
     rows = {
         "optimizations": " + ".join(map(str, every.run.optimizations)) or "none",
         "parameters": format_count(fullest.parameters) + active,
@@ -78,7 +78,7 @@ def _print_step(every: "EveryRank") -> None:
         "weights": format_bytes(fullest.cost.parameter_bytes),
         "gradients": format_bytes(fullest.gradient_bytes),
         "optimizer state": format_bytes(fullest.cost.optimizer_state_bytes),
-        "kept for backward": format_bytes(fullest.timeline.saved_bytes),
+        "saved for backward": format_bytes(fullest.timeline.saved_bytes),
         "peak of tensors": format_bytes(fullest.timeline.peak.nbytes),
         **_scratch(fullest),
         "work": " + ".join(f"{format_flops(count)} in {dtype}" for dtype, count in fullest.flops.items()),
@@ -97,7 +97,7 @@ def _scratch(answer: "Estimate") -> dict[str, str]:
     from assay.units import format_bytes
 
     most = answer.library_scratch_bytes
-    return {"library scratch beside them": f"0 to {format_bytes(most)}"} if most else {}
+    return {"library scratch, in addition": f"0 to {format_bytes(most)}"} if most else {}
 
 
 def _print_instants(answer: "Estimate") -> None:
@@ -118,4 +118,4 @@ def _print_instants(answer: "Estimate") -> None:
     ]
     print_table(("highest instant of each part", "alive", "of the peak", ""), rows, right=("alive", "of the peak"))
     if stride > 1:
-        typer.echo(f"every {stride}th of {len(instants)} instants, and the peak; --json has all")
+        typer.echo(f"{len(instants)} instants: one in {stride} is shown, and the peak; --json prints all")

@@ -11,7 +11,7 @@ def export(
     run: RunName,
     folder: Annotated[str, typer.Argument(metavar="DIR", help="A new or empty folder.")],
     form: Annotated[
-        str, typer.Option("--format", metavar="hf|safetensors", help="hf: GPT-2, as transformers reads it.")
+        str, typer.Option("--format", metavar="hf|safetensors", help="hf: a GPT-2 folder for transformers.")
     ] = "hf",
     as_json: Json = False,
 ) -> None:
@@ -21,8 +21,8 @@ def export(
         assay export last my-gpt2
         assay export last my-weights --format safetensors
 
-    transformers reads the folder with AutoModelForCausalLM and AutoTokenizer, whichever tokenizer the run has. A new
-    run starts from it with model.init_from=my-gpt2.
+    AutoModelForCausalLM and AutoTokenizer of transformers read the folder, with any tokenizer of a run. A new run
+    starts from these weights with model.init_from=my-gpt2.
     """
     from pathlib import Path
 

@@ -57,7 +57,7 @@ def known_status(text: str, entries: "Sequence[Entry]") -> str:
     from assay.runs.record import Status
 
     known = [one.value for one in Status]
-    others = f"; there are {', '.join(known)}"
+    others = f"; choose from {', '.join(known)}"
     if text not in known:
         raise UsageError(f"there is no status {text!r}{meant(text, known) or others}")
     return text

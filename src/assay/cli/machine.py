@@ -10,12 +10,13 @@ if TYPE_CHECKING:
 
 
 def machine(
-    fresh: Annotated[bool, typer.Option("--fresh", help="Measure anew, whatever was measured before.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Measure again, even if rates are stored.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")] = False,
 ) -> None:
     """Show cores, memory and accelerators, and the measured matmul and copy rates.
 
-    Rates are measured once, in some seconds, and kept until processor, torch or number of threads change.
+    The rates are measured once, in some seconds, and stored. They are measured again when the processor, torch or the
+    number of threads changes.
 
     \b
         assay machine
@@ -39,7 +40,7 @@ def _facts(found: "Machine") -> Iterator[tuple[str, str]]:
     yield "processor", found.processor
     yield "cores", str(found.cores)
     yield "memory", format_bytes(found.memory_bytes)
-    yield "instructions", " ".join(found.instructions) or "none that decides a dtype"
+    yield "instructions", " ".join(found.instructions) or "none for dtypes below 32 bits"
     if found.instruction_set:
         yield "instruction set of oneDNN", found.instruction_set
     for one in found.accelerators:

@@ -158,7 +158,9 @@ def _assay(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
-    show_traceback: Annotated[bool, typer.Option("--traceback", help="Show where an unforeseen error arose.")] = False,
+    show_traceback: Annotated[
+        bool, typer.Option("--traceback", help="Print the traceback of an internal error.")
+    ] = False,
 ) -> None:
     """Predict, apply and prove optimizations of GPT training, and compare them honestly.
 
@@ -198,7 +200,7 @@ def main() -> None:
     """The `assay` command."""
     stop_on_signals()
     if not settle():
-        sys.exit(_say(_USAGE, "standard output is closed; send it to a file, or to /dev/null"))
+        sys.exit(_say(_USAGE, "standard output is closed; redirect it to a file or to /dev/null"))
     app()
 
 

@@ -14,7 +14,7 @@ _LARGEST = 2**20
 
 
 def mesh(
-    world: Annotated[int, typer.Option("--world", metavar="RANKS", help="How many ranks there are.")],
+    world: Annotated[int, typer.Option("--world", metavar="RANKS", help="Number of ranks.")],
     tp: Annotated[int, typer.Option("--tp", metavar="N", help="Ranks that share the tensors of a layer.")] = 1,
     pp: Annotated[int, typer.Option("--pp", metavar="N", help="Stages that share the layers.")] = 1,
     cp: Annotated[int, typer.Option("--cp", metavar="N", help="Ranks that share each sequence.")] = 1,
@@ -26,8 +26,8 @@ def mesh(
 ) -> None:
     """Draw ranks by pipeline stage and data index, and the groups of each axis.
 
-    The axis dp, which divides the batch, takes the factor of the world that pp, cp and tp leave. Names and order are
-    those of NVIDIA's NeMo: the ranks of a tensor group are neighbours, those of a pipeline are furthest apart.
+    The axis dp divides the batch; its degree is world / (pp × cp × tp). Names and order are those of NVIDIA's NeMo: the
+    ranks of a tensor group are neighbours, those of a pipeline are furthest apart.
 
     \b
         assay mesh --world 16 --tp 2 --pp 2
@@ -37,7 +37,7 @@ def mesh(
     from assay.errors import UsageError
 
     if world > _LARGEST:
-        raise UsageError(f"{world} ranks are too many to list: take at most {_LARGEST}")
+        raise UsageError(f"{world} ranks are too many to list; give at most {_LARGEST}")
     # A degree of 1 divides anything, so an error need not name it.
     named: dict[str, int | None] = {axis: n for axis, n in (("pp", pp), ("cp", cp), ("tp", tp)) if n != 1}
     found = fill(world, {**named, "dp": None})

@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     from assay.analysis.catalogue import Catalogue
     from assay.optimizations import Card
 
-_Table = Annotated[bool, typer.Option("--table", help="Method, speed, memory: does it help? As it was measured.")]
+_Table = Annotated[bool, typer.Option("--table", help="Print the measured effects on speed, memory and loss.")]
 _Measured = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE", help="Measurements that benchmarks/catalogue.py wrote; left out: those of the package."
+        metavar="FILE", help="A file that benchmarks/catalogue.py wrote; default: the package's own measurements."
     ),
 ]
 
 
 def optimizations(
-    name: Annotated[str | None, typer.Argument(help="Show this one's card.", show_default=False)] = None,
+    name: Annotated[str | None, typer.Argument(help="Show the card of this optimization.", show_default=False)] = None,
     table: _Table = False,
     measured: _Measured = None,
     as_json: Json = False,

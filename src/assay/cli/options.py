@@ -13,38 +13,40 @@ _PRESETS = ", ".join(sorted(path.stem for path in (Path(__file__).parents[1] / "
 Source = Annotated[
     str | None,
     typer.Argument(
-        metavar="[PRESET|FILE]", help=f"A YAML file or a preset ({_PRESETS}); left out: demo.", show_default=False
+        metavar="[PRESET|FILE]", help=f"A YAML file or a preset ({_PRESETS}); default: demo.", show_default=False
     ),
 ]
 
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[KEY=VALUE]...", help="What to change in it, for instance model.n_layer=8."),
+    typer.Argument(metavar="[KEY=VALUE]...", help="Settings to change, for instance model.n_layer=8."),
 ]
 
 With = Annotated[
     list[str] | None,
     typer.Option(
-        "--with", metavar="NAME[:FIELD=VALUE,...][+NAME...]", help="Turn optimizations on; several --with add up."
+        "--with",
+        metavar="NAME[:FIELD=VALUE,...][+NAME...]",
+        help="Turn optimizations on; several --with options add up.",
     ),
 ]
 
 Nproc = Annotated[
     int | None,
-    typer.Option("--nproc", metavar="N", help="Processes on this machine that optimizations may divide a run among."),
+    typer.Option("--nproc", metavar="N", help="Processes on this machine among which optimizations divide a run."),
 ]
 
 Nodes = Annotated[
     int | None,
-    typer.Option("--nodes", metavar="N", help="Plan for so many nodes that are not here (1, where --gpu is given)."),
+    typer.Option("--nodes", metavar="N", help="Plan for N nodes of other machines; default with --gpu: 1."),
 ]
 
 GpusPerNode = Annotated[
-    int | None, typer.Option("--gpus-per-node", metavar="N", help="GPUs in each of those nodes; left out: 8.")
+    int | None, typer.Option("--gpus-per-node", metavar="N", help="GPUs in each node of the plan; default: 8.")
 ]
 
 Gpu = Annotated[
-    str | None, typer.Option("--gpu", metavar="a100|h100|h200", help="Which GPU those nodes have; left out: a100.")
+    str | None, typer.Option("--gpu", metavar="a100|h100|h200", help="GPU model of the plan; default: a100.")
 ]
 
 Oversubscribe = Annotated[bool, typer.Option("--oversubscribe", help="Allow more processes than cores.")]
@@ -54,11 +56,11 @@ def changes(overrides: list[str] | None, nproc: int | None, oversubscribe: bool 
     """Return the overrides, with the options added to them. Raises `UsageError` if both give the number of ranks."""
     given = [one for one in overrides or () if one.partition("=")[0] == "ranks"]
     if nproc is not None and given:
-        raise UsageError(f"--nproc {nproc} and {given[0]} say how many ranks twice; give one of them")
+        raise UsageError(f"--nproc {nproc} and {given[0]} both set the number of ranks; give only one of them")
     ranks = [] if nproc is None else [f"ranks={nproc}"]
     return [*(overrides or ()), *ranks, *(["oversubscribe=true"] if oversubscribe else [])]
 
 
-RunName = Annotated[str, typer.Argument(metavar="RUN", help="An id or a name, the start of one, or last.")]
+RunName = Annotated[str, typer.Argument(metavar="RUN", help="Id or name of a run, the start of either, or last.")]
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]

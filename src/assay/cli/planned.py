@@ -25,9 +25,9 @@ def print_plan(projection: "Projection") -> None:
     _print_held(projection)
     _print_sent(projection)
     typer.echo(
-        "Arithmetic from datasheets, nothing measured: no overlap, no stragglers, no update, no traffic to memory; "
-        "buffers, gathered weights and fragmentation take several gigabytes more. docs/numbers.md has how far plans "
-        "are off."
+        "The plan is computed from datasheets, with nothing measured. It leaves out overlap, stragglers, the update "
+        "and memory traffic. Buffers, gathered weights and fragmentation take several gigabytes more. docs/numbers.md "
+        "gives the errors of plans."
     )
 
 
@@ -37,7 +37,7 @@ def _step(projection: "Projection") -> Iterator[tuple[str, str]]:
     tokens = projection.training_tokens
     yield "machines", f"{projection.cluster}, {sheet.inner.name} inside a node, {sheet.outer.name} between nodes"
     yield "optimizations", " + ".join(map(str, projection.run.optimizations)) or "none"
-    yield "precision", "16-bit products, 32-bit Adam: the only one that plans know"
+    yield "precision", "16-bit products, 32-bit Adam (plans support no other)"
     yield "parameters", format_count(planned.parameters)
     yield "batch", f"{format_count(projection.run.tokens_per_step)} tokens, {_micro_batches(layout)}"
     if layout.mesh.pp > 1:
@@ -45,7 +45,7 @@ def _step(projection: "Projection") -> Iterator[tuple[str, str]]:
     yield "step time", format_seconds(planned.step_seconds)
     yield "tokens/s", format_count(planned.tokens_per_second)
     executed, peak = planned.executed_flops, sheet.peak_flops
-    yield "work of a device", f"{format_flops(executed)}/s with what is recomputed, {executed / peak:.1%} of its peak"
+    yield "work per device", f"{format_flops(executed)}/s including recompute, {executed / peak:.1%} of its peak"
     yield "MFU", f"{projection.mfu:.1%}"
     yield f"{format_count(tokens)} tokens", _days(planned.training_seconds(tokens))
 
@@ -53,14 +53,14 @@ def _step(projection: "Projection") -> Iterator[tuple[str, str]]:
 def _micro_batches(layout: "Layout") -> str:
     each = f"of {layout.micro_batch} {'sequence' if layout.micro_batch == 1 else 'sequences'}"
     count = layout.micro_batches
-    return f"{count} micro-batches {each} a replica" if count > 1 else f"one micro-batch {each} a replica"
+    return f"{count} micro-batches {each} per replica" if count > 1 else f"one micro-batch {each} per replica"
 
 
 def _bubble(projection: "Projection") -> str:
-    played = f"{projection.plan.bubble:.1%} of forward and backward, with the sends and the logits"
+    played = f"{projection.plan.bubble:.1%} of forward and backward, including sends and logits"
     formula = projection.bubble_by_formula
     if formula is None:
-        return f"{played}; no share of a step is published for this schedule"
+        return f"{played}; no formula is published for this schedule"
     chunks = projection.plan.layout.chunks
     return f"{played}; (p−1)/({'v' if chunks > 1 else ''}m+p−1) = {formula:.1%}"
 
@@ -77,9 +77,9 @@ def _print_held(projection: "Projection") -> None:
     memory = projection.cluster.datasheet.accelerator.memory_bytes
     parts = ("weights", "gradients", "optimizer", "activations")
     rows = [(part, *_amount(getattr(held, part), memory)) for part in parts]
-    rows.append(("together", *_amount(held.nbytes, memory)))
-    rows.append(("does it fit?", f"{'yes' if projection.fits else 'no'}, of {format_bytes(memory)}", ""))
-    of = f"memory of a rank at stage {stage}, the fullest" if len(projection.plan.held) > 1 else "memory of a rank"
+    rows.append(("total", *_amount(held.nbytes, memory)))
+    rows.append(("does it fit?", f"{'yes' if projection.fits else 'no'}, in {format_bytes(memory)}", ""))
+    of = f"memory of a rank at stage {stage}, the highest" if len(projection.plan.held) > 1 else "memory of a rank"
     print_table((of, "", "of the device"), rows, right=("of the device",))
 
 
@@ -97,5 +97,5 @@ def _print_sent(projection: "Projection") -> None:
         bandwidth = f"{format_bytes(link.bandwidth_bytes)}/s"
         rows.append(("+".join(used), divided(used), ", ".join(what), format_bytes(count), link.name, bandwidth))
     if rows:
-        columns = ("axis", "divides", "what", "sent by a rank", "over", "at most")
-        print_table(columns, rows, right=("sent by a rank", "at most"))
+        columns = ("axis", "divides", "tensors", "sent by a rank", "link", "bandwidth")
+        print_table(columns, rows, right=("sent by a rank", "bandwidth"))

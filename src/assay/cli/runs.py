@@ -16,14 +16,14 @@ app = typer.Typer(help="List, show, compare and remove runs.")
 
 @app.command("ls")
 def list_runs(
-    limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Only the newest N.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Show only the newest N runs.")] = None,
     status: Annotated[
-        str | None, typer.Option(metavar="STATUS", help="Only those that ended so: done, killed, …")
+        str | None, typer.Option(metavar="STATUS", help="Show only runs with this status: done, killed, …")
     ] = None,
-    preset: Annotated[str | None, typer.Option(metavar="NAME", help="Only those of one preset or file.")] = None,
+    preset: Annotated[str | None, typer.Option(metavar="NAME", help="Show only runs of this preset or file.")] = None,
     as_json: Json = False,
 ) -> None:
-    """List runs, newest first, with the status that their processes show.
+    """List runs, newest first, with a status that is checked against their processes.
 
     \b
         assay runs ls --limit 20
@@ -42,14 +42,14 @@ def list_runs(
     elif chosen:
         print_table(COLUMNS, map(row, chosen), right=FIGURES, spare=SPARE)
     elif every:
-        note(f"none of the {len(every)} runs in {home.runs} is so")
+        note(f"none of the {len(every)} runs in {home.runs} matches the options")
     else:
-        note(f"no runs in {home.runs} yet; `assay train` makes one")
+        note(f"there are no runs in {home.runs} yet; `assay train` starts one")
 
 
 @app.command("show")
 def show_run(run: RunName, as_json: Json = False) -> None:
-    """Show all that is recorded of a run."""
+    """Show the whole record of a run."""
     from assay.cli.console import plain, print_json
     from assay.cli.summary import print_run
     from assay.config import Home
@@ -64,8 +64,8 @@ def show_run(run: RunName, as_json: Json = False) -> None:
 
 @app.command("diff")
 def compare_runs(
-    first: Annotated[str, typer.Argument(metavar="A", help="A run: an id or a name, the start of one, or last.")],
-    second: Annotated[str, typer.Argument(metavar="B", help="The run to hold against it.")],
+    first: Annotated[str, typer.Argument(metavar="A", help="Id or name of a run, the start of either, or last.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="The run to compare with A.")],
     as_json: Json = False,
 ) -> None:
     """Show the differences between two runs: configuration, environment, figures."""
@@ -89,11 +89,11 @@ def compare_runs(
 
 @app.command("rm")
 def remove_runs(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Runs to delete with all that they hold.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Runs to delete, with all their files.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without a question.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Delete runs: checkpoints, events, results and their rows in the store. A running one is refused."""
+    """Delete runs: checkpoints, events, results and their rows in the store. A run that is still running is refused."""
     import sys
 
     from assay.cli.console import note, print_json
@@ -111,7 +111,7 @@ def remove_runs(
             raise UsageError(f"the run {folder.id} is still running; stop it before you remove it")
     if not yes:
         if not sys.stdin.isatty():
-            raise UsageError("there is nobody to ask; give --yes to remove without a question")
+            raise UsageError("standard input is not a terminal to confirm on; give --yes to delete without a question")
         for folder in folders:
             note(str(folder.path))
         typer.confirm(f"Delete {len(folders)} of the runs in {home.runs}?", abort=True, err=True)

@@ -6,13 +6,20 @@ import typer
 
 from assay.cli.options import Json, RunName
 
+_Temperature = Annotated[
+    float,
+    typer.Option(
+        help="Divides the logits: below 1 favours likely tokens, above 1 unlikely ones; 0 takes the likeliest."
+    ),
+]
+
 
 def sample(
     run: RunName,
-    prompt: Annotated[str, typer.Option(metavar="TEXT", help="What to go on from; by default a line break.")] = "\n",
-    tokens: Annotated[int, typer.Option(min=1, help="How many tokens to add.")] = 200,
-    temperature: Annotated[float, typer.Option(help="Below 1 likelier, above 1 bolder; 0 always the likeliest.")] = 0.8,
-    top_k: Annotated[int | None, typer.Option(help="Draw among this many likeliest tokens only.")] = None,
+    prompt: Annotated[str, typer.Option(metavar="TEXT", help="Text to continue; by default a line break.")] = "\n",
+    tokens: Annotated[int, typer.Option(min=1, help="Number of tokens to add.")] = 200,
+    temperature: _Temperature = 0.8,
+    top_k: Annotated[int | None, typer.Option(help="Sample only from this number of likeliest tokens.")] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The same seed gives the same text.")] = 0,
     as_json: Json = False,
 ) -> None:

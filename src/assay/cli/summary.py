@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from assay.step.evidence import Evidence, ValueProof
 
 _MEMORY = {
-    "tensors_peak_bytes": "tensors, asked of torch's allocator in one step",
+    "tensors_peak_bytes": "tensors, requested from torch's allocator in one step",
     "reserved_peak_bytes": "reserved by torch's caching allocator",
-    "process_peak_bytes": "process, anonymous resident in a settled step",
-    "heap_peak_bytes": "heap, memory maps left out",
-    "device_peak_bytes": "device, taken by everyone",
+    "process_peak_bytes": "process, anonymous resident memory in a settled step",
+    "heap_peak_bytes": "heap, without memory maps",
+    "device_peak_bytes": "device, used by all processes",
 }
 
 
@@ -40,16 +40,16 @@ def print_run(result: "RunResult", home: "Home", *, whole: bool = False) -> None
             "process",
             "weights",
             "state",
-            "handed over",
+            "payload",
             "predicted",
-            "under way",
+            "communicating",
         )
         print_table(columns, _rank_rows(result), right=columns[1:])
         if any(one.spent for one in result.ranks):
-            figures = ("calls", "under way", "waiting", "transfer")
+            figures = ("calls", "running", "waiting", "transfer")
             print_table(("by rank", "collective", "axis", *figures), _spent_rows(result), right=figures)
         if any(one.idle for one in result.ranks):
-            shares = ("idle", "played", "equal stages", "own core")
+            shares = ("idle", "simulated", "equal stages", "CPU time")
             print_table(("pipeline", *shares, ""), _idle_rows(result), right=shares)
     if whole:
         _print_the_rest(result)
@@ -68,7 +68,7 @@ def lines(result: "RunResult") -> Iterator[tuple[str, str]]:
     """Yield (label, text) of each line of a run's summary."""
     parameters = "" if result.parameters is None else f", {format_count(result.parameters)} parameters"
     data, model = result.config.data, result.config.model
-    shape = f"{model.n_layer} layers, {model.n_head} heads, {model.n_embd} wide, context {model.context_length}"
+    shape = f"{model.n_layer} layers, {model.n_head} heads, width {model.n_embd}, context {model.context_length}"
     corpus = f"{data.path or data.corpus} in {data.tokenizer} tokens"
     yield "run", result.run
     yield "status", result.status + (f": {result.reason}" if result.reason else "")
@@ -85,7 +85,7 @@ def lines(result: "RunResult") -> Iterator[tuple[str, str]]:
         balance = " ".join(f"{layer['balance']:.3f}" for layer in layers)
         busiest = max(max(layer["tokens"]) * len(layer["tokens"]) / sum(layer["tokens"]) for layer in layers)
         dropped = max(layer["dropped"] for layer in layers)
-        yield "routers", f"balance by layer {balance}; at most {busiest:.2f} times an even share, {dropped:.1%} dropped"
+        yield "routers", f"balance by layer {balance}; busiest {busiest:.2f} times an even share, {dropped:.1%} dropped"
     for evidence in result.evidence:
         yield "evidence", proof(evidence)
     if result.values is not None:
@@ -125,11 +125,11 @@ def _speed(result: "RunResult") -> Iterator[tuple[str, str]]:
         speed = "" if result.tokens_per_second is None else f", {format_count(result.tokens_per_second)} tokens/s"
         yield "step", f"{format_seconds(step.median)} ({spread}){speed}"
     if result.data_wait_share is not None:
-        yield "data wait", f"{result.data_wait_share:.2%} of the steady steps"
+        yield "data wait", f"{result.data_wait_share:.2%} of the time of steady steps"
     predicted = result.predicted
     if predicted is not None and predicted.step_flops is not None:
         seconds = "" if predicted.step_seconds is None else f"{format_seconds(predicted.step_seconds)} and "
-        yield "predicted", f"{seconds}{format_flops(predicted.step_flops)} a step"
+        yield "predicted", f"{seconds}{format_flops(predicted.step_flops)} per step"
     if result.phase_seconds:
         parts = " · ".join(f"{name} {format_seconds(spent)}" for name, spent in result.phase_seconds.items() if spent)
         yield "time", f"{format_seconds(sum(result.phase_seconds.values()))} = {parts}"
@@ -142,7 +142,7 @@ def _memory_rows(result: "RunResult") -> Iterator[tuple[str, str, str]]:
         if measured is not None or predicted is not None:
             yield meaning, amount(measured), amount(predicted)
     if any(scratch):
-        yield "library scratch beside the tensors", amount(scratch[0]), f"0 to {amount(scratch[1])}"
+        yield "library scratch, in addition to the tensors", amount(scratch[0]), f"0 to {amount(scratch[1])}"
     instants = result.memory.tensors_peak_instant, getattr(result.predicted, "tensors_peak_instant", None)
     if any(instants):
         yield "instant of the tensors' peak", instants[0] or UNKNOWN, instants[1] or UNKNOWN
@@ -225,11 +225,11 @@ def _hints(result: "RunResult", saved: bool) -> Iterator[str]:
     from assay.errors import START_AGAIN
 
     if START_AGAIN in (result.reason or ""):
-        yield f"assay runs rm {result.run}    removes what nothing can go on from"
+        yield f"assay runs rm {result.run}    removes the run, which cannot be resumed"
     elif result.status == "budget_reached":
-        yield f"assay train --resume {result.run} KEY=VALUE    goes on with more training.tokens or training.seconds"
+        yield f"assay train --resume {result.run} KEY=VALUE    continues with more training.tokens or training.seconds"
     elif result.status.resumable:
-        how = "goes on from the newest checkpoint" if saved else "starts again, for nothing was saved"
+        how = "continues from the newest checkpoint" if saved else "starts again, because nothing was saved"
         yield f"assay train --resume {result.run}    {how}"
     elif result.status == "done":
         yield f"assay sample {result.run} --prompt TEXT"

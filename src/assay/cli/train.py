@@ -7,12 +7,11 @@ import typer
 from assay.cli.options import Json, Nproc, Overrides, Oversubscribe, Source, With, changes
 
 _Resume = Annotated[
-    str | None, typer.Option(metavar="RUN", help="Go on with a stopped run: its id or name, the start of one, or last.")
+    str | None,
+    typer.Option(metavar="RUN", help="Continue a stopped run: its id or name, the start of either, or last."),
 ]
-_Name = Annotated[str | None, typer.Option(metavar="NAME", help="Call the run so; it can be named wherever an id can.")]
-_Timeout = Annotated[
-    float | None, typer.Option(metavar="SECONDS", help="Stop the run, resumably, when it takes longer.")
-]
+_Name = Annotated[str | None, typer.Option(metavar="NAME", help="Name of the run; it is accepted wherever an id is.")]
+_Timeout = Annotated[float | None, typer.Option(metavar="SECONDS", help="Stop the run, resumably, after this time.")]
 
 
 def train(

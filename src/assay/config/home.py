@@ -57,9 +57,9 @@ class Home:
             except (OSError, ValueError) as error:
                 raise UsageError(f"{place} cannot be used ({_reason(error)}); set ASSAY_HOME to a folder") from error
             if not stat.S_ISDIR(kind):
-                raise UsageError(f"{self.root} cannot be a folder, since {place} is a file; set ASSAY_HOME to a folder")
+                raise UsageError(f"{self.root} cannot be a folder: {place} is a file; set ASSAY_HOME to a folder")
             if not os.access(place, os.R_OK | os.X_OK if place == self.root else os.X_OK):
-                raise UsageError(f"{place} cannot be read (Permission denied); set ASSAY_HOME to a folder that can")
+                raise UsageError(f"{place} cannot be read (Permission denied); set ASSAY_HOME to a readable folder")
             break
         return self
 
@@ -74,7 +74,7 @@ class Home:
             probe.unlink()
         except OSError as error:
             raise UsageError(
-                f"{self.root} cannot be written ({_reason(error)}); set ASSAY_HOME to a folder that can"
+                f"{self.root} cannot be written ({_reason(error)}); set ASSAY_HOME to a writable folder"
             ) from error
         return self
 

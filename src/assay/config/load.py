@@ -103,7 +103,7 @@ def validate(values: Any) -> Run:
     except ValidationError as error:
         raise UsageError(_sentence(error)) from error
     except (RecursionError, OverflowError) as error:
-        raise UsageError("the configuration holds a value that is too large, or nested too deeply") from error
+        raise UsageError("the configuration has a value that is too large or nested too deeply") from error
 
 
 def _read(source: str | Path | None) -> Any:

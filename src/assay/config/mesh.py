@@ -32,7 +32,7 @@ class Mesh:
     def __post_init__(self) -> None:
         for axis in AXES:
             if self.degree(axis) < 1:
-                raise UsageError(f"{axis}={self.degree(axis)} is not possible: a degree is at least 1")
+                raise UsageError(f"{axis}={self.degree(axis)} is not possible; give a degree of at least 1")
 
     def degree(self, axis: str) -> int:
         """Number of ranks along an axis."""
@@ -88,13 +88,13 @@ def fill(world: int, degrees: Mapping[str, int | None], names: Mapping[str, str]
     known = {axis: degree for axis, degree in degrees.items() if degree is not None}
     taken, open_axes = Mesh(**known).size, [axis for axis, degree in degrees.items() if degree is None]
     if world < 1:
-        raise UsageError(f"a world of {world} ranks is not possible: it has at least one")
+        raise UsageError(f"a world of {world} ranks is not possible; give at least one")
     if world % taken:
         raise UsageError(
             f"{_said(known, names)} {_verb(known, 'need')} a multiple of {taken} ranks, and there are {world}"
         )
     if not open_axes and taken != world:
-        more = "give them other degrees" if "dp" in known else "add one that divides the batch"
+        more = "choose other degrees" if "dp" in known else "add a technique that divides the batch"
         raise UsageError(
             f"{_said(known, names)} {_verb(known, 'use')} {taken} of {world} ranks; {more}, or take {taken} ranks"
         )
@@ -105,7 +105,7 @@ def nodes(mesh: Mesh, ranks_per_node: int) -> Iterator[Sequence[int]]:
     """The ranks of each node, in order. Raises `UsageError` if the ranks do not fill whole nodes."""
     if ranks_per_node < 1 or mesh.size % ranks_per_node:
         raise UsageError(
-            f"{mesh.size} ranks do not fill nodes of {ranks_per_node}; take a number that divides {mesh.size}"
+            f"{mesh.size} ranks do not fill nodes of {ranks_per_node}; choose ranks per node that divide {mesh.size}"
         )
     return (range(first, first + ranks_per_node) for first in range(0, mesh.size, ranks_per_node))
 

@@ -14,7 +14,7 @@ def absolute(path: str | Path) -> Path:
 
 def _without_nul(text: str) -> str:
     if "\0" in text:
-        raise ValueError("a path cannot hold a NUL character")
+        raise ValueError("a path cannot contain a NUL character")
     return text
 
 

@@ -26,11 +26,11 @@ def read_text(path: Path) -> str:
     with path.open("rb") as stream:
         raw = stream.read(LONGEST_BYTES + 1)
     if len(raw) > LONGEST_BYTES:
-        raise UsageError(f"{path} is longer than 1 MiB, so it is no configuration{as_corpus(path)}")
+        raise UsageError(f"{path} is longer than 1 MiB, so it is not a configuration{as_corpus(path)}")
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is no UTF-8 at byte {error.start}; write it in UTF-8{as_corpus(path)}") from error
+        raise UsageError(f"{path} is not UTF-8 at byte {error.start}; write it in UTF-8{as_corpus(path)}") from error
 
 
 def as_corpus(path: Path | str) -> str:
@@ -59,7 +59,7 @@ def check_size(text: str, what: str) -> None:
         if isinstance(event, yaml.CollectionStartEvent):
             sizes.append((event.anchor, 1))
             if len(sizes) > _DEEPEST:
-                raise UsageError(f"{what} is nested deeper than {_DEEPEST} levels; write it flatter")
+                raise UsageError(f"{what} is nested deeper than {_DEEPEST} levels; use fewer levels")
             continue
         if isinstance(event, yaml.CollectionEndEvent):
             anchor, added = sizes.pop()
@@ -72,4 +72,4 @@ def check_size(text: str, what: str) -> None:
         anchor, size = sizes.pop()
         sizes.append((anchor, size + added))
         if size + added > _MOST_NODES:
-            raise UsageError(f"{what} holds more than {_MOST_NODES} values; write fewer")
+            raise UsageError(f"{what} has more than {_MOST_NODES} values; write fewer")

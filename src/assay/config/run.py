@@ -49,7 +49,7 @@ class Spec(Frozen):
         """Parse specs joined by plus signs, as in ``sdpa_attention+lion:learning_rate=1e-4``. Raises `ValueError`."""
         parts = [part.strip() for part in _PLUS.split(text)]
         if len(parts) > 1 and not all(parts):
-            raise ValueError(f"{text!r} has a plus sign without an optimization on either side of it")
+            raise ValueError(f"{text!r} lacks an optimization on one side of a plus sign")
         return tuple(map(cls.parse, parts))
 
     def __str__(self) -> str:
@@ -66,7 +66,7 @@ def _scalar(value: str, text: str) -> Scalar:
         found = yaml.safe_load(value)
         if isinstance(found, bool | int | float | str | None):
             return found
-    raise ValueError(f"{value!r} in {text!r} is not a value")
+    raise ValueError(f"{value!r} in {text!r} cannot be read as a value")
 
 
 def _plain(value: Scalar) -> str:

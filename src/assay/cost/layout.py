@@ -58,7 +58,7 @@ class Layout:
         share = self.mesh.dp * self.micro_batch
         if self.batch % share:
             raise UsageError(
-                f"a batch of {self.batch} does not divide among dp={self.mesh.dp} in micro-batches of "
+                f"a batch of {self.batch} cannot be divided among dp={self.mesh.dp} in micro-batches of "
                 f"{self.micro_batch}; make it a multiple of {share}"
             )
         return self.batch // share
@@ -69,10 +69,14 @@ class Layout:
         if self.schedule == "zero_bubble_v" and self.chunks == 2:
             return schedules.zero_bubble_v(stages, micro_batches)
         if self.schedule == "zero_bubble_v":
-            raise UsageError(f"a vee has two chunks a stage, not {self.chunks}; set chunks=2")
+            raise UsageError(
+                f"the schedule {self.schedule!r} has two chunks per stage, not {self.chunks}; set chunks=2"
+            )
         if self.schedule != "interleaved":
             if self.chunks > 1:
-                raise UsageError(f"the schedule {self.schedule!r} has one chunk a stage; take 'interleaved' for more")
+                raise UsageError(
+                    f"the schedule {self.schedule!r} has one chunk per stage; choose 'interleaved' for more"
+                )
             return {
                 "gpipe": schedules.gpipe,
                 "one_f_one_b": schedules.one_f_one_b,
@@ -87,11 +91,11 @@ class Layout:
         """Raise `UsageError` if the mesh or the stages do not divide the model."""
         parts = 1 if self.dealt else self.mesh.pp * self.chunks
         if self.dealt and (len(self.dealt), sum(self.dealt)) != (self.mesh.pp, model.n_layer):
-            raise UsageError(f"{model.n_layer} layers cannot be dealt as {self.dealt} to {self.mesh.pp} stages")
+            raise UsageError(f"{model.n_layer} layers cannot be divided as {self.dealt} among {self.mesh.pp} stages")
         for degree, what, count in (
             (parts, "n_layer", model.n_layer),
             (self.mesh.tp, "n_head", model.n_head),
             (self.mesh.cp, "context_length", model.context_length),
         ):
             if count % degree:
-                raise UsageError(f"{what}={count} does not divide by {degree}; take a {what} or a degree that does")
+                raise UsageError(f"{what}={count} is not divisible by {degree}; choose another {what} or degree")

@@ -112,7 +112,7 @@ def play_chunks(schedule: Schedule, times: Sequence[Sequence[StageTime]], send_s
                 ahead = True
     for stage, order in enumerate(schedule.orders):
         if reached[stage] < len(order):
-            raise ValueError(f"stage {stage} waits for ever before {order[reached[stage]]}")
+            raise ValueError(f"stage {stage} waits forever before {order[reached[stage]]}")
     spans = tuple(end - begun[0] if begun else 0.0 for end, begun in zip(clock, begins, strict=True))
     held = tuple(_held(order, schedule.chunks) for order in schedule.orders)
     return Played(max(clock), tuple(map(tuple, begins)), tuple(busy), spans, held)

@@ -19,8 +19,8 @@ class Gradient(Enum):
     NONE = "the input has no gradient"
     FRESH = "a new tensor of the input's shape"
     ALIAS = "the output's gradient itself, or a view of it"
-    OVERWRITING = "written over what its node reads last, where that is as large; else a new tensor"
-    INSIDE = "none: a compiled loop goes on with what came in"
+    OVERWRITING = "overwrites the tensor that its node reads last, if that is as large; otherwise a new tensor"
+    INSIDE = "none: a compiled loop continues with its input"
     INPLACE = "a new tensor that the engine adds into the input's other gradients (a parameter's)"
     VIEWED = "a new tensor under another shape, into which the engine adds nothing"
 

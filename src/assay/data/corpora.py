@@ -94,7 +94,7 @@ def read_corpus(listing: Listing, config: DataConfig, home: Home) -> Corpus:
         check(listing.published, home)
     text = _read(listing.train, listing, config)
     if not text:
-        raise UsageError(f"{listing.title} holds no text; name another corpus in data.corpus or data.path")
+        raise UsageError(f"{listing.title} contains no text; name another corpus in data.corpus or data.path")
     if listing.validation is not None:
         train, held_out = text, _read(listing.validation, listing, config)
     else:
@@ -119,7 +119,7 @@ def stamp(files: Iterable[Path]) -> str:
             status = path.stat()
         except OSError as error:
             raise UsageError(
-                f"{path} cannot be read ({error.strerror or error}); put it back or leave it out"
+                f"{path} cannot be read ({error.strerror or error}); restore it or leave it out"
             ) from error
         digest.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\n".encode(errors="surrogateescape"))
     return digest.hexdigest()

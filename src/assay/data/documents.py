@@ -81,7 +81,7 @@ def is_local(name: str) -> bool:
 
 def _some_text(texts: Iterable[str], source: str) -> None:
     if not any(text.strip() for text in texts):
-        raise UsageError(f"{source} holds no text to stream; name documents with text")
+        raise UsageError(f"{source} contains no text to stream; name documents with text")
 
 
 def _text(record: dict[str, Any], text_field: str, name: str) -> str:
@@ -92,7 +92,7 @@ def _text(record: dict[str, Any], text_field: str, name: str) -> str:
     if text is None:
         return ""
     if not isinstance(text, str):
-        raise UsageError(f"{name}: the field {text_field!r} is not text; name one that is in data.text_field")
+        raise UsageError(f"{name}: the field {text_field!r} is not text; name a text field in data.text_field")
     return text
 
 
@@ -107,11 +107,11 @@ def _ask_hub(name: str) -> None:
         HfApi(endpoint=config.HF_ENDPOINT).dataset_info(name, timeout=_PATIENCE_SECONDS)
     except (HFValidationError, RepositoryNotFoundError) as error:
         raise UsageError(
-            f"there is no folder {name!r}, and no data set of that name on the hub for you; "
-            "put the name right, or log in where it is not public"
+            f"there is no folder {name!r}, and no data set of that name on the hub that you can read; "
+            "correct the name, or log in if the data set is private"
         ) from error
     except Exception as error:  # the type depends on the library's HTTP client
         raise UsageError(
-            f"the hub cannot be asked for the data set {name!r} ({first_line(error)}); go online, or stream from "
+            f"the hub cannot be reached for the data set {name!r} ({first_line(error)}); go online, or stream from "
             "files with streaming:path"
         ) from error

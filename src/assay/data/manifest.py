@@ -102,11 +102,11 @@ def read_manifest(folder: Path) -> Manifest:
     except OSError as error:
         raise UsageError(f"{folder / MANIFEST} cannot be read ({error.strerror or error}); {_again(folder)}") from error
     except ValidationError as error:
-        raise UsageError(f"{folder / MANIFEST} is damaged or of another format; {_again(folder)}") from error
+        raise UsageError(f"{folder / MANIFEST} is damaged or has another format; {_again(folder)}") from error
     width = np.dtype(manifest.dtype).itemsize
     agrees = all(split.tokens * width == split.size_bytes and split.tokens > 0 for split in manifest.splits)
     if not agrees or manifest.digest != content_digest(manifest.vocab_size, manifest.dtype, manifest.splits):
-        raise UsageError(f"{folder / MANIFEST} contradicts itself; {_again(folder)}")
+        raise UsageError(f"{folder / MANIFEST} is inconsistent; {_again(folder)}")
     return manifest
 
 

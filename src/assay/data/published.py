@@ -109,7 +109,7 @@ def check(corpus: Published, home: Home) -> None:
     for download in corpus.downloads:
         content = _content(folder / download.name)
         if corpus.one_form and not download.proves(content):
-            raise UsageError(f"{folder / download.name} is not the published {corpus.name}; delete it or put it right")
+            raise UsageError(f"{folder / download.name} is not the published {corpus.name}; delete or replace it")
         sha256 = hashlib.sha256(content).hexdigest()
         if seen.setdefault(download.name, sha256) != sha256:
             raise UsageError(
@@ -124,7 +124,7 @@ def _content(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise UsageError(f"{path} cannot be read ({error.strerror or error}); mend or delete it") from error
+        raise UsageError(f"{path} cannot be read ({error.strerror or error}); repair or delete it") from error
 
 
 def _recorded(folder: Path) -> dict[str, str]:
@@ -135,7 +135,7 @@ def _recorded(folder: Path) -> dict[str, str]:
     except ValueError:
         pins = None
     if not isinstance(pins, dict) or not all(isinstance(value, str) for value in pins.values()):
-        raise UsageError(f"{folder / _PINS} is damaged; delete it to accept the files beside it")
+        raise UsageError(f"{folder / _PINS} is damaged; delete it to accept the files in its folder")
     return pins
 
 
@@ -148,10 +148,10 @@ def _fetch(download: Download, folder: Path) -> None:
             raise StorageError(f"{place} could not be written: {error.strerror}") from error
         reason = first_line(error)[:120]
         raise UsageError(
-            f"{download.url} could not be downloaded ({reason}); put the file by hand at {place}"
+            f"{download.url} could not be downloaded ({reason}); place the file at {place} by hand"
         ) from error
     if not download.proves(content):
-        raise UsageError(f"{download.url} no longer holds the published file; put a copy of it by hand at {place}")
+        raise UsageError(f"{download.url} no longer has the published file; place a copy of it at {place} by hand")
     write_file(place, content)
 
 

@@ -100,7 +100,7 @@ def check_length(shard: Shard, context_length: int) -> None:
     """Raise `UsageError` if this split is too short for one sequence and its targets."""
     if len(shard) < context_length + 1:
         raise UsageError(
-            f"the {shard.name} split has {len(shard)} tokens, and one sequence with its targets takes"
+            f"the {shard.name} split has {len(shard)} tokens, but one sequence with its targets needs"
             f" {context_length + 1}; use more text or a smaller model.context_length"
         )
 

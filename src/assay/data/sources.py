@@ -32,19 +32,19 @@ def files_at(path: str) -> list[Path]:
     if os.path.isdir(place):
         found = folder_files(place)
         if not found:
-            raise UsageError(f"the folder {path} holds no files; name one with text")
+            raise UsageError(f"the folder {path} contains no files; name one with text")
         return found
     if os.path.isfile(place):
         return [place]
     if os.path.lexists(place):
-        raise UsageError(f"{path} is no regular file; name a text file, a folder or a pattern")
+        raise UsageError(f"{path} is not a regular file; name a text file, a folder or a pattern")
     if glob.has_magic(path):
         matches = sorted(Path(match).absolute() for match in glob.glob(str(place), recursive=True))
         found = [match for match in matches if match.is_file()]
         if not found:
-            raise UsageError(f"no file matches {path!r}; put the pattern right")
+            raise UsageError(f"no file matches {path!r}; correct the pattern")
         return found
-    raise UsageError(f"there is no file or folder {path!r}; put the path right")
+    raise UsageError(f"there is no file or folder {path!r}; correct the path")
 
 
 def folder_files(folder: Path, left_out: Collection[str] = ()) -> list[Path]:
@@ -86,7 +86,7 @@ def documents(paths: Iterable[Path], text_field: str, *, skip_binary: bool, limi
             elif (text := _plain(path, limit_bytes, skip_binary)) is not None:
                 yield text
         except OSError as error:
-            raise UsageError(f"{path} cannot be read ({error.strerror or error}); mend it or leave it out") from error
+            raise UsageError(f"{path} cannot be read ({error.strerror or error}); repair it or leave it out") from error
 
 
 def _plain(path: Path, limit_bytes: int | None, skip_binary: bool) -> str | None:
@@ -96,7 +96,7 @@ def _plain(path: Path, limit_bytes: int | None, skip_binary: bool) -> str | None
     try:
         if b"\0" not in raw:
             return raw.decode("utf-8")
-        reason = "it holds NUL bytes"
+        reason = "it contains NUL bytes"
     except UnicodeDecodeError as error:
         reason = f"it is not UTF-8 at byte {error.start}"
     if skip_binary:
@@ -115,17 +115,17 @@ def _field(line: bytes, text_field: str, place: str) -> str:
     try:
         record: Any = json.loads(line)
     except ValueError:
-        raise UsageError(f"{place} is not JSON; each line is one object with the field {text_field!r}") from None
+        raise UsageError(f"{place} is not JSON; each line must be one object with the field {text_field!r}") from None
     if not isinstance(record, dict):
-        raise UsageError(f"{place} is not a JSON object; each line is one object with the field {text_field!r}")
+        raise UsageError(f"{place} is not a JSON object; each line must be one object with the field {text_field!r}")
     if text_field not in record:
         there = ", ".join(record) or "none"
         raise UsageError(
-            f"{place} lacks the field {text_field!r} (it has {there}); name the right one in data.text_field"
+            f"{place} lacks the field {text_field!r} (it has {there}); name the text field in data.text_field"
         )
     text = record[text_field]
     if not isinstance(text, str) or _half_a_character(text):
-        raise UsageError(f"{place}: the field {text_field!r} is not text; name one that is in data.text_field")
+        raise UsageError(f"{place}: the field {text_field!r} is not text; name a text field in data.text_field")
     return text
 
 
@@ -149,9 +149,9 @@ def _parquet(path: Path, text_field: str) -> Iterator[str]:
             raise UsageError(f"{path} lacks the column {text_field!r} (it has {there}); name it in data.text_field")
         kind = table.schema_arrow.field(text_field).type
         if not (arrow.types.is_string(kind) or arrow.types.is_large_string(kind)):
-            raise UsageError(f"{path}: the column {text_field!r} holds {kind}, not text; name one in data.text_field")
+            raise UsageError(f"{path}: the column {text_field!r} has {kind}, not text; name another in data.text_field")
         for batch in table.iter_batches(columns=[text_field]):
             yield from (text for text in batch.column(0).to_pylist() if text is not None)
     except arrow.ArrowInvalid as error:
         reason = str(error).split("\n")[0]
-        raise UsageError(f"{path} is not a Parquet file that can be read: {reason}; write it again") from error
+        raise UsageError(f"{path} is not a readable Parquet file: {reason}; write it again") from error

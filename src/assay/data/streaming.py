@@ -118,7 +118,7 @@ class DocumentBatches:
                     token += len(ids)
                 document, skipped = document + 1, 0
             if not found:
-                raise UsageError("the documents to stream hold no text; name others")
+                raise UsageError("the documents to stream contain no text; name others")
             document, skipped, found = 0, 0, False
 
 

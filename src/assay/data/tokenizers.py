@@ -115,7 +115,7 @@ class CharTokenizer:
         if ids.size and ids.min() < 0:
             unknown = text[int(np.argmax(ids < 0))]
             raise UsageError(
-                f"the character {unknown!r} is not among the {self.vocab_size} that this corpus's char tokenizer knows;"
+                f"the character {unknown!r} is not one of the {self.vocab_size} of this corpus's char tokenizer;"
                 " leave it out, or train with data.tokenizer=byte"
             )
         return ids.astype(np.uint32)
@@ -198,7 +198,9 @@ def utf8(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise UsageError(f"the text holds {text[error.start]!r}, which is no character; write it in UTF-8") from None
+        raise UsageError(
+            f"the text contains {text[error.start]!r}, which is not a character; write it in UTF-8"
+        ) from None
 
 
 def pieces(text: str) -> Iterator[str]:

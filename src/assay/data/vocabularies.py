@@ -65,7 +65,7 @@ def _read(path: Path, name: str) -> Tokenizer:
         tokenizer = from_json(path.read_text(encoding="utf-8"), name, 0)
     except (OSError, ValueError, KeyError) as error:
         reason = str(error).split("\n")[0]
-        raise UsageError(f"{path} is not a tokenizer.json that can be read: {reason}; write it again") from error
+        raise UsageError(f"{path} is not a readable tokenizer.json: {reason}; write it again") from error
     if name == "gpt2" and tokenizer.vocab_size != KNOWN_VOCABULARIES["gpt2"]:
         raise UsageError(f"{path} has {tokenizer.vocab_size} tokens and is not GPT-2's tokenizer; delete or replace it")
     return tokenizer
@@ -79,7 +79,7 @@ def _trained(text: str, size: int, home: Home, progress: Progress) -> Tokenizer:
     from tokenizers import Tokenizer as Library
     from tokenizers import decoders, models, pre_tokenizers, trainers
 
-    progress(f"training a byte-pair vocabulary of {size}", None)
+    progress(f"training a byte-pair vocabulary of {size} tokens", None)
     library = Library(models.BPE())
     library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     library.decoder = decoders.ByteLevel()
@@ -102,8 +102,8 @@ def _gpt2_files(config: DataConfig, home: Home, progress: Progress) -> tuple[Pat
         files = _in_folder(absolute(config.tokenizer_path))
         if not files:
             raise UsageError(
-                f"{config.tokenizer_path} holds no vocab.json with merges.txt;"
-                " put the right folder into data.tokenizer_path"
+                f"{config.tokenizer_path} has no vocab.json with merges.txt;"
+                " set data.tokenizer_path to the right folder"
             )
         return files
     return _in_folder(home.cache / "gpt2") or _from_hub(home.cache / "gpt2", progress)
@@ -149,7 +149,7 @@ def _gpt2(vocabulary: Path, merges: Path) -> Tokenizer:
     except Exception as error:  # the library raises bare Exceptions
         raise UsageError(
             f"{vocabulary} and {merges.name} are not a byte-pair vocabulary: {str(error).split(chr(10))[0]};"
-            " put the right folder into data.tokenizer_path"
+            " set data.tokenizer_path to the right folder"
         ) from error
     library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     library.decoder = decoders.ByteLevel()

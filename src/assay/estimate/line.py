@@ -34,7 +34,7 @@ def idle_shares(every: Sequence[Cost]) -> Mapping[int, float]:
 def _played(line: Sequence[Cost]) -> Played:
     schedule = line[0].schedule
     if schedule is None:
-        raise ValueError("there is no pipeline to play")
+        raise ValueError("there is no pipeline to simulate")
     return play_chunks(schedule, [[_chunk(cost, sites) for sites in cost.stages] for cost in line])
 
 

@@ -131,7 +131,7 @@ def _known_shape(model: ModelConfig) -> None:
     for key, differs in unlike:
         if differs:
             raise UsageError(
-                f"a plan for other machines knows GPT-2's block only; leave model.{key}={getattr(model, key)} out of it"
+                f"a plan for other machines supports GPT-2's block only; leave out model.{key}={getattr(model, key)}"
             )
 
 

@@ -98,11 +98,11 @@ def cluster(gpu: str, nodes: int, gpus_per_node: int) -> Cluster:
     """Return the cluster that a user names. Raises `UsageError` for an unknown GPU or an impossible size."""
     found = DATASHEETS.get(gpu.lower())
     if found is None:
-        hint = meant(gpu, list(DATASHEETS)) or f"; there are {', '.join(DATASHEETS)}"
+        hint = meant(gpu, list(DATASHEETS)) or f"; choose from {', '.join(DATASHEETS)}"
         raise UsageError(f"no datasheet of a GPU {gpu!r} is known{hint}")
     if nodes < 1 or gpus_per_node < 1 or nodes * gpus_per_node > 1_000_000:
         raise UsageError(
             f"nodes={nodes} of gpus_per_node={gpus_per_node} is not possible: "
-            "take at least one of each, and at most a million GPUs together"
+            "give at least one of each, and at most a million GPUs in all"
         )
     return Cluster(datasheet=found, nodes=nodes, gpus_per_node=gpus_per_node)

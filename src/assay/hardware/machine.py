@@ -56,7 +56,7 @@ class Rates(Frozen):
         """Reasons why the rates may be too low, in words; empty if none is known."""
         found = []
         if self.others_share is not None and self.others_share > _LOADED:
-            found.append(f"measured under load, others had {self.others_share:.0%} of the cores")
+            found.append(f"measured under load, other processes used {self.others_share:.0%} of the cores")
         if self.doubtful:
             found.append(f"no two trials agree: {', '.join(self.doubtful)}")
         return "; ".join(found)

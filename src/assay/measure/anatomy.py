@@ -53,7 +53,9 @@ def anatomy(step: Step, train: Callable[[Step, int], object]) -> Anatomy:
     if step.program.graphs is not None:
         raise UsageError("replayed graphs have no single operators to time; leave them out of `assay anatomy`")
     if step.program.mesh is not None and step.program.mesh.size() > 1:
-        raise UsageError("`assay anatomy` times a step on one device; leave out techniques that divide it among ranks")
+        raise UsageError(
+            "`assay anatomy` measures the step of one device; leave out techniques that divide it among ranks"
+        )
     for index in range(WARMUP_STEPS):
         train(step, index)
     whole = [_timed(step, partial(train, step, WARMUP_STEPS + index)) for index in range(UNWATCHED_STEPS)]

@@ -24,9 +24,9 @@ _TITLES: dict[OperationClass, str] = {
 def drawable(path: Path) -> None:
     """Raise `UsageError` if the figure's format or folder is impossible, before anything is measured for it."""
     if path.suffix not in (".png", ".svg"):
-        raise UsageError(f"a figure ends in .png or .svg, and {path.name!r} does not")
+        raise UsageError(f"the figure {path.name!r} must end in .png or .svg")
     if not path.absolute().parent.is_dir():
-        raise UsageError(f"there is no folder {str(path.parent)!r} to draw in")
+        raise UsageError(f"there is no folder {str(path.parent)!r} for the figure; create it or name another")
 
 
 def draw(anatomy: Anatomy, path: Path) -> None:

@@ -43,7 +43,7 @@ def _lines(one: Entry) -> list[tuple[str, str]]:
     lines = [(proof, f"{place}: {one.evidence}")]
     bytes_ = [
         _against("tensors' peak", one.tensors_peak_bytes, one.predicted_peak_bytes),
-        _against("kept for backward", one.saved_bytes, one.predicted_saved_bytes),
+        _against("saved for backward", one.saved_bytes, one.predicted_saved_bytes),
     ]
     said = "; ".join(filter(None, (*bytes_, *_changes(one))))
     if said:

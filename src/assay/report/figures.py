@@ -71,7 +71,7 @@ def losses(comparison: Comparison) -> str:
         if not any(len(line.get_xdata()) for line in right.lines):
             right.set_yscale("linear")
             right.set_yticks([])
-            right.text(0.5, 0.5, "no treatment parts from the baseline", transform=right.transAxes, ha="center")
+            right.text(0.5, 0.5, "no treatment differs from the baseline", transform=right.transAxes, ha="center")
         else:
             # Only powers of ten have labels on the axis, so its limits are powers of ten.
             low, high = right.get_ylim()
@@ -101,7 +101,7 @@ def predictions(comparison: Comparison) -> str:
             right.annotate(fine_percent(error / 100), (error, place), (0, 8), textcoords="offset points",
                            ha="center", fontsize=8, color=INK)  # fmt: skip
         right.axvline(0, color=SOFT, linewidth=1)
-        right.set(xlabel="predicted over measured, %", title="error of the prediction")
+        right.set(xlabel="predicted / measured − 1, %", title="error of the prediction")
         right.grid(axis="y", visible=False)
         reach = max(0.5, 130 * max(abs(prediction_error(row) or 0.0) for row in rows))
         right.set_xlim(-reach, reach)

@@ -16,11 +16,11 @@ def footnotes(comparison: Comparison) -> list[str]:
 def _method(comparison: Comparison) -> str:
     record = comparison.record
     count, blocks = len(record.seeds) * record.protocol.processes, record.protocol.blocks
-    rows = f"{count} process{'es' if count > 1 else ''} a row"
+    rows = f"{count} process{'es' if count > 1 else ''} per row"
     return (
-        f"Changes are against both runs of the baseline ({rows} over {seeds(comparison)}, {blocks} "
-        "interleaved blocks in each). Brackets are intervals in percent over processes; those of one column hold "
-        "together in 95 % of comparisons."
+        f"Changes are relative to both runs of the baseline ({rows} over {seeds(comparison)}, {blocks} "
+        "interleaved blocks in each). Brackets are intervals in percent over processes; all intervals of a column "
+        "hold together in 95 % of comparisons."
     )
 
 
@@ -35,7 +35,8 @@ def _smallest_change(comparison: Comparison) -> str:
     """Sentence on the smallest change of each timed metric that can be distinguished from none."""
     titles = {column.metric: column.title for column in COLUMNS if column.metric != "tokens_per_second"}
     parts = [
-        f"{titles[name]} {100 * one.told:.2g} % (a true change of {100 * one.likely:.2g} % in four of five comparisons)"
+        f"{titles[name]} {100 * one.told:.2g} % "
+        f"(a true change of {100 * one.likely:.2g} % is found in four of five comparisons)"
         for name, one in comparison.resolution.items()
         if name in titles
     ]
@@ -47,13 +48,13 @@ def _smallest_change(comparison: Comparison) -> str:
         if step
         else ""
     )
-    return f"Smallest change that can be told: {'; '.join(parts)}.{deviation}"
+    return f"Smallest change that can be distinguished from none: {'; '.join(parts)}.{deviation}"
 
 
 def _prediction_errors(comparison: Comparison) -> str:
     errors = {row.treatment: prediction_error(row) for row in (comparison.baseline, *comparison.rows)}
     parts = [f"{name} {fine_percent(error)}" for name, error in errors.items() if error is not None]
-    return f"Predicted peak of tensors against the measured one: {'; '.join(parts)}." if parts else ""
+    return f"Error of the predicted peak of tensors: {'; '.join(parts)}." if parts else ""
 
 
 def _scratch(comparison: Comparison) -> str:
@@ -62,4 +63,4 @@ def _scratch(comparison: Comparison) -> str:
     parts = [f"{name} {format_bytes(most)}" for name, most in taken.items() if isinstance(most, int) and most]
     if not parts:
         return ""
-    return f"Library scratch from torch's allocator, at its highest and not in the tensors: {'; '.join(parts)}."
+    return f"Peak of library scratch from torch's allocator, which is not part of the tensors: {'; '.join(parts)}."

@@ -33,28 +33,28 @@ COLUMNS = (
         "tensors, peak",
         "less",
         "The most bytes requested from torch's allocator at any instant of one optimizer step after the first, live "
-        "tensors included. Counted, not sampled: it repeats exactly, so its change needs no interval.",
+        "tensors included. It is counted, not sampled, and repeats exactly, so its change needs no interval.",
     ),
     Column(
         "process_peak_bytes",
         "process, peak",
         "less",
-        "The most anonymous memory that the process held resident in the step before the timed ones of a block, by the "
-        "kernel's high-water mark. It holds the interpreter, the libraries and what the allocator keeps as well.",
+        "The peak of the process's resident anonymous memory in the step before the timed ones of a block, by the "
+        "kernel's high-water mark. It includes the interpreter, the libraries and memory that the allocator keeps.",
     ),
     Column(
         "step_seconds",
         "step time",
         "less",
-        "The geometric mean over processes, and in each over timed blocks, of the median optimizer step. Evaluation, "
-        "compilation, the trace and the memory pass are steps of their own and are not in it.",
+        "The median optimizer step: its geometric mean over the timed blocks of each process and over processes. "
+        "Evaluation, compilation, the trace and the memory pass are not part of it.",
     ),
-    Column("tokens_per_second", "tokens/s", "more", "Tokens of one optimizer step over the step time."),
+    Column("tokens_per_second", "tokens/s", "more", "Tokens of one optimizer step divided by the step time."),
     Column(
         "val_loss",
         "validation loss",
         "less",
-        "Mean cross-entropy in nats per token on a fixed set of validation batches after the last step, off the clock.",
+        "Mean cross-entropy in nats per token on a fixed set of validation batches after the last step, untimed.",
     ),
 )
 
@@ -138,7 +138,7 @@ def value_check(proof: ValueProof) -> str:
     )
     cost = "" if proof.baseline_steps is None else f"; the check cost {proof.baseline_steps:.0f} baseline steps"
     if cost and proof.process_seconds is not None:
-        cost += f", {format_seconds(proof.process_seconds)} with its process"
+        cost += f", {format_seconds(proof.process_seconds)} including its process"
     updates = f", {proof.updates} updates match the optimizer's rule" if proof.updates else ""
     return f"right in {proof.steps} steps (relative errors: {errors}){updates}{cost}"
 
@@ -195,11 +195,13 @@ def by_rank(row: Row) -> list[str]:
     said = [
         "tensors "
         + _each([one.tensors_peak_bytes for one in row.ranks], [one.tensors_peak_bytes for one in predicted]),
-        "handed over " + _each([one.sent_bytes for one in row.ranks], [one.sent_bytes for one in predicted]),
+        "payload " + _each([one.sent_bytes for one in row.ranks], [one.sent_bytes for one in predicted]),
     ]
     shares = [one.communication_share for one in row.ranks]
     if all(share is not None for share in shares):
-        said.append("of a step under way " + ", ".join(f"{share:.0%}" for share in shares if share is not None))
+        said.append(
+            "share of a step in communication " + ", ".join(f"{share:.0%}" for share in shares if share is not None)
+        )
     return said + _idle(row)
 
 
@@ -211,7 +213,7 @@ def _idle(row: Row) -> list[str]:
     said = "idle in the pipeline " + ", ".join(f"{one.share:.1%}" for one in idle)
     if row.predicted and row.predicted.bubble_share is not None:
         played = ", ".join(f"{one.idle_share:.1%}" for one in row.predicted.ranks if one.idle_share is not None)
-        said += f" (played {played}; equal stages {row.predicted.bubble_share:.1%})"
+        said += f" (simulated {played}; equal stages {row.predicted.bubble_share:.1%})"
     caveats = dict.fromkeys(one.caveat for one in idle if one.caveat)
     return [", ".join([said, *caveats])]
 

@@ -149,7 +149,7 @@ def _last_line(log: Path) -> str:
         own = [line for line in lines if not _BY_TORCH.match(line)]
         if own:
             return own[-1]
-    return "it left no word"
+    return "its log has no message"
 
 
 if __name__ == "__main__":

@@ -22,18 +22,20 @@ def taken_apart(run: Run, home: Home, progress: Progress) -> Anatomy:
     if the disk refuses, and `RuntimeError` if the child fails.
     """
     if mesh_of(run).size > 1:
-        raise UsageError("`assay anatomy` takes the step of one device apart; leave out what divides it among ranks")
+        raise UsageError(
+            "`assay anatomy` measures the step of one device; leave out techniques that divide it among ranks"
+        )
     prepared = ready(run, home, progress)
-    progress("taking a step apart", None)
+    progress("measuring one step", None)
     return _measured(prepared)
 
 
 def _measured(prepared: ReadyRun) -> Anatomy:
     command = [*_CHILD, str(prepared.data_folder)]
     answer = subprocess.run(command, input=prepared.run.model_dump_json(), capture_output=True, text=True, check=False)
-    lines = answer.stderr.strip().splitlines() or ["it left no message"]
+    lines = answer.stderr.strip().splitlines() or ["it printed no message"]
     if answer.returncode == Status.UNAVAILABLE.exit_code:
         raise UsageError(lines[-1])
     if answer.returncode != 0:
-        raise RuntimeError(f"taking the step apart ended with exit code {answer.returncode}: {lines[-1]}")
+        raise RuntimeError(f"the measurement of the step ended with exit code {answer.returncode}: {lines[-1]}")
     return Anatomy.model_validate_json(answer.stdout.strip().splitlines()[-1])

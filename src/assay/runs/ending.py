@@ -24,7 +24,7 @@ def ending(
     `earlier` is the stamp of the result that existed before the child began, and is not the child's own. Raises
     `UsageError` if `run.json` is unreadable.
     """
-    too_long = f"stopped after {limit_seconds or 0:g} s, the time that it was given"
+    too_long = f"stopped after {limit_seconds or 0:g} s, its time limit"
     try:
         own = folder.result() if folder.stamp() != earlier else None
     except UsageError as error:
@@ -43,15 +43,15 @@ def ending(
         said = compose(folder, Status.KILLED, _signalled(-exit_code))
         alone = said.config.ranks == 1
         return said if alone else said.model_copy(update={"reason": _without_launcher(-exit_code)})
-    words = folder.last_words() or f"it left no word in {folder.log_file}"
+    words = folder.last_words() or f"{folder.log_file} has no message"
     return compose(folder, Status.FAILED, f"ended with exit code {exit_code} and without a result: {words}")
 
 
 def _without_launcher(number: int) -> str:
-    return f"the launcher of its ranks was {_signalled(number)}, and they could not go on without it"
+    return f"the launcher of its ranks was {_signalled(number)}, and the ranks could not continue without it"
 
 
 def _signalled(number: int) -> str:
     if number == signal.SIGKILL:
-        return "killed by signal 9, perhaps by the system for want of memory"
+        return "killed by signal 9, perhaps by the system because memory ran out"
     return f"killed by signal {number} ({signal.strsignal(number) or 'unknown'})"

@@ -209,6 +209,6 @@ def _read(path: Path, kind: type[Record]) -> Record:
     try:
         return kind.model_validate_json(open_file(path.read_bytes()))
     except (OSError, ValueError) as error:
-        reason = f"{error.error_count()} findings" if isinstance(error, ValidationError) else str(error)
+        reason = f"{error.error_count()} faults" if isinstance(error, ValidationError) else str(error)
         reason = error.strerror or reason if isinstance(error, OSError) else reason
-        raise UsageError(f"{path} cannot be read ({reason}); remove the run, or put the file right") from error
+        raise UsageError(f"{path} cannot be read ({reason}); remove the run, or repair the file") from error

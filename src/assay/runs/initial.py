@@ -51,7 +51,9 @@ def _folder(source: str, home: Home) -> Path:
     if not os.path.isdir(place):
         return _checkpoint_of(source, home)
     if not any(place.glob("*.safetensors")):
-        raise UsageError(f"model.init_from={source} is a folder without .safetensors files; name a checkpoint's")
+        raise UsageError(
+            f"model.init_from={source} is a folder without .safetensors files; name the folder of a checkpoint"
+        )
     return place
 
 
@@ -62,7 +64,7 @@ def _checkpoint_of(source: str, home: Home) -> Path:
         raise UsageError(f"model.init_from={source} is neither a folder nor a run: {error}") from error
     checkpoint = found.newest_checkpoint()
     if checkpoint is None:
-        raise UsageError(f"model.init_from={source}: the run {found.id} has no checkpoint; name one that ended")
+        raise UsageError(f"model.init_from={source}: the run {found.id} has no checkpoint; name a run that has one")
     return checkpoint
 
 
@@ -74,7 +76,7 @@ def _model(folder: Path) -> ModelConfig | None:
         try:
             return ModelConfig.model_validate(read_json(folder / CONFIG))
         except ValidationError as error:
-            raise UsageError(f"{folder / CONFIG} is no configuration of a model; export the run again") from error
+            raise UsageError(f"{folder / CONFIG} is not the configuration of a model; export the run again") from error
     run = RunFolder(folder.parent.parent)
     return trained_model(run.spec().config) if run.spec_file.is_file() else None
 
@@ -102,7 +104,9 @@ def _same_shapes(model: ModelConfig, found: dict[str, tuple[int, ...]], source: 
         for name, shape in wanted.items()
         if found.get(name) != shape
     ]
-    differ += [f"{name} has no place" for name in found if name not in wanted and name != "head.projection.weight"]
+    differ += [
+        f"{name} is not part of the model" for name in found if name not in wanted and name != "head.projection.weight"
+    ]
     if differ:
         more = f" and {len(differ) - _LISTED} more" if len(differ) > _LISTED else ""
         raise UsageError(f"the weights of {source} do not fit the model: {'; '.join(differ[:_LISTED])}{more}")

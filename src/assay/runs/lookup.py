@@ -35,7 +35,9 @@ def find(home: Home, name: str) -> RunFolder:
         what = "is the name" if exact else "is the start"
         raise UsageError(f"{name!r} {what} of {len(matching)} runs ({shown}); write more of the id")
     if not run_folders(home):
-        raise UsageError(f"there are no runs in {home.runs}; `assay train` makes one, and ASSAY_HOME says where")
+        raise UsageError(
+            f"there are no runs in {home.runs}; start one with `assay train`, or set ASSAY_HOME to another home"
+        )
     known = [one for run in ids for one in (run, given_name(run)) if one]
     hint = meant(name, known) or "; `assay runs ls` lists them"
     raise UsageError(f"there is no run {name!r} in {home.runs}{hint}")
@@ -49,7 +51,7 @@ def check_name(home: Home, name: str) -> None:
             "and begin with a letter or a digit"
         )
     if name == "last":
-        raise UsageError("--name last is not possible, since `last` means the run that was started last")
+        raise UsageError("--name last is not possible, because `last` means the run that was started last")
     taken = next((run for run in _ids(home) if name in (run, given_name(run))), None)
     if taken is not None:
         raise UsageError(f"the name {name!r} is taken by the run {taken}; choose another, or remove that run")

@@ -31,7 +31,7 @@ def measured_machine(
     home.ready()
     found: dict[str, Rates] = {}
     for device in missing:
-        tell(f"measuring matrix products and copies on {device}, some seconds")
+        tell(f"measuring matrix products and copies on {device}, which takes some seconds")
         rates = _measure(device, threads)
         if rates is None:
             tell(f"torch cannot use {device} here, so its rates stay unknown")
@@ -48,8 +48,8 @@ def _measure(device: str, threads: int | None) -> Rates | None:
     if answer.returncode == _NO_SUCH_DEVICE:
         return None
     if answer.returncode != 0:
-        lines = answer.stderr.strip().splitlines() or ["it left no message"]
-        raise RuntimeError(f"measuring {device} ended with exit code {answer.returncode}: {lines[-1]}")
+        lines = answer.stderr.strip().splitlines() or ["it printed no message"]
+        raise RuntimeError(f"the measurement of {device} ended with exit code {answer.returncode}: {lines[-1]}")
     return Rates.model_validate_json(answer.stdout.strip().splitlines()[-1])
 
 

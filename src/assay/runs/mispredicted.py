@@ -81,7 +81,7 @@ def _compared(one: _Pair) -> str:
     where = "" if one.rank is None else f" on rank {one.rank}"
     measured, predicted = one.measured or 0, one.predicted or 0
     meaning = _MORE if measured > predicted else _LESS
-    return f"{where} is {format_bytes(measured)}, and {format_bytes(predicted)} is predicted: {meaning}"
+    return f"{where} is {format_bytes(measured)}, but {format_bytes(predicted)} was predicted: {meaning}"
 
 
 def _communication(both: Sequence[tuple[RankResult, PredictedRank]], *, routed: bool) -> Iterator[str]:
@@ -114,6 +114,6 @@ def _sent(rank: int, here: Sent, there: Sent) -> str:
     measured, predicted = (f"{format_bytes(one.payload_bytes)} in {one.count} calls" for one in (here, there))
     meaning = "a rank may communicate more than it needs to" if more else "some communication may be left out"
     return (
-        f"{here.collective} over {here.axis} has a payload of {measured} on rank {rank}, and {predicted} is predicted: "
-        f"{meaning}, or the prediction of this stack is wrong"
+        f"{here.collective} over {here.axis} has a payload of {measured} on rank {rank}, but {predicted} was predicted"
+        f": {meaning}, or the prediction of this stack is wrong"
     )

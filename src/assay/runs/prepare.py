@@ -112,21 +112,24 @@ def _vocabulary_fits(run: Run, tokens: int) -> None:
     if asked is not None and asked < tokens:
         raise UsageError(
             f"model.vocab_size={asked} is smaller than the tokenizer's {tokens}; "
-            "raise it, or leave it out to have them equal"
+            "raise it, or leave it out to use the tokenizer's size"
         )
 
 
 def _device_exists(run: Run, machine: Machine) -> None:
     if run.device == "cuda" and not machine.accelerators:
-        raise Unavailable("device=cuda is not possible: this machine shows no CUDA device; use device=cpu")
+        raise Unavailable("device=cuda is not possible: this machine has no CUDA device; use device=cpu")
 
 
 def _ranks_have_room(run: Run, machine: Machine, ranks: int) -> None:
     """Raise `UsageError` if ranks outnumber accelerators or cores; `oversubscribe` permits fewer cores."""
     if machine.device(run.device) == "cuda" and ranks > len(machine.accelerators):
-        raise Unavailable(f"{ranks} ranks want as many accelerators, and this machine has {len(machine.accelerators)}")
+        raise Unavailable(
+            f"{ranks} ranks need {ranks} accelerators, and this machine has {len(machine.accelerators)}; "
+            "use fewer ranks"
+        )
     if ranks > machine.cores and not run.oversubscribe:
         raise UsageError(
-            f"{ranks} ranks want as many cores, and this machine has {machine.cores}; "
-            "take fewer, or say --oversubscribe"
+            f"{ranks} ranks need {ranks} cores, and this machine has {machine.cores}; "
+            "use fewer ranks, or give --oversubscribe"
         )

@@ -106,7 +106,7 @@ def remark(event: Event) -> str | None:
     if kind == "note":
         return str(event["text"])
     if kind == "start" and event.get("resumed_at"):
-        return f"going on after step {event['resumed_at']}"
+        return f"continuing after step {event['resumed_at']}"
     if kind == "evidence":
         return f"{event['optimization']}: {event['observed']}{'' if event['verdict'] else ' — it took no effect'}"
     if kind == "evaluation" and event["loss"] is not None:

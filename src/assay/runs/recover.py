@@ -88,7 +88,7 @@ def settle(folder: RunFolder) -> RunResult:
 
 
 def _killed(folder: RunFolder) -> RunResult:
-    result = compose(folder, Status.KILLED, "its process ended without a result, and without the one that watched it")
+    result = compose(folder, Status.KILLED, "its process and its parent ended without a result")
     with suppress(StorageError):  # the runs of a read-only home can still be listed
         folder.write_result(result)
     return result

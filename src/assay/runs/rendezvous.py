@@ -54,7 +54,8 @@ def gathered(asked: Asked) -> Iterator[tuple[RunFolder, Voice]]:
     """
     if "RANK" not in os.environ:
         raise UsageError(
-            f"{asked.source} is no run's folder; start the worker under torchrun, or use assay train {asked.source}"
+            f"{asked.source} is not the folder of a run; "
+            f"start the worker under torchrun, or use assay train {asked.source}"
         )
     from assay.parallel.meeting import meeting
 
@@ -98,7 +99,7 @@ def _prepared(home: Home, asked: Asked, met: "Meeting", tell: Lines) -> tuple[Ru
     divided = mesh_of(run)
     if divided.size != met.world:
         raise UsageError(
-            f"{met.world} processes were started, and the run wants {divided}; "
+            f"{met.world} processes were started, but the run uses {divided}; "
             "name techniques that divide it among all, for instance --with data_parallel"
         )
     prepared = ready(
@@ -135,4 +136,4 @@ def _followed(met: "Meeting") -> RunFolder:
 
 
 def _unseen(host: str, folder: Path) -> str:
-    return f"the host {host} does not see {folder}; set ASSAY_HOME to a folder that all hosts share"
+    return f"the host {host} cannot see {folder}; set ASSAY_HOME to a folder that all hosts share"

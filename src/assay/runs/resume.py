@@ -35,9 +35,7 @@ def continued(
         key = override.partition("=")[0]
         if key not in BUDGET:
             hint = "" if key in keys() else meant(key, list(BUDGET))
-            raise UsageError(
-                f"{key!r} would make it another run{hint}; with a resumed run only {', '.join(BUDGET)} can be changed"
-            )
+            raise UsageError(f"{key!r} cannot change when a run is resumed{hint}; only {', '.join(BUDGET)} can")
     folder = find(home, name)
     asked = folder.spec().config
     run = _divided(load(asked, overrides), techniques)
@@ -50,8 +48,8 @@ def _divided(run: Run, techniques: Sequence[Spec]) -> Run:
     for spec in techniques:
         if not _divides(spec):
             raise UsageError(
-                f"{spec.name} would make it another run; with a resumed run --with takes only what divides it among "
-                "ranks, in place of what divided it before"
+                f"{spec.name} cannot be added when a run is resumed; --with accepts only techniques that divide "
+                "the run among ranks, in place of its former ones"
             )
     kept = tuple(spec for spec in run.optimizations if not _divides(spec))
     if techniques or run.ranks == 1:
@@ -68,7 +66,9 @@ def _divides(spec: Spec) -> bool:
 def same_corpus(folder: RunFolder, ready: ReadyRun) -> None:
     """Raise `UsageError` if the corpus is not the one on which the run was trained."""
     if folder.spec().corpus_digest != ready.corpus_digest:
-        raise UsageError(f"the corpus of the run {folder.id} has changed since; start a new run, or put the text back")
+        raise UsageError(
+            f"the corpus of the run {folder.id} has changed since it was trained; start a new run, or restore the text"
+        )
 
 
 def _something_is_left(result: RunResult, asked: Run, run: Run) -> None:
@@ -76,16 +76,16 @@ def _something_is_left(result: RunResult, asked: Run, run: Run) -> None:
         raise UsageError(f"the run {result.run} is still running; stop it first")
     if result.status is Status.DONE and run.training.steps <= result.steps:
         raise UsageError(
-            f"the run {result.run} is done after {result.steps} steps; give a higher training.steps to go on"
+            f"the run {result.run} is done after {result.steps} steps; give a higher training.steps to continue"
         )
     if result.status is Status.BUDGET_REACHED and run.training == asked.training:
         raise UsageError(
             f"the run {result.run} has spent its budget: {result.reason}; "
-            "give more training.tokens or training.seconds to go on"
+            "give more training.tokens or training.seconds to continue"
         )
     if result.status is not Status.DONE and not result.status.resumable:
-        raise UsageError(f"the run {result.run} ended as {result.status} and would again; start a new one")
+        raise UsageError(f"the run {result.run} ended as {result.status} and would end so again; start a new run")
     if run.training.steps < result.steps:
         raise UsageError(
-            f"the run {result.run} has done {result.steps} steps; training.steps={run.training.steps} would be too few"
+            f"the run {result.run} has done {result.steps} steps; training.steps={run.training.steps} is too low"
         )

@@ -86,13 +86,15 @@ class Store:
             with closing(_connect(str(self.path))) as connection:
                 return _transaction(connection, question, self.path)
         except UnicodeDecodeError as error:  # SQLite's message quotes the damaged bytes
-            raise _Damaged("its layout is no text") from error
+            raise _Damaged("its layout is not text") from error
         except sqlite3.DatabaseError as error:
             reason = str(error)
             if any(refusal in reason.lower() for refusal in _REFUSALS):
                 raise StorageError(f"{self.path} could not be written: {reason}") from error
             if "locked" in reason:
-                raise StorageError(f"{self.path} is held by another process; try again when that has ended") from error
+                raise StorageError(
+                    f"{self.path} is locked by another process; try again when that process has ended"
+                ) from error
             raise _Damaged(reason) from error
 
     def _put_aside(self) -> None:
@@ -146,5 +148,5 @@ def _version(connection: sqlite3.Connection) -> int:
     row = connection.execute("SELECT version FROM schema").fetchone() if there else None
     version = row[0] if row else 0
     if version not in range(SCHEMA + 1) and connection.execute("PRAGMA user_version").fetchone()[0] != version:
-        raise sqlite3.DatabaseError("its layout is written twice, and not alike")
+        raise sqlite3.DatabaseError("its two layout versions differ")
     return int(version)

@@ -68,7 +68,7 @@ def trained(home: Home, name: str) -> Trained:
     """Find the newest undamaged checkpoint of the run that `name` means. Raises `UsageError` if there is none."""
     folder = find(home, name)
     spec = folder.spec()
-    how = f"`assay train --resume {folder.id}` goes on with it"
+    how = f"`assay train --resume {folder.id}` continues it"
     if folder.newest_checkpoint() is None:
         raise UsageError(f"the run {folder.id} has no checkpoint yet; {how}")
     # Torch is imported only now, so that a mistyped name is reported at once.
@@ -81,6 +81,6 @@ def trained(home: Home, name: str) -> Trained:
         except UsageError as error:
             damaged.append(str(error))
             continue
-        notes = tuple(f"{said}; step {steps} of the run is used, which is older" for said in damaged)
+        notes = tuple(f"{said}; the older checkpoint of step {steps} is used" for said in damaged)
         return Trained(folder.id, trained_model(spec.config), place, steps, folder.data_folder(spec), notes)
     raise UsageError(f"the run {folder.id} has only damaged checkpoints; {how}")

@@ -70,7 +70,7 @@ def build_loop(
         ranks=ranks,
     )
     if ranks.world > 1:
-        notes.append(f"{ranks.layout}: memory is the highest of all ranks, and time the slowest's")
+        notes.append(f"{ranks.layout}: memory is that of the highest rank, time that of the slowest")
     return Built(loop, environment(run, machine, device, data.digest), tuple(notes), initial)
 
 

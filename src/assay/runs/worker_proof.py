@@ -91,14 +91,16 @@ def prove_at_end(
         return
     found, values = last
     if not values.verdict:
-        raise WrongValues(f"values were right at the beginning, and are wrong at the end: {values.failures[0]}")
+        raise WrongValues(f"values were right at the beginning and wrong at the end: {values.failures[0]}")
     proofs = [one.verify(found, run) for one in optimizations]
     lost = [f"{one.optimization} was proven at the beginning and not at the end: {one.observed}" for one in proofs]
     faults = [text for text, one in zip(lost, proofs, strict=True) if not one.verdict]
     faults += [text for text in (dropout.fault(found, run),) if text]
     if findings.trace is not None and not faults:
         changed = differences(findings.trace, found, mixture=run.model.n_expert is not None)
-        faults = [f"the step at the end is not the one that was proven at the beginning: {changed}"] if changed else []
+        faults = (
+            [f"the step at the end differs from the one that was proven at the beginning: {changed}"] if changed else []
+        )
     _raise_first(ranks, faults[0] if faults else "")
     findings.proven_until = "end"
 

@@ -204,7 +204,7 @@ class Session:
     def _prove(self) -> None:
         """Verify every optimization in the trace. Raises `NoEffect` if one shows no effect, or if dropout is wrong."""
         if self.findings.trace is None:
-            raise RuntimeError("there is no trace to prove anything with")
+            raise RuntimeError("there is no trace for a proof")
         with self.phases.aside():
             for one in self.optimizations:
                 self._say_evidence(one.verify(self.findings.trace, self.run))

@@ -62,7 +62,7 @@ def treatments(base: Run, texts: Sequence[str]) -> dict[str, Run]:
         listed = "+".join(map(str, base.optimizations))
         raise UsageError(
             f"the baseline of a comparison has every optimization off, and this configuration lists {listed}; "
-            f"leave it out there and compare it as --with {listed}"
+            f"remove it there and compare it as --with {listed}"
         )
     if not texts:
         raise UsageError("there is nothing to compare with the baseline; name at least one treatment as --with NAME")
@@ -74,7 +74,9 @@ def treatments(base: Run, texts: Sequence[str]) -> dict[str, Run]:
             raise UsageError("an empty --with names no treatment; write --with NAME, or NAME+NAME for a stack")
         same = next((other for other, known in found.items() if known == run), None)
         if same is not None:
-            raise UsageError(f"the treatment {label!r} is listed twice, since {same!r} is the same run; leave one out")
+            raise UsageError(
+                f"the treatment {label!r} is listed twice, because {same!r} is the same run; leave one out"
+            )
         found[label] = run
     return found
 

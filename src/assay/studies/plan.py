@@ -59,11 +59,11 @@ class Needs:
         """A sentence on the cells that could not be alive together; None if all could."""
         if resident >= len(self.host):
             return None
-        why = "how much memory they need is not known"
+        why = "their memory need is not known"
         if self.known:
             why = (
                 f"together they need {format_bytes(sum(self.host))} of memory"
-                + (f" and {format_bytes(sum(self.device))} of the device's" if self.device else "")
+                + (f" and {format_bytes(sum(self.device))} of device memory" if self.device else "")
                 + f", and {format_bytes(self.available_bytes)} is free"
             )
         how = f"{resident} at a time, each group with a baseline of its own" if resident > 1 else "one after another"

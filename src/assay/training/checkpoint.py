@@ -79,7 +79,7 @@ def save(folder: Path, step: Step, position: Position, identity: str, ranks: Ran
         for old in complete(folder)[KEPT:]:
             shutil.rmtree(old, ignore_errors=True)
     plain_now = {"stateful": plain, "generators": generators}
-    _same(f"the checkpoint {place.name} is not the state of the run", place, plain_now, step, ranks)
+    _same(f"the checkpoint {place.name} does not hold the state of the run", place, plain_now, step, ranks)
     return place
 
 
@@ -129,7 +129,7 @@ def resume(folder: Path, step: Step, ranks: Ranks = ALONE, seed: int = 0) -> tup
         try:
             state = read_state(place)
         except UsageError as error:
-            notes.append(f"{error}; going on from the checkpoint before it")
+            notes.append(f"{error}; continuing from the checkpoint before it")
             continue
         _load(place, state, step, ranks)
         position = _position_from_json(state["position"])
@@ -158,7 +158,7 @@ def read_state(place: Path) -> dict[str, Any]:
     if not whole:
         raise UsageError(f"the checkpoint {place.name} is damaged")
     if state["format"] != FORMAT:
-        raise UsageError(f"the checkpoint {place.name} has format {state['format']}, and this version reads {FORMAT}")
+        raise UsageError(f"the checkpoint {place.name} has format {state['format']}, but this version reads {FORMAT}")
     return state
 
 
@@ -185,7 +185,7 @@ def _load(place: Path, state: Mapping[str, Any], step: Step, ranks: Ranks) -> No
         weights = read_safetensors(place / WEIGHTS)
         if weights.keys() != parameters.keys():
             name = min(weights.keys() ^ parameters.keys())
-            raise UsageError(f"{place} and the configuration disagree about the weight {name!r}; use its own")
+            raise UsageError(f"{place} and the configuration differ in the weight {name!r}; use the checkpoint's own")
         for name, parameter in parameters.items():
             parameter.copy_(weights[name])
         tensors = read_safetensors(place / OPTIMIZER)
@@ -205,7 +205,7 @@ def _set_generators(state: Mapping[str, Any], ranks: Ranks, seed: int, step: Ste
     torch.manual_seed(int.from_bytes(hashlib.sha256(said).digest()[:8]))
     return [
         f"the checkpoint of step {done} was written on {saved} and is read on {ranks.layout}: "
-        "losses agree within rounding, and dropout draws anew"
+        "losses agree within rounding, and dropout draws other masks"
     ]
 
 

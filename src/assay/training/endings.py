@@ -55,7 +55,7 @@ def what_was_refused(error: BaseException) -> str:
     """Describe the allocation that failed, in words. Torch's allocators mix its size with places in their source."""
     asked = re.search(r"tried to allocate ([\d.]+ ?\w+)", str(error))
     if asked is None:
-        return str(error).strip().split("\n")[0] or "no more memory was to be had"
+        return str(error).strip().split("\n")[0] or "no memory was left"
     number, _, unit = asked[1].partition(" ")
     size = format_bytes(int(number)) if unit == "bytes" else asked[1]
-    return f"a tensor of {size} was refused"
+    return f"a tensor of {size} could not be allocated"

@@ -28,7 +28,7 @@ def given(weights: Mapping[str, Tensor]) -> Initialize:
 
     def initialize(name: str, shape: torch.Size) -> Tensor:
         if weights[name].shape != shape:
-            raise ValueError(f"{name} has shape {list(weights[name].shape)}, and the model wants {list(shape)}")
+            raise ValueError(f"{name} has shape {list(weights[name].shape)}, but the model needs {list(shape)}")
         return weights[name]
 
     return initialize

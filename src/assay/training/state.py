@@ -76,7 +76,7 @@ def load_optimizer(step: Step, tensors: Mapping[str, Tensor]) -> None:
         if kind != "state":
             continue
         if name not in shapes:
-            raise UsageError(f"the checkpoint has optimizer state of {name!r}, which is no parameter of this run")
+            raise UsageError(f"the checkpoint has optimizer state of {name!r}, which is not a parameter of this run")
         # Several ranks write a scalar as a vector of one element.
         scalar = tensor.shape == (1,) and shapes[name] != (1,)
         for index in (index for index, one in names.items() if one == name):
