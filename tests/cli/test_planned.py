@@ -60,7 +60,7 @@ def test_without_them_the_estimate_is_of_this_machine(assay: Assay) -> None:
     [
         (("--nodes=2", "--gpu=k80", "--with=data_parallel"), "no datasheet of a GPU 'k80' is known"),
         (("--nodes=0", "--with=data_parallel"), "nodes=0 of gpus_per_node=8 is not possible"),
-        (("--nodes=2",), "nothing divides the step among 16 GPUs"),
+        (("--nodes=2",), "no technique divides the step among 16 GPUs"),
         (("--nodes=2", "--nproc=2", "--with=data_parallel"), "give only one of them"),
         (("--nodes=1", "--with=tensor_parallel:degree=3+data_parallel"), "a multiple of 3 ranks"),
     ],

@@ -144,7 +144,7 @@ def test_more_nodes_take_less_time() -> None:
 @pytest.mark.parametrize(
     ("overrides", "stack", "says"),
     [
-        ((), (), "nothing divides the step among 16 GPUs"),
+        ((), (), "no technique divides the step among 16 GPUs"),
         ((), "data_parallel+tensor_parallel:degree=5", "a multiple of 5 ranks"),
         ((), "data_parallel+tensor_parallel:degree=8", "does not divide the model's 12 key/value heads"),
         ((), "data_parallel+pipeline_parallel:degree=8", "8 stages of pipeline_parallel do not divide"),

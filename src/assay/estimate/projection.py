@@ -110,7 +110,7 @@ def project(run: Run, cluster: Cluster) -> Projection:
     mesh = mesh_of(there)
     if mesh.size != cluster.size:
         raise UsageError(
-            f"nothing divides the step among {cluster.size} GPUs; add a technique that does, such as data_parallel"
+            f"no technique divides the step among {cluster.size} GPUs; add one, such as data_parallel"
         )
     layout = Layout(mesh, there.training.batch_size, there.training.batch_size // mesh.dp)
     for one in optimizations_of(there):
