@@ -30,11 +30,11 @@ from assay.errors import UsageError
 from assay.hardware import detect
 from assay.optimizations import Numerics, catalogue, check, normalize, optimizations_of, resolve
 from assay.parallel.ranks import ALONE
-from assay.runs import history
-from assay.runs.lookup import find
-from assay.runs.worker_build import NUDGED_NOISE, build_step, settle_torch
+from assay.store import history
+from assay.store.lookup import find
 from assay.studies.drift import FIRST_STEPS
 from assay.training.loop import train_step
+from assay.worker.build import NUDGED_NOISE, build_step, settle_torch
 
 BASELINE, NUDGED = "baseline", "nudged weights"
 

@@ -16,7 +16,7 @@ from assay.analysis.comparison import analyse
 from assay.analysis.timed import figure, rounds
 from assay.config import Home
 from assay.data.progress import silent
-from assay.runs.record import Status
+from assay.records.status import Status
 from assay.studies.compare import measured
 from assay.studies.design import AGAIN, BASELINE, Cell
 from assay.studies.record import CellResult, ComparisonRecord

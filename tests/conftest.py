@@ -12,6 +12,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")
 
+pytest_plugins = ["support.children"]
+
 
 @pytest.fixture(autouse=True)
 def _rates_stay_unknown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from assay.analysis.comparison import Comparison
     from assay.data.progress import Progress
     from assay.estimate import Estimate
-    from assay.estimate.every_rank import EveryRank
     from assay.estimate.projection import Projection
+    from assay.estimate.ranks import EveryRank
     from assay.hardware import Machine
-    from assay.runs.child import Child
-    from assay.runs.record import RunResult
-    from assay.step.anatomy import Anatomy
+    from assay.launch.child import Child
+    from assay.records.anatomy import Anatomy
+    from assay.records.run import RunResult
     from assay.studies.protocol import News
 
 DEFAULT = "demo"
@@ -72,10 +72,10 @@ def train(
     out of memory, divergence and a timeout are results too, not exceptions. Raises `UsageError` for bad input before
     anything is written, and `StorageError` if the disk refuses.
     """
+    from assay.launch.prepare import ready
+    from assay.launch.resume import continued, same_corpus
+    from assay.launch.spawn import start
     from assay.optimizations import divided
-    from assay.runs.launcher import start
-    from assay.runs.prepare import ready
-    from assay.runs.resume import continued, same_corpus
 
     place = home if isinstance(home, Home) else Home(home)
     tell: Listener = on_event or (lambda event: None)
@@ -156,10 +156,10 @@ def estimate_every_rank(
 
     Raises the errors of `estimate`.
     """
-    from assay.estimate.every_rank import estimate_every_rank as predict
+    from assay.estimate.ranks import estimate_every_rank as predict
     from assay.hardware.rates import known_machine
+    from assay.launch.prepare import threads_of
     from assay.optimizations import divided
-    from assay.runs.prepare import threads_of
 
     run = divided(_with_initial_weights(configure(source, overrides, optimizations), Home()))
     return predict(run, machine or known_machine(Home(), threads_of(run)))
@@ -197,7 +197,7 @@ def anatomy(
     Raises `UsageError` for faults that the user can correct, `StorageError` if the disk refuses.
     """
     from assay.data.progress import silent
-    from assay.runs.anatomy import taken_apart
+    from assay.launch.anatomy import taken_apart
 
     place = home if isinstance(home, Home) else Home(home)
     run = configure(source, overrides, optimizations)
@@ -211,7 +211,7 @@ def _with_initial_weights(run: Run, home: Home) -> Run:
     """Return the run with the model shape of its initial weights; their reader is imported only if they are named."""
     if run.model.init_from is None:
         return run
-    from assay.runs.initial import with_initial_weights
+    from assay.launch.initial_weights import with_initial_weights
 
     return with_initial_weights(run, home)
 
@@ -246,7 +246,7 @@ def _specs(optimizations: Stack) -> tuple[Spec, ...]:
 
 
 def _can_be_called(name: str, resume: str | None, home: Home) -> None:
-    from assay.runs.lookup import check_name
+    from assay.store.lookup import check_name
 
     if resume is not None:
         raise UsageError("a resumed run keeps its name; leave out --name")

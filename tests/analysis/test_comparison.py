@@ -7,7 +7,8 @@ import pytest
 from assay.analysis.comparison import Comparison, analyse
 from assay.analysis.noise import Verdict
 from assay.analysis.row import METRICS, Row
-from assay.runs.record import Memory, Status
+from assay.records.memory import Memory
+from assay.records.status import Status
 from assay.studies.design import AGAIN, BASELINE
 from assay.studies.record import CellResult, ComparisonRecord, Ending
 from studies.synthetic import FACTORS, TREATMENTS, record

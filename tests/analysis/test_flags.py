@@ -5,8 +5,10 @@ import pytest
 from assay.analysis.comparison import Comparison, analyse
 from assay.config import Run
 from assay.optimizations import Numerics, numerics_of
-from assay.runs.record import Memory, Predicted, Status
-from assay.step.evidence import Evidence
+from assay.records.evidence import Evidence
+from assay.records.memory import Memory
+from assay.records.prediction import Predicted
+from assay.records.status import Status
 from assay.studies.record import ComparisonRecord
 from studies.synthetic import ENVIRONMENT, FACTORS, TREATMENTS, record
 

@@ -14,9 +14,9 @@ from safetensors.torch import load_file
 from assay.config import Home, Run, validate
 from assay.data import load_tokenizer, prepare
 from assay.model.weights import load_model
-from assay.runs.folder import RunFolder, RunSpec
-from assay.training import checkpoint
+from assay.store.run_folder import RunFolder, RunSpec
 from assay.training.build import baseline, build
+from assay.training.checkpoints import checkpoint
 from assay.training.step_record import Position
 from cli.conftest import Assay
 

@@ -5,10 +5,10 @@ import pytest
 from assay.cli.summary import _hints
 from assay.config import Home
 from assay.errors import START_AGAIN
-from assay.runs.claim import claimed
-from assay.runs.record import Status
-from assay.runs.recover import compose
-from runs.conftest import make_ready
+from assay.launch.run_lock import claimed
+from assay.records.status import Status
+from assay.store.reconcile import compose
+from support.children import make_ready
 
 
 @pytest.mark.parametrize(

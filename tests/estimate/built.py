@@ -8,10 +8,11 @@ import numpy as np
 import torch
 
 from assay.config import Run
-from assay.measure.memory import live_tensor_bytes
-from assay.measure.tensor_peak import tensor_peak
-from assay.model import attention, padding, rotary
+from assay.measure.memory.memory_pass import live_tensor_bytes
+from assay.measure.memory.tensor_peak import tensor_peak
+from assay.model import attention, rotary
 from assay.optimizations import optimizations_of
+from assay.optimizations.vocab_padding import model as padding
 from assay.step.program import MicroBatch, Program, Step
 from assay.training.build import baseline, build
 from assay.training.gradients import cut

@@ -13,7 +13,7 @@ from assay.config.run import Spec
 from assay.cost import active_parameter_count, parameter_count
 from assay.estimate import estimate
 from assay.hardware import Machine
-from assay.measure.memory import live_tensor_bytes, memory_pass
+from assay.measure.memory.memory_pass import live_tensor_bytes, memory_pass
 from assay.measure.trace import StepTracer
 from assay.training.loop import train_step
 from estimate.built import build_step

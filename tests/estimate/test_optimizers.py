@@ -7,8 +7,8 @@ from assay.config import Spec
 from assay.errors import UsageError
 from assay.estimate import estimate
 from assay.hardware import Machine
+from assay.measure.memory.storages import distinct_bytes
 from assay.measure.operations import tensors_in
-from assay.measure.storages import distinct_bytes
 from assay.optimizations import Unavailable, catalogue, check, resolve
 from estimate.built import measured_peak
 from optimizations.laboratory import run_with, traced

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from assay.config.mesh import Mesh
-from assay.cost.layout import Layout
-from assay.cost.pipeline import bubble_fraction
+from assay.cost.analytic.layout import Layout
+from assay.cost.pipeline.bubble import bubble_fraction
 from assay.errors import UsageError
 from assay.estimate.plan import Plan, plan
 from assay.hardware.links import INFINIBAND_HDR, INFINIBAND_NDR, NVLINK_A100, NVLINK_H200, Network

@@ -8,7 +8,7 @@ from assay.api import configure
 from assay.config import Run, Spec
 from assay.estimate import estimate
 from assay.hardware import Machine
-from assay.measure.memory import live_tensor_bytes, memory_pass
+from assay.measure.memory.memory_pass import live_tensor_bytes, memory_pass
 from assay.training.loop import train_step
 from estimate.built import build_step
 from estimate.drawn import FOUR, runs

@@ -12,7 +12,7 @@ import pytest
 from assay.api import project
 from assay.config import Run, Spec
 from assay.config.mesh import Mesh
-from assay.cost.layout import Layout
+from assay.cost.analytic.layout import Layout
 from assay.errors import UsageError
 from assay.estimate.plan import plan
 from assay.estimate.projection import Projection

@@ -4,8 +4,8 @@ import pytest
 
 from assay.config.mesh import Mesh
 from assay.cost import parameter_count
+from assay.cost.analytic.layout import Layout
 from assay.cost.collectives import sent_by_axis
-from assay.cost.layout import Layout
 from assay.estimate.traffic import gradient_traffic, layer_traffic, traffic
 from cost.published import gpt
 

@@ -6,7 +6,7 @@ import torch
 from assay.config import Run, Spec
 from assay.estimate import estimate
 from assay.hardware import detect
-from assay.measure.memory import memory_pass
+from assay.measure.memory.memory_pass import memory_pass
 from assay.measure.trace import StepTracer
 from assay.optimizations import Unavailable, check, optimizations_of, resolve
 from assay.training.loop import read, take_step, train_step

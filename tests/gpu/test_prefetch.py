@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from assay.config import Spec
-from assay.step.prefetch import from_pinned_memory
+from assay.optimizations.pinned_prefetch.step import from_pinned_memory
 from estimate.built import build_step
 from optimizations.laboratory import losses, run_with
 

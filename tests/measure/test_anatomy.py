@@ -10,7 +10,7 @@ from assay.errors import UsageError
 from assay.estimate import estimate
 from assay.hardware import Machine
 from assay.measure.anatomy import Dissector, anatomy
-from assay.step.anatomy import BETWEEN, CLASSES, UPDATE, Anatomy, Part, Sum, together
+from assay.records.anatomy import BETWEEN, CLASSES, UPDATE, Anatomy, Part, Sum, together
 from assay.step.compiled import Captures
 from assay.training.loop import train_step
 from estimate.built import build_step

@@ -12,9 +12,9 @@ from torch.profiler import ProfilerActivity, profile
 
 from assay.config import ModelConfig, Run
 from assay.config.run import Spec
-from assay.measure.tensor_peak import _all_events, _is_allocation
+from assay.measure.memory.tensor_peak import _all_events, _is_allocation
 from assay.measure.trace import StepTracer
-from assay.step import Trace
+from assay.records.trace import Trace
 from assay.step.compiled import Call, Graph
 from assay.step.program import MicroBatch, Step
 from assay.training.gradients import summed_loss

@@ -12,7 +12,7 @@ from assay.estimate import estimate
 from assay.hardware import Machine
 from assay.measure.trace import StepTracer
 from assay.optimizations import Stage, Unpredicted, catalogue, normalize, resolve
-from assay.step import Trace
+from assay.records.trace import Trace
 from assay.training.loop import read, take_step, train_step
 from estimate.built import build_step
 

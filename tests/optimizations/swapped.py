@@ -10,7 +10,8 @@ from assay.config import Run
 from assay.measure.trace import StepTracer
 from assay.optimizations import optimizations_of
 from assay.optimizers.recipes import OptimizerRecipe
-from assay.step import Evidence, Trace
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
 from assay.step.program import Program
 from assay.training.build import baseline, build
 from assay.training.loop import train_step

@@ -11,10 +11,10 @@ from assay.estimate import estimate
 from assay.hardware import Machine
 from assay.measure.trace import StepTracer
 from assay.optimizations import Conflict, Unavailable, adamw_8bit, resolve
-from assay.optimizers.narrow_state import narrow_adamw
+from assay.optimizations.adamw_bf16_state.step import narrow_adamw
 from assay.optimizers.recipes import adamw
 from assay.step.program import Step
-from assay.training import checkpoint
+from assay.training.checkpoints import checkpoint
 from assay.training.loop import train_step
 from assay.training.step_record import Position
 from estimate.built import build_step

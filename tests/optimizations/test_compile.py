@@ -14,7 +14,7 @@ from assay.estimate import estimate
 from assay.hardware import Accelerator, Machine, detect
 from assay.measure.trace import StepTracer
 from assay.optimizations import Conflict, Unavailable, check, optimizations_of, resolve
-from assay.step import Trace
+from assay.records.trace import Trace
 from assay.step.program import Step
 from assay.training.divergence import first_not_finite
 from assay.training.loop import train_step

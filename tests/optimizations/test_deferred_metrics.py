@@ -14,7 +14,7 @@ from assay.optimizations import Conflict, check, resolve
 from assay.step.program import MicroBatch, Program, Step
 from assay.training.loop import read, take_step, train_step
 from assay.training.probes import ActivationNorms
-from assay.training.taken import take
+from assay.training.queued_step import take
 from estimate.built import build_step
 from optimizations.laboratory import SHAPE, run_with, specs_of, traced
 

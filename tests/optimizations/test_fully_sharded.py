@@ -7,7 +7,7 @@ from assay.estimate import estimate
 from assay.hardware import Accelerator, Machine
 from assay.optimizations import Conflict, Numerics, Unavailable, check, resolve
 from assay.optimizations.fully_sharded import FullySharded
-from assay.step.trace import Communication, Held, Trace
+from assay.records.trace import Communication, Held, Trace
 from optimizations.laboratory import SHAPE
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)

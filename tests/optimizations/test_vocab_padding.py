@@ -63,7 +63,7 @@ def test_what_is_held_is_predicted_and_the_model_needs_no_more_flops() -> None:
 
 
 def test_a_checkpoint_has_tokens_only_and_resumes_bit_for_bit(tmp_path: Path) -> None:
-    from assay.training.checkpoint import resume, save
+    from assay.training.checkpoints.checkpoint import resume, save
     from assay.training.step_record import Position
 
     step, other = build_step(run_with(PADDED)), build_step(run_with(PADDED))

@@ -44,7 +44,7 @@ def test_it_is_proven_where_it_was_applied_and_only_there() -> None:
 
 def test_what_was_trained_is_read_as_a_tied_model(tmp_path: Path) -> None:
     from assay.model.weights import load_model, write_safetensors
-    from assay.training.state import weights_at_rest
+    from assay.training.checkpoints.state import weights_at_rest
 
     run = run_with(TYING, model=UNTIED)
     step = build_step(run)

@@ -13,7 +13,7 @@ import pytest
 from assay.config import Spec
 from assay.hardware import Machine
 from assay.optimizations import Conflict, Unavailable, catalogue, resolve
-from assay.step import Trace
+from assay.records.trace import Trace
 from optimizations.laboratory import ON_ONE_DEVICE, run_with, traced
 from parallel import test_experts
 from parallel.on_ranks import compute

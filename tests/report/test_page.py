@@ -7,9 +7,10 @@ import pytest
 
 from assay.analysis.comparison import Comparison, analyse
 from assay.config import Home
+from assay.records.evidence import Evidence
+from assay.records.memory import Memory
+from assay.records.status import Status
 from assay.report.page import render, write_page
-from assay.runs.record import Memory, Status
-from assay.step.evidence import Evidence
 from studies.synthetic import ENVIRONMENT, TREATMENTS, record
 
 HOSTILE = "<script>alert('x')</script>&\"$\\alpha$"

@@ -3,8 +3,8 @@ import io
 import pytest
 
 from assay.config import load
+from assay.records.status import Status
 from assay.report.progress import Board, Lines, Live
-from assay.runs.record import Status
 from assay.studies.design import design
 from assay.studies.plan import waves
 from assay.studies.protocol import Interrupting, News, conduct

@@ -5,10 +5,11 @@ import pytest
 from rich.console import Console
 
 from assay.analysis.comparison import Comparison, analyse
+from assay.records.evidence import Evidence
+from assay.records.memory import Memory
+from assay.records.status import Status
 from assay.report.footnotes import seeds
 from assay.report.tables import WIDE, print_comparison
-from assay.runs.record import Memory, Status
-from assay.step.evidence import Evidence
 from studies.synthetic import TREATMENTS, record
 
 DEAD: dict[str, Any] = {

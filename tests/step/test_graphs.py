@@ -11,13 +11,13 @@ import torch
 from assay.config import Run
 from assay.cost import Cost, replay
 from assay.cost import baseline as ledger_of
-from assay.cost.replayed import replayed as of_graphs
 from assay.errors import UsageError
 from assay.hardware import Machine
 from assay.measure.anatomy import anatomy
 from assay.measure.trace import StepTracer
 from assay.optimizations import optimizations_of
-from assay.step import Trace
+from assay.optimizations.cuda_graphs.ledger import replayed as of_graphs
+from assay.records.trace import Trace
 from assay.step.graphs import StepGraphs
 from assay.step.program import Step
 from assay.training.divergence import first_not_finite

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from types import TracebackType
 
-from assay.runs.channel import AGAIN, GO
-from assay.runs.log import Event
-from assay.runs.record import RunResult, Status
+from assay.records.events import AGAIN, GO
+from assay.records.run import RunResult
+from assay.records.status import Status
+from assay.store.event_log import Event
 from assay.studies.design import Cell
 
 
@@ -40,7 +41,7 @@ class Stage:
 
 
 class FakeChild(AbstractContextManager["FakeChild"]):
-    """Speaks as `assay.runs.child.Child` does."""
+    """Speaks as `assay.launch.child.Child` does."""
 
     def __init__(self, stage: Stage, cell: Cell) -> None:
         self.finished = False

@@ -6,8 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from assay.config import Run, load
-from assay.runs.record import Block, Environment, Memory, Predicted, Quartiles, RunResult, Status
-from assay.step.evidence import Evidence
+from assay.records.environment import Environment
+from assay.records.evidence import Evidence
+from assay.records.memory import Memory
+from assay.records.prediction import Predicted
+from assay.records.run import RunResult
+from assay.records.status import Status
+from assay.records.timing import Block, Quartiles
 from assay.studies.design import AGAIN, BASELINE, Cell, design
 from assay.studies.drift import NUDGED
 from assay.studies.record import CellResult, ComparisonRecord, Curve, Ending, Protocol, Round

@@ -9,16 +9,18 @@ import pytest
 
 from assay.config import Home, Run, validate
 from assay.errors import UsageError
+from assay.launch import spawn as launcher
+from assay.launch.prepare import ReadyRun
 from assay.optimizations import normalize
-from assay.runs import launcher
-from assay.runs.prepare import ReadyRun
-from assay.runs.record import Predicted, RunResult, Status
+from assay.records.prediction import Predicted
+from assay.records.run import RunResult
+from assay.records.status import Status
 from assay.studies import compare as module
 from assay.studies.drift import FIRST_STEPS, NUDGED
 from assay.studies.protocol import News, Turn
 from assay.studies.record import ComparisonRecord, Ending, read
 
-FAKE_WORKER = Path(__file__).parent.parent / "runs" / "fake_worker.py"
+FAKE_WORKER = Path(__file__).parent.parent / "support" / "fake_worker.py"
 BASE = validate(
     {
         "model": {"n_layer": 1, "n_head": 1, "n_embd": 8, "context_length": 8, "vocab_size": 256},

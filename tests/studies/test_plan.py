@@ -4,8 +4,8 @@ import pytest
 
 from assay.config import load
 from assay.hardware import Accelerator, Machine
-from assay.runs.prepare import ReadyRun
-from assay.runs.record import Predicted
+from assay.launch.prepare import ReadyRun
+from assay.records.prediction import Predicted
 from assay.studies import plan
 from assay.studies.design import BASELINE, design
 from assay.studies.plan import Needs, waves

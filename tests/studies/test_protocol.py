@@ -3,8 +3,8 @@ from collections import Counter
 import pytest
 
 from assay.config import load
-from assay.runs.folder import Event
-from assay.runs.record import Status
+from assay.records.status import Status
+from assay.store.run_folder import Event
 from assay.studies.design import design
 from assay.studies.plan import waves
 from assay.studies.protocol import Conducted, Ended, News, Planned, Turn, Working, _curve, conduct

@@ -7,7 +7,7 @@ import torch
 
 from assay.config import Run
 from assay.optimizations import expected_of
-from assay.step.evidence import ValueProof
+from assay.records.evidence import ValueProof
 from assay.step.program import Step
 from assay.training.loop import read, take_step
 from assay.values.check import check_values

@@ -10,7 +10,7 @@ import torch
 from assay.config import ModelConfig, Run
 from assay.config.run import Spec
 from assay.optimizations import normalize
-from assay.step.evidence import ValueProof
+from assay.records.evidence import ValueProof
 from assay.step.program import Step
 from optimizations.laboratory import SHAPE, run_with
 from values.recording import proof_of_values

@@ -5,8 +5,8 @@ import pytest
 from assay.config import Run, TrainingConfig
 from assay.config.run import Spec
 from assay.optimizations import expected_of, normalize
-from assay.training.endings import WrongValues
 from assay.training.schedules import schedule
+from assay.training.stops import WrongValues
 from assay.values.rates import Rates, rate, rate_fault
 
 

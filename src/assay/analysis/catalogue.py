@@ -16,10 +16,11 @@ from assay.analysis.comparison import Comparison
 from assay.analysis.noise import Verdict
 from assay.analysis.row import Row
 from assay.config.base import Frozen
-from assay.data.atomic import write_file
 from assay.errors import UsageError
+from assay.files import write_file
 from assay.hardware import Machine
-from assay.runs.record import Environment, Status
+from assay.records.environment import Environment
+from assay.records.status import Status
 
 SHOWN = ("tensors_peak_bytes", "step_seconds", "tokens_per_second", "val_loss")
 """Metrics whose change an entry contains."""

@@ -8,12 +8,15 @@ from assay.analysis.effects import Effect
 from assay.analysis.flags import equal_flags, evidence_flags, peak_flags, twin_flags
 from assay.analysis.losses import Yardstick
 from assay.analysis.noise import judge_exact, judge_sampled
-from assay.analysis.plain import row_columns, row_json
 from assay.analysis.promises import held, unheld
 from assay.analysis.row import EXACT, PREDICTED, TIMED, Row, effects, metrics, repaid, usable
+from assay.analysis.serialization import row_columns, row_json
 from assay.analysis.timed import CONTROLS, Resolution, Timed, disturbances, rounds, timed
 from assay.config.base import Frozen
-from assay.runs.record import Environment, Predicted, RunResult, Status
+from assay.records.environment import Environment
+from assay.records.prediction import Predicted
+from assay.records.run import RunResult
+from assay.records.status import Status
 from assay.studies.design import AGAIN, BASELINE
 from assay.studies.record import CellResult, ComparisonRecord, Ending
 from assay.units import format_percent

@@ -13,8 +13,8 @@ from assay.analysis.losses import Yardstick
 from assay.config.run import Run
 from assay.optimizations import Numerics, numerics_of
 from assay.optimizations.registry import resolve
-from assay.runs.mispredicted import mispredicted
-from assay.runs.record import RunResult
+from assay.proofs.mispredicted import mispredicted
+from assay.records.run import RunResult
 from assay.studies.record import CellResult
 
 _DIFFERING = (Numerics.LOSSY, Numerics.DIFFERENT_TRAINING)

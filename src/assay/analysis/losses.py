@@ -24,7 +24,7 @@ from typing import NamedTuple, Self
 from assay.analysis.loss_pairs import Pair, by_seed, equal_seeds, largest_so_far, pairs
 from assay.config.run import Run
 from assay.optimizations import Numerics, numerics_of
-from assay.runs.record import Status
+from assay.records.status import Status
 from assay.studies.design import AGAIN
 from assay.studies.drift import FIRST_STEPS
 from assay.studies.record import CellResult, ComparisonRecord

@@ -9,7 +9,7 @@ from assay.analysis.loss_pairs import seeds_text
 from assay.analysis.losses import Yardstick
 from assay.analysis.row import Row
 from assay.optimizations import Numerics, numerics_of
-from assay.runs.record import Status
+from assay.records.status import Status
 from assay.studies.drift import FIRST_STEPS
 from assay.studies.record import CellResult, ComparisonRecord
 

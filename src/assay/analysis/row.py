@@ -17,9 +17,11 @@ from assay.analysis.effects import Effect, Pair, exact, loss
 from assay.analysis.noise import Verdict
 from assay.analysis.timed import figure
 from assay.config.base import Frozen
-from assay.runs.rank_record import RankResult
-from assay.runs.record import Predicted, RunResult, Status
-from assay.step.evidence import Evidence, ValueProof
+from assay.records.evidence import Evidence, ValueProof
+from assay.records.prediction import Predicted
+from assay.records.ranks import RankResult
+from assay.records.run import RunResult
+from assay.records.status import Status
 from assay.studies.record import CellResult
 
 TIMED = ("process_peak_bytes", "step_seconds", "tokens_per_second")

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from assay.analysis.effects import Effect
 from assay.config.base import Frozen
-from assay.runs.record import DISTURBED, Block, RunResult
+from assay.records.run import RunResult
+from assay.records.timing import DISTURBED, Block
 from assay.studies.design import AGAIN, BASELINE
 from assay.studies.record import CellResult, ComparisonRecord
 

@@ -9,7 +9,7 @@ import typer
 from assay.cli.options import Json, Overrides, Source, With
 
 if TYPE_CHECKING:
-    from assay.step.anatomy import Anatomy, Sum
+    from assay.records.anatomy import Anatomy, Sum
 
 
 def anatomy(
@@ -36,8 +36,8 @@ def anatomy(
     from assay.cli.console import note, plain, print_json
     from assay.cli.progress import watcher
     from assay.cli.summary import proof
+    from assay.records.status import Status
     from assay.report.anatomy import draw, drawable
-    from assay.runs.record import Status
 
     if figure is not None:
         drawable(figure)

@@ -10,7 +10,7 @@ from assay.cli.drawing import divided
 from assay.units import format_bytes, format_flops
 
 if TYPE_CHECKING:
-    from assay.estimate.every_rank import EveryRank
+    from assay.estimate.ranks import EveryRank
 
 
 def print_ranks(every: "EveryRank") -> None:

@@ -12,7 +12,7 @@ from assay.cli.summary import flat
 from assay.units import format_percent, format_seconds
 
 if TYPE_CHECKING:
-    from assay.runs.record import RunResult
+    from assay.records.run import RunResult
 
 Pair = tuple[Any, Any]
 

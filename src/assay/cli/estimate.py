@@ -8,7 +8,7 @@ from assay.cli.options import Gpu, GpusPerNode, Json, Nodes, Nproc, Overrides, S
 
 if TYPE_CHECKING:
     from assay.estimate import Estimate
-    from assay.estimate.every_rank import EveryRank
+    from assay.estimate.ranks import EveryRank
 
 _SHOWN = 48
 """Most instants to print; a deep model has several for every block."""

@@ -10,7 +10,7 @@ from assay.units import format_count
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.runs.entry import Entry
+    from assay.store.entry import Entry
 
 FIGURES = ("steps", "val loss", "tokens/s", "tensors peak", "process peak")
 COLUMNS = ("run", "status", "created", "preset", "corpus", "model", "with", *FIGURES)
@@ -42,7 +42,7 @@ def row(entry: "Entry") -> tuple[str, ...]:
 
 def brief(entry: "Entry") -> dict[str, Any]:
     """Return a run as a value of ``--json``."""
-    from assay.runs.entry import given_name
+    from assay.store.entry import given_name
 
     values = entry._asdict()
     kept = {name: values[name] for name in (*_KEPT, *_KEPT_FIGURES)}
@@ -54,7 +54,7 @@ def known_status(text: str, entries: "Sequence[Entry]") -> str:
     if any(entry.status == text for entry in entries):
         return text
     from assay.errors import UsageError, meant
-    from assay.runs.record import Status
+    from assay.records.status import Status
 
     known = [one.value for one in Status]
     others = f"; choose from {', '.join(known)}"

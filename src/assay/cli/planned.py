@@ -10,7 +10,7 @@ from assay.cli.drawing import divided, placed
 from assay.units import format_bytes, format_count, format_flops, format_seconds
 
 if TYPE_CHECKING:
-    from assay.cost.layout import Layout
+    from assay.cost.analytic.layout import Layout
     from assay.estimate.projection import Projection
 
 _DAY = 86_400

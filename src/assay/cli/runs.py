@@ -8,8 +8,8 @@ from assay.cli.options import Json, RunName
 
 if TYPE_CHECKING:
     from assay.config import Home
-    from assay.runs.entry import Entry
-    from assay.runs.record import RunResult
+    from assay.records.run import RunResult
+    from assay.store.entry import Entry
 
 app = typer.Typer(help="List, show, compare and remove runs.")
 
@@ -99,9 +99,9 @@ def remove_runs(
     from assay.cli.console import note, print_json
     from assay.config import Home
     from assay.errors import UsageError
-    from assay.runs.alive import is_running
-    from assay.runs.lookup import find
-    from assay.runs.store import Store
+    from assay.store.index import Store
+    from assay.store.liveness import is_running
+    from assay.store.lookup import find
 
     home = Home().checked()
     folders = list({folder.id: folder for folder in (find(home, name) for name in runs)}.values())
@@ -128,8 +128,8 @@ def remove_runs(
 def _entries(home: "Home") -> list["Entry"]:
     """Return the current entry of every run, newest first, and print a note on runs that cannot be read."""
     from assay.cli.console import note
-    from assay.runs.reconcile import reconcile
-    from assay.runs.store import Store
+    from assay.store.index import Store
+    from assay.store.listing import reconcile
 
     if not home.runs.is_dir():
         return []
@@ -140,7 +140,7 @@ def _entries(home: "Home") -> list["Entry"]:
 
 
 def _result(home: "Home", name: str) -> "RunResult":
-    from assay.runs.lookup import find
-    from assay.runs.recover import settle
+    from assay.store.lookup import find
+    from assay.store.reconcile import settle
 
     return settle(find(home, name))

@@ -7,13 +7,13 @@ import typer
 
 from assay.cli.console import print_table
 from assay.cli.figures import UNKNOWN, amount, figure
-from assay.step.evidence import BEGINNING_ONLY
+from assay.records.evidence import BEGINNING_ONLY
 from assay.units import format_count, format_flops, format_seconds
 
 if TYPE_CHECKING:
     from assay.config import Home, Run
-    from assay.runs.record import RunResult
-    from assay.step.evidence import Evidence, ValueProof
+    from assay.records.evidence import Evidence, ValueProof
+    from assay.records.run import RunResult
 
 _MEMORY = {
     "tensors_peak_bytes": "tensors, requested from torch's allocator in one step",
@@ -26,7 +26,7 @@ _MEMORY = {
 
 def print_run(result: "RunResult", home: "Home", *, whole: bool = False) -> None:
     """Print a run's summary, or with `whole` all that is recorded of it."""
-    from assay.runs.folder import RunFolder
+    from assay.store.run_folder import RunFolder
 
     for label, text in lines(result):
         typer.echo(f"{label:<12}{text}")

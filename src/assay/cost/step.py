@@ -13,12 +13,12 @@ from assay.config import Run
 from assay.config.mesh import ONE_DEVICE, Mesh
 from assay.cost.collectives import Communication
 from assay.cost.gpt import CPU, CUDA, Forward, Kernels
-from assay.cost.groups import Group
-from assay.cost.on_host import OnHost
-from assay.cost.schedules import Action, Schedule
+from assay.cost.optimizers.on_host import OnHost
+from assay.cost.optimizers.updates import AdamW, Instant, UpdateRule
+from assay.cost.pipeline.schedules import Action, Schedule
+from assay.cost.simulation.fsdp_groups import Group
 from assay.cost.tape import Operation, Tape, replace_site
 from assay.cost.tensors import Tensor
-from assay.cost.updates import AdamW, Instant, UpdateRule
 
 
 @dataclass(frozen=True)

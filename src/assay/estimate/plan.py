@@ -19,13 +19,13 @@ from dataclasses import dataclass
 
 from assay.config import ModelConfig
 from assay.cost import parameter_count
-from assay.cost.closed_forms import forward_flops, step_flops
+from assay.cost.analytic.closed_forms import forward_flops, step_flops
+from assay.cost.analytic.layout import Layout
 from assay.cost.collectives import Communication, sent_by_axis
-from assay.cost.layout import Layout
-from assay.cost.pipeline import Played, StageTime, play
+from assay.cost.pipeline.bubble import Played, StageTime, play
 from assay.errors import UsageError
 from assay.estimate.communication import seconds
-from assay.estimate.held import Held, held
+from assay.estimate.planned_memory import Held, held
 from assay.estimate.traffic import gradient_traffic, layer_traffic, stage_send_bytes, traffic
 from assay.hardware.links import Network
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from assay.config import ModelConfig, Run
 from assay.config.mesh import AXES
-from assay.cost.layout import Layout
-from assay.cost.pipeline import bubble_fraction
+from assay.cost.analytic.layout import Layout
+from assay.cost.pipeline.bubble import bubble_fraction
 from assay.errors import UsageError
-from assay.estimate.held import Held
 from assay.estimate.plan import Plan, plan
+from assay.estimate.planned_memory import Held
 from assay.hardware.cluster import Cluster
 from assay.hardware.links import Link, inside_node
 from assay.optimizations import check, mesh_of, normalize, optimizations_of
@@ -109,9 +109,7 @@ def project(run: Run, cluster: Cluster) -> Projection:
     _known_shape(there.model)
     mesh = mesh_of(there)
     if mesh.size != cluster.size:
-        raise UsageError(
-            f"no technique divides the step among {cluster.size} GPUs; add one, such as data_parallel"
-        )
+        raise UsageError(f"no technique divides the step among {cluster.size} GPUs; add one, such as data_parallel")
     layout = Layout(mesh, there.training.batch_size, there.training.batch_size // mesh.dp)
     for one in optimizations_of(there):
         layout = one.lay_out(layout)

@@ -11,7 +11,7 @@ them, and every report prints it next to the measured time.
 from collections.abc import Iterable
 
 from assay.cost import Cost, Operation, Tensor, executed_flops, repeated
-from assay.cost.pipeline import StageTime
+from assay.cost.pipeline.bubble import StageTime
 from assay.hardware import Rates
 
 REPLAY_LAUNCHES = 4

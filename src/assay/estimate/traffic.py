@@ -17,9 +17,9 @@ Losses, norms, the vocabulary's softmax and the embedding's own sum are left out
 from collections.abc import Iterator, Sequence
 
 from assay.config import ModelConfig
+from assay.cost.analytic.layout import Layout
 from assay.cost.collectives import Communication
-from assay.cost.layout import Layout
-from assay.estimate.held import rank_parameters
+from assay.estimate.planned_memory import rank_parameters
 
 _BYTES = 2
 """Bytes per element of activations, weights and gradients: 16 bits."""

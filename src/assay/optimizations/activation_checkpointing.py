@@ -13,11 +13,12 @@ from pydantic import PositiveInt
 
 from assay.config import Run
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unplanned
-from assay.step import Evidence, Trace
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
-    from assay.cost.layout import Layout
+    from assay.cost.analytic.layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -64,7 +65,7 @@ class ActivationCheckpointing(Optimization):
         return program
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
-        from assay.step.dropout import unequal_again
+        from assay.proofs.dropout import unequal_again
 
         chosen = trace.blocks[:: self.every]
         forwards = [one for one in trace.block_forwards if one.block in chosen]

@@ -17,9 +17,10 @@ from pydantic import PositiveFloat
 
 from assay.config import Run
 from assay.optimizations.base import Numerics, Optimization, Stage
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
 from assay.reference.expected import Expected
 from assay.reference.rules import Adafactor as AdafactorRule
-from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
@@ -47,7 +48,7 @@ class Adafactor(Optimization):
         return {"pieces of weights": why, "exchanged experts": why}
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        from assay.cost import matrix_updates
+        from assay.cost.optimizers import matrix as matrix_updates
 
         return replace(cost, rule=matrix_updates.Adafactor())
 
@@ -63,7 +64,7 @@ class Adafactor(Optimization):
         return expected.changed(rule=AdafactorRule(weight_decay=run.training.weight_decay / factor), rate_factor=factor)
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
-        from assay.step.updates import decay_at, faults, updated_by
+        from assay.proofs.updates import decay_at, faults, updated_by
 
         roots, parameters = trace.count("aten.rsqrt_", phase="update"), len(trace.parameters)
         steps = min(roots, updated_by(trace, "aten.add_.Tensor"))

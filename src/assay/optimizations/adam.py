@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import Run
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
 from assay.reference.expected import Expected
-from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
-    from assay.cost.layout import Layout
+    from assay.cost.analytic.layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -42,7 +43,7 @@ class Adam(Optimization):
             raise Conflict("without weight decay adam equals AdamW; set training.weight_decay above 0 to compare them")
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        from assay.cost import adam_updates
+        from assay.cost.optimizers import adam as adam_updates
 
         return replace(cost, rule=adam_updates.Adam())
 
@@ -55,7 +56,7 @@ class Adam(Optimization):
         return expected.changed(rule=expected.rule.model_copy(update={"coupled": True}))
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
-        from assay.step.updates import adamw_faults, updated_by
+        from assay.proofs.updates import adamw_faults, updated_by
 
         updates, parameters = trace.count("addcdiv_", phase="update"), len(trace.parameters)
         joined = trace.count("aten.add.Tensor", phase="update") - trace.count("aten.reciprocal", phase="update")

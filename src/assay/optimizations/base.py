@@ -17,13 +17,13 @@ from assay.config.base import Setting
 from assay.config.model import ModelConfig
 from assay.config.run import Run, Spec
 from assay.errors import UsageError
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
 from assay.reference.expected import REASSOCIATED, Expected
-from assay.step.evidence import Evidence
-from assay.step.trace import Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
-    from assay.cost.layout import Layout
+    from assay.cost.analytic.layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 

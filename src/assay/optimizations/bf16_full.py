@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, ClassVar
 from assay.config import Run
 from assay.hardware import AMPERE
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
 from assay.reference.expected import Expected, lossy
 from assay.reference.rules import AdamW, NarrowAdamW
-from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
@@ -59,14 +60,14 @@ class Bf16Full(Optimization):
             )
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        from assay.cost.narrow import narrowed
+        from assay.cost.rewrites.low_precision import narrowed
 
         return narrowed(cost, "bfloat16")
 
     def apply(self, program: "Program", run: Run) -> "Program":
         import torch
 
-        from assay.model.narrow import narrow
+        from assay.model.low_precision import narrow
 
         narrow(program.parts, torch.bfloat16)
         return program
@@ -79,6 +80,6 @@ class Bf16Full(Optimization):
         )
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
-        from assay.step.precision import held_in_16_bits
+        from assay.proofs.precision import held_in_16_bits
 
         return self.evidence(*held_in_16_bits("bfloat16", trace))

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, ClassVar
 from assay.config import Run
 from assay.hardware import AMPERE
 from assay.optimizations.base import Numerics, Optimization, Stage, Unavailable
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
 from assay.reference.expected import Expected, lossy
-from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
-    from assay.cost.layout import Layout
+    from assay.cost.analytic.layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -56,7 +57,7 @@ class Bf16Mixed(Optimization):
             )
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        from assay.cost.autocast import autocast
+        from assay.cost.rewrites.autocast import autocast
 
         return autocast(cost, "bfloat16")
 
@@ -70,6 +71,6 @@ class Bf16Mixed(Optimization):
         return expected.loosened(gradients=_NEAR)
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
-        from assay.step.precision import products_in
+        from assay.proofs.precision import products_in
 
         return self.evidence(*products_in("bfloat16", trace, run))

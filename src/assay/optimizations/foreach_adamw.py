@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import Run
 from assay.optimizations.base import Numerics, Optimization, Stage
-from assay.step import Evidence, Trace
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
-    from assay.cost.layout import Layout
+    from assay.cost.analytic.layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -36,7 +37,7 @@ class ForeachAdamw(Optimization):
         return layout
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        from assay.cost.adam_updates import ForeachAdamW
+        from assay.cost.optimizers.adam import ForeachAdamW
 
         return replace(cost, rule=ForeachAdamW())
 
@@ -46,7 +47,7 @@ class ForeachAdamw(Optimization):
         return replace(program, optimizer=adamw(run.training, "foreach"))
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
-        from assay.step.updates import adamw_faults, updated_by
+        from assay.proofs.updates import adamw_faults, updated_by
 
         calls, parameters = trace.count("_foreach_addcdiv", phase="update"), len(trace.parameters)
         listed = updated_by(trace, "aten._foreach_addcdiv_.ScalarList", "aten._foreach_addcdiv_.Scalar")

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import Run
 from assay.optimizations.base import Numerics, Optimization, Stage
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
 from assay.reference.expected import Expected, lossy
-from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
@@ -49,7 +50,7 @@ class Fp16Mixed(Optimization):
         return {"stages": "{other} runs backward without a loss scale; use bf16_mixed instead of fp16_mixed"}
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        from assay.cost.autocast import autocast
+        from assay.cost.rewrites.autocast import autocast
 
         return autocast(cost, "float16")
 
@@ -73,7 +74,7 @@ class Fp16Mixed(Optimization):
         return expected.loosened(gradients=_NEAR)
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
-        from assay.step.precision import products_in, unscaled
+        from assay.proofs.precision import products_in, unscaled
 
         products, narrow = products_in("float16", trace, run)
         scaling, divided = unscaled(trace)

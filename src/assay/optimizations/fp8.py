@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, ClassVar
 from assay.config import Run
 from assay.hardware import ADA
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
 from assay.reference.expected import Expected, lossy
-from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -88,8 +89,8 @@ class Fp8(Optimization):
                 )
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        from assay.cost.autocast import autocast
-        from assay.cost.float8 import float8
+        from assay.cost.rewrites.autocast import autocast
+        from assay.cost.rewrites.float8 import float8
 
         return float8(autocast(cost, "bfloat16"), cost.block_sites)
 

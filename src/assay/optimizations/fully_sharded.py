@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, ClassVar, get_args
 
 from assay.config import Run
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable, Unplanned
+from assay.records.evidence import Evidence
+from assay.records.trace import Phase, Trace
 from assay.reference.expected import REASSOCIATED, Expected, lossy
-from assay.step import Evidence, Trace
-from assay.step.trace import Phase
 
 if TYPE_CHECKING:
     from assay.cost import Cost
-    from assay.cost.layout import Layout
+    from assay.cost.analytic.layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -97,13 +97,13 @@ class FullySharded(Optimization):
             )
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        from assay.cost.replicas import computing_in, sharded
+        from assay.cost.rewrites.replicas import computing_in, sharded
 
         narrow = computing_in(cost, "bfloat16") if self.mixed_precision else cost
         return sharded(narrow, reshard=self.reshard, on_host=self.offload)
 
     def apply(self, program: "Program", run: Run) -> "Program":
-        from assay.parallel.sharded import shards
+        from assay.parallel.fsdp import shards
 
         return shards(program, program.axis("dp"), **self.model_dump())
 
@@ -112,8 +112,8 @@ class FullySharded(Optimization):
         return expected.loosened(gradients=near, updates=REASSOCIATED)
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
-        from assay.step.replicas import wrong_share
-        from assay.step.shares import divided_as
+        from assay.proofs.replicas import wrong_share
+        from assay.proofs.shares import divided_as
 
         held, whole = trace.parameter_bytes, trace.whole_parameter_bytes
         right, parameters = divided_as(trace, trace.parameters, "dp", lambda one: 0), len(trace.parameters)

@@ -14,9 +14,10 @@ from pydantic import Field, PositiveFloat
 
 from assay.config import Run
 from assay.optimizations.base import Numerics, Optimization, Stage
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
 from assay.reference.expected import Expected, lossy
 from assay.reference.rules import Lion as LionRule
-from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
@@ -46,7 +47,7 @@ class Lion(Optimization):
     claims: ClassVar = frozenset({"optimizer"})
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        from assay.cost import momentum_updates
+        from assay.cost.optimizers import momentum as momentum_updates
 
         return replace(cost, rule=momentum_updates.Lion())
 
@@ -64,7 +65,7 @@ class Lion(Optimization):
         return expected.changed(rule=rule, rate_factor=factor).loosened(updates=lossy(_UPDATE_ERROR))
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
-        from assay.step.updates import decay_at, faults, updated_by
+        from assay.proofs.updates import decay_at, faults, updated_by
 
         signs, parameters = trace.count("aten.sign_", phase="update"), len(trace.parameters)
         moved = min(signs, updated_by(trace, "aten.add_.Tensor"))

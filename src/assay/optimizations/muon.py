@@ -17,10 +17,11 @@ from pydantic import Field
 
 from assay.config import Run
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
 from assay.reference.expected import Expected, lossy
 from assay.reference.rules import AdamW
 from assay.reference.rules import Muon as MuonRule
-from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
@@ -60,7 +61,7 @@ class Muon(Optimization):
             )
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        from assay.cost import matrix_updates
+        from assay.cost.optimizers import matrix as matrix_updates
 
         return replace(cost, rule=matrix_updates.Muon())
 
@@ -76,8 +77,8 @@ class Muon(Optimization):
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
         from assay.cost import parameters
-        from assay.cost.matrix_updates import is_hidden_matrix
-        from assay.step.updates import faults, updated_by
+        from assay.cost.optimizers.matrix import is_hidden_matrix
+        from assay.proofs.updates import faults, updated_by
 
         matrices = {name for name, one in parameters(run.model).items() if is_hidden_matrix(name, len(one.shape))}
         hidden = len(matrices.intersection(one.name for one in trace.parameters))

@@ -1,6 +1,7 @@
 """The folder is the registry: every module here that is not part of the frame defines one `Optimization`.
 
-To add an optimization, drop a file into the folder, or into a folder passed to `search`.
+To add an optimization, drop a file into the folder, or into a folder passed to `search`. A large technique is a package
+of its own, whose `__init__` defines the `Optimization`.
 """
 
 import importlib
@@ -54,9 +55,10 @@ def search(folder: Path) -> list[str]:
     """
     names = _names(folder)
     for name in names:
-        spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
+        file = _file_of(folder, name)
+        spec = importlib.util.spec_from_file_location(name, file)
         if spec is None or spec.loader is None:
-            raise UsageError(f"{folder / name}.py cannot be imported")
+            raise UsageError(f"{file} cannot be imported")
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         spec.loader.exec_module(module)
@@ -238,7 +240,14 @@ def _ranks(count: int) -> str:
 
 
 def _names(folder: Path) -> list[str]:
-    return sorted(path.stem for path in folder.glob("*.py") if path.stem not in _FRAME)
+    """Names of the modules and packages in a folder."""
+    packages = (path.parent.name for path in folder.glob("*/__init__.py"))
+    return sorted({path.stem for path in folder.glob("*.py")}.union(packages) - _FRAME)
+
+
+def _file_of(folder: Path, name: str) -> Path:
+    package = folder / name / "__init__.py"
+    return package if package.exists() else folder / f"{name}.py"
 
 
 def _only_optimization(module: ModuleType) -> type[Optimization]:

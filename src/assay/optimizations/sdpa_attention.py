@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from assay.config import Run
 from assay.hardware import AMPERE
 from assay.optimizations.base import Numerics, Optimization, Stage, Unavailable, Unplanned
-from assay.step import Evidence, Trace
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost, Tape
-    from assay.cost.layout import Layout
+    from assay.cost.analytic.layout import Layout
     from assay.cost.tensors import Tensor
     from assay.hardware import Machine
     from assay.step.program import Program

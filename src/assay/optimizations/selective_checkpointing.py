@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from assay.config import Run
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unplanned
-from assay.step import Evidence, Trace
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost, Tape
-    from assay.cost.layout import Layout
+    from assay.cost.analytic.layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -75,8 +76,8 @@ class SelectiveCheckpointing(Optimization):
         from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
         from assay.model import Attention, Block
-        from assay.step.again import repeat_in_backward
-        from assay.step.kept import ResultsKept
+        from assay.step.checkpoint import repeat_in_backward
+        from assay.step.saved_results import ResultsKept
 
         again: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": run.model.dropout > 0}
         kept: tuple[ResultsKept, ...] = ()
@@ -90,7 +91,7 @@ class SelectiveCheckpointing(Optimization):
         return replace(program, kept=(*program.kept, *kept))
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
-        from assay.step.dropout import unequal_again
+        from assay.proofs.dropout import unequal_again
 
         wrong, blocks = unequal_again(trace), len(trace.blocks) * trace.forwards
         products = trace.contractions(phase="recompute")

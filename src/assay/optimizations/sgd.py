@@ -16,9 +16,10 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat
 
 from assay.config import Run, TrainingConfig
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
 from assay.reference.expected import Expected
 from assay.reference.rules import SGD
-from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
@@ -53,7 +54,7 @@ class Sgd(Optimization):
             raise Conflict("sgd:nesterov=true needs a momentum; set sgd:momentum above 0")
 
     def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        from assay.cost.momentum_updates import SGD
+        from assay.cost.optimizers.momentum import SGD
 
         return replace(cost, rule=SGD(self.momentum > 0, self.nesterov, self.weight_decay > 0))
 
@@ -70,7 +71,7 @@ class Sgd(Optimization):
         return expected.changed(rule=rule, rate_factor=self.learning_rate / run.training.learning_rate)
 
     def verify(self, trace: Trace, run: Run) -> Evidence:
-        from assay.step.updates import faults, updated_by
+        from assay.proofs.updates import faults, updated_by
 
         state, weights = trace.whole_optimizer_state_bytes, trace.whole_parameter_bytes
         adaptive = trace.count("addcdiv", "_fused_adam", "sign", "rsqrt", phase="update")

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import ModelConfig, Run
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
 from assay.reference.expected import Expected
-from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost, Operation

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import UsageError
+from assay.records.anatomy import CLASSES, Anatomy, Sum
+from assay.records.trace import OperationClass
 from assay.report.theme import LIGHT, PRINTED, SOFT, sheet
-from assay.step.anatomy import CLASSES, Anatomy, Sum
-from assay.step.trace import OperationClass
 
 _WIDTH = 10.0
 _COLOURS = dict(zip(CLASSES, LIGHT[1:], strict=False))

@@ -12,7 +12,8 @@ from markupsafe import Markup, escape
 from assay.analysis.comparison import Comparison
 from assay.analysis.row import Row
 from assay.config.home import Home
-from assay.data.atomic import write_file
+from assay.files import write_file
+from assay.records.evidence import BEGINNING_ONLY
 from assay.report import figures
 from assay.report.footnotes import footnotes
 from assay.report.theme import DARK, LIGHT, variable, variables
@@ -27,7 +28,6 @@ from assay.report.wording import (
     texts,
     value_check,
 )
-from assay.step.evidence import BEGINNING_ONLY
 from assay.studies.record import CellResult, folder
 from assay.units import format_bytes, format_count, format_seconds
 

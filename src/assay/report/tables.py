@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from assay.analysis.comparison import Comparison
 from assay.analysis.row import Row
+from assay.records.evidence import BEGINNING_ONLY
 from assay.report.footnotes import footnotes
 from assay.report.wording import COLUMNS, Texts, by_rank, first_step, status, texts, value_check
-from assay.step.evidence import BEGINNING_ONLY
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple
 from assay.analysis.effects import LEAST_SEEDS, Effect
 from assay.analysis.noise import Verdict
 from assay.analysis.row import EXACT, LOSSES, Figure, Row
-from assay.runs.record import Status
-from assay.step.evidence import ValueProof
+from assay.records.evidence import ValueProof
+from assay.records.status import Status
 from assay.units import format_bytes, format_count, format_percent, format_seconds
 
 Tone = Literal["better", "worse", "neutral"]

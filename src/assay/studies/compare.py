@@ -11,10 +11,10 @@ from assay.config.run import Run
 from assay.data.progress import Progress
 from assay.errors import UsageError
 from assay.hardware import Machine, detect
+from assay.launch.prepare import ReadyRun, leaving_nothing, ready, threads_of
+from assay.launch.rates import measured_machine
+from assay.launch.spawn import start
 from assay.optimizations import check, normalize
-from assay.runs.launcher import start
-from assay.runs.machine import measured_machine
-from assay.runs.prepare import ReadyRun, leaving_nothing, ready, threads_of
 from assay.studies.design import AGAIN, BASELINE, Cell, design, enough
 from assay.studies.drift import NUDGED, nudged
 from assay.studies.plan import Needs, waves

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import psutil
 
 from assay.hardware import Machine
-from assay.runs.prepare import ReadyRun
+from assay.launch.prepare import ReadyRun
 from assay.studies.design import AGAIN, BASELINE, Cell
 from assay.units import format_bytes
 

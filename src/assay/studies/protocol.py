@@ -15,10 +15,11 @@ from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from assay.runs import history
-from assay.runs.channel import AGAIN, GO
-from assay.runs.log import Event
-from assay.runs.record import Block, RunResult
+from assay.records.events import AGAIN, GO
+from assay.records.run import RunResult
+from assay.records.timing import Block
+from assay.store import history
+from assay.store.event_log import Event
 from assay.studies.design import Cell
 from assay.studies.plan import Wave
 from assay.studies.record import CellResult, Curve, Ending, Round
@@ -34,7 +35,7 @@ class Folder(Protocol):
 
 
 class Child(Protocol):
-    """A running cell: the part of `assay.runs.child.Child` that this module uses."""
+    """A running cell: the part of `assay.launch.child.Child` that this module uses."""
 
     @property
     def finished(self) -> bool:

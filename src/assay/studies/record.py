@@ -14,9 +14,9 @@ from pydantic import ConfigDict, Field, ValidationError
 from assay.config.base import Frozen
 from assay.config.home import Home
 from assay.config.run import Run
-from assay.data.atomic import write_file
 from assay.errors import UsageError
-from assay.runs.record import RunResult
+from assay.files import write_file
+from assay.records.run import RunResult
 from assay.studies.design import BASELINE, Cell
 
 

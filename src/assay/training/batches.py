@@ -8,9 +8,9 @@ from assay.data import Batch, Batches, Prepared, validation_windows
 from assay.errors import UsageError, first_line
 from assay.model.loss import NOT_COUNTED
 from assay.step.program import BatchSource, MicroBatch, Program
-from assay.training.endings import Unread
 from assay.training.evaluation import Sample, Windows
 from assay.training.gradients import cut
+from assay.training.stops import Unread
 
 
 def training_batches(run: Run, data: Prepared) -> BatchSource:

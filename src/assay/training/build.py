@@ -20,8 +20,8 @@ from assay.config import Run
 from assay.data import Prepared
 from assay.model import GPT, TIED, initializer, tie
 from assay.optimizers.recipes import adamw
+from assay.parallel.dtensor import fill
 from assay.parallel.ranks import ALONE, Ranks
-from assay.parallel.shards import fill
 from assay.step.program import Context, Program, Step
 from assay.training.batches import training_batches
 from assay.training.evaluation import summed_evaluation

@@ -16,9 +16,9 @@ from torch import Tensor
 from assay.config import Run
 from assay.data import Prepared
 from assay.optimizations import expected_of
+from assay.records.evidence import ValueProof
 from assay.reference.expected import REASSOCIATED, Closeness, Expected
 from assay.reference.rules import State
-from assay.step.evidence import ValueProof
 from assay.values import nearness
 from assay.values.baseline import Computed, Reference
 from assay.values.batches import batch_failures

@@ -4,7 +4,7 @@ import math
 
 from assay.config import Run, TrainingConfig
 from assay.optimizations import expected_of
-from assay.training.endings import WrongValues
+from assay.training.stops import WrongValues
 
 _ERROR = 1e-6
 """Largest relative error of a rate."""
