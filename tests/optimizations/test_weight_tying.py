@@ -8,7 +8,7 @@ import torch
 from assay.config import Spec
 from assay.estimate import estimate
 from assay.hardware import Machine
-from assay.optimizations import Conflict, check, normalize, resolve, trained_model
+from assay.optimizations import Conflict, check, resolve, resolved, trained_model
 from estimate.built import build_step
 from optimizations.laboratory import SHAPE, losses, run_with, traced, without
 
@@ -63,4 +63,4 @@ def test_where_there_is_nothing_to_tie_it_is_refused() -> None:
         resolve(TYING).check(run_with(TYING, model=started), CPU)
     both = run_with(model=UNTIED).model_copy(update={"optimizations": (TYING, Spec(name="pipeline_parallel"))})
     with pytest.raises(Conflict, match="not proven with pipeline_parallel"):
-        check(normalize(both.model_copy(update={"ranks": 2})), CPU)
+        check(resolved(both.model_copy(update={"ranks": 2})), CPU)

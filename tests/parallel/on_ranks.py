@@ -67,13 +67,13 @@ def _answer(case: Case) -> dict[str, Any]:
         return answer
     from assay.config.load import validate
     from assay.measure.trace import StepTracer
-    from assay.optimizations import mesh_of, normalize, optimizations_of
+    from assay.optimizations import mesh_of, optimizations_of, resolved
     from assay.parallel.ranks import joined
     from assay.training.loop import read, take_step, train_step
     from assay.training.probes import ActivationNorms, RouterStatistics
     from assay.worker.build import device_of
 
-    run = normalize(validate(case["run"]))
+    run = resolved(validate(case["run"]))
     device = device_of(run, int(os.environ["LOCAL_RANK"]))
     with joined(mesh_of(run), device) as ranks:
         step = _built(case, run, device, ranks)

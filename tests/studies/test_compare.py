@@ -11,7 +11,7 @@ from assay.config import Home, Run, validate
 from assay.errors import UsageError
 from assay.launch import spawn as launcher
 from assay.launch.prepare import ReadyRun
-from assay.optimizations import normalize
+from assay.optimizations import resolved
 from assay.records.prediction import Predicted
 from assay.records.run import RunResult
 from assay.records.status import Status
@@ -30,7 +30,7 @@ BASE = validate(
 
 
 def no_corpus(run: Run, home: Home, progress: object) -> ReadyRun:
-    return ReadyRun(normalize(run), home.ready().data, "0" * 12, Predicted(tensors_peak_bytes=990))
+    return ReadyRun(resolved(run), home.ready().data, "0" * 12, Predicted(tensors_peak_bytes=990))
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from typing import Any
 
 from assay.config import DataConfig, Home, identity, validate
 from assay.data import Prepared, prepare
-from assay.optimizations import normalize
+from assay.optimizations import resolved
 from assay.store.run_folder import RunFolder, RunSpec
 
 TEXT = "\n".join(f"{n} bottles of milk stand on the wall, {n * n % 97} of them are green." for n in range(400))
@@ -23,7 +23,7 @@ def run_folder(path: Path, corpus: Prepared, training: dict[str, Any], **run: An
     values = {"batch_size": 4, "eval_interval": 0, "eval_batches": 2, "measure_memory": False}
     model = {**shape, **run.pop("model", {})}
     plain = {"model": model, "training": {**values, **training}, "device": "cpu", "threads": 1, **run}
-    config = normalize(validate(plain))
+    config = resolved(validate(plain))
     folder = RunFolder(path)
     folder.prepare(
         RunSpec(

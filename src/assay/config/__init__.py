@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from assay.config.load import presets as presets
     from assay.config.load import validate as validate
     from assay.config.model import ModelConfig as ModelConfig
+    from assay.config.run import ResolvedRun as ResolvedRun
     from assay.config.run import Run as Run
     from assay.config.run import Spec as Spec
     from assay.config.run import identity as identity
@@ -25,6 +26,7 @@ _ROOMS = {
     "DataConfig": "data",
     "Home": "home",
     "ModelConfig": "model",
+    "ResolvedRun": "run",
     "Run": "run",
     "Spec": "run",
     "TrainingConfig": "training",
@@ -38,6 +40,7 @@ __all__ = [
     "DataConfig",
     "Home",
     "ModelConfig",
+    "ResolvedRun",
     "Run",
     "Spec",
     "TrainingConfig",

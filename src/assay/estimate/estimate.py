@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from assay.config import Run
+from assay.config import ResolvedRun, Run
 from assay.cost import (
     Cost,
     Timeline,
@@ -23,14 +23,14 @@ from assay.errors import UsageError
 from assay.estimate.time import step_seconds
 from assay.hardware import Machine
 from assay.hardware.rates import thread_count
-from assay.optimizations import check, mesh_of, normalize, optimizations_of, trained_model
+from assay.optimizations import check, mesh_of, optimizations_of, resolved, trained_model
 
 
 @dataclass(frozen=True)
 class Estimate:
     """Predicted cost of one optimizer step on one device."""
 
-    run: Run
+    run: ResolvedRun
     machine: Machine
     cost: Cost
 
@@ -111,13 +111,13 @@ class Estimate:
         }
 
 
-def estimate(run: Run, machine: Machine, rank: int = 0) -> Estimate:
-    """Predict one step of `run` on one device of `machine`: that of `rank`, if a mesh divides the step.
+def estimate(asked: Run, machine: Machine, rank: int = 0) -> Estimate:
+    """Predict one step of a run on one device of `machine`: that of `rank`, if a mesh divides the step.
 
     Raises `UsageError` if the vocabulary size is not known yet. Raises `Unavailable` or `Conflict` if an optimization
     cannot be applied, and `Unpredicted` if an optimization has no prediction yet.
     """
-    run = normalize(run.with_vocabulary())
+    run = resolved(asked.with_vocabulary())
     if run.model.vocab_size is None:
         raise UsageError(
             f"the size of the {run.data.tokenizer!r} vocabulary is known once the corpus is prepared; "

@@ -8,7 +8,7 @@ also assumes GPT-2's block: an MLP of four times the width, and as many key and 
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from assay.config import ModelConfig, Run
+from assay.config import ModelConfig, ResolvedRun, Run
 from assay.config.mesh import AXES
 from assay.cost.analytic.layout import Layout
 from assay.cost.pipeline.bubble import bubble_fraction
@@ -17,14 +17,14 @@ from assay.estimate.plan import Plan, plan
 from assay.estimate.planned_memory import Held
 from assay.hardware.cluster import Cluster
 from assay.hardware.links import Link, inside_node
-from assay.optimizations import check, mesh_of, normalize, optimizations_of
+from assay.optimizations import check, mesh_of, optimizations_of, resolved
 
 
 @dataclass(frozen=True)
 class Projection:
     """A plan with its run and its machines."""
 
-    run: Run
+    run: ResolvedRun
     cluster: Cluster
     plan: Plan
 
@@ -115,7 +115,7 @@ def project(run: Run, cluster: Cluster) -> Projection:
         layout = one.lay_out(layout)
     check(there, cluster.machine)
     planned = plan(there.model, layout, cluster.network, cluster.datasheet.products_flops)
-    return Projection(normalize(there), cluster, planned)
+    return Projection(resolved(there), cluster, planned)
 
 
 def _known_shape(model: ModelConfig) -> None:

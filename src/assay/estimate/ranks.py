@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from assay.config import Run
+from assay.config import ResolvedRun, Run
 from assay.cost.collectives import Communication
 from assay.cost.work import communications
 from assay.estimate.estimate import Estimate, estimate
@@ -22,7 +22,7 @@ class EveryRank:
     ranks: tuple[Estimate, ...]
 
     @property
-    def run(self) -> Run:
+    def run(self) -> ResolvedRun:
         """The run that all ranks share."""
         return self.ranks[0].run
 

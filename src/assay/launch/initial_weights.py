@@ -7,6 +7,7 @@ the safetensors files, so no torch is needed.
 
 import os
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import ValidationError
 
@@ -22,11 +23,13 @@ from assay.optimizations import trained_model
 from assay.store.lookup import find
 from assay.store.run_folder import RunFolder
 
+AnyRun = TypeVar("AnyRun", bound=Run)
+
 WEIGHTS = "model.safetensors"
 _LISTED = 3
 
 
-def with_initial_weights(run: Run, home: Home) -> Run:
+def with_initial_weights(run: AnyRun, home: Home) -> AnyRun:
     """Return the run with `model.init_from` as an absolute folder, and with that model's shape where the user set none.
 
     Raises `UsageError` if the weights do not exist, or with a list of all that does not fit.

@@ -14,14 +14,14 @@ from pathlib import Path
 
 from assay.config.data import KNOWN_VOCABULARIES
 from assay.config.home import Home
-from assay.config.run import Run, identity
+from assay.config.run import ResolvedRun, Run, identity
 from assay.data.progress import Progress, silent
 from assay.errors import UsageError
 from assay.hardware import Machine
 from assay.hardware.detect import detect
 from assay.hardware.rates import known_machine
 from assay.launch.initial_weights import with_initial_weights
-from assay.optimizations import Unavailable, Unpredicted, check, normalize
+from assay.optimizations import Unavailable, Unpredicted, check, resolved
 from assay.records.prediction import Predicted
 
 
@@ -29,7 +29,7 @@ from assay.records.prediction import Predicted
 class ReadyRun:
     """A run that can start."""
 
-    run: Run
+    run: ResolvedRun
     """Configuration with optimizations normalized, vocabulary size and the folder of initial weights filled in."""
     data_folder: Path
     corpus_digest: str
@@ -45,14 +45,14 @@ class ReadyRun:
         return identity(self.run)
 
 
-def ready(run: Run, home: Home, progress: Progress = silent, ranks_here: int | None = None) -> ReadyRun:
+def ready(asked: Run, home: Home, progress: Progress = silent, ranks_here: int | None = None) -> ReadyRun:
     """Check a run against this machine and its corpus, and prepare the corpus.
 
     `ranks_here` is the number of ranks on this machine, if others run on other machines. Raises `UsageError` for a
     fault that the user can correct, before anything is written in the folder of runs. Raises `StorageError` if the disk
     refuses.
     """
-    run = normalize(run)
+    run = resolved(asked)
     home.checked()
     machine = known_machine(home, threads_of(run, ranks_here))
     _device_exists(run, machine)
@@ -71,7 +71,7 @@ def threads_of(run: Run, ranks_here: int | None = None) -> int | None:
     return max(1, detect().cores // (ranks_here or run.ranks))
 
 
-def _with_data(run: Run, home: Home, machine: Machine, progress: Progress) -> ReadyRun:
+def _with_data(run: ResolvedRun, home: Home, machine: Machine, progress: Progress) -> ReadyRun:
     from assay.data import check_lengths, prepare
 
     prepared = prepare(run.data, home, progress)
@@ -97,7 +97,7 @@ def leaving_nothing(run: Run, home: Home) -> Iterator[None]:
             raise
 
 
-def predict(run: Run, machine: Machine) -> Predicted | None:
+def predict(run: ResolvedRun, machine: Machine) -> Predicted | None:
     """The estimator's prediction for a run with a known vocabulary; None if a technique cannot be predicted."""
     from assay.estimate.ranks import estimate_every_rank
 

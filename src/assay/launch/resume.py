@@ -38,7 +38,7 @@ def continued(
             hint = "" if key in keys() else meant(key, list(BUDGET))
             raise UsageError(f"{key!r} cannot change when a run is resumed{hint}; only {', '.join(BUDGET)} can")
     folder = find(home, name)
-    asked = folder.spec().config
+    asked = folder.spec().config.asked()
     run = _divided(load(asked, overrides), techniques)
     _something_is_left(settle(folder), asked, run)
     return folder, run

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import PositiveInt
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unplanned
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
@@ -42,17 +42,17 @@ class ActivationCheckpointing(Optimization):
             raise Unplanned(f"activation_checkpointing:every={self.every}")
         return replace(layout, recompute="full")
 
-    def check(self, run: Run, machine: "Machine") -> None:
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
         if self.every > run.model.n_layer:
             raise Conflict(
                 f"activation_checkpointing:every={self.every} is more than the model's {run.model.n_layer} blocks; "
                 f"choose every between 1 and {run.model.n_layer}"
             )
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         return cost.recomputing(cost.block_sites[:: self.every], noise=run.model.dropout > 0)
 
-    def apply(self, program: "Program", run: Run) -> "Program":
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from torch.utils.checkpoint import checkpoint
 
         from assay.model import Block
@@ -64,7 +64,7 @@ class ActivationCheckpointing(Optimization):
             block.forward = again  # type: ignore[method-assign]
         return program
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         from assay.proofs.dropout import unequal_again
 
         chosen = trace.blocks[:: self.every]

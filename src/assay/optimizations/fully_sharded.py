@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, get_args
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable, Unplanned
 from assay.records.evidence import Evidence
 from assay.records.trace import Phase, Trace
@@ -75,7 +75,7 @@ class FullySharded(Optimization):
         again = {"gathers for backward"} if self.reshard else set()
         return super().bears() | low | again | ({"host reads"} if self.offload else set())
 
-    def excludes(self, run: Run) -> Mapping[str, str]:
+    def excludes(self, run: ResolvedRun) -> Mapping[str, str]:
         away = (
             "fully_sharded:offload=true keeps weights on the host, also the experts that {other} computes with; leave "
             "out one of them"
@@ -85,7 +85,7 @@ class FullySharded(Optimization):
         low = {"forward precision": both, "stages": stages} if self.mixed_precision else {}
         return {**low, **({"exchanged experts": away} if self.offload else {})}
 
-    def check(self, run: Run, machine: "Machine") -> None:
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
         if self.offload and machine.device(run.device) == "cpu":
             raise Unavailable(
                 "fully_sharded:offload=true moves nothing on a CPU, where weights are in the host's memory already; "
@@ -96,22 +96,22 @@ class FullySharded(Optimization):
                 "the router of a mixture of experts must stay in float32; use bf16_mixed instead of mixed_precision"
             )
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         from assay.cost.rewrites.replicas import computing_in, sharded
 
         narrow = computing_in(cost, "bfloat16") if self.mixed_precision else cost
         return sharded(narrow, reshard=self.reshard, on_host=self.offload)
 
-    def apply(self, program: "Program", run: Run) -> "Program":
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.parallel.fsdp import shards
 
         return shards(program, program.axis("dp"), **self.model_dump())
 
-    def expect(self, expected: Expected, run: Run) -> Expected:
+    def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
         near = _NEAR if self.mixed_precision else REASSOCIATED
         return expected.loosened(gradients=near, updates=REASSOCIATED)
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         from assay.proofs.replicas import wrong_share
         from assay.proofs.shares import divided_as
 

@@ -7,13 +7,13 @@ checked.
 
 from math import sqrt
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.records.trace import Trace
 
 _DEVIATIONS = 5
 
 
-def fault(trace: Trace, run: Run) -> str:
+def fault(trace: Trace, run: ResolvedRun) -> str:
     """Describe what is wrong with the masks of a step; empty if nothing is, or if they are not seen."""
     p, masks = run.model.dropout, trace.masks
     if p > 0 and not trace.compiled and not trace.graph_replays:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.records.trace import Phase, Trace
 
 _COUNT_BYTES = 4
@@ -12,7 +12,7 @@ _COUNT_BYTES = 4
 _NARROW = ("bfloat16", "float16")
 
 
-def products_in(dtype: str, trace: Trace, run: Run) -> tuple[str, bool]:
+def products_in(dtype: str, trace: Trace, run: ResolvedRun) -> tuple[str, bool]:
     """Return (observation, verdict) for a step's products under autocast.
 
     The verdict is True if no weight has 16 bits, and all products are in `dtype` except those of routers and of unfused
@@ -83,7 +83,7 @@ def _beside(unfused: Mapping[Phase, int]) -> str:
     return f", and {count} of unfused attention in float32" if count else ""
 
 
-def _router_products(trace: Trace, run: Run, unfused: Mapping[Phase, int]) -> int:
+def _router_products(trace: Trace, run: ResolvedRun, unfused: Mapping[Phase, int]) -> int:
     """Number of products of a mixture's routers, which stay in float32.
 
     Each router has one in forward, two in backward, and one more if its block is recomputed. Returns 0 if the counts

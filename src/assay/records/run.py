@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from assay.config.run import Run
+from assay.config.run import ResolvedRun
 from assay.records.base import Record
 from assay.records.environment import Environment
 from assay.records.evidence import Evidence, ValueProof
@@ -33,7 +33,7 @@ class RunResult(Record):
     """Hash of the canonical configuration."""
     preset: str | None = None
     """Preset or file from which the configuration was loaded."""
-    config: Run
+    config: ResolvedRun
     steps: int = 0
     tokens: int = 0
     parameters: int | None = None

@@ -25,7 +25,7 @@ from typing import TypeVar
 from pydantic import ConfigDict, ValidationError
 
 from assay.config.base import Frozen
-from assay.config.run import Run
+from assay.config.run import ResolvedRun
 from assay.errors import UsageError
 from assay.files import refused, write_file
 from assay.records.prediction import Predicted
@@ -49,7 +49,7 @@ class RunSpec(Frozen):
     identity: str
     preset: str | None = None
     """Preset or file from which the configuration was loaded."""
-    config: Run
+    config: ResolvedRun
     """Configuration with optimizations normalized and the vocabulary size filled in."""
     data_folder: str
     """Folder of the prepared corpus: relative to the home, or absolute if it is outside it or the record is old."""

@@ -14,7 +14,7 @@ from assay.hardware import Machine, detect
 from assay.launch.prepare import ReadyRun, leaving_nothing, ready, threads_of
 from assay.launch.rates import measured_machine
 from assay.launch.spawn import start
-from assay.optimizations import check, normalize
+from assay.optimizations import check, resolved
 from assay.studies.design import AGAIN, BASELINE, Cell, design, enough
 from assay.studies.drift import NUDGED, nudged
 from assay.studies.plan import Needs, waves
@@ -82,7 +82,7 @@ def measured(
         id=new_id(),
         created=created,
         title=title,
-        base=base,
+        base=resolved(base),
         seeds=tuple(dict.fromkeys(cell.seed for cell in cells)),
         treatments=tuple(dict.fromkeys(cell.treatment for cell in cells if cell.treatment not in (BASELINE, AGAIN))),
         ending=done.ending,
@@ -116,7 +116,7 @@ def _ready(
         # All cells are checked before the first is prepared, because preparing writes the corpus.
         check(cell.run, machine)
     # Step times are predicted from the machine's rates, which are measured once and then cached.
-    for threads in dict.fromkeys(threads_of(normalize(cell.run)) for cell in cells):
+    for threads in dict.fromkeys(threads_of(resolved(cell.run)) for cell in cells):
         measured_machine(home, threads, tell=lambda text: prepare(text, None))
     checked: dict[str, ReadyRun] = {}
     complete: list[Cell] = []

@@ -14,9 +14,9 @@ from typing import Self
 
 from assay.config.base import Frozen
 from assay.config.load import validate
-from assay.config.run import Run
+from assay.config.run import ResolvedRun, Run
 from assay.errors import UsageError
-from assay.optimizations.registry import normalize
+from assay.optimizations.stack import resolved
 
 BASELINE = "baseline"
 AGAIN = "baseline (again)"
@@ -34,7 +34,7 @@ class Cell(Frozen):
     seed: int
     process: int = 0
     """Index among the processes of this row at this seed, which all train the same run."""
-    run: Run
+    run: ResolvedRun
 
     @property
     def name(self) -> str:
@@ -52,7 +52,7 @@ class Cell(Frozen):
         return self.model_copy(update={"replicate": replicate})
 
 
-def treatments(base: Run, texts: Sequence[str]) -> dict[str, Run]:
+def treatments(base: Run, texts: Sequence[str]) -> dict[str, ResolvedRun]:
     """The run of each ``NAME[:field=value,…][+NAME…]``, by that text.
 
     Raises `UsageError` if there is none, if two are the same run, or if one cannot be read. Raises it as well if the
@@ -66,10 +66,10 @@ def treatments(base: Run, texts: Sequence[str]) -> dict[str, Run]:
         )
     if not texts:
         raise UsageError("there is nothing to compare with the baseline; name at least one treatment as --with NAME")
-    found: dict[str, Run] = {}
+    found: dict[str, ResolvedRun] = {}
     for text in texts:
         label = "+".join(part.strip() for part in text.split("+"))
-        run = normalize(validate({**base.model_dump(exclude_unset=True), "optimizations": label}))
+        run = resolved(validate({**base.model_dump(exclude_unset=True), "optimizations": label}))
         if not run.optimizations:
             raise UsageError("an empty --with names no treatment; write --with NAME, or NAME+NAME for a stack")
         same = next((other for other, known in found.items() if known == run), None)
@@ -96,7 +96,8 @@ def design(base: Run, texts: Sequence[str], seeds: int, processes: int = 1) -> t
         raise UsageError(f"seeds={seeds} is not possible; a comparison needs at least one seed")
     if processes < 1:
         raise UsageError(f"processes={processes} is not possible; a row needs at least one process at each seed")
-    rows = {BASELINE: base, AGAIN: base, **treatments(base, texts)}
+    baseline = resolved(base)
+    rows = {BASELINE: baseline, AGAIN: baseline, **treatments(base, texts)}
     return tuple(
         Cell(
             treatment=label,

@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from assay.config.base import Frozen
 from assay.config.home import Home
-from assay.config.run import Run
+from assay.config.run import ResolvedRun
 from assay.errors import UsageError
 from assay.files import write_file
 from assay.records.run import RunResult
@@ -84,7 +84,7 @@ class ComparisonRecord(Frozen):
     """UTC, ISO 8601."""
     title: str
     """Preset or file of the baseline, or `configuration` if the run was given as an object."""
-    base: Run
+    base: ResolvedRun
     seeds: tuple[int, ...]
     treatments: tuple[str, ...]
     """Treatments in the order of listing, without the baseline."""

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.data import Prepared
 from assay.model import GPT, TIED, initializer, tie
 from assay.optimizers.recipes import adamw
@@ -31,7 +31,7 @@ from assay.training.schedules import schedule
 
 
 def baseline(
-    run: Run,
+    run: ResolvedRun,
     data: Prepared,
     device: torch.device,
     weights: Mapping[str, Tensor] | None = None,

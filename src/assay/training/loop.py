@@ -19,7 +19,7 @@ from typing import Protocol
 
 import torch
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.errors import UsageError
 from assay.parallel.ranks import ALONE, Ranks
 from assay.step.program import MicroBatch, Step
@@ -101,7 +101,7 @@ def _record(taken: Taken, figures: Sequence[float], waited: float) -> StepRecord
 class Loop:
     """Trains one run from `position` on. `save` writes a checkpoint of a position and returns its folder."""
 
-    run: Run
+    run: ResolvedRun
     step: Step
     position: Position
     probes: ActivationNorms | None

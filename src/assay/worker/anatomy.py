@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from assay.config.run import Run
+from assay.config.run import ResolvedRun
 from assay.data import open_prepared
 from assay.errors import UsageError
 from assay.measure.anatomy import TAKEN_STEPS, anatomy
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="assay.worker.anatomy")
     parser.add_argument("data", type=Path)
     options = parser.parse_args(arguments)
-    run = Run.model_validate_json(sys.stdin.read())
+    run = ResolvedRun.model_validate_json(sys.stdin.read())
     device = device_of(run)
     settle_torch(run, device)
     keep_freed_memory()
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def proofs(step: Step, run: Run, stack: Sequence[Optimization]) -> tuple[Evidence, ...]:
+def proofs(step: Step, run: ResolvedRun, stack: Sequence[Optimization]) -> tuple[Evidence, ...]:
     """Evidence of each optimization from one more step, repeated until its update is not skipped."""
     skipped = True
     while skipped:

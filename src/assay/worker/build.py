@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from assay.config.run import Run
+from assay.config.run import ResolvedRun
 from assay.data import Prepared, open_prepared
 from assay.hardware import detect
 from assay.measure.moved import digests
@@ -75,7 +75,7 @@ def build_loop(
 
 
 def build_step(
-    run: Run,
+    run: ResolvedRun,
     data: Prepared,
     device: torch.device,
     optimizations: Sequence[Optimization],
@@ -93,13 +93,13 @@ def build_step(
     return build(program)
 
 
-def device_of(run: Run, local_rank: int = 0) -> torch.device:
+def device_of(run: ResolvedRun, local_rank: int = 0) -> torch.device:
     """The run's device on this machine; each rank of a machine has an accelerator of its own."""
     kind = detect().device(run.device)
     return torch.device(kind, local_rank) if kind == "cuda" else torch.device(kind)
 
 
-def settle_torch(run: Run, device: torch.device, ranks: Ranks = ALONE) -> None:
+def settle_torch(run: ResolvedRun, device: torch.device, ranks: Ranks = ALONE) -> None:
     """Set the number of threads, and on a CPU deterministic kernels, which make repeated runs bit-equal.
 
     On a GPU deterministic kernels would change the measured figures, so torch's default stays. The ranks of one machine

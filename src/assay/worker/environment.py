@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import torch
 
-from assay.config.run import Run
+from assay.config.run import ResolvedRun
 from assay.hardware import Machine
 from assay.optimizations import Unavailable
 from assay.records.environment import Environment
@@ -31,7 +31,7 @@ def same_versions(everyone: Sequence[Mapping[str, str]]) -> None:
                 )
 
 
-def environment(run: Run, machine: Machine, device: torch.device, corpus_digest: str) -> Environment:
+def environment(run: ResolvedRun, machine: Machine, device: torch.device, corpus_digest: str) -> Environment:
     """The environment of a run on `device`; threads are summed over its ranks."""
     on_gpu = device.type == "cuda"
     return Environment(

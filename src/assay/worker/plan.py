@@ -12,7 +12,7 @@ is skipped, the next one is traced as well, and the later pieces become shorter.
 import math
 from dataclasses import dataclass
 
-from assay.config.run import Run
+from assay.config.run import ResolvedRun
 
 WARMUP = 2
 BLOCKS = 5
@@ -34,7 +34,7 @@ class Plan:
         return self.first + self.trace + self.warmup + sum(self.blocks)
 
 
-def steps_left(run: Run, step: int, tokens: int) -> int:
+def steps_left(run: ResolvedRun, step: int, tokens: int) -> int:
     """Number of steps from `step` to the last, or to the step that spends the budget of tokens."""
     left = run.training.steps - step
     if run.training.tokens is not None:

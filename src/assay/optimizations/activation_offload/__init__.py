@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
@@ -33,10 +33,10 @@ class ActivationOffload(Optimization):
     claims: ClassVar = frozenset({"recomputation"})
     traits: ClassVar = frozenset({"copies of what is kept"})
 
-    def excludes(self, run: Run) -> Mapping[str, str]:
+    def excludes(self, run: ResolvedRun) -> Mapping[str, str]:
         return {"compiler": "compiled code chooses which tensors it saves; leave out {other} or activation_offload"}
 
-    def check(self, run: Run, machine: "Machine") -> None:
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
         if machine.device(run.device) == "cpu":
             raise Unavailable(
                 "activation_offload moves nothing on a CPU, where activations are in the host's memory already; "
@@ -47,18 +47,18 @@ class ActivationOffload(Optimization):
                 "activation_offload runs on one device only; with several ranks use activation_checkpointing"
             )
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         from assay.optimizations.activation_offload.ledger import saved_on_host
 
         return saved_on_host(cost)
 
-    def apply(self, program: "Program", run: Run) -> "Program":
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.step.activation_offload import Offload
 
         offload = Offload(program.parts)
         return replace(program, offload=offload, step_contexts=(*program.step_contexts, offload))
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         moved, kept = trace.offloaded_saved_bytes, trace.saved_total_bytes
         observed = f"{moved} bytes of saved tensors moved to the host, {kept} kept on the device"
         return self.evidence(observed, moved > 0 and kept == 0)

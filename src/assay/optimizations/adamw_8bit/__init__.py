@@ -12,7 +12,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
@@ -39,14 +39,14 @@ class Adamw8Bit(Optimization):
     sources: ClassVar = ("arXiv:2110.02861", "https://github.com/pytorch/ao/tree/main/torchao/optim")
     claims: ClassVar = frozenset({"optimizer"})
 
-    def check(self, run: Run, machine: "Machine") -> None:
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
         if find_spec("torchao") is None:
             raise Unavailable("adamw_8bit needs torchao, which is not installed; pip install 'assay[low-bit]'")
         if run.ranks > 1:
             raise Conflict("several ranks cannot write the state of adamw_8bit to a checkpoint; use adamw_bf16_state")
         self._check_weights(run)
 
-    def _check_weights(self, run: Run) -> None:
+    def _check_weights(self, run: ResolvedRun) -> None:
         from assay.cost import parameters
         from assay.optimizations.adamw_8bit.ledger import is_coded
 
@@ -58,20 +58,20 @@ class Adamw8Bit(Optimization):
                 "use adamw_bf16_state"
             )
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         from assay.optimizations.adamw_8bit.ledger import EightBitAdamW
 
         return replace(cost, rule=EightBitAdamW())
 
-    def apply(self, program: "Program", run: Run) -> "Program":
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizations.adamw_8bit.step import adamw_8bit
 
         return replace(program, optimizer=adamw_8bit(run.training))
 
-    def expect(self, expected: Expected, run: Run) -> Expected:
+    def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
         return expected.changed(rule=EightBitAdamW(**expected.rule.model_dump()))
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         from assay.cost import DTYPE_BYTES, Tensor
         from assay.optimizations.adamw_8bit.ledger import EightBitAdamW
         from assay.proofs.updates import adamw_faults, updated_by

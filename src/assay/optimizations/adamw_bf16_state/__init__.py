@@ -10,7 +10,7 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, ClassVar
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
@@ -39,31 +39,31 @@ class AdamwBf16State(Optimization):
     sources: ClassVar = ("arXiv:1711.05101", "arXiv:2110.02861")
     claims: ClassVar = frozenset({"optimizer"})
 
-    def excludes(self, run: Run) -> Mapping[str, str]:
+    def excludes(self, run: ResolvedRun) -> Mapping[str, str]:
         return {"16-bit state": "{other} already keeps optimizer state in 16 bits; leave out adamw_bf16_state"}
 
-    def check(self, run: Run, machine: "Machine") -> None:
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
         for name in ("beta1", "beta2"):
             if 1 - getattr(run.training, name) <= _LAST_BIT:
                 raise Conflict(
                     f"a moment in bfloat16 cannot decay by less than a 256th a step; set training.{name} below 0.996"
                 )
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         from assay.cost.optimizers.adam import NarrowAdamW
 
         return replace(cost, rule=NarrowAdamW())
 
-    def apply(self, program: "Program", run: Run) -> "Program":
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizations.adamw_bf16_state.step import narrow_adamw
 
         return replace(program, optimizer=narrow_adamw(run.training))
 
-    def expect(self, expected: Expected, run: Run) -> Expected:
+    def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
         rule = NarrowStateAdamW(**expected.rule.model_dump(exclude={"coupled"}), dtype="bfloat16")
         return expected.changed(rule=rule).loosened(updates=lossy(_UPDATE_ERROR))
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         from assay.proofs.updates import adamw_faults, updated_by
 
         updates, parameters = updated_by(trace, "aten.addcdiv_"), len(trace.parameters)

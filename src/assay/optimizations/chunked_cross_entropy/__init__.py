@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
@@ -37,7 +37,7 @@ class ChunkedCrossEntropy(Optimization):
     sources: ClassVar = ("arXiv:2410.10989", "arXiv:2411.09009")
     claims: ClassVar = frozenset({"loss"})
 
-    def check(self, run: Run, machine: "Machine") -> None:
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
         tokens = run.tokens_per_step
         if self.chunks > tokens:
             raise Conflict(
@@ -45,12 +45,12 @@ class ChunkedCrossEntropy(Optimization):
                 f"choose at most {tokens}"
             )
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         from assay.optimizations.chunked_cross_entropy.ledger import loss_in_chunks
 
         return loss_in_chunks(cost, self.chunks)
 
-    def apply(self, program: "Program", run: Run) -> "Program":
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.model import ChunkedCrossEntropy as InPieces
         from assay.model import Head
 
@@ -60,7 +60,7 @@ class ChunkedCrossEntropy(Optimization):
                     module.cross_entropy = InPieces(self.chunks)
         return program
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         # Only the loss calls this operator, so its calls show which logits existed.
         made = [one for one in trace.operations if one.name == "aten._log_softmax"]
         pieces = {phase: trace.count("aten._log_softmax", phase=phase) for phase in ("forward", "backward")}

@@ -17,7 +17,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable, Unpredicted
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
@@ -49,7 +49,7 @@ class Compile(Optimization):
     sources: ClassVar = ("doi:10.1145/3620665.3640366", "pytorch/pytorch#161889", "pytorch/pytorch#193193")
     claims: ClassVar = frozenset({"compiler"})
 
-    def check(self, run: Run, machine: "Machine") -> None:
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
         on_gpu = machine.device(run.device) == "cuda"
         if on_gpu and importlib.util.find_spec("triton") is None:
             raise Unavailable("compile generates Triton kernels on a GPU, and triton is not installed; install triton")
@@ -65,7 +65,7 @@ class Compile(Optimization):
         if run.ranks > 1:
             raise Conflict("compile is proven on one device only; leave it out of runs over several ranks")
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         from assay.cost.rewrites.float8 import FORMAT
         from assay.optimizations.compile.ledger import fused
 
@@ -74,7 +74,7 @@ class Compile(Optimization):
             raise Unpredicted("compiled float8 layers")
         return fused(cost, ("embedding", *cost.block_sites, "head"))
 
-    def apply(self, program: "Program", run: Run) -> "Program":
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from torch.nn import Identity
 
         from assay.model import Block, Embedding, Head
@@ -88,7 +88,7 @@ class Compile(Optimization):
                     region.forward = captures.compile(region.forward)
         return replace(program, captures=captures)
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         # Only an eager chunked loss calls this operator; compiled code decomposes it.
         pieces = trace.count("aten._log_softmax", phase="forward")
         ends = 1 + (pieces == 0 or run.model.norm_position == "pre")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
@@ -52,16 +52,16 @@ class ContextParallel(Optimization):
     def lay_out(self, layout: "Layout") -> "Layout":
         return layout
 
-    def excludes(self, run: Run) -> Mapping[str, str]:
+    def excludes(self, run: ResolvedRun) -> Mapping[str, str]:
         fused = "context_parallel needs a fused attention kernel; use sdpa_attention with a backend other than math"
         padded = self._padded(run)
         return {"attention in backend math": fused, **({"attention in backend efficient": padded} if padded else {})}
 
-    def requires(self, run: Run, machine: "Machine") -> Mapping[str, str]:
+    def requires(self, run: ResolvedRun, machine: "Machine") -> Mapping[str, str]:
         padded = self._padded(run) if machine.device(run.device) == "cuda" else ""
         return {"16-bit products": padded} if padded else {}
 
-    def _padded(self, run: Run) -> str:
+    def _padded(self, run: ResolvedRun) -> str:
         """Reason against the kernel that pads; empty if its pieces need no padding, or `check` refuses them anyway."""
         pieces = 2 * self.degree * _PADDED
         if run.model.context_length % pieces == 0 or run.model.context_length % (2 * self.degree):
@@ -71,7 +71,7 @@ class ContextParallel(Optimization):
             f"make model.context_length a multiple of {pieces}, or add bf16_mixed with backend=flash"
         )
 
-    def check(self, run: Run, machine: "Machine") -> None:
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
         if machine.device(run.device) == "cpu":
             raise Unavailable(
                 "context_parallel needs CUDA devices: torch's ring attention has no causal kernel for a CPU"
@@ -89,18 +89,18 @@ class ContextParallel(Optimization):
                 "sequence; leave out context_parallel"
             )
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         from assay.optimizations.context_parallel.ledger import divide_context
 
         return divide_context(cost)
 
-    def apply(self, program: "Program", run: Run) -> "Program":
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizations.context_parallel.step import divide_positions, ring_attention
 
         mesh = program.axis("cp")
         return ring_attention(divide_positions(program, mesh, run.model.context_length), mesh)
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         travelled = trace.communicated("all_gather", "all_to_all", axis="cp", phase="forward")
         fused = trace.count("_scaled_dot_product", phase="forward")
         wanted = len(trace.blocks) * trace.forwards * self.degree

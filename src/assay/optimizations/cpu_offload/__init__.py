@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
@@ -52,13 +52,13 @@ class CpuOffload(Optimization):
     claims: ClassVar = frozenset({"update"})
     traits: ClassVar = frozenset({"host reads"})
 
-    def excludes(self, run: Run) -> Mapping[str, str]:
+    def excludes(self, run: ResolvedRun) -> Mapping[str, str]:
         reasons = _FIXED if self.parameters else {}
         return {
             trait: f"{{other}} {why}; leave it out, or cpu_offload:parameters=true" for trait, why in reasons.items()
         }
 
-    def check(self, run: Run, machine: "Machine") -> None:
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
         if machine.device(run.device) == "cpu":
             raise Unavailable(
                 "cpu_offload moves nothing on a CPU, where optimizer state is in the host's memory already; "
@@ -69,7 +69,7 @@ class CpuOffload(Optimization):
         if self.parameters and run.model.n_expert is not None:
             raise Conflict("cpu_offload:parameters=true is proven with dense models only; leave out parameters")
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         if self.parameters:
             from assay.optimizations.cpu_offload.ledger import weights_on_host
 
@@ -78,7 +78,7 @@ class CpuOffload(Optimization):
 
         return replace(cost, rule=OnHost())
 
-    def apply(self, program: "Program", run: Run) -> "Program":
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         if self.parameters:
             from assay.optimizations.cpu_offload.step import weights_on_host
 
@@ -87,7 +87,7 @@ class CpuOffload(Optimization):
 
         return update_on_host(program)
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         away, state = trace.offloaded_state_bytes, trace.optimizer_state_bytes
         observed = f"{away} of {state} bytes of optimizer state in the host's memory instead of the device's"
         shown = 0 < away == state

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
@@ -52,7 +52,7 @@ class CudaGraphs(Optimization):
     claims: ClassVar = frozenset({"gradients"})
     traits: ClassVar = frozenset({"recorded graphs"})
 
-    def excludes(self, run: Run) -> Mapping[str, str]:
+    def excludes(self, run: ResolvedRun) -> Mapping[str, str]:
         reasons = {trait: f"{{other}} {why}; leave out cuda_graphs" for trait, why in _UNLIKE.items()}
         noise = (
             "{other} reads the random state to repeat dropout's masks, which cannot be captured; set "
@@ -60,7 +60,7 @@ class CudaGraphs(Optimization):
         )
         return {**reasons, **({"recomputation": noise} if run.model.dropout > 0 else {})}
 
-    def check(self, run: Run, machine: "Machine") -> None:
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
         if machine.device(run.device) != "cuda":
             raise Unavailable(
                 "cuda_graphs captures the kernels of a CUDA device, and a CPU has no such kernels; use a CUDA device"
@@ -72,18 +72,18 @@ class CudaGraphs(Optimization):
                 "the host reads where a mixture's router sends tokens, which cannot be captured; leave out cuda_graphs"
             )
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         from assay.optimizations.cuda_graphs.ledger import replayed
 
         return replayed(cost)
 
-    def apply(self, program: "Program", run: Run) -> "Program":
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.step.graphs import StepGraphs
 
         graphs = StepGraphs(program.gradients)
         return replace(program, gradients=graphs.gradients, graphs=graphs)
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         inside, total = trace.captured_contractions, trace.contractions()
         observed = (
             f"{trace.graph_replays} replays for {trace.forwards} micro-batches; {inside} of {total} matmuls in a graph"

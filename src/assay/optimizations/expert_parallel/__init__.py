@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
@@ -45,7 +45,7 @@ class ExpertParallel(Optimization):
     def axes(self) -> Mapping[str, int | None]:
         return {"dp": self.degree}
 
-    def check(self, run: Run, machine: "Machine") -> None:
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
         model = run.model
         if model.n_expert is None:
             raise Conflict("expert_parallel divides experts, and the model has none; set model.n_expert")
@@ -60,17 +60,17 @@ class ExpertParallel(Optimization):
                 "other tokens than one device; leave out model.expert_capacity"
             )
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         from assay.cost.rewrites.experts import divide_experts
 
         return divide_experts(cost)
 
-    def apply(self, program: "Program", run: Run) -> "Program":
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizations.expert_parallel.step import divide_experts
 
         return divide_experts(program, program.axis("dp"))
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         from assay.proofs.shares import divided_as
 
         held, whole = trace.held(".experts.")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
@@ -46,22 +46,22 @@ class Fp16Full(Optimization):
     claims: ClassVar = frozenset({"forward precision", "loss scale", "optimizer"})
     traits: ClassVar = frozenset({"16-bit products", "16-bit state", "host reads"})
 
-    def excludes(self, run: Run) -> Mapping[str, str]:
+    def excludes(self, run: ResolvedRun) -> Mapping[str, str]:
         return {"stages": "{other} runs backward without a loss scale; use bf16_mixed instead of fp16_full"}
 
-    def check(self, run: Run, machine: "Machine") -> None:
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
         if run.model.n_expert is not None:
             raise Conflict(
                 "the router of a mixture of experts must stay in float32; use fp16_mixed instead of fp16_full"
             )
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         from assay.cost.rewrites.low_precision import narrowed
         from assay.optimizations.fp16_full.ledger import AdamW16
 
         return replace(narrowed(cost, "float16"), rule=AdamW16())
 
-    def apply(self, program: "Program", run: Run) -> "Program":
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         import torch
 
         from assay.model.low_precision import narrow
@@ -81,7 +81,7 @@ class Fp16Full(Optimization):
             stateful={**program.stateful, "loss_scale": scale},
         )
 
-    def expect(self, expected: Expected, run: Run) -> Expected:
+    def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
         rule = NarrowStateAdamW(
             **expected.rule.model_dump(exclude={"coupled"}), dtype="half", keeps_root=True, narrow_weight=True
         )
@@ -90,7 +90,7 @@ class Fp16Full(Optimization):
             updates=lossy(_UPDATE_ERROR),
         )
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         from assay.proofs.precision import held_in_16_bits, unscaled
 
         held, narrow = held_in_16_bits("float16", trace)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.optimizations.base import Numerics, Optimization, Stage, Unavailable
 from assay.records.evidence import Evidence
 from assay.records.trace import ANOTHER_PROCESS, Trace
@@ -47,7 +47,7 @@ class LoaderWorkers(Optimization):
     sources: ClassVar = ("https://docs.pytorch.org/docs/stable/data.html",)
     claims: ClassVar = frozenset({"reading of batches"})
 
-    def check(self, run: Run, machine: "Machine") -> None:
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
         import multiprocessing
 
         if "fork" not in multiprocessing.get_all_start_methods():
@@ -56,15 +56,15 @@ class LoaderWorkers(Optimization):
     def lay_out(self, layout: "Layout") -> "Layout":
         return layout
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         return replace(cost, waiting_batches=_AHEAD * self.workers)
 
-    def apply(self, program: "Program", run: Run) -> "Program":
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizations.loader_workers.step import Workers
 
         return replace(program, batches=Workers(program, self.workers, _AHEAD))
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         made, processes = (of.get(ANOTHER_PROCESS, 0) for of in (trace.prepared, trace.makers))
         observed = f"{made} of {trace.sequences} sequences prepared by another process; "
         observed += f"the step waited {format_seconds(trace.data_seconds)} for them"

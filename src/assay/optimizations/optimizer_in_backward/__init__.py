@@ -13,7 +13,7 @@ but the weight that is named is then the first spoiled one, not the cause.
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
@@ -36,7 +36,7 @@ class OptimizerInBackward(Optimization):
     claims: ClassVar = frozenset({"update", "micro_batches", "loss scale"})
     traits: ClassVar = frozenset({"update in backward"})
 
-    def check(self, run: Run, machine: "Machine") -> None:
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
         if run.training.gradient_clip > 0:
             raise Conflict(
                 "optimizer_in_backward updates weights before all gradients exist, so it cannot clip to their global "
@@ -47,15 +47,15 @@ class OptimizerInBackward(Optimization):
                 "optimizer_in_backward updates weights before gradients are summed over ranks; use it on one device"
             )
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         return replace(cost, updates_in_backward=True)
 
-    def apply(self, program: "Program", run: Run) -> "Program":
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizations.optimizer_in_backward.step import update_in_backward
 
         return update_in_backward(program)
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         from assay.proofs.updates import updated
 
         largest, parameters = max((one.held_bytes for one in trace.parameters), default=0), len(trace.parameters)

@@ -9,7 +9,7 @@ ahead of the GPU. The loss is still read at every step, unless another technique
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.optimizations.base import Numerics, Optimization, Stage, Unavailable
 from assay.records.evidence import Evidence
 from assay.records.trace import SIDE_STREAM, Trace
@@ -31,7 +31,7 @@ class PinnedPrefetch(Optimization):
     pays: ClassVar = "one more batch on the GPU and one in pinned host memory: 16 bytes a token each"
     sources: ClassVar = ("https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html",)
 
-    def check(self, run: Run, machine: "Machine") -> None:
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
         if machine.device(run.device) != "cuda":
             raise Unavailable(
                 "pinned_prefetch copies batches to a GPU while it computes, and a CPU needs no such copy; "
@@ -41,16 +41,16 @@ class PinnedPrefetch(Optimization):
     def lay_out(self, layout: "Layout") -> "Layout":
         return layout
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         fetched = (replace(one, name=f"next.{one.name}") for one in cost.batch)
         return replace(cost, buffers=(*cost.buffers, *fetched), waiting_batches=cost.waiting_batches + 1)
 
-    def apply(self, program: "Program", run: Run) -> "Program":
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizations.pinned_prefetch.step import prefetched
 
         return prefetched(program)
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         copied = trace.prepared.get(SIDE_STREAM, 0)
         observed = f"{copied} of {trace.sequences} sequences copied to the device during the previous step"
         return self.evidence(observed, 0 < copied == trace.sequences)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unplanned
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
@@ -86,7 +86,7 @@ class PipelineParallel(Optimization):
     def cuts(self) -> int:
         return self.micro_batches
 
-    def excludes(self, run: Run) -> Mapping[str, str]:
+    def excludes(self, run: ResolvedRun) -> Mapping[str, str]:
         if self.schedule != "zero-bubble":
             return {}
         pieces = "the zero-bubble schedule splits backward into parts, and {other} would"
@@ -99,7 +99,7 @@ class PipelineParallel(Optimization):
             found["activations between matrices"] = f"{split}; use another schedule, or model.norm_position=pre"
         return found
 
-    def check(self, run: Run, machine: "Machine") -> None:
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
         layers, stages = run.model.n_layer, self.stages
         if stages.dealt and (len(stages.dealt), sum(stages.dealt)) != (stages.count, layers):
             raise Conflict(
@@ -118,17 +118,17 @@ class PipelineParallel(Optimization):
                 f"pipeline_parallel:micro_batches={self.micro_batches}; choose a multiple of {self.degree}"
             )
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         from assay.cost.pipeline.stages import staged
 
         return staged(cost, self.stages, self.micro_batches, self._order())
 
-    def apply(self, program: "Program", run: Run) -> "Program":
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizations.pipeline_parallel.step import pipelined
 
         return pipelined(program, program.axis("pp"), self.stages, self.schedule, self.micro_batches)
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         layers, stages = run.model.n_layer, self.stages
         of_ranks = [
             tuple(sorted(block for stage in stages.of(rank) for block in stages.blocks_of(stage, layers)))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import field_validator
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.config.paths import absolute
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
 from assay.records.evidence import Evidence
@@ -62,7 +62,7 @@ class Streaming(Optimization):
         local = dataset is not None and os.path.isdir(absolute(dataset))
         return cls._absolute(dataset) if local else dataset
 
-    def check(self, run: Run, machine: "Machine") -> None:
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
         if self.path is None and self.dataset is None:
             raise Conflict("streaming needs documents: set streaming:path=FOLDER or streaming:dataset=NAME")
         if self.path is not None and (self.dataset is not None or self.split != _TRAIN):
@@ -82,18 +82,18 @@ class Streaming(Optimization):
     def lay_out(self, layout: "Layout") -> "Layout":
         return layout
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         return cost
 
-    def apply(self, program: "Program", run: Run) -> "Program":
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizations.streaming.step import streamed
 
         return streamed(program, run, path=self.path, dataset=self.dataset, split=self.split)
 
-    def expect(self, expected: Expected, run: Run) -> Expected:
+    def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
         return expected.changed(stream=Stream(path=self.path, dataset=self.dataset, split=self.split))
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         packed = trace.prepared.get(DOCUMENTS, 0)
         observed = f"{packed} of {trace.sequences} sequences packed from streamed documents; "
         observed += f"the step waited {format_seconds(trace.data_seconds)} for them"

@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import torch
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.data.documents import documents_of_dataset, documents_of_files
 from assay.data.streaming import DocumentBatches
 from assay.records.trace import DOCUMENTS
 from assay.step.program import MicroBatch, Program, Share
 
 
-def streamed(program: Program, run: Run, *, path: str | None, dataset: str | None, split: str) -> Program:
+def streamed(program: Program, run: ResolvedRun, *, path: str | None, dataset: str | None, split: str) -> Program:
     """Return the program that trains on the documents of files, or of a data set if no path is given."""
     if path is not None:
         read = documents_of_files(path, run.data.text_field)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Held, Trace
@@ -43,7 +43,7 @@ class TensorParallel(Optimization):
     def lay_out(self, layout: "Layout") -> "Layout":
         return layout
 
-    def check(self, run: Run, machine: "Machine") -> None:
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
         model = run.model
         for what, size in (("key/value heads", model.kv_heads), ("hidden units of the MLP", model.hidden)):
             if size % self.degree:
@@ -52,17 +52,17 @@ class TensorParallel(Optimization):
                     f"choose a divisor of {size}"
                 )
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         from assay.optimizations.tensor_parallel.ledger import split_matrices
 
         return split_matrices(cost)
 
-    def apply(self, program: "Program", run: Run) -> "Program":
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizations.tensor_parallel.step import split_matrices
 
         return split_matrices(program, program.axis("tp"))
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         from assay.proofs.shares import divided_as
 
         held, whole = trace.parameter_bytes, trace.whole_parameter_bytes

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
@@ -39,7 +39,7 @@ class VocabPadding(Optimization):
     sources: ClassVar = ("karpathy/nanoGPT", "NVIDIA, Matrix Multiplication Background User's Guide")
     claims: ClassVar = frozenset({"loss"})
 
-    def check(self, run: Run, machine: "Machine") -> None:
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
         size = run.model.vocab_size  # None until the corpus is prepared; then the check runs once more
         if size is not None and size % self.multiple == 0:
             raise Conflict(
@@ -51,12 +51,12 @@ class VocabPadding(Optimization):
                 "vocab_padding runs on one device only; with several ranks set model.vocab_size to the padded size"
             )
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         from assay.optimizations.vocab_padding.ledger import pad_vocabulary
 
         return pad_vocabulary(cost, run.model.vocabulary, self._rows(run))
 
-    def apply(self, program: "Program", run: Run) -> "Program":
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizations.vocab_padding.model import PADDED, pad_vocabulary, zero_padding
 
         tokens = run.model.vocabulary
@@ -65,7 +65,7 @@ class VocabPadding(Optimization):
         at_rest = dict.fromkeys(PADDED, tokens)
         return replace(program, initialize=zero_padding(program.initialize, tokens), rows_at_rest=at_rest)
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         from assay.cost import DTYPE_BYTES
 
         # Log-probabilities are in float32, one row a token.
@@ -79,5 +79,5 @@ class VocabPadding(Optimization):
         observed = f"logits of {columns} columns and weights of {rows} rows for a vocabulary of {tokens_known}"
         return self.evidence(observed, padded and rows == [columns])
 
-    def _rows(self, run: Run) -> int:
+    def _rows(self, run: ResolvedRun) -> int:
         return -(-run.model.vocabulary // self.multiple) * self.multiple

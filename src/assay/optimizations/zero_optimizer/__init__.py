@@ -10,7 +10,7 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, ClassVar
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.optimizations.base import Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Held, Trace
@@ -41,7 +41,7 @@ class ZeroOptimizer(Optimization):
     def lay_out(self, layout: "Layout") -> "Layout":
         return replace(layout, zero=1)
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         from assay.cost.parameters import parameters
         from assay.cost.rewrites.replicas import replicated
         from assay.optimizations.zero_optimizer.ledger import divided
@@ -50,13 +50,13 @@ class ZeroOptimizer(Optimization):
         untied = run.model.model_copy(update={"tie_embeddings": False})
         return divided(replicated(cost), parameters(untied))
 
-    def apply(self, program: "Program", run: Run) -> "Program":
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizations.zero_optimizer.step import divide_state
         from assay.parallel.fsdp import whole_replicas
 
         return divide_state(whole_replicas(program, program.axis("dp")))
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         from assay.proofs.replicas import summed_once, wrong_share
 
         ranks = trace.ranks.get("dp", 1)

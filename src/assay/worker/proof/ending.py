@@ -14,7 +14,7 @@ from itertools import islice
 
 import torch
 
-from assay.config.run import Run
+from assay.config.run import ResolvedRun
 from assay.measure.moved import digests, state_digests, state_fault, unmoved
 from assay.measure.trace import StepTracer
 from assay.optimizations import Optimization
@@ -111,7 +111,7 @@ _UPDATES = 2
 """Updates whose values are checked at the end: only the second one shows a moment that is not written back."""
 
 
-def _last_step(loop: Loop, notes: list[str], folder: RunFolder, run: Run, ranks: Ranks) -> _Last | None:
+def _last_step(loop: Loop, notes: list[str], folder: RunFolder, run: ResolvedRun, ranks: Ranks) -> _Last | None:
     def traced() -> _Last | None:
         loop.discard_until_updated()
         index = loop.position.step + loop.discarded + 1  # a prefetching source only moves forwards

@@ -32,7 +32,7 @@ from assay.values.recorder import STEPS, StepRecorder
 from assay.worker.processes.channel import Voice
 
 if TYPE_CHECKING:
-    from assay.config.run import Run
+    from assay.config.run import ResolvedRun
     from assay.training.probes import ActivationNorms
     from assay.training.queued_step import Taken
 
@@ -45,7 +45,7 @@ class ValueCheck:
     """Records steps of this rank until `updates` updates were made; `conclude` then has them checked."""
 
     def __init__(
-        self, folder: RunFolder, run: "Run", step: Step, first: int, ranks: Ranks, updates: int = STEPS
+        self, folder: RunFolder, run: "ResolvedRun", step: Step, first: int, ranks: Ranks, updates: int = STEPS
     ) -> None:
         self._place = folder.path / "values"
         self._folder, self._run, self._device, self._ranks = folder, run, step.program.device, ranks
@@ -60,7 +60,7 @@ class ValueCheck:
         if run.model.dropout > 0 and not expected_of(run).same_noise:
             self._recorder.probe()
 
-    def _obstacle(self, run: "Run", step: Step) -> str:
+    def _obstacle(self, run: "ResolvedRun", step: Step) -> str:
         """Reason for which this run's values are not checked; empty if they are. It is the same on all ranks."""
         if not run.training.check_values:
             return "training.check_values is off"
@@ -151,7 +151,7 @@ class ValueCheck:
             return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT)
 
 
-def checked_in_memory(recorded: Recorded, run: "Run", data: Prepared, device: torch.device) -> ValueProof:
+def checked_in_memory(recorded: Recorded, run: "ResolvedRun", data: Prepared, device: torch.device) -> ValueProof:
     """Check a record; return an unchecked proof if the baseline runs out of memory."""
     try:
         return check_values(recorded, run, data, device)
