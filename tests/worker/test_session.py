@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 
-from assay.cli import summary
 from assay.config import validate
 from assay.data import Prepared
 from assay.optimizations import forget, search
@@ -20,6 +19,7 @@ from assay.records.events import AGAIN, GO
 from assay.records.evidence import BEGINNING_ONLY
 from assay.records.run import RunResult
 from assay.records.status import Status
+from assay.report import run as summary
 from assay.store.run_folder import RunFolder
 from assay.training.checkpoints import checkpoint
 from assay.worker import session as worker_session

@@ -30,8 +30,8 @@ def list_runs(
         assay runs ls --status done --preset shakespeare-char-cpu
     """
     from assay.cli.console import note, print_json, print_table
-    from assay.cli.listing import COLUMNS, FIGURES, SPARE, brief, known_status, row
     from assay.config import Home
+    from assay.report.runs import COLUMNS, FIGURES, SPARE, brief, known_status, row
 
     home = Home().checked()
     every = _entries(home)
@@ -50,16 +50,16 @@ def list_runs(
 @app.command("show")
 def show_run(run: RunName, as_json: Json = False) -> None:
     """Show the whole record of a run."""
-    from assay.cli.console import plain, print_json
-    from assay.cli.summary import print_run
+    from assay.cli.console import plain, print_blocks, print_json
     from assay.config import Home
+    from assay.report.run import run_report
 
     home = Home().checked()
     result = _result(home, run)
     if as_json:
         print_json(plain(result))
     else:
-        print_run(result, home, whole=True)
+        print_blocks(run_report(result, home, whole=True))
 
 
 @app.command("diff")
@@ -70,8 +70,8 @@ def compare_runs(
 ) -> None:
     """Show the differences between two runs: configuration, environment, figures."""
     from assay.cli.console import print_json, print_table
-    from assay.cli.difference import changed, configurations, environments, figures
     from assay.config import Home
+    from assay.report.difference import changed, configurations, environments, figures
 
     home = Home().checked()
     a, b = _result(home, first), _result(home, second)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from assay.cli.summary import _hints
 from assay.config import Home
 from assay.errors import START_AGAIN
 from assay.launch.run_lock import claimed
 from assay.records.status import Status
+from assay.report.run import _hints
 from assay.store.reconcile import compose
 from support.children import make_ready
 

@@ -5,23 +5,23 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from assay.cli.console import print_table
-from assay.cli.drawing import divided
+from assay.report.blocks import Block, Table
+from assay.report.mesh import divided
 from assay.units import format_bytes, format_flops
 
 if TYPE_CHECKING:
     from assay.estimate.ranks import EveryRank
 
 
-def print_ranks(every: "EveryRank") -> None:
-    """Print two tables; nothing for a single rank."""
+def ranks_report(every: "EveryRank") -> Iterator[Block]:
+    """Yield two tables; nothing for a single rank."""
     if len(every.ranks) == 1:
         return
     columns = ["by rank", "weights", "optimizer state", "peak of tensors", "work", "payload"]
     columns += ["idle in the pipeline"] if every.idle_shares else []
-    print_table(columns, _ranks(every), right=columns[1:])
+    yield Table.of(columns, _ranks(every), columns[1:])
     heading = f"collectives of rank {every.fullest.cost.rank}"
-    print_table((heading, "among ranks that divide", "payload"), _handed_over(every), right=("payload",))
+    yield Table.of((heading, "among ranks that divide", "payload"), _payloads(every), ("payload",))
 
 
 def _ranks(every: "EveryRank") -> Iterator[tuple[str, ...]]:
@@ -47,7 +47,7 @@ def _counted(ranks: Sequence[int]) -> str:
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)
 
 
-def _handed_over(every: "EveryRank") -> Iterator[tuple[str, ...]]:
+def _payloads(every: "EveryRank") -> Iterator[tuple[str, ...]]:
     """Yield the payload of the fullest rank by collective and axis."""
     handed: Counter[tuple[str, str]] = Counter()
     for one in every.communications[every.fullest.cost.rank]:

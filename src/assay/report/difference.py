@@ -7,8 +7,8 @@ compare` is for that.
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from assay.cli.figures import UNKNOWN, amount, figure
-from assay.cli.summary import flat
+from assay.report.formats import UNKNOWN, amount, figure
+from assay.report.run import flat
 from assay.units import format_percent, format_seconds
 
 if TYPE_CHECKING:

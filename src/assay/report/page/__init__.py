@@ -14,9 +14,9 @@ from assay.analysis.row import Row
 from assay.config.home import Home
 from assay.files import write_file
 from assay.records.evidence import BEGINNING_ONLY
-from assay.report import figures
 from assay.report.footnotes import footnotes
-from assay.report.theme import DARK, LIGHT, variable, variables
+from assay.report.page import figures
+from assay.report.page.theme import DARK, LIGHT, variable, variables
 from assay.report.wording import (
     COLUMNS,
     by_rank,
@@ -54,7 +54,7 @@ def _templates() -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     templates = Environment(
-        loader=PackageLoader("assay.report"),
+        loader=PackageLoader("assay.report.page"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -1,8 +1,8 @@
 import re
 
 from assay.analysis.comparison import Comparison, analyse
-from assay.report import figures
-from assay.report.theme import DARK, LIGHT, series, variable
+from assay.report.page import figures
+from assay.report.page.theme import DARK, LIGHT, series, variable
 from assay.studies.design import BASELINE
 from assay.studies.record import Curve
 from studies.synthetic import TREATMENTS, record

@@ -3,11 +3,9 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import typer
-
-from assay.cli.console import print_table
-from assay.cli.figures import UNKNOWN, amount, figure
 from assay.records.evidence import BEGINNING_ONLY
+from assay.report.blocks import Block, Facts, Table
+from assay.report.formats import UNKNOWN, amount, figure
 from assay.units import format_count, format_flops, format_seconds
 
 if TYPE_CHECKING:
@@ -24,39 +22,40 @@ _MEMORY = {
 }
 
 
-def print_run(result: "RunResult", home: "Home", *, whole: bool = False) -> None:
-    """Print a run's summary, or with `whole` all that is recorded of it."""
+def run_report(result: "RunResult", home: "Home", *, whole: bool = False) -> Iterator[Block]:
+    """Yield a run's summary, or with `whole` all that is recorded of it."""
     from assay.store.run_folder import RunFolder
 
-    for label, text in lines(result):
-        typer.echo(f"{label:<12}{text}")
-    typer.echo()
-    print_table(("memory", "measured", "predicted"), _memory_rows(result), right=("measured", "predicted"))
+    yield Facts.of(lines(result))
+    yield ""
+    yield Table.of(("memory", "measured", "predicted"), _memory_rows(result), ("measured", "predicted"))
     if result.ranks:
-        columns = (
-            "by rank",
-            "tensors",
-            "predicted",
-            "process",
-            "weights",
-            "state",
-            "payload",
-            "predicted",
-            "communicating",
-        )
-        print_table(columns, _rank_rows(result), right=columns[1:])
-        if any(one.spent for one in result.ranks):
-            figures = ("calls", "running", "waiting", "transfer")
-            print_table(("by rank", "collective", "axis", *figures), _spent_rows(result), right=figures)
-        if any(one.idle for one in result.ranks):
-            shares = ("idle", "simulated", "equal stages", "CPU time")
-            print_table(("pipeline", *shares, ""), _idle_rows(result), right=shares)
+        yield from _by_rank(result)
     if whole:
-        _print_the_rest(result)
-    typer.echo(f"{'folder':<12}{home.runs / result.run}")
+        yield from _the_rest(result)
     saved = RunFolder(home.runs / result.run).newest_checkpoint() is not None
-    for hint in _hints(result, saved):
-        typer.echo(f"{'next':<12}{hint}")
+    yield Facts.of((("folder", str(home.runs / result.run)), *(("next", hint) for hint in _hints(result, saved))))
+
+
+def _by_rank(result: "RunResult") -> Iterator[Block]:
+    columns = (
+        "by rank",
+        "tensors",
+        "predicted",
+        "process",
+        "weights",
+        "state",
+        "payload",
+        "predicted",
+        "communicating",
+    )
+    yield Table.of(columns, _rank_rows(result), columns[1:])
+    if any(one.spent for one in result.ranks):
+        figures = ("calls", "running", "waiting", "transfer")
+        yield Table.of(("by rank", "collective", "axis", *figures), _spent_rows(result), figures)
+    if any(one.idle for one in result.ranks):
+        shares = ("idle", "simulated", "equal stages", "CPU time")
+        yield Table.of(("pipeline", *shares, ""), _idle_rows(result), shares)
 
 
 def stack_summary(run: "Run") -> str:
@@ -193,17 +192,17 @@ def _idle_rows(result: "RunResult") -> Iterator[tuple[str, ...]]:
             yield (str(one.rank), *(UNKNOWN if share is None else f"{share:.1%}" for share in shares), one.idle.caveat)
 
 
-def _print_the_rest(result: "RunResult") -> None:
+def _the_rest(result: "RunResult") -> Iterator[Block]:
     phases = [
         (name, amount(one.process_peak_bytes), amount(one.anonymous_bytes), amount(one.file_bytes))
         for name, one in result.memory.phases.items()
     ]
     if phases:
         columns = ("by phase", "process peak", "anonymous", "files")
-        print_table(columns, phases, right=columns[1:])
-    print_table(("configuration", "value"), flat(result.config.model_dump(mode="json")).items())
+        yield Table.of(columns, phases, columns[1:])
+    yield Table.of(("configuration", "value"), flat(result.config.model_dump(mode="json")).items())
     if result.environment is not None:
-        print_table(("environment", "value"), flat(result.environment.model_dump(mode="json")).items())
+        yield Table.of(("environment", "value"), flat(result.environment.model_dump(mode="json")).items())
 
 
 def flat(values: object, prefix: str = "") -> dict[str, str]:

@@ -4,7 +4,7 @@ import pytest
 
 from assay.config import load
 from assay.records.status import Status
-from assay.report.progress import Board, Lines, Live
+from assay.report.terminal.progress import Board, Lines, Live
 from assay.studies.design import design
 from assay.studies.plan import waves
 from assay.studies.protocol import Interrupting, News, conduct
@@ -47,7 +47,7 @@ def test_repeated_rounds_are_shown_and_leave_the_count_of_pieces() -> None:
 
 
 def test_time_left_weighs_each_kind_of_piece_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    from assay.report import progress
+    from assay.report.terminal import progress
 
     clock = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])

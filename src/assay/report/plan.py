@@ -3,10 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import typer
-
-from assay.cli.console import print_table
-from assay.cli.drawing import divided, placed
+from assay.report.blocks import Block, Table
+from assay.report.mesh import divided, placed
 from assay.units import format_bytes, format_count, format_flops, format_seconds
 
 if TYPE_CHECKING:
@@ -16,15 +14,14 @@ if TYPE_CHECKING:
 _DAY = 86_400
 
 
-def print_plan(projection: "Projection") -> None:
-    """Print the mesh, three short tables, and a sentence on all that is left out."""
-    for line in placed(projection.plan.layout.mesh, projection.cluster.gpus_per_node):
-        typer.echo(line)
-    typer.echo("")
-    print_table(("one optimizer step", ""), _step(projection))
-    _print_held(projection)
-    _print_sent(projection)
-    typer.echo(
+def plan_report(projection: "Projection") -> Iterator[Block]:
+    """Yield the mesh, three short tables, and a sentence on all that is left out."""
+    yield from placed(projection.plan.layout.mesh, projection.cluster.gpus_per_node)
+    yield ""
+    yield Table.of(("one optimizer step", ""), _step(projection))
+    yield _held(projection)
+    yield from _sent(projection)
+    yield (
         "The plan is computed from datasheets, with nothing measured. It leaves out overlap, stragglers, the update "
         "and memory traffic. Buffers, gathered weights and fragmentation take several gigabytes more. docs/numbers.md "
         "gives the errors of plans."
@@ -72,7 +69,7 @@ def _days(seconds: float) -> str:
     return f"{days:.1f} days" if days < 1000 else f"{format_count(days / 365)} years"
 
 
-def _print_held(projection: "Projection") -> None:
+def _held(projection: "Projection") -> Table:
     stage, held = projection.fullest
     memory = projection.cluster.datasheet.accelerator.memory_bytes
     parts = ("weights", "gradients", "optimizer", "activations")
@@ -80,14 +77,14 @@ def _print_held(projection: "Projection") -> None:
     rows.append(("total", *_amount(held.nbytes, memory)))
     rows.append(("does it fit?", f"{'yes' if projection.fits else 'no'}, in {format_bytes(memory)}", ""))
     of = f"memory of a rank at stage {stage}, the highest" if len(projection.plan.held) > 1 else "memory of a rank"
-    print_table((of, "", "of the device"), rows, right=("of the device",))
+    return Table.of((of, "", "of the device"), rows, ("of the device",))
 
 
 def _amount(nbytes: float, memory: int) -> tuple[str, str]:
     return format_bytes(nbytes), f"{nbytes / memory:.1%}"
 
 
-def _print_sent(projection: "Projection") -> None:
+def _sent(projection: "Projection") -> Iterator[Table]:
     mesh, sent = projection.plan.layout.mesh, projection.plan.sent_bytes
     rows = []
     for axis, count in sent.items():
@@ -98,4 +95,4 @@ def _print_sent(projection: "Projection") -> None:
         rows.append(("+".join(used), divided(used), ", ".join(what), format_bytes(count), link.name, bandwidth))
     if rows:
         columns = ("axis", "divides", "tensors", "sent by a rank", "link", "bandwidth")
-        print_table(columns, rows, right=("sent by a rank", "bandwidth"))
+        yield Table.of(columns, rows, ("sent by a rank", "bandwidth"))

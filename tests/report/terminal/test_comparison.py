@@ -9,7 +9,7 @@ from assay.records.evidence import Evidence
 from assay.records.memory import Memory
 from assay.records.status import Status
 from assay.report.footnotes import seeds
-from assay.report.tables import WIDE, print_comparison
+from assay.report.terminal.comparison import WIDE, print_comparison
 from studies.synthetic import TREATMENTS, record
 
 DEAD: dict[str, Any] = {
