@@ -16,7 +16,7 @@ from assay import api
 from assay.config import Home, Run
 from assay.data import prepare
 from assay.errors import UsageError
-from assay.estimate import Estimate, estimate
+from assay.estimator import Estimate, estimate
 from assay.hardware import Machine
 from assay.launch.prepare import threads_of
 from assay.launch.rates import measured_machine

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from assay.config import ModelConfig, Run, TrainingConfig
 from assay.config.run import Spec
 from assay.errors import UsageError
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.files import write_file
 from assay.hardware import Machine, detect
 

@@ -15,7 +15,7 @@ from assay.cost.analytic.closed_forms import Recompute, layer_activation_bytes, 
 from assay.cost.analytic.layout import Layout
 from assay.cost.pipeline.bubble import StageTime, play
 from assay.cost.pipeline.schedules import Schedule, gpipe, interleaved, one_f_one_b, zero_bubble_v
-from assay.estimate.plan import plan
+from assay.estimator.plan import plan
 from assay.hardware.cluster import cluster
 
 PARTS = {"weights": "s1", "gradients": "s3", "optimizer": "s2", "activations": "s4"}

@@ -51,7 +51,7 @@ def test_imports_run_one_way() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("code", ["import assay", "import assay.api", "import assay.estimate, assay.optimizations"])
+@pytest.mark.parametrize("code", ["import assay", "import assay.api", "import assay.estimator, assay.optimizations"])
 def test_what_is_quick_imports_no_torch(code: str) -> None:
     check = f"{code}; import sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], timeout=60).returncode == 0

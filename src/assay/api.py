@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.config.home import Home
-from assay.config.load import load, stack
+from assay.config.loading import load, stack
 from assay.config.run import Run, Spec
 from assay.errors import UsageError
 
 if TYPE_CHECKING:
     from assay.analysis.comparison import Comparison
     from assay.data.progress import Progress
-    from assay.estimate import Estimate
-    from assay.estimate.projection import Projection
-    from assay.estimate.ranks import EveryRank
+    from assay.estimator import Estimate
+    from assay.estimator.projection import Projection
+    from assay.estimator.ranks import EveryRank
     from assay.hardware import Machine
     from assay.launch.child import Child
     from assay.records.anatomy import Anatomy
@@ -156,7 +156,7 @@ def estimate_every_rank(
 
     Raises the errors of `estimate`.
     """
-    from assay.estimate.ranks import estimate_every_rank as predict
+    from assay.estimator.ranks import estimate_every_rank as predict
     from assay.hardware.rates import known_machine
     from assay.launch.prepare import threads_of
     from assay.optimizations import divided
@@ -178,7 +178,7 @@ def project(
     `gpu` is ``a100``, ``h100`` or ``h200``. Raises `UsageError` if the run cannot be divided so, or a plan cannot
     express it.
     """
-    from assay.estimate.projection import project as plan
+    from assay.estimator.projection import project as plan
     from assay.hardware.cluster import cluster
 
     run = _with_initial_weights(configure(source, overrides, optimizations), Home())

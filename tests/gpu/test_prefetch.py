@@ -5,7 +5,7 @@ import torch
 
 from assay.config import Spec
 from assay.optimizations.pinned_prefetch.step import from_pinned_memory
-from estimate.built import build_step
+from estimator.built import build_step
 from optimizations.laboratory import losses, run_with
 
 pytestmark = [

@@ -19,7 +19,7 @@ from assay.step.compiled import Call, Graph
 from assay.step.program import MicroBatch, Step
 from assay.training.gradients import summed_loss
 from assay.training.loop import train_step
-from estimate.built import build_step, micro_batches
+from estimator.built import build_step, micro_batches
 from optimizations.laboratory import SHAPE, run_with, traced
 
 SDPA = Spec(name="sdpa_attention", fields={})

@@ -8,13 +8,13 @@ import torch
 
 from assay.config import ModelConfig, Run, TrainingConfig
 from assay.config.run import Spec
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.measure.trace import StepTracer
 from assay.optimizations import Stage, Unpredicted, catalogue, resolve, resolved
 from assay.records.trace import Trace
 from assay.training.loop import read, take_step, train_step
-from estimate.built import build_step
+from estimator.built import build_step
 
 SHAPE = ModelConfig(n_layer=4, n_head=2, n_embd=32, context_length=16, vocab_size=61)
 

@@ -9,7 +9,7 @@ from assay.config import Run, Spec
 from assay.cost import Timeline, replay
 from assay.cost import baseline as ledger_of
 from assay.cost.tape import Gradient
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine
 from assay.measure.memory.memory_pass import live_tensor_bytes
 from assay.measure.memory.tensor_peak import tensor_peak
@@ -20,7 +20,7 @@ from assay.step.program import Step
 from assay.training.build import baseline, build
 from assay.training.checkpoints.state import load_optimizer, optimizer_tensors
 from assay.training.loop import train_step
-from estimate.built import RandomData, build_step
+from estimator.built import RandomData, build_step
 from optimizations.laboratory import SHAPE, losses, run_with, specs_of, traced, without
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)

@@ -9,12 +9,12 @@ import psutil
 import pytest
 
 from assay.config import Run, Spec
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.optimizations import Unavailable, check, resolve
 from assay.optimizations.loader_workers.step import Workers
 from assay.step.program import Step
-from estimate.built import build_step
+from estimator.built import build_step
 from optimizations.laboratory import losses, run_with, traced, without
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)

@@ -22,7 +22,7 @@ from assay.training.build import baseline as program_of
 from assay.training.build import build
 from assay.training.loop import train_step
 from assay.training.stops import Unread
-from estimate.built import RandomData, build_step
+from estimator.built import RandomData, build_step
 from optimizations.laboratory import run_with, traced
 
 PREFETCH = Spec(name="pinned_prefetch")

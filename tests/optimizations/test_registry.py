@@ -9,7 +9,7 @@ import pytest
 
 from assay.config import ModelConfig, Run, Spec, identity
 from assay.errors import UsageError
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.optimizations import Conflict, card, catalogue, check, forget, resolve, resolved, search
 

@@ -1,18 +1,18 @@
 """Fused attention: the same result, no scores kept, and never the fallback unnoticed."""
 
 import pytest
+from estimate import test_peak
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from assay.config import Spec
 from assay.errors import UsageError
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine
 from assay.optimizations import Conflict, Unavailable, check, optimizations_of, resolve
-from estimate import test_peak
-from estimate.built import build_step
-from estimate.drawn import FOUR, runs
-from estimate.test_saved_bytes import saved_bytes
+from estimator.built import build_step
+from estimator.drawn import FOUR, runs
+from estimator.test_saved_bytes import saved_bytes
 from optimizations.laboratory import SHAPE, run_with, traced
 
 SDPA = Spec(name="sdpa_attention")

@@ -3,11 +3,11 @@
 import pytest
 
 from assay.config import Run, Spec
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.optimizations import Conflict, check, resolve, resolved
 from assay.training.loop import train_step
-from estimate.built import build_step, micro_batches
+from estimator.built import build_step, micro_batches
 from optimizations.laboratory import run_with, traced, without
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)

@@ -18,7 +18,7 @@ from assay.training.build import baseline, build
 from assay.training.checkpoints import checkpoint
 from assay.training.loop import train_step
 from assay.training.step_record import Position
-from estimate.built import RandomData
+from estimator.built import RandomData
 from optimizations.laboratory import SHAPE, run_with, traced
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)

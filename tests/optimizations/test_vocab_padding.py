@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from estimate import test_peak
 
 from assay.config import Spec
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.optimizations import Conflict, resolve
 from assay.training.loop import train_step
-from estimate import test_peak
-from estimate.built import build_step
-from estimate.drawn import FOUR
-from estimate.test_saved_bytes import saved_bytes
+from estimator.built import build_step
+from estimator.drawn import FOUR
+from estimator.test_saved_bytes import saved_bytes
 from optimizations.laboratory import SHAPE, losses, run_with, traced, without
 
 PADDED = Spec(name="vocab_padding", fields={"multiple": 64})

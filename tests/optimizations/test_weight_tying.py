@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from assay.config import Spec
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.optimizations import Conflict, check, resolve, resolved, trained_model
-from estimate.built import build_step
+from estimator.built import build_step
 from optimizations.laboratory import SHAPE, losses, run_with, traced, without
 
 TYING = Spec(name="weight_tying")

@@ -65,7 +65,7 @@ def _answer(case: Case) -> dict[str, Any]:
         module, _, function = case["answered_by"].partition(":")
         answer: dict[str, Any] = getattr(import_module(module), function)(case)
         return answer
-    from assay.config.load import validate
+    from assay.config.loading import validate
     from assay.measure.trace import StepTracer
     from assay.optimizations import mesh_of, optimizations_of, resolved
     from assay.parallel.ranks import joined
@@ -124,7 +124,7 @@ def _built(case: Case, run: Any, device: Any, ranks: Any) -> Any:
 
     from assay.optimizations import optimizations_of
     from assay.training.build import baseline, build
-    from estimate.built import RandomData
+    from estimator.built import RandomData
 
     program = baseline(run, RandomData(run), device, None, ranks)  # type: ignore[arg-type]
     for part in program.parts:

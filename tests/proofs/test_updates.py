@@ -13,7 +13,7 @@ from assay.optimizers.recipes import OptimizerRecipe
 from assay.records.evidence import Evidence
 from assay.step.program import NamedParameters, OptimizerLike
 from assay.training.build import baseline
-from estimate.built import RandomData
+from estimator.built import RandomData
 from optimizations.laboratory import run_with
 from optimizations.swapped import proof_of, traced_with
 

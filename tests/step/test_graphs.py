@@ -24,7 +24,7 @@ from assay.training.divergence import first_not_finite
 from assay.training.loop import train_step
 from assay.training.probes import ActivationNorms
 from assay.training.step_record import StepRecord
-from estimate.built import build_step, micro_batches
+from estimator.built import build_step, micro_batches
 from optimizations.laboratory import run_with, specs_of
 from step import recording
 

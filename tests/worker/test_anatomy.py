@@ -4,7 +4,7 @@ from assay.config import Spec
 from assay.optimizations import optimizations_of
 from assay.parallel.loss_scale import DynamicLossScale
 from assay.worker import anatomy as anatomy_worker
-from estimate.built import build_step
+from estimator.built import build_step
 from optimizations.laboratory import run_with
 
 

@@ -99,7 +99,7 @@ def leaving_nothing(run: Run, home: Home) -> Iterator[None]:
 
 def predict(run: ResolvedRun, machine: Machine) -> Predicted | None:
     """The estimator's prediction for a run with a known vocabulary; None if a technique cannot be predicted."""
-    from assay.estimate.ranks import estimate_every_rank
+    from assay.estimator.ranks import estimate_every_rank
 
     try:
         return Predicted.model_validate(estimate_every_rank(run, machine).predicted())

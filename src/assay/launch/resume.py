@@ -9,7 +9,7 @@ done followed another schedule.
 from collections.abc import Sequence
 
 from assay.config.home import Home
-from assay.config.load import keys, load, validate
+from assay.config.loading import keys, load, validate
 from assay.config.run import Run, Spec
 from assay.errors import UsageError, meant
 from assay.launch.prepare import ReadyRun

@@ -8,8 +8,8 @@ from assay.report.ranks import ranks_report
 from assay.units import format_bytes, format_count, format_flops, format_seconds
 
 if TYPE_CHECKING:
-    from assay.estimate import Estimate
-    from assay.estimate.ranks import EveryRank
+    from assay.estimator import Estimate
+    from assay.estimator.ranks import EveryRank
 
 _SHOWN = 48
 """Most instants to show; a deep model has several for every block."""

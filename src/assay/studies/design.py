@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Self
 
 from assay.config.base import Frozen
-from assay.config.load import validate
+from assay.config.loading import validate
 from assay.config.run import ResolvedRun, Run
 from assay.errors import UsageError
 from assay.optimizations.stack import resolved

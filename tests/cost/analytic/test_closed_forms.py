@@ -11,7 +11,7 @@ from assay.cost.analytic.closed_forms import (
     step_flops,
     training_seconds,
 )
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Machine
 from cost.published import A100_FLOPS, KORTHIKANTI, MEGATRON, Korthikanti, Megatron, gpt
 

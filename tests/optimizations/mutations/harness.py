@@ -34,7 +34,7 @@ from assay.training.evaluation import evaluate
 from assay.training.loop import read, take_step
 from assay.training.queued_step import Taken
 from assay.training.step_record import StepRecord
-from estimate.built import RandomData
+from estimator.built import RandomData
 from optimizations.mutations.mutant import LATE, Break
 from optimizations.mutations.values import ValueRecord
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.config.home import Home
-from assay.config.load import load, stack
+from assay.config.loading import load, stack
 from assay.errors import StorageError, UsageError
 from assay.launch.prepare import ReadyRun, ready
 from assay.launch.progress import Lines

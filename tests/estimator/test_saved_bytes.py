@@ -10,12 +10,12 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from assay.config import Run
 from assay.config.run import Spec
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.step.program import Step
 from assay.training.gradients import summed_loss
-from estimate.built import build_step, micro_batches
-from estimate.drawn import FOUR, runs
+from estimator.built import build_step, micro_batches
+from estimator.drawn import FOUR, runs
 
 MACHINE = Machine(processor="any", cores=1, memory_bytes=2**34)
 STACKS = [(), *((one,) for one in FOUR), *combinations(FOUR, 2), FOUR]

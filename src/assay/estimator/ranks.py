@@ -9,9 +9,9 @@ from typing import Any
 from assay.config import ResolvedRun, Run
 from assay.cost.collectives import Communication
 from assay.cost.work import communications
-from assay.estimate.estimate import Estimate, estimate
-from assay.estimate.multi_rank_time import step_seconds_over_ranks
-from assay.estimate.pipeline_idle import bubble_share, idle_shares
+from assay.estimator.estimate import Estimate, estimate
+from assay.estimator.multi_rank_time import step_seconds_over_ranks
+from assay.estimator.pipeline_idle import bubble_share, idle_shares
 from assay.hardware import Machine
 
 

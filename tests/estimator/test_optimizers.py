@@ -5,12 +5,12 @@ import pytest
 from assay.api import configure
 from assay.config import Spec
 from assay.errors import UsageError
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.measure.memory.storages import distinct_bytes
 from assay.measure.operations import tensors_in
 from assay.optimizations import Unavailable, catalogue, check, resolve
-from estimate.built import measured_peak
+from estimator.built import measured_peak
 from optimizations.laboratory import run_with, traced
 
 MACHINE = Machine(processor="any", cores=1, memory_bytes=2**34)

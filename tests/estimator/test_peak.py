@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from assay.api import configure
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.measure.memory.memory_pass import live_tensor_bytes, memory_pass
 from assay.training.loop import train_step
-from estimate.built import build_step, forget_tables, measured_peak
+from estimator.built import build_step, forget_tables, measured_peak
 
 MACHINE = Machine(processor="any", cores=1, memory_bytes=2**34)
 CPU = torch.device("cpu")

@@ -14,8 +14,8 @@ from assay.config import Run, Spec
 from assay.config.mesh import Mesh
 from assay.cost.analytic.layout import Layout
 from assay.errors import UsageError
-from assay.estimate.plan import plan
-from assay.estimate.projection import Projection
+from assay.estimator.plan import plan
+from assay.estimator.projection import Projection
 from assay.optimizations import Optimization, Unplanned, catalogue, resolve
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

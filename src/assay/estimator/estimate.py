@@ -20,7 +20,7 @@ from assay.cost import (
 )
 from assay.cost.scratch import library_scratch
 from assay.errors import UsageError
-from assay.estimate.time import step_seconds
+from assay.estimator.time import step_seconds
 from assay.hardware import Machine
 from assay.hardware.rates import thread_count
 from assay.optimizations import check, mesh_of, optimizations_of, resolved, trained_model

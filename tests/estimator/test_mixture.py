@@ -11,14 +11,14 @@ from assay.api import configure
 from assay.config import ModelConfig, Run, TrainingConfig
 from assay.config.run import Spec
 from assay.cost import active_parameter_count, parameter_count
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.measure.memory.memory_pass import live_tensor_bytes, memory_pass
 from assay.measure.trace import StepTracer
 from assay.training.loop import train_step
-from estimate.built import build_step
-from estimate.drawn import FOUR, runs
-from estimate.test_saved_bytes import saved_bytes
+from estimator.built import build_step
+from estimator.drawn import FOUR, runs
+from estimator.test_saved_bytes import saved_bytes
 
 SHAPE = {
     "n_layer": 2,

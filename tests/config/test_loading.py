@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.config import Run, Spec, identity, load, presets, validate
-from assay.config.load import stack
+from assay.config.loading import stack
 from assay.errors import UsageError
 
 

@@ -5,8 +5,8 @@ import pytest
 from assay.config import Run, validate
 from assay.cost.pipeline import schedules
 from assay.cost.pipeline.bubble import bubble_fraction
-from assay.estimate import estimate
-from assay.estimate.pipeline_idle import bubble_share, idle_shares
+from assay.estimator import estimate
+from assay.estimator.pipeline_idle import bubble_share, idle_shares
 from assay.hardware import Machine
 
 MACHINE = Machine(processor="any", cores=4, memory_bytes=2**34)

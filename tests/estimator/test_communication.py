@@ -4,7 +4,7 @@ import pytest
 
 from assay.config.mesh import Mesh
 from assay.cost.collectives import Communication
-from assay.estimate.communication import collective_seconds, seconds
+from assay.estimator.communication import collective_seconds, seconds
 from assay.hardware.links import INFINIBAND_HDR, NVLINK_A100, Network
 
 SELENE = Network(inner=NVLINK_A100, outer=INFINIBAND_HDR, ranks_per_node=8)

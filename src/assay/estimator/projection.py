@@ -13,8 +13,8 @@ from assay.config.mesh import AXES
 from assay.cost.analytic.layout import Layout
 from assay.cost.pipeline.bubble import bubble_fraction
 from assay.errors import UsageError
-from assay.estimate.plan import Plan, plan
-from assay.estimate.planned_memory import Held
+from assay.estimator.plan import Plan, plan
+from assay.estimator.planned_memory import Held
 from assay.hardware.cluster import Cluster
 from assay.hardware.links import Link, inside_node
 from assay.optimizations import check, mesh_of, optimizations_of, resolved

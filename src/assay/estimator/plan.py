@@ -24,9 +24,9 @@ from assay.cost.analytic.layout import Layout
 from assay.cost.collectives import Communication, sent_by_axis
 from assay.cost.pipeline.bubble import Played, StageTime, play
 from assay.errors import UsageError
-from assay.estimate.communication import seconds
-from assay.estimate.planned_memory import Held, held
-from assay.estimate.traffic import gradient_traffic, layer_traffic, stage_send_bytes, traffic
+from assay.estimator.communication import seconds
+from assay.estimator.planned_memory import Held, held
+from assay.estimator.traffic import gradient_traffic, layer_traffic, stage_send_bytes, traffic
 from assay.hardware.links import Network
 
 

@@ -5,14 +5,14 @@ import json
 import pytest
 
 from assay.cost.work import communications
-from assay.estimate import estimate
-from assay.estimate.multi_rank_time import step_seconds_over_ranks
-from assay.estimate.pipeline_idle import bubble_share
-from assay.estimate.ranks import EveryRank, estimate_every_rank
+from assay.estimator import estimate
+from assay.estimator.multi_rank_time import step_seconds_over_ranks
+from assay.estimator.pipeline_idle import bubble_share
+from assay.estimator.ranks import EveryRank, estimate_every_rank
 from assay.hardware import Machine
 from assay.records.prediction import Predicted
-from estimate.test_line import run_with
-from estimate.test_together import LINK
+from estimator.test_line import run_with
+from estimator.test_together import LINK
 from hardware.measured import MEASURED
 
 MACHINE = Machine(

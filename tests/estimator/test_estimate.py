@@ -7,7 +7,7 @@ import pytest
 
 from assay.config import load
 from assay.errors import UsageError
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.optimizations import Conflict, Unavailable
 from hardware.measured import MEASURED

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from assay.config import ModelConfig
 from assay.cost.analytic.layout import Layout
 from assay.cost.collectives import Communication
-from assay.estimate.planned_memory import rank_parameters
+from assay.estimator.planned_memory import rank_parameters
 
 _BYTES = 2
 """Bytes per element of activations, weights and gradients: 16 bits."""

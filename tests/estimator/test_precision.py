@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 
 from assay.api import configure
 from assay.config import Run, Spec
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.measure.memory.memory_pass import live_tensor_bytes, memory_pass
 from assay.training.loop import train_step
-from estimate.built import build_step
-from estimate.drawn import FOUR, runs
-from estimate.test_peak import CPU
-from estimate.test_saved_bytes import saved_bytes
+from estimator.built import build_step
+from estimator.drawn import FOUR, runs
+from estimator.test_peak import CPU
+from estimator.test_saved_bytes import saved_bytes
 from optimizations.laboratory import run_with, traced
 
 MACHINE = Machine(processor="any", cores=1, memory_bytes=2**34)

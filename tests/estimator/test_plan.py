@@ -10,7 +10,7 @@ from assay.config.mesh import Mesh
 from assay.cost.analytic.layout import Layout
 from assay.cost.pipeline.bubble import bubble_fraction
 from assay.errors import UsageError
-from assay.estimate.plan import Plan, plan
+from assay.estimator.plan import Plan, plan
 from assay.hardware.links import INFINIBAND_HDR, INFINIBAND_NDR, NVLINK_A100, NVLINK_H200, Network
 from cost.published import A100_FLOPS, KORTHIKANTI, MEGATRON, Korthikanti, Megatron, gpt
 
@@ -128,5 +128,5 @@ def test_a_vocabulary_must_be_known() -> None:
 
 
 def test_a_plan_imports_no_torch() -> None:
-    check = "import assay.estimate.plan, sys; sys.exit('torch' in sys.modules)"
+    check = "import assay.estimator.plan, sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], timeout=60).returncode == 0

@@ -11,9 +11,9 @@ from assay.config.mesh import Mesh
 from assay.cost import parameter_count
 from assay.cost.analytic.layout import Layout
 from assay.cost.pipeline.bubble import StageTime, play
-from assay.estimate.planned_memory import held, rank_parameters
+from assay.estimator.planned_memory import held, rank_parameters
 from cost.published import gpt
-from estimate.drawn import model_configs
+from estimator.drawn import model_configs
 
 GPT3 = gpt(96, 12288, 96)
 
