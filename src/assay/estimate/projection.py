@@ -109,9 +109,7 @@ def project(run: Run, cluster: Cluster) -> Projection:
     _known_shape(there.model)
     mesh = mesh_of(there)
     if mesh.size != cluster.size:
-        raise UsageError(
-            f"no technique divides the step among {cluster.size} GPUs; add one, such as data_parallel"
-        )
+        raise UsageError(f"no technique divides the step among {cluster.size} GPUs; add one, such as data_parallel")
     layout = Layout(mesh, there.training.batch_size, there.training.batch_size // mesh.dp)
     for one in optimizations_of(there):
         layout = one.lay_out(layout)
