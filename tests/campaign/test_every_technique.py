@@ -19,9 +19,8 @@ sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 @pytest.mark.slow
 @pytest.mark.parametrize("name", catalogue())
 def test_it_is_done_and_proven_in_a_run(name: str, tmp_path: Path) -> None:
-    from catalogue import plan
-
     from assay.errors import UsageError
+    from catalogue import plan
 
     try:
         how = plan("demo", name)
