@@ -99,6 +99,22 @@ def test_a_step_that_is_recorded_is_like_any_other(monkeypatch: pytest.MonkeyPat
     assert all(torch.equal(one, other) for one, other in zip(*weights, strict=True))
 
 
+@pytest.mark.slow
+def test_a_compiled_update_is_proven_though_it_shows_no_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a run: the traced step is not the first, so its update is compiled already."""
+    monkeypatch.undo()
+    step = build_step(RUN)
+    train_step(step, 0)
+    with StepTracer(step) as tracer:
+        record = train_step(tracer.watch(), 1)
+    trace = tracer.trace(record.loss, record.tokens)
+    assert not any(one.written for one in trace.updates)
+    evidence = proof_of(RUN, trace)
+    assert evidence.verdict, evidence.observed
+    still = [one.model_copy(update={"changes": 0}) for one in trace.updates[:1]]
+    assert not proof_of(RUN, trace.model_copy(update={"updates": (*still, *trace.updates[1:])})).verdict
+
+
 def test_rows_that_padding_adds_are_part_of_the_proof() -> None:
     model = ModelConfig(n_layer=2, n_head=2, n_embd=32, context_length=16, vocab_size=250)
     run = run_with(EIGHT, Spec(name="vocab_padding", fields={"multiple": 128}), model=model)

@@ -113,9 +113,10 @@ def project(run: Run, cluster: Cluster) -> Projection:
     layout = Layout(mesh, there.training.batch_size, there.training.batch_size // mesh.dp)
     for one in optimizations_of(there):
         layout = one.lay_out(layout)
-    check(there, cluster.machine)
+    run = resolved(there)
+    check(run, cluster.machine)
     planned = plan(there.model, layout, cluster.network, cluster.datasheet.products_flops)
-    return Projection(resolved(there), cluster, planned)
+    return Projection(run, cluster, planned)
 
 
 def _known_shape(model: ModelConfig) -> None:

@@ -21,6 +21,7 @@ class Writes:
         both = (*step.named_parameters(), *step.optimized)  # a copy on the host has a storage of its own
         self._names = {identity(storage): name for name, one in both for storage in storages(one)}
         self._elements: dict[str, Counter[str]] = {}
+        self._versions = {name: local(one)._version for name, one in step.optimized}
 
     def note(self, operator: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Count the elements that one operator of the update wrote into parameters."""
@@ -33,6 +34,10 @@ class Writes:
     def of(self, name: str) -> dict[str, int]:
         """Elements written into one parameter, by operator."""
         return dict(self._elements.get(name, {}))
+
+    def changes(self, name: str, tensor: torch.Tensor) -> int:
+        """Number of changes in place of one parameter since this object was made."""
+        return local(tensor)._version - self._versions[name]
 
 
 def updated(step: Step, writes: Writes) -> tuple[Updated, ...]:
@@ -59,6 +64,7 @@ def _updated(name: str, parameter: torch.Tensor, state: Mapping[str, Any], write
         name=name,
         elements=local(parameter).numel(),
         written=writes.of(name),
+        changes=writes.changes(name, parameter),
         state={key: distinct_bytes([one]) for key, one in state.items() if isinstance(one, torch.Tensor)},
         steps=None if counted is None else float(counted),
     )

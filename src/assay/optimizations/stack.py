@@ -40,7 +40,7 @@ def trained_model(run: Run) -> ModelConfig:
     return model
 
 
-def expected_of(run: Run) -> Expected:
+def expected_of(run: ResolvedRun) -> Expected:
     """Return the values that the run's first steps must compute: the baseline's, as its optimizations change them."""
     training = run.training
     found = Expected(
@@ -104,7 +104,7 @@ def divided(run: Run) -> Run:
     return run
 
 
-def check(run: Run, machine: "Machine") -> None:
+def check(run: ResolvedRun, machine: "Machine") -> None:
     """Check that every optimization can run on this machine and in this stack. Raises `Unavailable` or `Conflict`."""
     _check_shares(run)
     owners: dict[str, str] = {}
@@ -121,7 +121,7 @@ def check(run: Run, machine: "Machine") -> None:
         one.check(run, machine)
 
 
-def _check_shares(run: Run) -> None:
+def _check_shares(run: ResolvedRun) -> None:
     """Raise `Conflict` where the remaining batch, a rank's share, or a micro-batch would not be whole."""
     left, ranks = prod(one.leaves_one_in() for one in optimizations_of(run)), mesh_of(run).dp
     rows, batch = run.training.batch_size // left, f"training.batch_size={run.training.batch_size}"
@@ -139,7 +139,7 @@ def _check_shares(run: Run) -> None:
             )
 
 
-def _check_company(run: Run, machine: "Machine") -> None:
+def _check_company(run: ResolvedRun, machine: "Machine") -> None:
     """Raise `Conflict` where the stack has a technique that another excludes, or lacks one that another requires."""
     stack = optimizations_of(run)
     for one in stack:

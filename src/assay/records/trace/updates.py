@@ -26,7 +26,9 @@ class Updated(Frozen):
     elements: int
     """Number of elements that this rank's optimizer updates."""
     written: Mapping[str, int] = {}
-    """Number of elements of the parameter written during the update, by operator."""
+    """Number of elements of the parameter written during the update, by operator; compiled code shows no operators."""
+    changes: int = 0
+    """Number of times that an operator or a compiled kernel changed the tensor in place, by torch's version counter."""
     state: Mapping[str, int] = {}
     """Bytes of this rank's optimizer state, by key."""
     steps: float | None = None
