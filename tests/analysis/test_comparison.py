@@ -9,8 +9,7 @@ from assay.analysis.noise import Verdict
 from assay.analysis.row import METRICS, Row
 from assay.records.memory import Memory
 from assay.records.status import Status
-from assay.studies.design import AGAIN, BASELINE
-from assay.studies.record import CellResult, ComparisonRecord, Ending
+from assay.records.study import AGAIN, BASELINE, CellResult, ComparisonRecord, Ending
 from studies.synthetic import FACTORS, TREATMENTS, record
 
 NOTHING: dict[str, Any] = {

@@ -9,7 +9,7 @@ from assay.records.evidence import Evidence
 from assay.records.memory import Memory
 from assay.records.prediction import Predicted
 from assay.records.status import Status
-from assay.studies.record import ComparisonRecord
+from assay.records.study import ComparisonRecord
 from studies.synthetic import ENVIRONMENT, FACTORS, TREATMENTS, record
 
 BF16, CHECKPOINTING = TREATMENTS[1], TREATMENTS[2]

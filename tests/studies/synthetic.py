@@ -12,10 +12,10 @@ from assay.records.memory import Memory
 from assay.records.prediction import Predicted
 from assay.records.run import RunResult
 from assay.records.status import Status
+from assay.records.study import AGAIN, BASELINE, Cell, CellResult, ComparisonRecord, Curve, Ending, Protocol, Round
 from assay.records.timing import Block, Quartiles
-from assay.studies.design import AGAIN, BASELINE, Cell, design
 from assay.studies.drift import NUDGED
-from assay.studies.record import CellResult, ComparisonRecord, Curve, Ending, Protocol, Round
+from support.designs import design
 
 ENVIRONMENT = Environment(
     assay="0.1.0",

@@ -2,7 +2,8 @@ import pytest
 
 from assay.config import load
 from assay.errors import UsageError
-from assay.studies.design import AGAIN, BASELINE, design
+from assay.records.study import AGAIN, BASELINE
+from support.designs import design
 
 BASE = load("demo")
 

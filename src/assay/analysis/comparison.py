@@ -17,8 +17,7 @@ from assay.records.environment import Environment
 from assay.records.prediction import Predicted
 from assay.records.run import RunResult
 from assay.records.status import Status
-from assay.studies.design import AGAIN, BASELINE
-from assay.studies.record import CellResult, ComparisonRecord, Ending
+from assay.records.study import AGAIN, BASELINE, CellResult, ComparisonRecord, Ending
 from assay.units import format_percent
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from assay.optimizations import Numerics, numerics_of
 from assay.optimizations.registry import resolve
 from assay.proofs.mispredicted import mispredicted
 from assay.records.run import RunResult
-from assay.studies.record import CellResult
+from assay.records.study import CellResult
 
 _DIFFERING = (Numerics.LOSSY, Numerics.DIFFERENT_TRAINING)
 

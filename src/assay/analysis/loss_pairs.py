@@ -6,8 +6,8 @@ from math import inf
 from typing import NamedTuple
 
 from assay.records.status import Status
+from assay.records.study import CellResult
 from assay.studies.drift import FIRST_STEPS
-from assay.studies.record import CellResult
 from assay.units import format_steps
 
 Loss = float | None

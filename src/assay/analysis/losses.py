@@ -25,9 +25,8 @@ from assay.analysis.loss_pairs import Pair, by_seed, equal_seeds, largest_so_far
 from assay.config.run import Run
 from assay.optimizations import Numerics, numerics_of
 from assay.records.status import Status
-from assay.studies.design import AGAIN
+from assay.records.study import AGAIN, CellResult, ComparisonRecord
 from assay.studies.drift import FIRST_STEPS
-from assay.studies.record import CellResult, ComparisonRecord
 
 ROUNDING = 3e-5
 """Relative bound: a hundred times the worst honest technique, since large models and GPUs were not measured."""

@@ -10,8 +10,8 @@ from assay.analysis.losses import Yardstick
 from assay.analysis.row import Row
 from assay.optimizations import Numerics, numerics_of
 from assay.records.status import Status
+from assay.records.study import CellResult, ComparisonRecord
 from assay.studies.drift import FIRST_STEPS
-from assay.studies.record import CellResult, ComparisonRecord
 
 
 def held(row: Row, cells: Sequence[CellResult], yardstick: Yardstick) -> Row:

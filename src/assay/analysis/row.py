@@ -22,7 +22,7 @@ from assay.records.prediction import Predicted
 from assay.records.ranks import RankResult
 from assay.records.run import RunResult
 from assay.records.status import Status
-from assay.studies.record import CellResult
+from assay.records.study import CellResult
 
 TIMED = ("process_peak_bytes", "step_seconds", "tokens_per_second")
 EXACT = ("tensors_peak_bytes", "reserved_peak_bytes")

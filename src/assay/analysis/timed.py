@@ -16,9 +16,8 @@ from typing import NamedTuple
 from assay.analysis.effects import Effect
 from assay.config.base import Frozen
 from assay.records.run import RunResult
+from assay.records.study import AGAIN, BASELINE, CellResult, ComparisonRecord
 from assay.records.timing import DISTURBED, Block
-from assay.studies.design import AGAIN, BASELINE
-from assay.studies.record import CellResult, ComparisonRecord
 
 LEAST_ROUNDS = 3
 CONTROLS = (BASELINE, AGAIN)

@@ -1,7 +1,8 @@
 """Extensions: files of a user's own that add optimizations, studies, executors and metrics.
 
-`ASSAY_EXTENSIONS` names a folder with the subfolders `optimizations`, `studies`, `executors` and `metrics`. Every Python
-file in them is imported when its kind is first needed. Child processes inherit the variable, so they find the same.
+`ASSAY_EXTENSIONS` names a folder with the subfolders `optimizations`, `studies`, `executors` and `metrics`. Every
+Python file in them is imported when its kind is first needed. Child processes inherit the variable, so they find the
+same.
 """
 
 import importlib.util

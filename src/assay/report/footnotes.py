@@ -2,8 +2,8 @@
 
 from assay.analysis.comparison import Comparison
 from assay.analysis.row import usable
+from assay.records.study import BASELINE
 from assay.report.wording import COLUMNS, fine_percent, prediction_error
-from assay.studies.design import BASELINE
 from assay.units import format_bytes
 
 

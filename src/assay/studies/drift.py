@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from assay.config.run import ResolvedRun
 from assay.optimizations import Numerics, numerics_of
-from assay.studies.design import BASELINE, Cell
+from assay.records.study import BASELINE, Cell
 
 NUDGED = "baseline (nudged)"
 FIRST_STEPS = 20

@@ -1,10 +1,9 @@
 import re
 
 from assay.analysis.comparison import Comparison, analyse
+from assay.records.study import BASELINE, Curve
 from assay.report.page import figures
 from assay.report.page.theme import DARK, LIGHT, series, variable
-from assay.studies.design import BASELINE
-from assay.studies.record import Curve
 from studies.synthetic import TREATMENTS, record
 
 

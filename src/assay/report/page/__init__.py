@@ -14,6 +14,7 @@ from assay.analysis.row import Row
 from assay.config.home import Home
 from assay.files import write_file
 from assay.records.evidence import BEGINNING_ONLY
+from assay.records.study import CellResult
 from assay.report.footnotes import footnotes
 from assay.report.page import figures
 from assay.report.page.theme import DARK, LIGHT, variable, variables
@@ -28,7 +29,6 @@ from assay.report.wording import (
     texts,
     value_check,
 )
-from assay.studies.record import CellResult, folder
 from assay.units import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def write_page(comparison: Comparison, home: Home, path: Path | None = None) -> 
 
     Returns its path. Raises `StorageError`.
     """
-    path = path or folder(comparison.record.id, home) / "index.html"
+    path = path or home.reports / comparison.record.id / "index.html"
     write_file(path, render(comparison).encode())
     return path.absolute()
 

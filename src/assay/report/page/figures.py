@@ -11,10 +11,9 @@ from typing import Any
 
 from assay.analysis.comparison import Comparison
 from assay.analysis.row import Row
+from assay.records.study import BASELINE, CellResult
 from assay.report.page.theme import GRID, INK, PAPER, SOFT, canvas, marker, series, svg
 from assay.report.wording import COLUMNS, fine_percent, prediction_error
-from assay.studies.design import BASELINE
-from assay.studies.record import CellResult
 from assay.units import format_percent
 
 WIDTH = 9.6

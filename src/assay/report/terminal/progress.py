@@ -11,13 +11,13 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
-from assay.studies.protocol import Ended, Interrupting, News, Piece, Planned, Turn, Working
+from assay.executors.base import Ended, Interrupting, News, Piece, Planned, Turn, Working
 from assay.units import format_seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from assay.studies.design import Cell
+    from assay.records.study import Cell
 
 _GOOD = ("done", "budget reached")
 STOPPING = "stopping: every cell finishes its step and saves; Ctrl-C again to stop at once"

@@ -10,127 +10,50 @@ the training stays the same. There are at most as many repeated rounds as planne
 """
 
 import random
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
-from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from typing import ClassVar
 
+from assay.executors.base import (
+    Child,
+    Conducted,
+    Ended,
+    Executor,
+    Interrupting,
+    Listener,
+    News,
+    RoundEnded,
+    Start,
+    Started,
+    Turn,
+    Wave,
+    Working,
+)
 from assay.records.events import AGAIN, GO
-from assay.records.run import RunResult
+from assay.records.study import Cell, CellResult, Curve, Ending, Round
 from assay.records.timing import Block
 from assay.store import history
 from assay.store.event_log import Event
-from assay.studies.design import Cell
-from assay.studies.plan import Wave
-from assay.studies.record import CellResult, Curve, Ending, Round
-
-Piece = Literal["start", "block", "finish"]
 
 
-class Folder(Protocol):
-    """The folder of a cell's events."""
+class Local(Executor):
+    """Runs waves one after the other, in processes of this machine."""
 
-    def events(self) -> list[Event]:
-        """All events, oldest first."""
+    name: ClassVar[str] = "local"
 
-
-class Child(Protocol):
-    """A running cell: the part of `assay.launch.child.Child` that this module uses."""
-
-    @property
-    def finished(self) -> bool:
-        """True if the cell has ended."""
-
-    @property
-    def upcoming(self) -> str | None:
-        """The piece of work that the cell waits for; `repeat` if it can run one more block."""
-
-    @property
-    def folder(self) -> Folder:
-        """The cell's folder."""
-
-    def turn(self, word: str = GO) -> Iterable[Event]:
-        """Grant the next piece of work, or one more block, and yield its events."""
-
-    def interrupt(self) -> None:
-        """Request that the cell save and end."""
-
-    def kill(self) -> None:
-        """Kill the cell at once."""
-
-    def result(self) -> RunResult:
-        """Let the cell finish, and return its result."""
-
-
-Start = Callable[[Cell], AbstractContextManager[Child]]
-
-
-@dataclass(frozen=True)
-class Planned:
-    """The waves to run, and the number of blocks of each cell."""
-
-    waves: tuple[Wave, ...]
-    blocks: int
-
-
-@dataclass(frozen=True)
-class Turn:
-    """A cell begins a piece of its work."""
-
-    cell: Cell
-    piece: Piece
-    number: int = 0
-    """Number of a block, from 1."""
-
-
-@dataclass(frozen=True)
-class Working:
-    """A cell entered a phase within its turn."""
-
-    cell: Cell
-    phase: str
-
-
-@dataclass(frozen=True)
-class Ended:
-    """A cell has ended."""
-
-    cell: Cell
-    result: RunResult
-
-
-@dataclass(frozen=True)
-class Interrupting:
-    """The living cells are requested to save and end."""
-
-
-News = Planned | Turn | Working | Ended | Interrupting
-Listener = Callable[[News], None]
-
-
-@dataclass
-class Conducted:
-    """Results of the cells and of the rounds."""
-
-    cells: list[CellResult] = field(default_factory=list)
-    rounds: list[Round] = field(default_factory=list)
-    ending: Ending = Ending.COMPLETE
-
-
-def conduct(waves: Sequence[Wave], start: Start, blocks: int, tell: Listener) -> Conducted:
-    """Run every wave. A Ctrl-C lets the living cells save and end, and a second one kills them."""
-    done = Conducted()
-    tell(Planned(tuple(waves), blocks))
-    for number, wave in enumerate(waves):
-        with ExitStack() as stack:
-            session = _Session(number, stack, tell, done)
-            try:
-                session.run(wave, start, blocks)
-            except KeyboardInterrupt:
-                done.ending = Ending.INTERRUPTED
-                session.interrupt()
-                return done
-    return done
+    def run(self, waves: Sequence[tuple[int, Wave]], start: Start, blocks: int, tell: Listener) -> Conducted:
+        """Run every wave. A Ctrl-C lets the living cells save and end, and a second one kills them."""
+        done = Conducted()
+        for number, wave in waves:
+            with ExitStack() as stack:
+                session = _Session(number, stack, tell, done)
+                try:
+                    session.run(wave, start, blocks)
+                except KeyboardInterrupt:
+                    done.ending = Ending.INTERRUPTED
+                    session.interrupt()
+                    return done
+        return done
 
 
 class _Session:
@@ -148,7 +71,9 @@ class _Session:
     def run(self, cells: Sequence[Cell], start: Start, blocks: int) -> None:
         for cell in cells:
             self._tell(Turn(cell, "start"))
-            self._living[cell.name] = (cell, self._stack.enter_context(start(cell)))
+            child = self._stack.enter_context(start(cell))
+            self._living[cell.name] = (cell, child)
+            self._tell(Started(cell, child.folder.id, self._wave))
             self._work(cell)
         for number in range(1, blocks + 1):
             self._round(cells[0].seed, number)
@@ -193,9 +118,9 @@ class _Session:
             if self._work(cell, word):
                 disturbed.append(name)
         self._clean += not disturbed
-        self._done.rounds.append(
-            Round(seed=seed, wave=self._wave, number=number, order=tuple(ran), disturbed=tuple(disturbed))
-        )
+        ended = Round(seed=seed, wave=self._wave, number=number, order=tuple(ran), disturbed=tuple(disturbed))
+        self._done.rounds.append(ended)
+        self._tell(RoundEnded(ended))
 
     def _work(self, cell: Cell, word: str = GO) -> bool:
         """Let a cell do a piece of its work; True if a timed block in it was disturbed."""
@@ -214,9 +139,9 @@ class _Session:
         _, child = self._living[cell.name]
         result = child.result()
         del self._living[cell.name]
-        curve = _curve(child.folder.events())
+        curve = curve_of(child.folder.events())
         self._done.cells.append(CellResult(cell=cell, wave=self._wave, result=result, curve=curve))
-        self._tell(Ended(cell, result))
+        self._tell(Ended(cell, result, self._wave))
 
 
 def _without_a_terminal(tell: Listener) -> Listener:
@@ -229,7 +154,7 @@ def _without_a_terminal(tell: Listener) -> Listener:
     return told
 
 
-def _curve(events: Sequence[Event]) -> Curve:
+def curve_of(events: Sequence[Event]) -> Curve:
     """The losses up to the first step whose event is missing, so that a position in the curve is a step."""
     steps = history.steps(events)
     return Curve(

@@ -9,16 +9,18 @@ import pytest
 
 from assay.config import Home, Run, validate
 from assay.errors import UsageError
+from assay.executors.base import News, Turn
 from assay.launch import spawn as launcher
 from assay.launch.prepare import ReadyRun
 from assay.optimizations import resolved
 from assay.records.prediction import Predicted
 from assay.records.run import RunResult
 from assay.records.status import Status
-from assay.studies import compare as module
+from assay.records.study import ComparisonRecord, Ending
+from assay.studies import run as module
 from assay.studies.drift import FIRST_STEPS, NUDGED
-from assay.studies.protocol import News, Turn
-from assay.studies.record import ComparisonRecord, Ending, read
+from assay.studies.folder import StudyFolder
+from support.designs import design
 
 FAKE_WORKER = Path(__file__).parent.parent / "support" / "fake_worker.py"
 BASE = validate(
@@ -40,18 +42,17 @@ def measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Co
     monkeypatch.delenv("FAKE", raising=False)
 
     def compare(steps: int = 10, **changes: Any) -> ComparisonRecord:
-        wanted: dict[str, Any] = {
+        run = BASE.model_copy(update={"training": BASE.training.model_copy(update={"steps": steps})})
+        counts = {key: changes.pop(key, 1) for key in ("seeds", "processes")}
+        how: dict[str, Any] = {
             "home": Home(tmp_path),
-            "seeds": 1,
-            "processes": 1,
             "blocks": 2,
             "timeout": None,
             "title": "test",
             "prepare": lambda message, fraction: None,
             "tell": lambda news: None,
         }
-        run = BASE.model_copy(update={"training": BASE.training.model_copy(update={"steps": steps})})
-        return module.compare(run, ["sdpa_attention"], **{**wanted, **changes})
+        return module.measured(design(run, ["sdpa_attention"], **counts), run, module.How(**{**how, **changes}))
 
     return compare
 
@@ -63,7 +64,7 @@ def test_cells_rounds_and_curves_are_kept(measure: Callable[..., ComparisonRecor
     assert [len(one.order) for one in record.rounds] == [3] * 4
     assert all(len(one.curve.train_loss) == 10 for one in record.cells)
     assert all((tmp_path / "runs" / one.result.run / "result.json").exists() for one in record.cells)
-    assert read(record.id, Home(tmp_path)) == record
+    assert StudyFolder(tmp_path / "reports" / record.id).record() == record
 
 
 def test_nudged_baselines_run_last_without_turns_and_are_no_cells(measure: Callable[..., ComparisonRecord]) -> None:
@@ -106,7 +107,7 @@ def test_an_interrupt_saves_what_there_is(measure: Callable[..., ComparisonRecor
     assert record.ending is Ending.INTERRUPTED
     assert {one.cell.seed for one in record.cells} == {0}
     assert {one.result.status for one in record.cells} == {Status.INTERRUPTED}
-    assert read(record.id, Home(tmp_path)) == record
+    assert StudyFolder(tmp_path / "reports" / record.id).record() == record
 
 
 @pytest.mark.parametrize("change", [{"blocks": 0}, {"timeout": -1.0}, {"seeds": 0}, {"processes": 0}])

@@ -3,12 +3,13 @@ from collections import Counter
 import pytest
 
 from assay.config import load
+from assay.executors.base import Ended, News, Planned, Turn, Working
+from assay.executors.local import Conducted, curve_of
 from assay.records.status import Status
+from assay.records.study import Ending
 from assay.store.run_folder import Event
-from assay.studies.design import design
 from assay.studies.plan import waves
-from assay.studies.protocol import Conducted, Ended, News, Planned, Turn, Working, _curve, conduct
-from assay.studies.record import Ending
+from support.designs import conduct, design
 
 from .fake_child import Stage
 
@@ -91,7 +92,7 @@ def test_the_loss_of_a_cell_is_kept() -> None:
 
 def test_a_curve_ends_before_a_step_whose_event_is_missing() -> None:
     steps: list[Event] = [{"event": "step", "step": n, "loss": 3.0 - n} for n in (0, 1, 3)]
-    assert _curve(steps).train_loss == (3.0, 2.0)
+    assert curve_of(steps).train_loss == (3.0, 2.0)
 
 
 def test_an_interrupt_ends_every_living_cell_in_an_orderly_way() -> None:

@@ -7,12 +7,14 @@ from types import TracebackType
 from assay.records.events import AGAIN, GO
 from assay.records.run import RunResult
 from assay.records.status import Status
+from assay.records.study import Cell
 from assay.store.event_log import Event
-from assay.studies.design import Cell
 
 
 class FakeFolder:
     """Events of three steps."""
+
+    id = "a-run"
 
     def events(self) -> list[Event]:
         steps: list[Event] = [{"event": "step", "step": n, "loss": 3.0 - n} for n in range(3)]

@@ -1,23 +1,54 @@
-"""The record of a comparison: every cell with its result, and the protocol of the measurement.
+"""The record of a study: every cell with its result, and the protocol of the measurement.
 
 The analysis, the table and the page read only this record. So they can be made anew on another day or machine, even if
 the run folders are gone.
 """
 
-import secrets
-from datetime import UTC, datetime
+from collections.abc import Mapping
 from enum import StrEnum
-from pathlib import Path
+from typing import Self
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field
 
 from assay.config.base import Frozen
-from assay.config.home import Home
 from assay.config.run import ResolvedRun
-from assay.errors import UsageError
-from assay.files import write_file
 from assay.records.run import RunResult
-from assay.studies.design import BASELINE, Cell
+
+BASELINE = "baseline"
+"""Label of the control's row."""
+AGAIN = "baseline (again)"
+"""Label of the control's second runs, with the same configuration and seed."""
+
+
+class Cell(Frozen):
+    """One run of a study."""
+
+    treatment: str
+    """Label of the row: `baseline`, `baseline (again)`, or one that names the levels, such as the argument of
+    ``--with``."""
+    levels: Mapping[str, str] = Field(default_factory=dict)
+    """Level of each factor, by the factor's key; empty in records older than this field."""
+    replicate: int = 0
+    """Index among runs with the same configuration and seed; the baseline has at least two."""
+    seed: int
+    process: int = 0
+    """Index among the processes of this row at this seed, which all train the same run."""
+    run: ResolvedRun
+
+    @property
+    def name(self) -> str:
+        """Name of the cell, unique within a study."""
+        again = f", time {self.replicate + 1}" if self.replicate and self.treatment == BASELINE else ""
+        return f"{self.treatment}, {self.group}{again}"
+
+    @property
+    def group(self) -> str:
+        """Seed and process; cells that share both take turns, as far as memory permits."""
+        return f"seed {self.seed}" + (f", process {self.process + 1}" if self.process else "")
+
+    def repeated(self, replicate: int) -> Self:
+        """A copy of the cell, with the same configuration and seed, as another replicate."""
+        return self.model_copy(update={"replicate": replicate})
 
 
 class Curve(Frozen):
@@ -84,6 +115,10 @@ class ComparisonRecord(Frozen):
     """UTC, ISO 8601."""
     title: str
     """Preset or file of the baseline, or `configuration` if the run was given as an object."""
+    kind: str = "comparison"
+    """Kind of study."""
+    question: str = ""
+    """The question that the study answers; empty for a plain comparison."""
     base: ResolvedRun
     seeds: tuple[int, ...]
     treatments: tuple[str, ...]
@@ -108,32 +143,3 @@ class ComparisonRecord(Frozen):
     def references(self) -> tuple[CellResult, ...]:
         """Every run of the baseline with which a treatment can be paired, in the order of the cells."""
         return tuple(one for one in self.cells if one.cell.treatment == BASELINE)
-
-
-def new_id() -> str:
-    """Name of a new comparison: its UTC time, and four random hex digits that separate two of the same second."""
-    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
-
-
-def folder(record_id: str, home: Home) -> Path:
-    """Folder of a comparison's record and page."""
-    return home.reports / record_id
-
-
-def save(record: ComparisonRecord, home: Home) -> Path:
-    """Write `comparison.json` whole or not at all; returns its path. Raises `StorageError`."""
-    path = folder(record.id, home) / "comparison.json"
-    write_file(path, record.model_dump_json(indent=1).encode())
-    return path
-
-
-def read(record_id: str, home: Home) -> ComparisonRecord:
-    """Read the record of an earlier comparison. Raises `UsageError` if there is none or it cannot be read."""
-    path = folder(record_id, home) / "comparison.json"
-    try:
-        return ComparisonRecord.model_validate_json(path.read_bytes())
-    except FileNotFoundError:
-        raise UsageError(f"there is no comparison {record_id!r} under {home.reports}") from None
-    except (OSError, ValidationError) as error:
-        first = str(error).splitlines()[0]
-        raise UsageError(f"{path} cannot be read ({first}); delete its folder and compare again") from error
