@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from assay.config import Run, Spec, identity, load, presets, validate
 from assay.config.loading import stack
 from assay.errors import UsageError
+from assay.optimizations import resolved
 
 
 @pytest.mark.parametrize("name", presets())
@@ -69,12 +70,12 @@ def test_a_presets_shape_gives_way_to_the_weights_that_a_run_starts_from() -> No
 @given(names=st.permutations(["seed", "model", "training", "data"]))
 def test_key_order_and_spelled_out_defaults_do_not_change_the_identity(names: list[str]) -> None:
     spelled = Run().model_dump(mode="json")
-    assert identity(validate({name: spelled[name] for name in names})) == identity(Run())
+    assert identity(resolved(validate({name: spelled[name] for name in names}))) == identity(resolved(Run()))
 
 
 def test_a_run_that_is_not_nudged_has_the_identity_that_it_had_before_runs_could_be() -> None:
-    assert identity(Run(training={"eval_batches": None})) == "7e859c602289"  # type: ignore[arg-type]
-    assert identity(Run(nudge=1)) != identity(Run())
+    assert identity(resolved(Run(training={"eval_batches": None}))) == "7e859c602289"  # type: ignore[arg-type]
+    assert identity(resolved(Run(nudge=1))) != identity(resolved(Run()))
 
 
 @given(text=st.text(max_size=30))

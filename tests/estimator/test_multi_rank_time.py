@@ -10,7 +10,7 @@ from assay.estimator.multi_rank_time import step_seconds_over_ranks
 from assay.estimator.time import stage_time, step_seconds, update_seconds
 from assay.hardware import Machine
 from assay.hardware.links import Link
-from estimator.test_line import run_with
+from estimator.test_pipeline_idle import run_with
 from hardware.measured import MEASURED
 
 LINK = Link(name="slow", latency_seconds=1e-4, bandwidth_bytes=1e8, source="any")

@@ -11,8 +11,8 @@ from assay.estimator.pipeline_idle import bubble_share
 from assay.estimator.ranks import EveryRank, estimate_every_rank
 from assay.hardware import Machine
 from assay.records.prediction import Predicted
-from estimator.test_line import run_with
-from estimator.test_together import LINK
+from estimator.test_multi_rank_time import LINK
+from estimator.test_pipeline_idle import run_with
 from hardware.measured import MEASURED
 
 MACHINE = Machine(

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from estimate import test_peak
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from assay.hardware import Machine
 from assay.model import ChunkedCrossEntropy as InPieces
 from assay.model import Head
 from assay.optimizations import Conflict, check, optimizations_of, resolve
+from estimator import test_peak
 from estimator.built import build_step, measured_peak
 from estimator.drawn import FOUR, runs
 from estimator.test_saved_bytes import saved_bytes

@@ -1,7 +1,6 @@
 """Fused attention: the same result, no scores kept, and never the fallback unnoticed."""
 
 import pytest
-from estimate import test_peak
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -10,6 +9,7 @@ from assay.errors import UsageError
 from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine
 from assay.optimizations import Conflict, Unavailable, check, optimizations_of, resolve
+from estimator import test_peak
 from estimator.built import build_step
 from estimator.drawn import FOUR, runs
 from estimator.test_saved_bytes import saved_bytes

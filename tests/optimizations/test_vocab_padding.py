@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from estimate import test_peak
 
 from assay.config import Spec
 from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.optimizations import Conflict, resolve
 from assay.training.loop import train_step
+from estimator import test_peak
 from estimator.built import build_step
 from estimator.drawn import FOUR
 from estimator.test_saved_bytes import saved_bytes

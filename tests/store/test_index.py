@@ -174,7 +174,7 @@ import sys
 from assay.config import Home
 from assay.records.status import Status
 from assay.store.index import Store
-from runs.test_store import result
+from store.test_index import result
 home = Home(sys.argv[1])
 store = Store(home)
 for number in range(40):

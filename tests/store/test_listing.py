@@ -5,7 +5,6 @@ import random
 from pathlib import Path
 
 import pytest
-from runs.test_recover import made, say, step
 
 from assay.config import Home
 from assay.errors import StorageError
@@ -16,6 +15,7 @@ from assay.store.index import Store
 from assay.store.listing import Listing, reconcile
 from assay.store.reconcile import begun
 from assay.store.run_folder import RunFolder
+from store.test_reconcile import made, say, step
 
 
 def listed(home: Home) -> Listing:

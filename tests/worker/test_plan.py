@@ -1,6 +1,7 @@
 import pytest
 
 from assay.config import validate
+from assay.optimizations import resolved
 from assay.worker.plan import Plan, plan, steps_left
 
 
@@ -39,7 +40,9 @@ def test_what_is_traced_beyond_the_first_shortens_the_rest(steps: int, traced: i
 
 
 def test_a_budget_of_tokens_shortens_the_plan() -> None:
-    run = validate({"training": {"steps": 100, "batch_size": 2, "tokens": 100}, "model": {"context_length": 8}})
+    run = resolved(
+        validate({"training": {"steps": 100, "batch_size": 2, "tokens": 100}, "model": {"context_length": 8}})
+    )
     assert steps_left(run, 0, 0) == 7
     assert steps_left(run, 3, 48) == 4
     assert steps_left(run, 9, 144) == 0
