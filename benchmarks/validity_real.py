@@ -13,6 +13,7 @@ from typing import Any
 from assay import api
 from assay.analysis.catalogue import device_of
 from assay.analysis.comparison import analyse
+from assay.analysis.metrics.time import STEP_SECONDS
 from assay.analysis.timed import figure, rounds
 from assay.config import Home
 from assay.data.progress import silent
@@ -33,7 +34,7 @@ def pair(home: Home) -> Row:
     record = _measure((BASELINE, AGAIN), 1, home)
     kept = rounds(record.cells)
     before, after = (record.of(name)[0] for name in (BASELINE, AGAIN))
-    logs = [figure("step_seconds", one.result, kept[one.wave]) for one in (before, after)]
+    logs = [figure(STEP_SECONDS, one.result, kept[one.wave]) for one in (before, after)]
     if None in logs:
         raise RuntimeError("a process of the pair has no timed block")
     first, second = (value for value in logs if value is not None)

@@ -9,7 +9,8 @@ from assay.records.evidence import Evidence
 from assay.records.memory import Memory
 from assay.records.status import Status
 from assay.report.footnotes import seeds
-from assay.report.terminal.comparison import WIDE, print_comparison
+from assay.report.terminal.comparison import print_comparison, wide
+from assay.report.wording import columns
 from studies.synthetic import TREATMENTS, record
 
 DEAD: dict[str, Any] = {
@@ -63,7 +64,7 @@ def test_every_row_has_its_figures_changes_predictions_and_proof(comparison: Com
     assert "not distinguishable" not in sdpa
 
 
-@pytest.mark.parametrize("width", [60, 80, WIDE - 1, WIDE, 120, 160, 200])
+@pytest.mark.parametrize("width", [60, 80, wide(columns()) - 1, wide(columns()), 120, 160, 200])
 def test_no_line_is_wider_than_the_terminal_and_no_figure_is_cut(comparison: Comparison, width: int) -> None:
     text = printed(comparison, width)
     assert max(len(line.rstrip()) for line in text.splitlines()) <= width

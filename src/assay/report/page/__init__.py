@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup, escape
 
 from assay.analysis.comparison import Comparison
+from assay.analysis.metrics.memory import TENSORS_PEAK_BYTES
 from assay.analysis.row import Row
 from assay.config.home import Home
 from assay.files import write_file
@@ -19,8 +20,8 @@ from assay.report.footnotes import footnotes
 from assay.report.page import figures
 from assay.report.page.theme import DARK, LIGHT, variable, variables
 from assay.report.wording import (
-    COLUMNS,
     by_rank,
+    columns,
     figure,
     fine_percent,
     first_step,
@@ -77,7 +78,7 @@ def _content(comparison: Comparison) -> dict[str, Any]:
     rows = (comparison.baseline, comparison.again, *comparison.rows)
     return {
         "record": record,
-        "columns": COLUMNS,
+        "columns": columns(),
         "rows": [_row(row, max(0, number - 1)) for number, row in enumerate(rows)],
         "legend": [
             (name, variable(number)) for number, name in enumerate((comparison.baseline.treatment, *record.treatments))
@@ -101,7 +102,7 @@ def _row(row: Row, number: int) -> dict[str, Any]:
         "name": row.treatment,
         "colour": variable(number),
         "status": status(row),
-        "figures": [texts(row, column) for column in COLUMNS],
+        "figures": [texts(row, metric) for metric in columns()],
         "evidence": row.evidence,
         "values": "" if row.values is None else value_check(row.values),
         "wrong": row.values is not None and not row.values.verdict,
@@ -119,7 +120,7 @@ def _prediction(row: Row, cells: tuple[CellResult, ...]) -> dict[str, str] | Non
     return {
         "name": row.treatment,
         "predicted": format_bytes(predicted.tensors_peak_bytes or 0),
-        "measured": figure("tensors_peak_bytes", row.metrics["tensors_peak_bytes"]),
+        "measured": figure(TENSORS_PEAK_BYTES, row.metrics[TENSORS_PEAK_BYTES.name]),
         "error": fine_percent(error),
         "predicted_instant": predicted.tensors_peak_instant or "–",
         "measured_instant": next((instant for instant in instants if instant), "–"),

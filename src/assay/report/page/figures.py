@@ -10,10 +10,11 @@ from math import ceil, floor, isfinite, log10
 from typing import Any
 
 from assay.analysis.comparison import Comparison
+from assay.analysis.metrics.memory import TENSORS_PEAK_BYTES
 from assay.analysis.row import Row
 from assay.records.study import BASELINE, CellResult
 from assay.report.page.theme import GRID, INK, PAPER, SOFT, canvas, marker, series, svg
-from assay.report.wording import COLUMNS, fine_percent, prediction_error
+from assay.report.wording import columns, fine_percent, prediction_error
 from assay.units import format_percent
 
 WIDTH = 9.6
@@ -28,15 +29,15 @@ def changes(comparison: Comparison) -> str:
     rows = [row for row in comparison.rows if row.effects]
     if not rows:
         return ""
-    shown = [column for column in COLUMNS if column.metric.endswith(("_bytes", "_seconds"))]
+    shown = [metric for metric in columns() if metric.unit in ("bytes", "seconds")]
     with canvas(WIDTH, 0.9 + 0.42 * len(rows), len(shown), sharey=True) as (figure, axes):
-        for axis, column in zip(axes, shown, strict=True):
-            if least := comparison.resolution.get(column.metric):
+        for axis, metric in zip(axes, shown, strict=True):
+            if least := comparison.resolution.get(metric.name):
                 axis.axvspan(-100 * least.told / (1 + least.told), 100 * least.told, color=GRID, alpha=0.8, linewidth=0)
             axis.axvline(0, color=SOFT, linewidth=1)
             for place, row in enumerate(rows):
-                _change(axis, place, row, column.metric, comparison.rows.index(row) + 1)
-            axis.set_title(column.title)
+                _change(axis, place, row, metric.name, comparison.rows.index(row) + 1)
+            axis.set_title(metric.title)
             axis.set_xlabel("change against the baseline, %")
             axis.grid(axis="y", visible=False)
             axis.margins(x=0.14)
@@ -85,7 +86,7 @@ def predictions(comparison: Comparison) -> str:
         return ""
     numbers = [(comparison.baseline, *comparison.rows).index(row) for row in rows]
     with canvas(WIDTH, max(3.4, 0.9 + 0.42 * len(rows)), 2) as (figure, (left, right)):
-        points = [(_mebibytes(row.metrics["tensors_peak_bytes"]), _predicted(row)) for row in rows]
+        points = [(_mebibytes(row.metrics[TENSORS_PEAK_BYTES.name]), _predicted(row)) for row in rows]
         ends = [0.9 * min(map(min, points)), 1.1 * max(map(max, points))]
         left.plot(ends, ends, color=SOFT, linewidth=1, zorder=1)
         left.text(0.98, 0.03, "on the line: as predicted", transform=left.transAxes, ha="right", color=SOFT, fontsize=8)
