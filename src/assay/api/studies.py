@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from assay.analysis.comparison import Comparison
     from assay.data.progress import Progress
     from assay.executors.base import News
+    from assay.records.study import ComparisonRecord
     from assay.studies.folder import StudyFolder, StudyPlan
 
 _POLL_SECONDS = 0.5
@@ -51,11 +52,11 @@ def compare(
     that one of them may work. A Ctrl-C saves and stops the comparison, and keeps the cells that have finished. Raises
     `UsageError` before anything runs, and `StorageError` if the disk refuses.
     """
-    from assay.analysis.comparison import analyse
     from assay.data.progress import silent
     from assay.studies.kinds.comparison import ComparisonStudy
     from assay.studies.run import How, measured
 
+    analyse = _analysis()
     place = home_of(home)
     base = with_initial_weights(configure(source, overrides), place)
     study = ComparisonStudy(treatments=tuple(treatments), seeds=seeds, processes=processes)
@@ -76,11 +77,11 @@ def run(
     Raises `UsageError` for a fault of the file or of any cell before one is run, and `StorageError` if the disk
     refuses.
     """
-    from assay.analysis.comparison import analyse
     from assay.data.progress import silent
     from assay.studies.reading import read_study
     from assay.studies.run import How, measured
 
+    analyse = _analysis()
     place, study = home_of(home), read_study(Path(file))
     base = with_initial_weights(configure(study.base, study.overrides), place)
     tell = on_news or (lambda news: None)
@@ -104,11 +105,11 @@ def resume(
 
     `name` is an id, the start of one, or ``last``. Raises `UsageError` if another process runs the study.
     """
-    from assay.analysis.comparison import analyse
     from assay.data.progress import silent
     from assay.studies.folder import find
     from assay.studies.run import resumed
 
+    analyse = _analysis()
     place = home_of(home)
     return analyse(resumed(find(place, name), place, on_progress or silent, on_news or (lambda news: None)))
 
@@ -156,6 +157,15 @@ def follow(name: str, home: Home | Path | str | None = None) -> "Iterator[News]"
         if not running or (events and events[-1]["event"] == "over"):
             return
         time.sleep(_POLL_SECONDS)
+
+
+def _analysis() -> "Callable[[ComparisonRecord], Comparison]":
+    """Return `analyse`. Raises `UsageError` for a fault in a metric of the user's, before anything is measured."""
+    from assay.analysis.comparison import analyse
+    from assay.analysis.metrics import metrics
+
+    metrics()
+    return analyse
 
 
 def _plan(folder: "StudyFolder") -> "StudyPlan":
