@@ -1,7 +1,7 @@
 import io
 
 import pytest
-from studies.fake_child import Stage
+from executors.fake_child import Stage
 
 from assay.config import load
 from assay.executors.base import Interrupting, News
