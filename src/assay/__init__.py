@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from assay.api import estimate as estimate
     from assay.api import project as project
     from assay.api import runs as runs
-    from assay.api import studies as studies
+    from assay.api import study as study
     from assay.api import train as train
 
-__all__ = ["anatomy", "compare", "configure", "estimate", "project", "runs", "studies", "train"]
+__all__ = ["anatomy", "compare", "configure", "estimate", "project", "runs", "study", "train"]
 
 
 def __getattr__(name: str) -> Any:

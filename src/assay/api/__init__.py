@@ -6,11 +6,11 @@ result = assay.train("shakespeare-char-cpu", "training.steps=200", optimizations
 print(result.val_loss, result.memory.tensors_peak_bytes, result.evidence)
 """
 
-from assay.api import runs, studies
+from assay.api import runs, study
 from assay.api.configuration import DEFAULT, Source, Stack, configure
 from assay.api.estimating import estimate, estimate_every_rank, project
 from assay.api.measuring import anatomy
-from assay.api.studies import compare
+from assay.api.study import compare
 from assay.api.training import Listener, train
 
 __all__ = [
@@ -25,6 +25,6 @@ __all__ = [
     "estimate_every_rank",
     "project",
     "runs",
-    "studies",
+    "study",
     "train",
 ]

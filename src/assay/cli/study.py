@@ -43,7 +43,7 @@ def run_study(
     """
     from functools import partial
 
-    from assay.api.studies import run
+    from assay.api.study import run
 
     _finish(partial(run, file, executor=executor), page, as_json)
 
@@ -53,7 +53,7 @@ def resume_study(study: _Name, page: _Page = None, as_json: Json = False) -> Non
     """Run exactly the cells of a stopped study that have no result."""
     from functools import partial
 
-    from assay.api.studies import resume
+    from assay.api.study import resume
 
     _finish(partial(resume, study), page, as_json)
 
@@ -61,7 +61,7 @@ def resume_study(study: _Name, page: _Page = None, as_json: Json = False) -> Non
 @app.command("ls")
 def list_studies(as_json: Json = False) -> None:
     """List studies, newest first."""
-    from assay.api.studies import ls
+    from assay.api.study import ls
     from assay.cli.console import note, print_json, print_table
     from assay.config import Home
 
@@ -81,7 +81,7 @@ def list_studies(as_json: Json = False) -> None:
 @app.command("show")
 def show_study(study: _Name, as_json: Json = False) -> None:
     """Print the table of a study, with the cells that have ended."""
-    from assay.api.studies import show
+    from assay.api.study import show
 
     _print(show(study), None, as_json)
 
@@ -89,7 +89,7 @@ def show_study(study: _Name, as_json: Json = False) -> None:
 @app.command("report")
 def report_study(study: _Name, page: _Page = None) -> None:
     """Write the page of a study anew, from its record."""
-    from assay.api.studies import show
+    from assay.api.study import show
     from assay.config import Home
     from assay.report.page import write_page
 
@@ -99,7 +99,7 @@ def report_study(study: _Name, page: _Page = None) -> None:
 @app.command("follow")
 def follow_study(study: _Name) -> None:
     """Show the progress of a study that another process runs, until it ends."""
-    from assay.api.studies import follow
+    from assay.api.study import follow
     from assay.report.terminal.progress import watcher
 
     with watcher() as watch:

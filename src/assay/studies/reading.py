@@ -34,13 +34,11 @@ def _values(path: Path) -> dict[str, Any]:
         text = read_text(path)
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror}); name a YAML file of a study") from error
-    check_size(text, str(path))
-    if not is_mapping(text):
-        raise UsageError(f"{path} is no study: it must be a mapping with the key kind")
     try:
-        values = yaml.safe_load(text)
+        check_size(text, str(path))
+        values = yaml.safe_load(text) if is_mapping(text) else None
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise UsageError(f"{path} cannot be read as YAML: {first_line(error)}") from error
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
-        raise UsageError(f"{path} is no study: its keys must be words")
+        raise UsageError(f"{path} is no study: it must be a mapping with the key kind")
     return values
