@@ -140,7 +140,7 @@ class _Reading:
             effects={} if treatment == BASELINE else self._effects(treatment, alike),
             break_even=repaid(record.of(BASELINE), alike, self.kept) if treated else None,
             predicted=predicted,
-            predicted_change=_predicted_change(reference, predicted) if treated else {},
+            predicted_change=_predicted_change(reference, predicted, _tokens_ratio(record, cells)) if treated else {},
             evidence=(good or results)[0].evidence if results else (),
             values=next((result.values for result in results if result.values), None),
             proven_until=(good or results)[0].proven_until if results else None,
@@ -212,13 +212,21 @@ def _more_threads(result: RunResult, environment: Environment | None) -> list[st
     ]
 
 
-def _predicted_change(before: Predicted | None, after: Predicted | None) -> dict[str, float]:
+def _tokens_ratio(record: ComparisonRecord, cells: Sequence[CellResult]) -> float:
+    """Tokens per step of these cells over those of the baseline; 1 if either is missing."""
+    references = record.references
+    if not references or not cells:
+        return 1.0
+    return cells[0].cell.run.tokens_per_step / references[0].cell.run.tokens_per_step
+
+
+def _predicted_change(before: Predicted | None, after: Predicted | None, tokens: float) -> dict[str, float]:
     if before is None or after is None:
         return {}
     pairs = {name: (getattr(before, name), getattr(after, name)) for name in PREDICTED}
     found = {name: new / old - 1 for name, (old, new) in pairs.items() if old and new is not None}
     if "step_seconds" in found:
-        found["tokens_per_second"] = 1 / (1 + found["step_seconds"]) - 1
+        found["tokens_per_second"] = tokens / (1 + found["step_seconds"]) - 1
     return found
 
 

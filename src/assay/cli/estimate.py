@@ -89,7 +89,18 @@ def _print_step(every: "EveryRank") -> None:
         rates = fullest.machine.rates[fullest.machine.device(every.run.device)]
         if rates.caveat:
             rows["caution, these rates"] = rates.caveat
+    else:
+        rows["step time"] = _unknown_time(every)
     print_table(("one optimizer step", of), rows.items())
+
+
+def _unknown_time(every: "EveryRank") -> str:
+    """Return why no step time is predicted, and what to do."""
+    from assay.runs.prepare import threads_of
+
+    threads = threads_of(every.run)
+    option = "" if threads is None else f" --threads {threads}"
+    return f"not predicted; `assay machine{option}` measures the rates that it needs"
 
 
 def _scratch(answer: "Estimate") -> dict[str, str]:
