@@ -29,7 +29,7 @@ MACHINE = Machine(
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     asked: list[bool] = []
 
-    def measured(home: object, *, fresh: bool, tell: object) -> Machine:
+    def measured(home: object, threads: int | None, *, fresh: bool, tell: object) -> Machine:
         asked.append(fresh)
         return MACHINE
 

@@ -43,7 +43,7 @@ def test_a_fallback_to_unfused_mathematics_is_caught() -> None:
     with sdpa_kernel(SDPBackend.MATH):
         evidence = resolve(SDPA).verify(traced(run), run)
     assert not evidence.verdict
-    assert evidence.observed.startswith("0 of 4 attention layers in a fused kernel")
+    assert evidence.observed.startswith("0 of 4 calls of attention in a fused kernel")
 
 
 def test_dropout_on_a_cpu_leaves_nothing_in_the_runs_folder_of_the_command_line() -> None:

@@ -239,7 +239,7 @@ def test_where_every_update_is_skipped_nothing_is_proven_and_that_is_said(corpus
 @pytest.mark.parametrize(
     ("optimization", "observed"),
     [
-        ("sdpa_attention", "2 of 2 attention layers in a fused kernel, 0 softmaxes written out"),
+        ("sdpa_attention", "2 of 2 calls of attention in a fused kernel, 0 softmaxes written out"),
         ("gradient_accumulation:micro_batches=2", "2 forward passes over 64 tokens before one update"),
     ],
 )
@@ -370,3 +370,25 @@ def test_importing_the_session_leaves_out_what_one_device_has_no_need_of() -> No
     code = f"import sys, assay.worker.session; print([name for name in {unwanted} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_a_router_is_watched_by_the_same_operators_before_and_after_an_evaluation(
+    corpus: Prepared, tmp_path: Path
+) -> None:
+    model = {"n_expert": 3}
+    result = ended(run_folder(tmp_path / "run", corpus, {"steps": 8, "eval_interval": 1}, model=model))
+    assert (result.status, result.reason) == (Status.DONE, None)
+    assert result.extra["routers"]
+
+
+@pytest.mark.parametrize("training", [{"target_loss": 100.0, "eval_interval": 1}, {"seconds": 1e-9}])
+def test_a_run_that_ends_in_its_first_steps_is_checked_and_proven(
+    corpus: Prepared, tmp_path: Path, training: dict[str, Any]
+) -> None:
+    result = ended(run_folder(tmp_path / "run", corpus, {"steps": 9, **training}, optimizations="sdpa_attention"))
+    assert result.status in (Status.DONE, Status.BUDGET_REACHED)
+    assert result.steps < 9
+    assert [one.verdict for one in result.evidence] == [True]
+    assert result.values is not None
+    assert result.values.checked
+    assert result.values.verdict

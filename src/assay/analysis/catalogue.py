@@ -19,6 +19,7 @@ from assay.analysis.metrics.time import STEP_SECONDS, TOKENS_PER_SECOND
 from assay.analysis.noise import Verdict
 from assay.analysis.row import Row
 from assay.config.base import Frozen
+from assay.config.reading import read_bytes
 from assay.errors import UsageError
 from assay.files import write_file
 from assay.hardware import Machine
@@ -97,10 +98,16 @@ def shipped() -> Path:
     return Path(str(resources.files("assay.analysis") / "catalogue.json"))
 
 
+_LONGEST_BYTES = 1 << 24
+
+
 def read(path: Path) -> Catalogue:
     """Return the catalogue in a file. Raises `UsageError` if it is missing or cannot be read."""
     try:
-        return Catalogue.model_validate_json(path.read_bytes())
+        raw = read_bytes(path, _LONGEST_BYTES)
+        if raw is None:
+            raise UsageError(f"{path} is longer than {_LONGEST_BYTES} bytes, so it is no measured catalogue")
+        return Catalogue.model_validate_json(raw)
     except (OSError, ValidationError) as error:
         first = str(error).splitlines()[0]
         raise UsageError(

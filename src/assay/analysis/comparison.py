@@ -15,6 +15,7 @@ from assay.analysis.row import Row, effects, figures, repaid, usable
 from assay.analysis.serialization import row_columns, row_json
 from assay.analysis.timed import CONTROLS, Resolution, Timed, disturbances, rounds, timed
 from assay.config.base import Frozen
+from assay.config.run import ResolvedRun
 from assay.records.environment import Environment
 from assay.records.prediction import Predicted
 from assay.records.run import RunResult
@@ -145,7 +146,7 @@ class _Reading:
             effects={} if treatment == BASELINE else self._effects(treatment, alike),
             break_even=repaid(record.of(BASELINE), alike, self.kept) if treated else None,
             predicted=predicted,
-            predicted_change=_predicted_change(reference, predicted) if treated else {},
+            predicted_change=_predicted_change(reference, predicted, _two_runs(record, cells)) if treated else {},
             evidence=(good or results)[0].evidence if results else (),
             values=next((result.values for result in results if result.values), None),
             proven_until=(good or results)[0].proven_until if results else None,
@@ -219,14 +220,23 @@ def _more_threads(result: RunResult, environment: Environment | None) -> list[st
     ]
 
 
-def _predicted_change(before: Predicted | None, after: Predicted | None) -> dict[str, float]:
-    if before is None or after is None:
+def _two_runs(record: ComparisonRecord, cells: Sequence[CellResult]) -> tuple[ResolvedRun, ResolvedRun] | None:
+    """Run of the baseline and run of these cells; None if either is missing."""
+    references = record.references
+    return (references[0].cell.run, cells[0].cell.run) if references and cells else None
+
+
+def _predicted_change(
+    before: Predicted | None, after: Predicted | None, runs: tuple[ResolvedRun, ResolvedRun] | None
+) -> dict[str, float]:
+    if before is None or after is None or runs is None:
         return {}
     known = metrics()
     pairs = {name: (getattr(before, name), getattr(after, name)) for name, one in known.items() if one.predicted}
     found = {name: new / old - 1 for name, (old, new) in pairs.items() if old and new is not None}
     if (step := found.get(STEP_SECONDS.name)) is not None:
-        found |= {name: 1 / (1 + step) - 1 for name, one in known.items() if one.per_step}
+        rates = {name: one.per_step for name, one in known.items() if one.per_step is not None}
+        found |= {name: of(runs[1]) / of(runs[0]) / (1 + step) - 1 for name, of in rates.items()}
     return found
 
 

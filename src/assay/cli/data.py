@@ -84,31 +84,17 @@ def _show(message: str, fraction: float | None) -> None:
 
 
 def _print(value: Any, rows: list[dict[str, Any]], as_json: bool) -> None:
-    import json
-    import sys
+    from assay.cli.console import note, print_json, print_table
 
     if as_json:
-        print(json.dumps(value, indent=1))
-        return
-    columns = ["name", "source", "vocab_size", "train_tokens", "validation_tokens"]
-    if not sys.stdout.isatty():
-        columns += ["tokenizer", "digest"]
-    cells = [[_cell(row, column) for column in columns] for row in rows]
-    if not sys.stdout.isatty():
-        for line in (columns, *cells):
-            print("\t".join(line))
-        return
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table()
-    for column in columns:
-        # Users copy the name, so it is never shortened.
-        table.add_column(column.replace("_", " "), no_wrap=column == "name", overflow="fold")
-    for line in cells:
-        table.add_row(*(escape(cell) for cell in line))
-    Console().print(table if rows else "this home has no prepared corpus yet; run assay data prepare")
+        print_json(value)
+    elif rows:
+        columns = ("name", "source", "vocab_size", "train_tokens", "validation_tokens", "tokenizer", "digest")
+        print_table(
+            columns, [[_cell(row, column) for column in columns] for row in rows], spare=("digest", "tokenizer")
+        )
+    else:
+        note("this home has no prepared corpus yet; run assay data prepare")
 
 
 def _cell(row: dict[str, Any], column: str) -> str:

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 
 def machine(
     fresh: Annotated[bool, typer.Option("--fresh", help="Measure again, even if rates are stored.")] = False,
+    threads: Annotated[
+        int | None, typer.Option(min=1, max=1024, metavar="N", help="Threads of CPU kernels; default: torch's choice.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")] = False,
 ) -> None:
     """Show cores, memory and accelerators, and the measured matmul and copy rates.
@@ -21,12 +24,13 @@ def machine(
     \b
         assay machine
         assay machine --fresh --json
+        assay machine --threads 1
     """
     from assay.cli.console import note, plain, print_json, print_table
     from assay.config import Home
     from assay.launch.rates import measured_machine
 
-    found = measured_machine(Home(), fresh=fresh, tell=note)
+    found = measured_machine(Home(), threads, fresh=fresh, tell=note)
     if as_json:
         print_json({**plain(found), "native_dtypes": list(found.native_dtypes)})
         return

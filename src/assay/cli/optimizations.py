@@ -53,7 +53,8 @@ def optimizations(
         ]
         print_json(values if name is None else values[0])
     elif name is None:
-        print_table(("optimization", "stage", "saves", "pays"), [(c.usage, c.stage, c.saves, c.pays) for c, _ in cards])
+        columns = ("optimization", "saves", "pays", "stage")
+        print_table(columns, [(c.optimization, c.saves, c.pays, c.stage) for c, _ in cards], spare=("stage", "pays"))
     else:
         _show(*cards[0], found)
 
@@ -68,7 +69,7 @@ def _table(names: list[str], found: "Catalogue", as_json: bool) -> None:
         return
     for device, entries in (found.by_device() or {"no device": {}}).items():
         typer.echo(heading(device, entries.values()))
-        print_table(TITLES, table(names, entries))
+        print_table(TITLES, table(names, entries), spare=("proof", "loss, same seed"))
 
 
 def _show(card: "Card", here: str, found: "Catalogue") -> None:

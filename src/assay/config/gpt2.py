@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from assay.config.model import EPSILON, ModelConfig
+from assay.config.reading import LONGEST_BYTES, read_bytes
 from assay.errors import UsageError
 
 CONFIG = "config.json"
@@ -69,7 +70,10 @@ def config_from_hf(folder: Path | str) -> ModelConfig:
 def read_json(path: Path) -> dict[str, Any]:
     """Return the object in a checkpoint's JSON file. Raises `UsageError` if it is missing, unreadable or no object."""
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        raw = read_bytes(path, LONGEST_BYTES)
+        if raw is None:
+            raise UsageError(f"{path} is longer than 1 MiB, so it is no configuration of a checkpoint")
+        values = json.loads(raw.decode("utf-8"))
     except FileNotFoundError:
         raise UsageError(f"{path} is missing; name a folder with a Hugging Face GPT-2 checkpoint") from None
     except (OSError, ValueError, RecursionError) as error:

@@ -21,16 +21,25 @@ def read_text(path: Path) -> str:
 
     Raises `UsageError` for a device, a longer file or a text that is not UTF-8, and `OSError`.
     """
-    if stat.S_ISCHR(kind := os.stat(path).st_mode) or stat.S_ISBLK(kind):
-        raise UsageError(f"{path} is a device; name a YAML file")
-    with path.open("rb") as stream:
-        raw = stream.read(LONGEST_BYTES + 1)
-    if len(raw) > LONGEST_BYTES:
+    raw = read_bytes(path, LONGEST_BYTES)
+    if raw is None:
         raise UsageError(f"{path} is longer than 1 MiB, so it is not a configuration{as_corpus(path)}")
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 at byte {error.start}; write it in UTF-8{as_corpus(path)}") from error
+
+
+def read_bytes(path: Path, most: int) -> bytes | None:
+    """Return the content of a regular file or a pipe; None if it has more than `most` bytes.
+
+    Raises `UsageError` for a device, and `OSError`.
+    """
+    if stat.S_ISCHR(kind := os.stat(path).st_mode) or stat.S_ISBLK(kind):
+        raise UsageError(f"{path} is a device; name a file")
+    with path.open("rb") as stream:
+        raw = stream.read(most + 1)
+    return raw if len(raw) <= most else None
 
 
 def as_corpus(path: Path | str) -> str:

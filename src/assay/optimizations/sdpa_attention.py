@@ -127,7 +127,7 @@ class SdpaAttention(Optimization):
         if self.backend == "math":
             observed = f"{safe} of {wanted} softmaxes written out by torch's unfused attention, {fused} fused kernels"
             return self.evidence(observed, safe == unfused == wanted and fused == 0)
-        observed = f"{fused} of {wanted} attention layers in a fused kernel, {unfused} softmaxes written out"
+        observed = f"{fused} of {wanted} calls of attention in a fused kernel, {unfused} softmaxes written out"
         if self.backend != "auto":
             observed += f" (backend={self.backend})"
         return self.evidence(observed, fused == wanted and unfused == 0)

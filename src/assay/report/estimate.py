@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from assay.launch.prepare import threads_of
 from assay.report.blocks import Block, Table
 from assay.report.ranks import ranks_report
 from assay.units import format_bytes, format_count, format_flops, format_seconds
@@ -45,7 +46,16 @@ def _step(every: "EveryRank") -> Table:
         rates = fullest.machine.rates[fullest.machine.device(every.run.device)]
         if rates.caveat:
             rows["caution, these rates"] = rates.caveat
+    else:
+        rows["step time"] = _unknown_time(every)
     return Table.of(("one optimizer step", of), rows.items())
+
+
+def _unknown_time(every: "EveryRank") -> str:
+    """Return why no step time is predicted, and what to do."""
+    threads = threads_of(every.run)
+    option = "" if threads is None else f" --threads {threads}"
+    return f"not predicted; `assay machine{option}` measures the rates that it needs"
 
 
 def _scratch(answer: "Estimate") -> dict[str, str]:

@@ -78,21 +78,26 @@ class RouterStatistics:
         self._mesh = step.program.mesh
         self._watched = dict(_mixtures(step))
         self._sums: dict[int, Tensor] = {}
+        self._heard = False
+        """True if a forward was noted since the last call of `take`."""
         for layer, module in self._watched.items():
             module.watcher = partial(self._note, layer)
 
     def _note(self, layer: int, routing: Routing) -> None:
         balance = routing.balance.double() * routing.tokens.sum()
         noted = torch.cat((torch.stack((balance, routing.dropped.double())), routing.tokens.double()))
-        self._sums[layer] = self._sums[layer] + noted if layer in self._sums else noted
+        # Every forward adds, also the first one after `take`: steps of one program must have the same operators.
+        self._sums[layer] = self._sums.get(layer, torch.zeros_like(noted)) + noted
+        self._heard = True
 
     def take(self) -> list[LayerRouting]:
         """Return one entry per layer of the model, over all micro-batches and ranks since the last call.
 
         The list is empty if there was no forward in training. Every rank must call it.
         """
-        noted, self._sums = self._sums, {}
-        if not noted:
+        noted, heard = self._sums, self._heard
+        self._sums, self._heard = {layer: torch.zeros_like(one) for layer, one in noted.items()}, False
+        if not heard:
             return []
         layers = self._watched[min(noted)].config.n_layer
         table = torch.stack([noted.get(layer, torch.zeros_like(noted[min(noted)])) for layer in range(layers)])

@@ -1,6 +1,7 @@
 """Reasons for which training ends early. Each is an exception, raised where it occurs, and becomes the run's result."""
 
 import re
+from collections.abc import Callable
 
 from assay.units import format_bytes
 
@@ -59,3 +60,12 @@ def what_was_refused(error: BaseException) -> str:
     number, _, unit = asked[1].partition(" ")
     size = format_bytes(int(number)) if unit == "bytes" else asked[1]
     return f"a tensor of {size} could not be allocated"
+
+
+def stopped(work: Callable[[], None]) -> Ending | None:
+    """Call `work`, and return the ending if it stops early with a result; such a run is still evaluated and saved."""
+    try:
+        work()
+    except (BudgetReached, TargetReached, Unproven) as stop:
+        return stop
+    return None

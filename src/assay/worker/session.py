@@ -7,7 +7,7 @@ module imports torch, which is a phase of its own, so the caller imports it late
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -39,6 +39,7 @@ from assay.training.stops import (
     Unproven,
     Unread,
     WrongValues,
+    stopped,
 )
 from assay.units import format_steps
 from assay.values.rates import Rates
@@ -77,11 +78,11 @@ class Session:
     def _work(self) -> None:
         loop = self._build()
         try:
-            ended = _stopped(lambda: self._train(loop))
+            ended = stopped(lambda: self._train(loop))
             self._wait("finish")
             self.phases.enter("recording")
             with unchanged("the last evaluation", loop.step, self.ranks):
-                ended = _stopped(loop.evaluate) or ended
+                ended = stopped(loop.evaluate) or ended
         except (Interrupted, Unread):
             loop.checkpoint()
             raise
@@ -97,7 +98,7 @@ class Session:
                 self.findings.ranks = every_rank(loop, self.findings, self.ranks)
         if not isinstance(ended, Unproven):
             self.phases.enter("last_trace")
-            prove_at_end(loop, self.findings, self.optimizations, self.ranks, self.folder)
+            prove_at_end(loop, self.findings, self.optimizations, self.ranks, self.folder, self._say_evidence)
         self.phases.enter("recording")
         if ended is not None:
             raise ended
@@ -166,15 +167,25 @@ class Session:
 
     @contextmanager
     def _values_checked(self, loop: Loop) -> Iterator[None]:
-        """Record the block's steps, and compare them with a reference. Raises `WrongValues`."""
+        """Record the block's steps, and compare them with a reference. Raises `WrongValues`.
+
+        A run that reaches its budget or target in these steps is checked as far as it came.
+        """
         self.values = ValueCheck(self.folder, self.run, loop.step, loop.position.step, self.ranks)
+        stop: Ending | None = None
+        first = loop.position.step
         try:
-            yield
-            if self.values.due:
+            try:
+                yield
+            except (BudgetReached, TargetReached) as ending:
+                stop = ending
+            if self.values.due and loop.position.step > first:
                 self.phases.enter("reference")
                 self._hold_values(self.values.conclude(self.channel))
         finally:
             self.values.abandon()
+        if stop is not None:
+            raise stop
 
     def _hold_values(self, proof: ValueProof) -> None:
         self.findings.values = proof
@@ -284,12 +295,3 @@ class Session:
 
     def during(self, phase: str) -> AbstractContextManager[None]:
         return self.phases.during(phase)
-
-
-def _stopped(work: Callable[[], None]) -> Ending | None:
-    """Call `work`, and return the ending if it stops early with a result; such a run is still evaluated and saved."""
-    try:
-        work()
-    except (BudgetReached, TargetReached, Unproven) as stop:
-        return stop
-    return None

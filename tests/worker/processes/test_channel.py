@@ -36,6 +36,7 @@ def events(tmp_path: Path) -> Path:
 @pytest.fixture
 def handlers() -> Iterator[None]:
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it would be ignored
     yield
     for number, handler in before.items():
         signal.signal(number, handler)

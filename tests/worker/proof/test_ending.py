@@ -80,7 +80,7 @@ def test_a_kernel_that_is_given_up_on_the_way_ends_without_effect(corpus: Prepar
     result = faded(corpus, tmp_path, "sdpa_attention", "SdpaAttention", fade)
     assert (result.status, result.proven_until, result.steps) == (Status.NO_EFFECT, "beginning", 8)
     assert result.reason is not None
-    assert result.reason.startswith("fading was proven at the beginning and not at the end: 0 of 2 attention layers")
+    assert result.reason.startswith("fading was proven at the beginning and not at the end: 0 of 2 calls of attention")
     assert result.val_loss is not None
 
 

@@ -15,6 +15,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -108,7 +109,7 @@ def _write(tensors: Mapping[str, Tensor], path: Path, ranks: Ranks) -> None:
 
 def complete(folder: Path) -> list[Path]:
     """Return the complete checkpoints in `folder`, newest first. Incomplete ones have a hidden name."""
-    found = [path for path in folder.glob("step-*") if path.name.removeprefix("step-").isdigit()]
+    found = [path for path in folder.glob("step-*") if re.fullmatch(r"step-[0-9]+", path.name)]
     return sorted(found, key=lambda path: int(path.name.removeprefix("step-")), reverse=True)
 
 

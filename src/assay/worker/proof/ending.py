@@ -21,7 +21,7 @@ from assay.optimizations import Optimization
 from assay.parallel.ranks import Ranks
 from assay.proofs import dropout
 from assay.proofs.unchanged import differences
-from assay.records.evidence import ValueProof
+from assay.records.evidence import Evidence, ValueProof
 from assay.records.trace import Trace
 from assay.step.program import Step
 from assay.store.run_folder import RunFolder
@@ -77,13 +77,19 @@ def has_trained(loop: Loop, initial: Mapping[str, int], ranks: Ranks) -> None:
 
 
 def prove_at_end(
-    loop: Loop, findings: Findings, optimizations: Sequence[Optimization], ranks: Ranks, folder: RunFolder
+    loop: Loop,
+    findings: Findings,
+    optimizations: Sequence[Optimization],
+    ranks: Ranks,
+    folder: RunFolder,
+    say: Callable[[Evidence], None],
 ) -> None:
     """Trace a discarded step at the end of the run, and check its values.
 
     Raises `NoEffect` if it is not the step that was proven, and `WrongValues` if it computes other values. Earlier
     discarded steps free gathered weights, settle a loss scale, and make an update whose values are checked as well. If
-    memory or data run out, a note is added.
+    memory or data run out, a note is added. A run that ended before a step of its own was traced has its only evidence
+    from here, and `say` records it.
     """
     run = findings.spec.config
     last = _last_step(loop, findings.notes, folder, run, ranks)
@@ -91,9 +97,15 @@ def prove_at_end(
         return
     found, values = last
     if not values.verdict:
-        raise WrongValues(f"values were right at the beginning and wrong at the end: {values.failures[0]}")
+        earlier = findings.values is not None and findings.values.checked
+        before = "values were right at the beginning and wrong at the end: " if earlier else ""
+        raise WrongValues(before + values.failures[0])
     proofs = [one.verify(found, run) for one in optimizations]
-    lost = [f"{one.optimization} was proven at the beginning and not at the end: {one.observed}" for one in proofs]
+    first = findings.trace is None
+    for one in proofs if first else ():
+        say(one)
+    was = "took no effect" if first else "was proven at the beginning and not at the end"
+    lost = [f"{one.optimization} {was}: {one.observed}" for one in proofs]
     faults = [text for text, one in zip(lost, proofs, strict=True) if not one.verdict]
     faults += [text for text in (dropout.fault(found, run),) if text]
     if findings.trace is not None and not faults:
