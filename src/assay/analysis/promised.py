@@ -1,4 +1,4 @@
-"""What a row promises of its losses, against those of the control.
+"""Promises of a row's losses, against those of the control.
 
 Techniques promise something only where nothing else differs. A row with another learning rate, batch or model promises
 nothing: its losses may equal the control's, or be anything else.

@@ -1,4 +1,4 @@
-"""What a study has done so far, from its event log and the folders of its runs.
+"""The state of a study, from its event log and the folders of its runs.
 
 The log names the run of each cell before the run works. So a cell whose run has ended counts, even if the process that
 ran the study was killed before it could write that down. Runs that were killed or stopped do not count: their cells are
@@ -25,7 +25,7 @@ _UNFINISHED = frozenset({Status.RUNNING, Status.KILLED, Status.INTERRUPTED})
 
 @dataclass
 class Progress:
-    """Cells and rounds of a study that are behind it."""
+    """Ended cells and rounds of a study."""
 
     cells: list[CellResult] = field(default_factory=list)
     rounds: list[Round] = field(default_factory=list)

@@ -1,7 +1,7 @@
 """Run a study, or the missing cells of one: check everything, write the plan, let an executor run the waves.
 
-Everything that happens is written to the study's event log before it is told to anybody. So another process can follow
-the study, and after a crash of this one the cells that had ended are known.
+Every item of news is written to the study's event log before a listener receives it. So another process can follow the
+study, and after a crash of this one the cells that had ended are known.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from assay.studies.plan import Needs, waves
 
 @dataclass(frozen=True)
 class How:
-    """How a study runs, apart from its cells."""
+    """Settings of a study's execution, apart from its cells."""
 
     home: Home
     blocks: int
