@@ -78,7 +78,7 @@ def test_a_batch_that_cannot_be_shared_or_filled_is_refused(shard: Shard) -> Non
         Batches(shard, 0, 12, 16).at(0, share=(0, 5))
     with pytest.raises(ValueError, match="no share 2 of 2"):
         Batches(shard, 0, 12, 16).at(0, share=(2, 2))
-    with pytest.raises(UsageError, match=r"validation split has 501 tokens.* takes 502"):
+    with pytest.raises(UsageError, match=r"validation split has 501 tokens.* needs 502"):
         Batches(shard, 0, 12, LENGTH)
     with pytest.raises(UsageError, match="validation split has 501 tokens"):
         validation_windows(shard, LENGTH, 4)

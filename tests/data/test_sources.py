@@ -96,7 +96,7 @@ def test_a_bad_parquet_is_refused(tmp_path: Path) -> None:
     parquet.write_table(arrow.table({"body": [1, 2]}), tmp_path / "a.parquet")
     with pytest.raises(UsageError, match="lacks the column 'text'"):
         read(tmp_path / "a.parquet")
-    with pytest.raises(UsageError, match="holds int64, not text"):
+    with pytest.raises(UsageError, match="has int64, not text"):
         read(tmp_path / "a.parquet", "body")
     (tmp_path / "b.parquet").write_text("no")
     with pytest.raises(UsageError, match="is not a readable Parquet file"):

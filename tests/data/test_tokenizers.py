@@ -159,7 +159,7 @@ def test_any_tokenizer_json_serves(home: Home, tmp_path: Path, pairs: Tokenizer)
         assert isinstance(tokenizer, LibraryTokenizer)
         assert tokenizer.decode(tokenizer.encode("the cat")) == "the cat"
     path.write_text("{}")
-    with pytest.raises(UsageError, match=r"is not a tokenizer\.json that can be read"):
+    with pytest.raises(UsageError, match=r"is not a readable tokenizer\.json"):
         make_tokenizer(DataConfig(tokenizer=str(path)), STORY, home)
     with pytest.raises(UsageError, match="did you mean 'char'"):
         make_tokenizer(DataConfig(tokenizer="chars"), STORY, home)

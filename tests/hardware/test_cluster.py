@@ -36,7 +36,7 @@ def test_nodes_of_gpus() -> None:
     ("words", "says"),
     [
         (("h10", 1, 8), "did you mean 'h100'"),
-        (("tpu", 1, 8), "there are a100, h100, h200"),
+        (("tpu", 1, 8), "choose from a100, h100, h200"),
         (("a100", 0, 8), "nodes=0 of gpus_per_node=8 is not possible"),
         (("a100", 1, -1), "give at least one"),
         (("a100", 10**6, 8), "at most a million"),

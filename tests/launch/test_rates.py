@@ -44,7 +44,7 @@ def test_a_device_that_torch_lacks_stays_unknown(tmp_path: Path, monkeypatch: py
 
 def test_a_measurement_that_breaks_off_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: Path) -> None:
     monkeypatch.setattr(machine, "_MEASURE", (sys.executable, "-c", "raise ValueError('no luck')"))
-    with pytest.raises(RuntimeError, match="measuring cpu ended with exit code 1: ValueError: no luck"):
+    with pytest.raises(RuntimeError, match="the measurement of cpu ended with exit code 1: ValueError: no luck"):
         measured_machine(Home(tmp_path / "home"))
 
 

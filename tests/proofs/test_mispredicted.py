@@ -87,7 +87,7 @@ def test_a_collective_that_is_not_the_predicted_one_is_mentioned(changes: dict[s
 
 def test_a_collective_that_is_missing_or_new_is_mentioned() -> None:
     (new,) = over_two(sent=(SENT, SENT.model_copy(update={"collective": "broadcast"})))
-    assert new.startswith("broadcast over dp has a payload of 6.00 MiB in 3 calls on rank 1, and 0 B in 0 calls")
+    assert new.startswith("broadcast over dp has a payload of 6.00 MiB in 3 calls on rank 1, but 0 B in 0 calls")
     (missing,) = over_two(sent=(EXCHANGED,), predicted_sent=(SENT, EXCHANGED))[:1]
     assert "some communication may be left out" in missing
 
