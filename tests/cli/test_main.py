@@ -81,7 +81,10 @@ def test_a_room_does_not_hide_the_function_of_its_name() -> None:
 
     assert callable(assay.estimate)
     assert callable(assay.train)
-    assert set(dir(assay)) == {"anatomy", "compare", "estimate", "project", "train", "__version__"}
+    assert set(dir(assay)) == {
+        *("anatomy", "compare", "configure", "estimate", "project", "runs", "study", "train"),
+        "__version__",
+    }
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
         _ = assay.trian
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay.config import ModelConfig, Run, Spec, TrainingConfig
+from assay.config import ModelConfig, ResolvedRun, Spec, TrainingConfig
 from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine
 from assay.optimizations import Conflict, Numerics, Unavailable, check, resolve
@@ -15,9 +15,9 @@ GPUS = CPU.model_copy(update={"accelerators": (Accelerator(name="any", memory_by
 LOW = "fully_sharded:mixed_precision=true"
 
 
-def stacked(text: str, model: ModelConfig = SHAPE, ranks: int = 2) -> Run:
+def stacked(text: str, model: ModelConfig = SHAPE, ranks: int = 2) -> ResolvedRun:
     training = TrainingConfig(batch_size=16)
-    return Run(
+    return ResolvedRun(
         model=model, training=training, ranks=ranks, device="cpu", optimizations=tuple(map(Spec.parse, text.split("+")))
     )
 
@@ -105,5 +105,5 @@ def test_a_pipeline_sums_each_group_once(sums: int, proven: bool) -> None:
             ),
         }
     )
-    evidence = FullySharded().verify(trace, Run(training=TrainingConfig(batch_size=8)))
+    evidence = FullySharded().verify(trace, ResolvedRun(training=TrainingConfig(batch_size=8)))
     assert evidence.verdict is proven, evidence.observed

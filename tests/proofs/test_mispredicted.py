@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.proofs.mispredicted import mispredicted
 from assay.records.memory import Memory
 from assay.records.prediction import Predicted, PredictedRank
@@ -16,12 +16,12 @@ MIB = 2**20
 HONEST = {"tensors_peak_bytes": 100 * MIB, "saved_bytes": 50 * MIB}
 SENT = Sent(collective="all_reduce", axis="dp", count=3, payload_bytes=6 * MIB)
 EXCHANGED = Sent(collective="all_to_all", axis="dp", count=6, payload_bytes=6 * MIB)
-MIXTURE = Run.model_validate({"model": {"n_expert": 4}})
+MIXTURE = ResolvedRun.model_validate({"model": {"n_expert": 4}})
 
 
-def result(config: Run | None = None, **fields: Any) -> RunResult:
+def result(config: ResolvedRun | None = None, **fields: Any) -> RunResult:
     base = {"run": "a", "status": Status.DONE, "created": "2026-01-01", "identity": "0"}
-    return RunResult.model_validate({**base, "config": config or Run(), **fields})
+    return RunResult.model_validate({**base, "config": config or ResolvedRun(), **fields})
 
 
 def alone(peak: int, saved: int, **predicted: Any) -> list[str]:
@@ -29,7 +29,7 @@ def alone(peak: int, saved: int, **predicted: Any) -> list[str]:
     return mispredicted(result(memory=memory, predicted=Predicted(**{**HONEST, **predicted})))
 
 
-def over_two(config: Run | None = None, **measured: Any) -> list[str]:
+def over_two(config: ResolvedRun | None = None, **measured: Any) -> list[str]:
     """Two ranks of which the second has other figures."""
     sent = {"sent": measured.pop("predicted_sent", (SENT,))}
     honest = RankResult(rank=0, place={}, **HONEST, **sent)

@@ -2,13 +2,13 @@
 
 import pytest
 
-from assay.config import Run, TrainingConfig
+from assay.config import ResolvedRun, TrainingConfig
 from assay.optimizations.data_parallel import DataParallel
 from assay.proofs.replicas import summed_once, wrong_share
 from assay.records.trace import Communication, Held, Phase, Trace
 
 RANKS = {"pp": 1, "dp": 2, "cp": 1, "tp": 1}
-RUN = Run(training=TrainingConfig(batch_size=8))
+RUN = ResolvedRun(training=TrainingConfig(batch_size=8))
 WEIGHT = Held(name="w", held_bytes=400, whole_bytes=400)
 
 

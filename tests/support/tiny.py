@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
-from assay.config import Run, validate
+from assay.config import ResolvedRun, validate
 from assay.data import Prepared, validation_windows
+from assay.optimizations import resolved
 from assay.step.program import MicroBatch, Program, Step
 from assay.training.build import baseline, build
 from assay.training.checkpoints import checkpoint
@@ -21,14 +22,15 @@ from assay.training.step_record import Position, StepRecord
 CPU = torch.device("cpu")
 
 
-def tiny(training: dict[str, Any] | None = None, **model: Any) -> Run:
+def tiny(training: dict[str, Any] | None = None, **model: Any) -> ResolvedRun:
     """A run of a two-layer model of width 16 on bytes."""
     shape = {"n_layer": 2, "n_head": 2, "n_embd": 16, "context_length": 16, "vocab_size": 256}
     values = {"batch_size": 4, "steps": 6, "warmup_steps": 2, "eval_interval": 0, "eval_batches": 2}
-    return validate({"model": {**shape, **model}, "training": {**values, **(training or {})}, "device": "cpu"})
+    values = {"model": {**shape, **model}, "training": {**values, **(training or {})}, "device": "cpu"}
+    return resolved(validate(values))
 
 
-def step_of(run: Run, corpus: Prepared, **seams: Any) -> Step:
+def step_of(run: ResolvedRun, corpus: Prepared, **seams: Any) -> Step:
     """The baseline's step, with seams replaced."""
     torch.manual_seed(run.seed)
     program: Program = baseline(run, corpus, CPU)
@@ -66,7 +68,7 @@ class Watcher:
         yield
 
 
-def loop_of(run: Run, step: Step, corpus: Prepared, folder: Path, position: Position | None = None) -> Loop:
+def loop_of(run: ResolvedRun, step: Step, corpus: Prepared, folder: Path, position: Position | None = None) -> Loop:
     """A loop from a position on, that saves into `folder` and is watched by a `Watcher`."""
     position = position or Position()
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 
-from assay.config import validate
 from assay.data import Prepared
 from assay.optimizations import forget, search
 from assay.parallel.loss_scale import DynamicLossScale
@@ -356,7 +355,8 @@ def test_resuming_with_unlike_data_of_a_run_is_not_possible_through_the_model(co
     folder = run_folder(tmp_path / "run", corpus, {"steps": 3})
     ended(folder)
     spec = folder.spec()
-    wider = validate({**spec.config.model_dump(mode="json"), "model": {**spec.config.model.model_dump(), "n_layer": 3}})
+    model = spec.config.model.model_copy(update={"n_layer": 3})
+    wider = spec.config.model_copy(update={"model": model})
     folder.prepare(spec.model_copy(update={"config": wider}))
     result = ended(folder)
     assert result.status is Status.FAILED

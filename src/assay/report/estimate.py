@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from assay.launch.prepare import threads_of
 from assay.report.blocks import Block, Table
 from assay.report.ranks import ranks_report
 from assay.units import format_bytes, format_count, format_flops, format_seconds
@@ -53,6 +52,8 @@ def _step(every: "EveryRank") -> Table:
 
 def _unknown_time(every: "EveryRank") -> str:
     """Return why no step time is predicted, and what to do."""
+    from assay.launch.prepare import threads_of
+
     threads = threads_of(every.run)
     option = "" if threads is None else f" --threads {threads}"
     return f"not predicted; `assay machine{option}` measures the rates that it needs"
