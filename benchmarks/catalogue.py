@@ -30,7 +30,7 @@ from assay.config import Spec
 from assay.errors import UsageError
 from assay.hardware import Machine, detect
 from assay.optimizations import Unavailable, Unpredicted, catalogue, resolve
-from assay.runs.record import Status
+from assay.records.status import Status
 from assay.studies.design import LEAST_PROCESSES
 
 WIDE = ("model.n_embd=256",)

@@ -16,12 +16,13 @@ from assay import api
 from assay.config import Home, Run
 from assay.data import prepare
 from assay.errors import UsageError
-from assay.estimate import Estimate, estimate
+from assay.estimator import Estimate, estimate
 from assay.hardware import Machine
+from assay.launch.prepare import threads_of
+from assay.launch.rates import measured_machine
 from assay.optimizations import Unpredicted
-from assay.runs.machine import measured_machine
-from assay.runs.prepare import threads_of
-from assay.runs.record import RunResult, Status
+from assay.records.run import RunResult
+from assay.records.status import Status
 
 SLACK = 0.9
 """Of the memory, what tensors may take where nothing was measured yet: an allocator reserves more than it gives."""

@@ -31,7 +31,7 @@ from assay.data import prepare
 from assay.errors import UsageError
 from assay.hardware import detect
 from assay.optimizations import catalogue
-from assay.runs.record import Status
+from assay.records.status import Status
 from assay.units import parse_bytes
 from ladder_cells import NOT_RUN, Laboratory, Outcome, Stack, without
 from ladder_report import Ladder, Row, line, write

@@ -28,13 +28,13 @@ from assay.config import Home, Run, Spec
 from assay.data import prepare
 from assay.errors import UsageError
 from assay.hardware import detect
-from assay.optimizations import Numerics, catalogue, check, normalize, optimizations_of, resolve
+from assay.optimizations import Numerics, catalogue, check, optimizations_of, resolve, resolved
 from assay.parallel.ranks import ALONE
-from assay.runs import history
-from assay.runs.lookup import find
-from assay.runs.worker_build import NUDGED_NOISE, build_step, settle_torch
+from assay.store import history
+from assay.store.lookup import find
 from assay.studies.drift import FIRST_STEPS
 from assay.training.loop import train_step
+from assay.worker.build import NUDGED_NOISE, build_step, settle_torch
 
 BASELINE, NUDGED = "baseline", "nudged weights"
 
@@ -86,7 +86,7 @@ def trained(run: Run, home: Home) -> list[float]:
     """Training losses of a run, by step. Raises `UsageError` where it cannot be had."""
     if run.ranks > 1:
         return [step["loss"] for step in history.steps(find(home, api.train(run, home=home).run).events())]
-    run = normalize(run)
+    run = resolved(run)
     check(run, detect())
     data, device = prepare(run.data, home), torch.device("cpu")
     run = run.with_vocabulary(data.vocab_size)

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import torch
 
 from assay.optimizations import catalogue
-from assay.optimizers import eight_bit
+from assay.optimizations.adamw_8bit import step as eight_bit
 from optimizations.mutations.harness import SECOND, VALUES, VERIFY
 from optimizations.mutations.judgement import Judgement, judged
 from optimizations.mutations.named import mutants_of

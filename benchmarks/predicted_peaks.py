@@ -26,10 +26,10 @@ from typing import Literal, get_args, get_origin
 
 from assay import api
 from assay.config import Home, Spec
-from assay.data.atomic import write_file
 from assay.errors import UsageError
+from assay.files import write_file
 from assay.optimizations import Unpredicted, catalogue, resolve
-from assay.runs.record import Status
+from assay.records.status import Status
 from catalogue import GIVEN, SETTINGS, possible
 from peaks_report import Row, line, renewed, table
 

@@ -22,9 +22,9 @@ from typing import NamedTuple
 
 from assay.config import ModelConfig, Run, TrainingConfig
 from assay.config.run import Spec
-from assay.data.atomic import write_file
 from assay.errors import UsageError
-from assay.estimate import estimate
+from assay.estimator import estimate
+from assay.files import write_file
 from assay.hardware import Machine, detect
 
 COUNT = 200
@@ -134,8 +134,8 @@ def measured(run: Run) -> int:
     """Most bytes of tensors in the second step, and of those alive before it; other tensors of the process left out."""
     import torch
 
-    from assay.measure.memory import live_tensor_bytes
-    from assay.measure.tensor_peak import tensor_peak
+    from assay.measure.memory.memory_pass import live_tensor_bytes
+    from assay.measure.memory.tensor_peak import tensor_peak
     from assay.optimizations import optimizations_of
     from assay.training.build import baseline, build
     from assay.training.loop import train_step
@@ -155,7 +155,8 @@ def measured(run: Run) -> int:
 
 def forget_tables() -> None:
     """Masks and tables that earlier cells left for later ones would be missing from what this one makes."""
-    from assay.model import attention, padding, rotary
+    from assay.model import attention, rotary
+    from assay.optimizations.vocab_padding import model as padding
 
     for table in (attention._future, padding._barred, rotary._tables):
         table.cache_clear()

@@ -22,7 +22,7 @@ from typing import Any
 import validity_real as real
 import validity_simulated as simulated
 from assay.config import Home
-from assay.data.atomic import write_file
+from assay.files import write_file
 
 DATA = Path(__file__).parents[1] / "docs" / "measured" / "validity.json"
 FAMILIES = 40_000

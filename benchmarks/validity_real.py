@@ -13,13 +13,14 @@ from typing import Any
 from assay import api
 from assay.analysis.catalogue import device_of
 from assay.analysis.comparison import analyse
+from assay.analysis.metrics.time import STEP_SECONDS
 from assay.analysis.timed import figure, rounds
 from assay.config import Home
 from assay.data.progress import silent
-from assay.runs.record import Status
-from assay.studies.compare import measured
-from assay.studies.design import AGAIN, BASELINE, Cell
-from assay.studies.record import CellResult, ComparisonRecord
+from assay.optimizations import resolved
+from assay.records.status import Status
+from assay.records.study import AGAIN, BASELINE, Cell, CellResult, ComparisonRecord
+from assay.studies.run import How, measured
 
 CONFIGURATION = ("training.measure_memory=false", "training.eval_batches=1")
 SEEDS = 3
@@ -33,7 +34,7 @@ def pair(home: Home) -> Row:
     record = _measure((BASELINE, AGAIN), 1, home)
     kept = rounds(record.cells)
     before, after = (record.of(name)[0] for name in (BASELINE, AGAIN))
-    logs = [figure("step_seconds", one.result, kept[one.wave]) for one in (before, after)]
+    logs = [figure(STEP_SECONDS, one.result, kept[one.wave]) for one in (before, after)]
     if None in logs:
         raise RuntimeError("a process of the pair has no timed block")
     first, second = (value for value in logs if value is not None)
@@ -56,15 +57,13 @@ def comparison(home: Home) -> Row:
 
 
 def _measure(names: Sequence[str], seeds: int, home: Home) -> ComparisonRecord:
-    base = api.configure("demo", CONFIGURATION)
+    base = resolved(api.configure("demo", CONFIGURATION))
     cells = [
         Cell(treatment=name, replicate=int(name == AGAIN), seed=seed, run=base.model_copy(update={"seed": seed}))
         for seed in range(seeds)
         for name in names
     ]
-    record = measured(
-        cells, base, home=home, blocks=BLOCKS, timeout=300, title="demo", prepare=silent, tell=lambda news: None
-    )
+    record = measured(cells, base, How(home, BLOCKS, 300, "demo", silent, lambda news: None))
     if failed := [one.result for one in record.cells if one.result.status is not Status.DONE]:
         raise RuntimeError(f"a process did not finish: {failed[0].status.value}, {failed[0].reason}")
     return record

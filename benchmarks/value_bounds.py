@@ -27,7 +27,7 @@ import torch
 from assay.config import ModelConfig, Run, Spec, TrainingConfig
 from assay.errors import UsageError
 from assay.hardware import detect
-from assay.optimizations import check, expected_of, normalize, optimizations_of
+from assay.optimizations import check, expected_of, optimizations_of, resolved
 from assay.training.build import baseline, build
 from assay.training.loop import read, take_step
 from assay.values.check import Check
@@ -129,7 +129,7 @@ def _draw(dice: random.Random) -> Run:
     )
     names = dice.sample(STACK, dice.choice([1, 2, 3]))
     specs = tuple(Spec.parse(name) for name in names)
-    return normalize(Run(model=model, training=training, device="cpu", seed=dice.randrange(1000), optimizations=specs))
+    return resolved(Run(model=model, training=training, device="cpu", seed=dice.randrange(1000), optimizations=specs))
 
 
 def judged(run: Run, place: Path, text: Any, first: int = 0) -> tuple[list[Judged], list[str]]:

@@ -11,11 +11,11 @@ from svg import WIDTH, Drawing
 
 from assay.config import ModelConfig
 from assay.config.mesh import Mesh
-from assay.cost.closed_forms import Recompute, layer_activation_bytes, state_bytes
-from assay.cost.layout import Layout
-from assay.cost.pipeline import StageTime, play
-from assay.cost.schedules import Schedule, gpipe, interleaved, one_f_one_b, zero_bubble_v
-from assay.estimate.plan import plan
+from assay.cost.analytic.closed_forms import Recompute, layer_activation_bytes, state_bytes
+from assay.cost.analytic.layout import Layout
+from assay.cost.pipeline.bubble import StageTime, play
+from assay.cost.pipeline.schedules import Schedule, gpipe, interleaved, one_f_one_b, zero_bubble_v
+from assay.estimator.plan import plan
 from assay.hardware.cluster import cluster
 
 PARTS = {"weights": "s1", "gradients": "s3", "optimizer": "s2", "activations": "s4"}

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from assay.api import configure, project
 from assay.cli.main import app
-from assay.estimate.plan import plan
+from assay.estimator.plan import plan
 
 ROOT = Path(__file__).parents[1]
 GPT3 = "examples/gpt3-175b.yaml"

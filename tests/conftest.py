@@ -12,15 +12,15 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")
 
+pytest_plugins = ["support.children"]
+
 
 @pytest.fixture(autouse=True)
 def _rates_stay_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     """A comparison measures the machine first, some seconds in each new home: its step times then are predicted."""
     from assay.hardware.rates import known_machine
 
-    monkeypatch.setattr(
-        "assay.studies.compare.measured_machine", lambda home, threads, tell: known_machine(home, threads)
-    )
+    monkeypatch.setattr("assay.studies.run.measured_machine", lambda home, threads, tell: known_machine(home, threads))
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -8,9 +8,11 @@ import assay
 from assay.api import configure
 from assay.config import Home, Spec, load
 from assay.errors import UsageError
-from assay.runs import launcher, prepare
-from assay.runs.record import Predicted, Status
-from runs.conftest import FAKE_WORKER
+from assay.launch import prepare
+from assay.launch import spawn as launcher
+from assay.records.prediction import Predicted
+from assay.records.status import Status
+from support.children import FAKE_WORKER
 
 
 def test_nothing_named_is_the_demo() -> None:

@@ -9,7 +9,7 @@ from assay.analysis.comparison import analyse
 from assay.analysis.noise import Verdict
 from assay.errors import UsageError
 from assay.optimizations import catalogue
-from assay.runs.record import Status
+from assay.records.status import Status
 from studies.synthetic import FACTORS, TREATMENTS, record
 
 

@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 
 from assay.analysis.comparison import Comparison, analyse
+from assay.analysis.metrics import metrics
 from assay.analysis.noise import Verdict
-from assay.analysis.row import METRICS, Row
-from assay.runs.record import Memory, Status
-from assay.studies.design import AGAIN, BASELINE
-from assay.studies.record import CellResult, ComparisonRecord, Ending
+from assay.analysis.row import Row
+from assay.records.memory import Memory
+from assay.records.status import Status
+from assay.records.study import AGAIN, BASELINE, CellResult, ComparisonRecord, Ending
 from studies.synthetic import FACTORS, TREATMENTS, record
 
 NOTHING: dict[str, Any] = {
@@ -188,7 +189,7 @@ def test_json_has_the_promised_shape(comparison: Comparison) -> None:
     assert {"rows", "baseline", "again", "smallest_change", "environment", "caveats"} <= value.keys()
     for row in value["rows"]:
         assert {"treatment", "status", "metrics", "change", "interval", "predicted", "evidence"} <= row.keys()
-        assert set(row["change"]) == set(row["interval"]) == set(METRICS) <= set(row["metrics"])
+        assert set(row["change"]) == set(row["interval"]) == set(metrics()) <= set(row["metrics"])
         assert isinstance(row["metrics"]["tensors_peak_bytes"], int)
         assert len(row["metrics"]["val_loss"]) == 2
         assert row["interval"]["tensors_peak_bytes"] is None
@@ -208,7 +209,7 @@ def test_json_has_the_promised_shape(comparison: Comparison) -> None:
 def test_frame_has_a_row_per_treatment_and_numbers_as_numbers(comparison: Comparison) -> None:
     frame = comparison.to_frame()
     assert list(frame["treatment"]) == [BASELINE, AGAIN, *TREATMENTS]
-    for metric in METRICS:
+    for metric in metrics():
         columns = {metric, f"{metric}_change", f"{metric}_low", f"{metric}_high"}
         assert columns <= set(frame.columns)
         assert all(frame[column].dtype.kind == "f" for column in columns)

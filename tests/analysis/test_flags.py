@@ -5,9 +5,11 @@ import pytest
 from assay.analysis.comparison import Comparison, analyse
 from assay.config import Run
 from assay.optimizations import Numerics, numerics_of
-from assay.runs.record import Memory, Predicted, Status
-from assay.step.evidence import Evidence
-from assay.studies.record import ComparisonRecord
+from assay.records.evidence import Evidence
+from assay.records.memory import Memory
+from assay.records.prediction import Predicted
+from assay.records.status import Status
+from assay.records.study import ComparisonRecord
 from studies.synthetic import ENVIRONMENT, FACTORS, TREATMENTS, record
 
 BF16, CHECKPOINTING = TREATMENTS[1], TREATMENTS[2]

@@ -9,10 +9,9 @@ from assay.analysis.comparison import Comparison, analyse
 from assay.analysis.losses import DRIFT_FACTOR, LOSSY, ONSET, ROUNDING
 from assay.analysis.row import Row
 from assay.config import load
-from assay.runs.record import Status
-from assay.studies.design import AGAIN, BASELINE
+from assay.records.status import Status
+from assay.records.study import AGAIN, BASELINE, CellResult, ComparisonRecord, Curve, Ending
 from assay.studies.drift import FIRST_STEPS
-from assay.studies.record import CellResult, ComparisonRecord, Curve, Ending
 from studies.synthetic import ENVIRONMENT, FACTORS, TREATMENTS, record
 
 SDPA, BF16, CHECKPOINTING, ACCUMULATION, STACK = TREATMENTS

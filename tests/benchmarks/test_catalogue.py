@@ -6,7 +6,7 @@ from assay.analysis.catalogue import Catalogue
 from assay.errors import UsageError
 from assay.hardware import Machine
 from assay.optimizations import Unavailable, Unpredicted, catalogue
-from assay.runs.record import Status
+from assay.records.status import Status
 
 SMALL = Machine(processor="any", cores=2, memory_bytes=2**33)
 

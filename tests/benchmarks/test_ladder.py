@@ -12,7 +12,7 @@ import pytest
 from assay.config import Home
 from assay.hardware import Accelerator, Machine, detect
 from assay.optimizations import catalogue
-from assay.runs.record import Status
+from assay.records.status import Status
 
 MACHINE = Machine(processor="any", cores=2, memory_bytes=2**33)
 H100 = Accelerator(name="NVIDIA H100 80GB HBM3", memory_bytes=80 * 2**30, compute_capability=(9, 0))

@@ -12,10 +12,10 @@ from assay.api import configure
 from assay.config import Run, Spec
 from assay.data.tokenizers import CharTokenizer
 from assay.errors import UsageError
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.optimizations import Unpredicted, catalogue, resolve
-from estimate.built import RandomData, measured_peak
+from estimator.built import RandomData, measured_peak
 from optimizations.laboratory import ON_ONE_DEVICE, marked
 
 MACHINE = Machine(processor="any", cores=1, memory_bytes=2**34)

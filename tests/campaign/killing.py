@@ -105,7 +105,7 @@ def killed(home: Path, moment: Moment, text: str) -> tuple[int, list[int]]:
 
 def _victim(command: int, moment: Moment, started: list[psutil.Process]) -> int:
     """The process to kill; the command itself where the one that was drawn is not there yet."""
-    program = {"child": ("assay.runs.worker", "assay.runs.agent"), "rank": ("assay.runs.worker",)}
+    program = {"child": ("assay.worker", "assay.worker.processes.agent"), "rank": ("assay.worker",)}
     found: list[int] = []
     for process in started:
         with suppress(psutil.Error):

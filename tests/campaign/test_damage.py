@@ -18,18 +18,18 @@ import torch
 
 from assay.config import Home
 from assay.data import Prepared
-from assay.runs import history
-from assay.runs.channel import _EventsFile, _line
-from assay.runs.entry import Entry
-from assay.runs.folder import Process, RunFolder
-from assay.runs.reconcile import reconcile
-from assay.runs.record import Status
-from assay.runs.store import Store
-from assay.runs.worker import conclude
-from assay.runs.worker_phases import Phases
-from assay.runs.worker_result import Findings
-from assay.runs.worker_session import Session
-from runs.worker_runs import run_folder, small_corpus
+from assay.records.status import Status
+from assay.store import history
+from assay.store.entry import Entry
+from assay.store.index import Store
+from assay.store.listing import reconcile
+from assay.store.run_folder import Process, RunFolder
+from assay.worker.__main__ import conclude
+from assay.worker.phases import Phases
+from assay.worker.processes.channel import _EventsFile, _line
+from assay.worker.result import Findings
+from assay.worker.session import Session
+from support.worker_runs import run_folder, small_corpus
 
 STEPS, KILLED_AFTER = 12, 10
 QUICK, ALL = 8, 200

@@ -11,7 +11,7 @@ import pytest
 
 from assay import api
 from assay.optimizations import catalogue
-from assay.runs.record import Status
+from assay.records.status import Status
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 

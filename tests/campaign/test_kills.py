@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 
 from assay.config import Home
-from assay.runs import history
-from assay.runs.folder import RunFolder
-from assay.runs.reconcile import reconcile
-from assay.runs.record import RunResult, Status
-from assay.runs.store import Store
+from assay.records.run import RunResult
+from assay.records.status import Status
+from assay.store import history
+from assay.store.index import Store
+from assay.store.listing import reconcile
+from assay.store.run_folder import RunFolder
 from campaign.killing import KINDS, STEPS, Moment, assay, killed, resumed
-from runs.worker_runs import TEXT
+from support.worker_runs import TEXT
 
 MOMENTS = 40
 QUICK = 3

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from assay.cli.main import app
 from assay.config import Home
-from assay.runs import prepare
-from assay.runs.record import Predicted
-from runs.conftest import Fake
+from assay.launch import prepare
+from assay.records.prediction import Predicted
+from support.children import Fake
 
 TINY = (
     "model.n_layer=1",

@@ -16,7 +16,7 @@ import yaml
 
 from assay.cli.main import app
 from assay.config import Run, presets
-from assay.config.load import keys
+from assay.config.loading import keys
 from assay.optimizations import catalogue
 
 COMMAND = typer.main.get_command(app)

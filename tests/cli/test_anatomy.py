@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from assay.config import Home
-from assay.runs import anatomy as source
-from assay.step import Evidence
-from assay.step.anatomy import Anatomy, Part
+from assay.launch import anatomy as source
+from assay.records.anatomy import Anatomy, Part
+from assay.records.evidence import Evidence
 from cli.conftest import TINY, Assay
 
 PARTS = (

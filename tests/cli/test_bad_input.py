@@ -13,7 +13,7 @@ from assay.cli import streams
 from assay.config import Home
 from assay.errors import LONGEST_SENTENCE, LONGEST_VALUE, one_line, shown
 from cli.conftest import TINY, Assay
-from runs.conftest import Fake
+from support.children import Fake
 
 LETTERS = "abcdefghi"
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(

@@ -7,7 +7,7 @@ import pytest
 
 from assay.config import Home
 from assay.report import page
-from runs.conftest import Fake
+from support.children import Fake
 
 from .conftest import TINY, Assay
 

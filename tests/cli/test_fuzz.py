@@ -34,10 +34,10 @@ def started(*args: object, **options: object) -> None:
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for seam in (
-        "assay.runs.launcher.start",
-        "assay.studies.compare.start",
-        "assay.runs.anatomy._measured",
-        "assay.runs.machine._measure",
+        "assay.launch.spawn.start",
+        "assay.studies.run.start",
+        "assay.launch.anatomy._measured",
+        "assay.launch.rates._measure",
     ):
         monkeypatch.setattr(seam, started)
     monkeypatch.setattr("assay.data.published._fetch", unreachable)

@@ -3,7 +3,7 @@
 import pytest
 
 from assay.hardware import Accelerator, Machine, Rates
-from assay.runs import machine as source
+from assay.launch import rates as source
 from cli.conftest import Assay
 
 RATES = Rates(

@@ -13,7 +13,7 @@ import pytest
 from assay.cli import main
 from assay.errors import StorageError
 from cli.conftest import TINY, Assay
-from runs.conftest import FAKE_WORKER, gone
+from support.children import FAKE_WORKER, gone
 
 HEAVY = {"torch", "numpy", "pandas", "scipy", "matplotlib", "omegaconf", "rich", "transformers"}
 PYDANTIC = {"pydantic"}
@@ -66,7 +66,7 @@ def test_listing_and_training_import_no_torch(tmp_path: Path) -> None:
     code = "from assay.cli.main import app; app(['runs', 'ls'])"
     seen = imported("-c", f"import os; os.environ['ASSAY_HOME'] = {str(tmp_path)!r}; {code}")
     assert "torch" not in seen
-    seen = imported("-c", "import assay; assay.train; import assay.runs.launcher, assay.runs.prepare, assay.data")
+    seen = imported("-c", "import assay; assay.train; import assay.launch.spawn, assay.launch.prepare, assay.data")
     assert "assay" in seen
     assert "torch" not in seen
 
@@ -77,11 +77,14 @@ def test_importing_the_package_is_light() -> None:
 
 def test_a_room_does_not_hide_the_function_of_its_name() -> None:
     import assay
-    import assay.estimate
+    import assay.estimator
 
     assert callable(assay.estimate)
     assert callable(assay.train)
-    assert set(dir(assay)) == {"anatomy", "compare", "estimate", "project", "train", "__version__"}
+    assert set(dir(assay)) == {
+        *("anatomy", "compare", "configure", "estimate", "project", "runs", "study", "train"),
+        "__version__",
+    }
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
         _ = assay.trian
 
@@ -135,8 +138,9 @@ def test_a_closed_pipe_is_no_error() -> None:
 
 LAUNCH = """
 import sys
-from assay.runs import launcher, prepare
-from assay.runs.record import Predicted
+from assay.launch import spawn as launcher
+from assay.launch import prepare
+from assay.records.prediction import Predicted
 launcher.WORKER = tuple(sys.argv[1].split("|"))
 prepare.predict = lambda run, machine: Predicted()
 from assay.cli.main import main

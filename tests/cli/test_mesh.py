@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.cli.drawing import drawn
 from assay.config.mesh import Mesh
+from assay.report.mesh import drawn
 from cli.conftest import Assay
 from cli.test_main import HEAVY, imported
 

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from assay.cli.progress import Bar, watcher
-from assay.runs.progress import Lines
+from assay.launch.progress import Lines
 
 RUN = {"event": "run", "run": "r1", "folder": "/f", "steps": 10, "tokens_per_step": 100}
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from assay.config import Home
-from assay.runs.claim import _locked
-from assay.runs.folder import RunFolder
+from assay.launch.run_lock import _locked
+from assay.store.run_folder import RunFolder
 from cli.conftest import TINY, Assay
-from runs.conftest import Fake
+from support.children import Fake
 
 
 @pytest.fixture
@@ -59,9 +59,9 @@ def test_the_list_loads_no_models(assay: Assay, two: tuple[str, str], home: Home
         "pandas",
         "numpy",
         "assay.config.run",
-        "assay.runs.record",
-        "assay.runs.folder",
-        "assay.step.trace",
+        "assay.records.run",
+        "assay.store.run_folder",
+        "assay.records.trace",
     )
     code = "import sys; from assay.cli.main import app\ntry: app(['runs', 'ls'])\n"
     code += f"except SystemExit: print(sorted(set({heavy!r}) & set(sys.modules)))"

@@ -11,12 +11,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from assay.config import Home, Run, validate
+from assay.config import Home, validate
 from assay.data import load_tokenizer, prepare
 from assay.model.weights import load_model
-from assay.runs.folder import RunFolder, RunSpec
-from assay.training import checkpoint
+from assay.optimizations import resolved
+from assay.store.run_folder import RunFolder, RunSpec
 from assay.training.build import baseline, build
+from assay.training.checkpoints import checkpoint
 from assay.training.step_record import Position
 from cli.conftest import Assay
 
@@ -30,8 +31,8 @@ def trained(home: Home, tmp_path: Path) -> Trained:
     (tmp_path / "corpus.txt").write_text("The quick brown fox jumps over the lazy dog.\n" * 50)
 
     def make(*steps: int, **model: object) -> RunFolder:
-        run = validate(
-            {"model": {**MODEL, **model}, "data": {"path": str(tmp_path / "corpus.txt"), "tokenizer": "char"}}
+        run = resolved(
+            validate({"model": {**MODEL, **model}, "data": {"path": str(tmp_path / "corpus.txt"), "tokenizer": "char"}})
         )
         data = prepare(run.data, home)
         run = run.with_vocabulary(data.vocab_size)
@@ -39,7 +40,7 @@ def trained(home: Home, tmp_path: Path) -> Trained:
         spec = {"id": folder.id, "created": "now", "identity": "abcdef", "config": run, "data_folder": str(data.folder)}
         folder.prepare(RunSpec(**spec))
         for step in steps:
-            seeded: Run = run.model_copy(update={"seed": step})
+            seeded = run.model_copy(update={"seed": step})
             live = build(baseline(seeded, data, torch.device("cpu")))
             checkpoint.save(folder.checkpoints, live, Position(step=step), "abcdef")
         return folder

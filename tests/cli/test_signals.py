@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cli.conftest import TINY
 from cli.test_main import LAUNCH
-from runs.conftest import FAKE_WORKER, gone
+from support.children import FAKE_WORKER, gone
 
 ENDLESS = "training.steps=4000"
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from assay.config import Home
-from assay.runs.folder import RunFolder
-from assay.runs.record import Status
+from assay.records.status import Status
+from assay.store.run_folder import RunFolder
 from cli.conftest import TINY, Assay
-from runs.conftest import Fake
+from support.children import Fake
 
 KEYS = {
     "run", "status", "steps", "tokens", "train_loss", "val_loss", "tokens_per_second", "step_seconds", "phase_seconds",
@@ -174,7 +174,7 @@ def test_a_device_that_is_not_there(
     assay: Assay, fake: Fake, corpus: str, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from assay.hardware import detect
-    from assay.runs import prepare
+    from assay.launch import prepare
 
     here = detect().model_copy(update={"accelerators": ()})
     monkeypatch.setattr(prepare, "known_machine", lambda home, threads: here)

@@ -7,9 +7,9 @@ import torch
 
 from assay.config.run import Spec
 from assay.cost.scratch import _accumulated, _blocks, _Product, library_scratch
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Machine, detect
-from assay.measure.tensor_peak import tensor_peak
+from assay.measure.memory.tensor_peak import tensor_peak
 from optimizations.laboratory import run_with
 
 HERE = detect().instruction_set

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from assay import files as atomic
 from assay.config import DataConfig, Home
-from assay.data import atomic, preparation
+from assay.data import preparation
 from assay.data.preparation import folder_for, prepare
 from assay.data.shards import open_prepared
 from assay.errors import StorageError, UsageError

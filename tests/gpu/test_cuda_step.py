@@ -4,13 +4,13 @@ import pytest
 import torch
 
 from assay.config import Run, Spec
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import detect
-from assay.measure.memory import memory_pass
+from assay.measure.memory.memory_pass import memory_pass
 from assay.measure.trace import StepTracer
 from assay.optimizations import Unavailable, check, optimizations_of, resolve
 from assay.training.loop import read, take_step, train_step
-from estimate.built import build_step
+from estimator.built import build_step
 from optimizations.laboratory import ON_ONE_DEVICE, losses, run_with, traced
 
 pytestmark = [

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from assay.config import Run, Spec
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import detect
-from assay.measure.memory import memory_pass
+from assay.measure.memory.memory_pass import memory_pass
 from assay.training.loop import train_step
-from estimate.built import build_step
+from estimator.built import build_step
 from optimizations.laboratory import SHAPE, losses, run_with, specs_of
 
 pytestmark = [

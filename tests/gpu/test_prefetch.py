@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from assay.config import Spec
-from assay.step.prefetch import from_pinned_memory
-from estimate.built import build_step
+from assay.optimizations.pinned_prefetch.step import from_pinned_memory
+from estimator.built import build_step
 from optimizations.laboratory import losses, run_with
 
 pytestmark = [

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from assay.config import validate
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import detect
 from parallel.on_ranks import compute
 from parallel.test_equality import case

@@ -7,13 +7,13 @@ import torch
 
 from assay.config import ModelConfig, Run, Spec
 from assay.errors import UsageError
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.measure.anatomy import Dissector, anatomy
-from assay.step.anatomy import BETWEEN, CLASSES, UPDATE, Anatomy, Part, Sum, together
+from assay.records.anatomy import BETWEEN, CLASSES, UPDATE, Anatomy, Part, Sum, together
 from assay.step.compiled import Captures
 from assay.training.loop import train_step
-from estimate.built import build_step
+from estimator.built import build_step
 from measure.test_trace import VARIANTS
 from optimizations.laboratory import SHAPE, run_with, traced, without
 

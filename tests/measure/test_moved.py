@@ -2,7 +2,7 @@
 
 import torch
 
-from assay.measure.memory import live_tensor_bytes
+from assay.measure.memory.memory_pass import live_tensor_bytes
 from assay.measure.moved import _digest
 from assay.values.tensors import _bits
 

@@ -8,7 +8,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from assay.measure import operations
-from assay.step.trace import OperationClass
+from assay.records.trace import OperationClass
 
 aten = torch.ops.aten
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from assay.measure import surroundings
-from assay.runs.record import Block
+from assay.records.timing import Block
 
 
 @pytest.fixture

@@ -12,14 +12,14 @@ from torch.profiler import ProfilerActivity, profile
 
 from assay.config import ModelConfig, Run
 from assay.config.run import Spec
-from assay.measure.tensor_peak import _all_events, _is_allocation
+from assay.measure.memory.tensor_peak import _all_events, _is_allocation
 from assay.measure.trace import StepTracer
-from assay.step import Trace
+from assay.records.trace import Trace
 from assay.step.compiled import Call, Graph
 from assay.step.program import MicroBatch, Step
 from assay.training.gradients import summed_loss
 from assay.training.loop import train_step
-from estimate.built import build_step, micro_batches
+from estimator.built import build_step, micro_batches
 from optimizations.laboratory import SHAPE, run_with, traced
 
 SDPA = Spec(name="sdpa_attention", fields={})

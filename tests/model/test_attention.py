@@ -10,8 +10,7 @@ from torch import Tensor
 from assay.config import ModelConfig
 from assay.config.model import EPSILON
 from assay.model import Attention, HandCodedAttention, SdpaAttention
-
-from .variants import configurations, random_model, with_sdpa
+from support.models import configurations, random_model, with_sdpa
 
 
 def _normalized(x: Tensor, weight: Tensor) -> Tensor:

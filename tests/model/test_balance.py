@@ -10,8 +10,7 @@ from torch.utils.checkpoint import checkpoint
 from assay.config import ModelConfig
 from assay.model import GPT, MixtureMLP
 from assay.model.balance import scaled_by
-
-from .variants import random_ids, random_model
+from support.models import random_ids, random_model
 
 ALPHA = 0.3
 

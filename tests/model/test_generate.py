@@ -7,8 +7,7 @@ import torch
 from assay.config import ModelConfig
 from assay.errors import UsageError
 from assay.model.generate import generate, pieces
-
-from .variants import random_model
+from support.models import random_model
 
 CONFIG = ModelConfig(n_layer=2, n_head=2, n_embd=16, context_length=8, vocab_size=17, dropout=0.2)
 

@@ -7,8 +7,7 @@ from torch import nn
 
 from assay.config import ModelConfig
 from assay.model import GPT, TIED, initializer, tie
-
-from .variants import VOCABULARY, configurations, loss_and_gradients, random_ids, random_model, with_sdpa
+from support.models import VOCABULARY, configurations, loss_and_gradients, random_ids, random_model, with_sdpa
 
 GPT2 = {"n_layer": 12, "n_head": 12, "n_embd": 768, "context_length": 1024, "vocab_size": 50257}
 

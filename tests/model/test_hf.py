@@ -15,8 +15,7 @@ from assay.model import GPT
 from assay.model.hf import load_hf, save_hf
 from assay.model.hf_tensors import to_hf
 from assay.model.weights import load_model, save_weights
-
-from .variants import random_ids, random_model, with_sdpa
+from support.models import random_ids, random_model, with_sdpa
 
 transformers = pytest.importorskip("transformers")
 

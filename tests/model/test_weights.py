@@ -12,8 +12,7 @@ from assay.config import ModelConfig
 from assay.errors import StorageError, UsageError
 from assay.model import GPT
 from assay.model.weights import checked, load_model, new_folder, parameter_shapes, read_safetensors, save_weights
-
-from .variants import VOCABULARY, configurations, random_ids, random_model
+from support.models import VOCABULARY, configurations, random_ids, random_model
 
 SMALL = ModelConfig(n_layer=1, n_head=2, n_embd=8, context_length=4, vocab_size=VOCABULARY)
 

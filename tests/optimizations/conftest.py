@@ -22,6 +22,6 @@ def _compiler_forgets(request: pytest.FixtureRequest) -> Iterator[None]:
 def updates_as_written(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    from assay.optimizers import eight_bit
+    from assay.optimizations.adamw_8bit import step as eight_bit
 
     monkeypatch.setattr(eight_bit, "_as_written", lambda: torch.compiler.set_stance("force_eager"))

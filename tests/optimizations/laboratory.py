@@ -8,13 +8,13 @@ import torch
 
 from assay.config import ModelConfig, Run, TrainingConfig
 from assay.config.run import Spec
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.measure.trace import StepTracer
-from assay.optimizations import Stage, Unpredicted, catalogue, normalize, resolve
-from assay.step import Trace
+from assay.optimizations import Stage, Unpredicted, catalogue, resolve, resolved
+from assay.records.trace import Trace
 from assay.training.loop import read, take_step, train_step
-from estimate.built import build_step
+from estimator.built import build_step
 
 SHAPE = ModelConfig(n_layer=4, n_head=2, n_embd=32, context_length=16, vocab_size=61)
 
@@ -39,7 +39,7 @@ def specs_of(names: Sequence[str]) -> tuple[Spec, ...]:
 def run_with(*specs: Spec, model: ModelConfig = SHAPE, ranks: int = 1) -> Run:
     """A run of four sequences a step, not clipped: some techniques cannot."""
     training = TrainingConfig(batch_size=4, steps=5, warmup_steps=1, gradient_clip=0.0)
-    return normalize(Run(model=model, training=training, device="cpu", ranks=ranks, optimizations=specs))
+    return resolved(Run(model=model, training=training, device="cpu", ranks=ranks, optimizations=specs))
 
 
 def predicted(run: Run, machine: Machine) -> dict[str, Any] | None:

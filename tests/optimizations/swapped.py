@@ -10,11 +10,12 @@ from assay.config import Run
 from assay.measure.trace import StepTracer
 from assay.optimizations import optimizations_of
 from assay.optimizers.recipes import OptimizerRecipe
-from assay.step import Evidence, Trace
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
 from assay.step.program import Program
 from assay.training.build import baseline, build
 from assay.training.loop import train_step
-from estimate.built import RandomData
+from estimator.built import RandomData
 
 
 def traced_with(recipe: OptimizerRecipe, run: Run) -> Trace:

@@ -10,12 +10,12 @@ from torch import nn
 from assay.api import configure
 from assay.config import Spec
 from assay.cost import baseline
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.model import Block
 from assay.optimizations import Conflict, check, resolve
-from assay.step.trace import CompiledGraph
-from estimate.built import measured_peak
+from assay.records.trace import CompiledGraph
+from estimator.built import measured_peak
 from optimizations.laboratory import SHAPE, losses, run_with, traced
 from optimizations.swapped import proof_of, traced_after
 

@@ -7,13 +7,13 @@ import pytest
 from assay.config import Run, Spec
 from assay.cost import Cost
 from assay.cost import baseline as ledger_of
-from assay.cost.offload import saved_on_host
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine
 from assay.optimizations import Conflict, Unavailable, check, resolve
-from assay.step.offload import Offload
+from assay.optimizations.activation_offload.ledger import saved_on_host
+from assay.step.activation_offload import Offload
 from assay.training.loop import train_step
-from estimate.built import build_step
+from estimator.built import build_step
 from optimizations.laboratory import losses, run_with, specs_of, traced
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)

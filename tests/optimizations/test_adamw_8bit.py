@@ -7,17 +7,17 @@ import torch
 from torchao.optim.subclass_8bit import OptimState8bit
 
 from assay.config import ModelConfig, Run, Spec
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.measure.trace import StepTracer
 from assay.optimizations import Conflict, Unavailable, adamw_8bit, resolve
-from assay.optimizers.narrow_state import narrow_adamw
+from assay.optimizations.adamw_bf16_state.step import narrow_adamw
 from assay.optimizers.recipes import adamw
 from assay.step.program import Step
-from assay.training import checkpoint
+from assay.training.checkpoints import checkpoint
 from assay.training.loop import train_step
 from assay.training.step_record import Position
-from estimate.built import build_step
+from estimator.built import build_step
 from optimizations.laboratory import losses, run_with, traced
 from optimizations.swapped import proof_of, traced_with
 

@@ -9,8 +9,8 @@ import pytest
 from assay.config import Spec
 from assay.hardware import Machine
 from assay.optimizations import Conflict, check, resolve
+from assay.optimizations.adamw_bf16_state.step import NarrowAdamW
 from assay.optimizers.groups import decay_groups
-from assay.optimizers.narrow_state import NarrowAdamW
 from assay.optimizers.recipes import sgd
 from assay.step.program import NamedParameters, OptimizerLike
 from optimizations.laboratory import run_with

@@ -10,10 +10,10 @@ from assay.hardware import Accelerator, Machine
 from assay.model.hf_tensors import to_hf
 from assay.model.weights import parameter_shapes, read_weights
 from assay.optimizations import Conflict, Unavailable, resolve
-from assay.training import checkpoint
+from assay.training.checkpoints import checkpoint
 from assay.training.loop import train_step
 from assay.training.step_record import Position
-from estimate.built import build_step
+from estimator.built import build_step
 from optimizations.laboratory import SHAPE, run_with, traced
 
 FULL = Spec(name="bf16_full")

@@ -3,7 +3,7 @@
 import pytest
 
 from assay.config import Spec
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine
 from assay.optimizations import Unavailable, resolve
 from optimizations.laboratory import run_with, traced

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from assay.config import Spec
 from assay.errors import UsageError
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.model import ChunkedCrossEntropy as InPieces
 from assay.model import Head
 from assay.optimizations import Conflict, check, optimizations_of, resolve
-from estimate import test_peak
-from estimate.built import build_step, measured_peak
-from estimate.drawn import FOUR, runs
-from estimate.test_saved_bytes import saved_bytes
+from estimator import test_peak
+from estimator.built import build_step, measured_peak
+from estimator.drawn import FOUR, runs
+from estimator.test_saved_bytes import saved_bytes
 from optimizations.laboratory import SHAPE, run_with, specs_of, traced
 
 CHUNKED = Spec(name="chunked_cross_entropy", fields={"chunks": 8})

@@ -10,15 +10,15 @@ import pytest
 import torch
 
 from assay.config import Run, Spec
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine, detect
 from assay.measure.trace import StepTracer
 from assay.optimizations import Conflict, Unavailable, check, optimizations_of, resolve
-from assay.step import Trace
+from assay.records.trace import Trace
 from assay.step.program import Step
 from assay.training.divergence import first_not_finite
 from assay.training.loop import train_step
-from estimate.built import build_step, measured_peak, micro_batches
+from estimator.built import build_step, measured_peak, micro_batches
 from optimizations.laboratory import SHAPE, run_with, without
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)

@@ -9,7 +9,7 @@ from itertools import combinations
 import pytest
 
 from assay.errors import UsageError
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Machine, detect
 from assay.optimizations import Numerics, catalogue, check, optimizations_of, resolve
 from optimizations.laboratory import ON_ONE_DEVICE, losses, marked, predicted, run_with, specs_of, traced

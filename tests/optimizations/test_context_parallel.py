@@ -3,7 +3,7 @@
 import pytest
 
 from assay.config import ModelConfig, Run, Spec, TrainingConfig
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine
 from assay.optimizations import Conflict, Unavailable, check
 from optimizations.laboratory import SHAPE

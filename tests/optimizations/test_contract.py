@@ -8,7 +8,7 @@ import torch
 from assay.config import Spec
 from assay.cost import Cost, baseline, replay
 from assay.errors import UsageError
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Machine, detect
 from assay.optimizations import Numerics, Unpredicted, card, catalogue, resolve
 from optimizations.laboratory import ONE_BY_ONE, losses, run_with, traced, without
@@ -84,7 +84,7 @@ def test_the_loss_keeps_to_the_declared_numerics(spec: Spec) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_renames_no_parameter(spec: Spec) -> None:
-    from estimate.built import build_step
+    from estimator.built import build_step
 
     names = [name for name, _ in build_step(run_with()).named_parameters()]
     assert [name for name, _ in build_step(run_with(spec)).named_parameters()] == names
@@ -93,7 +93,7 @@ def test_it_renames_no_parameter(spec: Spec) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_applying_only_describes(spec: Spec) -> None:
     from assay.training.build import baseline as program_of
-    from estimate.built import RandomData
+    from estimator.built import RandomData
 
     run = run_with(spec)
     program = program_of(run, RandomData(run), torch.device("cpu"))  # type: ignore[arg-type]

@@ -9,18 +9,18 @@ from assay.config import Run, Spec
 from assay.cost import Timeline, replay
 from assay.cost import baseline as ledger_of
 from assay.cost.tape import Gradient
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine
-from assay.measure.memory import live_tensor_bytes
-from assay.measure.tensor_peak import tensor_peak
+from assay.measure.memory.memory_pass import live_tensor_bytes
+from assay.measure.memory.tensor_peak import tensor_peak
 from assay.measure.trace import StepTracer
 from assay.optimizations import Conflict, Unavailable, check, optimizations_of, resolve
-from assay.step.on_host import update_on_host
+from assay.step.optimizer_offload import update_on_host
 from assay.step.program import Step
 from assay.training.build import baseline, build
+from assay.training.checkpoints.state import load_optimizer, optimizer_tensors
 from assay.training.loop import train_step
-from assay.training.state import load_optimizer, optimizer_tensors
-from estimate.built import RandomData, build_step
+from estimator.built import RandomData, build_step
 from optimizations.laboratory import SHAPE, losses, run_with, specs_of, traced, without
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)

@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from assay.config import Run, Spec
-from assay.estimate import Estimate, estimate
+from assay.estimator import Estimate, estimate
 from assay.hardware import Accelerator, Machine, Rates
 from assay.measure.trace import StepTracer
 from assay.optimizations import Conflict, Unavailable, check, resolve
-from assay.step import Trace
+from assay.records.trace import Trace
 from assay.training.build import baseline
 from assay.training.loop import train_step
-from estimate.built import RandomData, build_step
+from estimator.built import RandomData, build_step
 from optimizations.laboratory import SHAPE, run_with, specs_of, traced
 from step import recording
 

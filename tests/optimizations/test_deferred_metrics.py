@@ -7,15 +7,15 @@ import pytest
 from torch import Tensor
 
 from assay.config import Spec
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.measure.trace import StepTracer
 from assay.optimizations import Conflict, check, resolve
 from assay.step.program import MicroBatch, Program, Step
 from assay.training.loop import read, take_step, train_step
 from assay.training.probes import ActivationNorms
-from assay.training.taken import take
-from estimate.built import build_step
+from assay.training.queued_step import take
+from estimator.built import build_step
 from optimizations.laboratory import SHAPE, run_with, specs_of, traced
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)

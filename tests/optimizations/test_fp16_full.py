@@ -9,7 +9,7 @@ from assay.config import ModelConfig, Spec
 from assay.hardware import Machine
 from assay.optimizations import Conflict, resolve
 from assay.training.loop import train_step
-from estimate.built import build_step
+from estimator.built import build_step
 from optimizations.laboratory import SHAPE, losses, run_with, traced
 
 FULL = Spec(name="fp16_full")

@@ -10,10 +10,10 @@ from assay.hardware import Machine
 from assay.optimizations import Conflict, check, resolve
 from assay.parallel.loss_scale import DynamicLossScale
 from assay.step.program import Step
-from assay.training import checkpoint
+from assay.training.checkpoints import checkpoint
 from assay.training.loop import train_step
 from assay.training.step_record import Position
-from estimate.built import build_step
+from estimator.built import build_step
 from optimizations.laboratory import run_with, traced
 
 FP16 = Spec(name="fp16_mixed")

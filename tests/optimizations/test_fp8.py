@@ -8,15 +8,14 @@ import torch
 from torch import nn
 
 from assay.config import ModelConfig, Spec
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine
-from assay.measure.memory import live_tensor_bytes, memory_pass
+from assay.measure.memory.memory_pass import live_tensor_bytes, memory_pass
 from assay.optimizations import Conflict, Unavailable, Unpredicted, fp8, resolve
-from assay.step import Operation
-from assay.step.float8 import Float8Product
-from assay.step.trace import Phase
+from assay.records.trace import Operation, Phase
+from assay.records.trace.float8_products import Float8Product
 from assay.training.loop import train_step
-from estimate.built import build_step
+from estimator.built import build_step
 from optimizations.laboratory import SHAPE, losses, run_with, specs_of, traced
 from optimizations.swapped import proof_of, traced_after
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from assay.config import ModelConfig, Run, Spec, TrainingConfig
-from assay.estimate import estimate
+from assay.config import ModelConfig, ResolvedRun, Spec, TrainingConfig
+from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine
 from assay.optimizations import Conflict, Numerics, Unavailable, check, resolve
 from assay.optimizations.fully_sharded import FullySharded
-from assay.step.trace import Communication, Held, Trace
+from assay.records.trace import Communication, Held, Trace
 from optimizations.laboratory import SHAPE
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
@@ -15,9 +15,9 @@ GPUS = CPU.model_copy(update={"accelerators": (Accelerator(name="any", memory_by
 LOW = "fully_sharded:mixed_precision=true"
 
 
-def stacked(text: str, model: ModelConfig = SHAPE, ranks: int = 2) -> Run:
+def stacked(text: str, model: ModelConfig = SHAPE, ranks: int = 2) -> ResolvedRun:
     training = TrainingConfig(batch_size=16)
-    return Run(
+    return ResolvedRun(
         model=model, training=training, ranks=ranks, device="cpu", optimizations=tuple(map(Spec.parse, text.split("+")))
     )
 
@@ -105,5 +105,5 @@ def test_a_pipeline_sums_each_group_once(sums: int, proven: bool) -> None:
             ),
         }
     )
-    evidence = FullySharded().verify(trace, Run(training=TrainingConfig(batch_size=8)))
+    evidence = FullySharded().verify(trace, ResolvedRun(training=TrainingConfig(batch_size=8)))
     assert evidence.verdict is proven, evidence.observed

@@ -6,7 +6,7 @@ import torch
 from assay.config import Run, Spec
 from assay.hardware import Machine
 from assay.optimizations import Conflict, check
-from estimate.built import build_step, micro_batches
+from estimator.built import build_step, micro_batches
 from optimizations.laboratory import run_with, traced, without
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)

@@ -9,12 +9,12 @@ import psutil
 import pytest
 
 from assay.config import Run, Spec
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.optimizations import Unavailable, check, resolve
+from assay.optimizations.loader_workers.step import Workers
 from assay.step.program import Step
-from assay.step.workers import Workers
-from estimate.built import build_step
+from estimator.built import build_step
 from optimizations.laboratory import losses, run_with, traced, without
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
@@ -136,7 +136,7 @@ def test_another_number_of_processes_is_refuted(claimed: int, really: int) -> No
 
 def test_a_loader_without_processes_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of torch's loader with `num_workers=0`, which makes its batches here."""
-    import assay.step.workers as room
+    import assay.optimizations.loader_workers.step as room
 
     def here(dataset: object, *, sampler: object, generator: object, **_: object) -> list[object]:
         class Here(list[object]):

@@ -8,16 +8,16 @@ import torch
 
 from assay.api import configure
 from assay.config import Run, Spec
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Machine
-from assay.measure.memory import live_tensor_bytes, memory_pass
+from assay.measure.memory.memory_pass import live_tensor_bytes, memory_pass
 from assay.measure.trace import StepTracer
 from assay.optimizations import Conflict, check, resolve
-from assay.step import Evidence
+from assay.records.evidence import Evidence
 from assay.step.program import Step
+from assay.training.checkpoints.state import load_optimizer, optimizer_tensors
 from assay.training.loop import train_step
-from assay.training.state import load_optimizer, optimizer_tensors
-from estimate.built import build_step
+from estimator.built import build_step
 from optimizations.laboratory import SHAPE, run_with, traced
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)

@@ -15,14 +15,14 @@ from assay.errors import UsageError
 from assay.hardware import Accelerator, Machine
 from assay.measure.trace import StepTracer
 from assay.optimizations import Unavailable, check, resolve
-from assay.step import Trace
-from assay.step.prefetch import Prefetch, Rows
+from assay.optimizations.pinned_prefetch.step import Prefetch, Rows
+from assay.records.trace import Trace
 from assay.step.program import Step
 from assay.training.build import baseline as program_of
 from assay.training.build import build
-from assay.training.endings import Unread
 from assay.training.loop import train_step
-from estimate.built import RandomData, build_step
+from assay.training.stops import Unread
+from estimator.built import RandomData, build_step
 from optimizations.laboratory import run_with, traced
 
 PREFETCH = Spec(name="pinned_prefetch")

@@ -9,9 +9,9 @@ import pytest
 
 from assay.config import ModelConfig, Run, Spec, identity
 from assay.errors import UsageError
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Machine
-from assay.optimizations import Conflict, card, catalogue, check, forget, normalize, resolve, search
+from assay.optimizations import Conflict, card, catalogue, check, forget, resolve, resolved, search
 
 MACHINE = Machine(processor="any", cores=2, memory_bytes=2**34)
 
@@ -150,5 +150,5 @@ def test_a_wrong_name_or_field_says_what_was_meant(text: str, says: str) -> None
 def test_order_and_defaults_do_not_change_a_runs_identity() -> None:
     one = Run(optimizations=(Spec(name="bf16_mixed"), Spec.parse("gradient_accumulation:micro_batches=4")))
     other = Run(optimizations=(Spec(name="gradient_accumulation"), Spec(name="bf16_mixed")))
-    assert identity(normalize(one)) == identity(normalize(other))
-    assert identity(normalize(one)) != identity(normalize(Run()))
+    assert identity(resolved(one)) == identity(resolved(other))
+    assert identity(resolved(one)) != identity(resolved(Run()))

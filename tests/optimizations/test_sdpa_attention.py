@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 
 from assay.config import Spec
 from assay.errors import UsageError
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine
 from assay.optimizations import Conflict, Unavailable, check, optimizations_of, resolve
-from estimate import test_peak
-from estimate.built import build_step
-from estimate.drawn import FOUR, runs
-from estimate.test_saved_bytes import saved_bytes
+from estimator import test_peak
+from estimator.built import build_step
+from estimator.drawn import FOUR, runs
+from estimator.test_saved_bytes import saved_bytes
 from optimizations.laboratory import SHAPE, run_with, traced
 
 SDPA = Spec(name="sdpa_attention")

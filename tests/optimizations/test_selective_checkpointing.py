@@ -6,13 +6,13 @@ from torch import nn
 
 from assay.api import configure
 from assay.config import ModelConfig, Spec
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Machine
-from assay.measure.memory import live_tensor_bytes, memory_pass
+from assay.measure.memory.memory_pass import live_tensor_bytes, memory_pass
 from assay.model import Attention, Block
 from assay.optimizations import Conflict, check, resolve
 from assay.training.loop import train_step
-from estimate.built import build_step
+from estimator.built import build_step
 from optimizations.laboratory import SHAPE, losses, run_with, traced
 from optimizations.swapped import proof_of, traced_after
 

@@ -3,7 +3,7 @@
 import pytest
 
 from assay.config import Spec
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.optimizations import Conflict, resolve
 from assay.optimizers.lion import lion

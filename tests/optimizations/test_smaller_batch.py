@@ -3,11 +3,11 @@
 import pytest
 
 from assay.config import Run, Spec
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Machine
-from assay.optimizations import Conflict, check, normalize, resolve
+from assay.optimizations import Conflict, check, resolve, resolved
 from assay.training.loop import train_step
-from estimate.built import build_step, micro_batches
+from estimator.built import build_step, micro_batches
 from optimizations.laboratory import run_with, traced, without
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
@@ -44,8 +44,8 @@ def test_the_tokens_of_a_step_are_counted_as_they_are() -> None:
     assert run.tokens_per_step == run_with().tokens_per_step // 4
     assert train_step(build_step(run), 0).tokens == run.tokens_per_step
     assert estimate(run, CPU).to_dict()["tokens_per_step"] == run.tokens_per_step
-    assert normalize(normalize(run)) == run
-    assert normalize(without(run)) == run_with()
+    assert resolved(resolved(run)) == run
+    assert resolved(without(run)) == run_with()
 
 
 def test_the_ledger_is_that_of_a_run_with_such_a_batch() -> None:

@@ -12,13 +12,13 @@ from assay.data.tokenizers import ByteTokenizer
 from assay.hardware import Machine
 from assay.measure.trace import StepTracer
 from assay.optimizations import Conflict, Unavailable, check, optimizations_of, resolve
-from assay.step import Trace
+from assay.records.trace import Trace
 from assay.step.program import Step
-from assay.training import checkpoint
 from assay.training.build import baseline, build
+from assay.training.checkpoints import checkpoint
 from assay.training.loop import train_step
 from assay.training.step_record import Position
-from estimate.built import RandomData
+from estimator.built import RandomData
 from optimizations.laboratory import SHAPE, run_with, traced
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)

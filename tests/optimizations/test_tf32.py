@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from assay.config import Spec
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine
 from assay.measure.operations import multiplied_in
 from assay.optimizations import Conflict, Unavailable, check, resolve
 from assay.training.loop import train_step
-from estimate.built import build_step
+from estimator.built import build_step
 from optimizations.laboratory import run_with, traced
 
 TF32 = Spec(name="tf32")

@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from assay.config import Spec
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.optimizations import Conflict, resolve
 from assay.training.loop import train_step
-from estimate import test_peak
-from estimate.built import build_step
-from estimate.drawn import FOUR
-from estimate.test_saved_bytes import saved_bytes
+from estimator import test_peak
+from estimator.built import build_step
+from estimator.drawn import FOUR
+from estimator.test_saved_bytes import saved_bytes
 from optimizations.laboratory import SHAPE, losses, run_with, traced, without
 
 PADDED = Spec(name="vocab_padding", fields={"multiple": 64})
@@ -63,7 +63,7 @@ def test_what_is_held_is_predicted_and_the_model_needs_no_more_flops() -> None:
 
 
 def test_a_checkpoint_has_tokens_only_and_resumes_bit_for_bit(tmp_path: Path) -> None:
-    from assay.training.checkpoint import resume, save
+    from assay.training.checkpoints.checkpoint import resume, save
     from assay.training.step_record import Position
 
     step, other = build_step(run_with(PADDED)), build_step(run_with(PADDED))

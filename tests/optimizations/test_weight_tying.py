@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from assay.config import Spec
-from assay.estimate import estimate
+from assay.estimator import estimate
 from assay.hardware import Machine
-from assay.optimizations import Conflict, check, normalize, resolve, trained_model
-from estimate.built import build_step
+from assay.optimizations import Conflict, check, resolve, resolved, trained_model
+from estimator.built import build_step
 from optimizations.laboratory import SHAPE, losses, run_with, traced, without
 
 TYING = Spec(name="weight_tying")
@@ -44,7 +44,7 @@ def test_it_is_proven_where_it_was_applied_and_only_there() -> None:
 
 def test_what_was_trained_is_read_as_a_tied_model(tmp_path: Path) -> None:
     from assay.model.weights import load_model, write_safetensors
-    from assay.training.state import weights_at_rest
+    from assay.training.checkpoints.state import weights_at_rest
 
     run = run_with(TYING, model=UNTIED)
     step = build_step(run)
@@ -63,4 +63,4 @@ def test_where_there_is_nothing_to_tie_it_is_refused() -> None:
         resolve(TYING).check(run_with(TYING, model=started), CPU)
     both = run_with(model=UNTIED).model_copy(update={"optimizations": (TYING, Spec(name="pipeline_parallel"))})
     with pytest.raises(Conflict, match="not proven with pipeline_parallel"):
-        check(normalize(both.model_copy(update={"ranks": 2})), CPU)
+        check(resolved(both.model_copy(update={"ranks": 2})), CPU)

@@ -6,10 +6,10 @@ import torch
 from torch import nn
 
 from assay.cost import Tensor
-from assay.cost.updates import Pieces
+from assay.cost.optimizers.updates import Pieces
+from assay.measure.memory.storages import distinct_bytes
+from assay.measure.memory.tensor_peak import TensorPeak, tensor_peak
 from assay.measure.operations import tensors_in
-from assay.measure.storages import distinct_bytes
-from assay.measure.tensor_peak import TensorPeak, tensor_peak
 from assay.optimizers.recipes import OptimizerRecipe
 from assay.step.program import OptimizerLike
 

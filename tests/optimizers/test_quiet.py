@@ -20,7 +20,7 @@ def test_warnings_are_hidden_inside_only(caplog: pytest.LogCaptureFixture) -> No
 
 def test_making_the_recipe_says_nothing() -> None:
     pytest.importorskip("torchao")
-    code = "from assay.config import TrainingConfig; from assay.optimizers.eight_bit import adamw_8bit"
+    code = "from assay.config import TrainingConfig; from assay.optimizations.adamw_8bit.step import adamw_8bit"
     code += "; adamw_8bit(TrainingConfig())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", "")

@@ -7,7 +7,7 @@ from assay.config import Spec, TrainingConfig
 from assay.optimizations import optimizations_of
 from assay.optimizers.rates import at_rate
 from assay.training.build import baseline
-from estimate.built import RandomData
+from estimator.built import RandomData
 from optimizations.laboratory import run_with
 
 

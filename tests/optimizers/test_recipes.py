@@ -4,7 +4,7 @@ from torch import nn
 from assay.config import TrainingConfig
 from assay.optimizers.groups import by_mesh, decay_groups
 from assay.optimizers.recipes import adamw
-from estimate.built import build_step
+from estimator.built import build_step
 from optimizations.laboratory import run_with
 
 

@@ -6,14 +6,14 @@ from torch import nn
 
 from assay.config import TrainingConfig
 from assay.cost import Tensor
-from assay.cost.adam_updates import Adam, ForeachAdamW, FusedAdamW, NarrowAdamW
-from assay.cost.matrix_updates import Adafactor, Muon
-from assay.cost.momentum_updates import SGD, Lion
-from assay.cost.updates import AdamW, UpdateRule
-from assay.measure.tensor_peak import tensor_peak
+from assay.cost.optimizers.adam import Adam, ForeachAdamW, FusedAdamW, NarrowAdamW
+from assay.cost.optimizers.matrix import Adafactor, Muon
+from assay.cost.optimizers.momentum import SGD, Lion
+from assay.cost.optimizers.updates import AdamW, UpdateRule
+from assay.measure.memory.tensor_peak import tensor_peak
+from assay.optimizations.adamw_bf16_state.step import narrow_adamw
 from assay.optimizers.lion import lion
 from assay.optimizers.muon import muon
-from assay.optimizers.narrow_state import narrow_adamw
 from assay.optimizers.recipes import OptimizerRecipe, adafactor, adam, adamw, sgd
 from optimizers.measured import PIECES, scratch, state_bytes
 

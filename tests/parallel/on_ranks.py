@@ -65,15 +65,15 @@ def _answer(case: Case) -> dict[str, Any]:
         module, _, function = case["answered_by"].partition(":")
         answer: dict[str, Any] = getattr(import_module(module), function)(case)
         return answer
-    from assay.config.load import validate
+    from assay.config.loading import validate
     from assay.measure.trace import StepTracer
-    from assay.optimizations import mesh_of, normalize, optimizations_of
+    from assay.optimizations import mesh_of, optimizations_of, resolved
     from assay.parallel.ranks import joined
-    from assay.runs.worker_build import device_of
     from assay.training.loop import read, take_step, train_step
     from assay.training.probes import ActivationNorms, RouterStatistics
+    from assay.worker.build import device_of
 
-    run = normalize(validate(case["run"]))
+    run = resolved(validate(case["run"]))
     device = device_of(run, int(os.environ["LOCAL_RANK"]))
     with joined(mesh_of(run), device) as ranks:
         step = _built(case, run, device, ranks)
@@ -109,8 +109,8 @@ def _answer(case: Case) -> dict[str, Any]:
 
 
 def _evaluated(step: Any) -> dict[str, Any]:
+    from assay.training.checkpoints.state import weights_at_rest
     from assay.training.evaluation import evaluate
-    from assay.training.state import weights_at_rest
 
     # Seven rows, so that neither ranks nor micro-batches divide them.
     windows = [(ids[:7], targets[:7]) for ids, targets in step.program.batches(0, (0, 1))]
@@ -124,7 +124,7 @@ def _built(case: Case, run: Any, device: Any, ranks: Any) -> Any:
 
     from assay.optimizations import optimizations_of
     from assay.training.build import baseline, build
-    from estimate.built import RandomData
+    from estimator.built import RandomData
 
     program = baseline(run, RandomData(run), device, None, ranks)  # type: ignore[arg-type]
     for part in program.parts:
@@ -136,7 +136,7 @@ def _built(case: Case, run: Any, device: Any, ranks: Any) -> Any:
 
 def _resumed(case: Case, run: Any, step: Any, ranks: Any) -> list[list[float]]:
     """Losses of two more steps: of the step that goes on, and of another that goes on from its checkpoint."""
-    from assay.training import checkpoint
+    from assay.training.checkpoints import checkpoint
     from assay.training.loop import train_step
     from assay.training.step_record import Position
 
@@ -152,8 +152,8 @@ def _peak(step: Any, probes: Any, ranks: Any) -> int:
     gloo's threads let go of what they sent when they get to it, so on a busy machine most steps hold more. A step goes
     before them: an evaluation may leave gathered weights, which the next backward frees.
     """
-    from assay.measure.memory import live_tensor_bytes
-    from assay.measure.tensor_peak import tensor_peak
+    from assay.measure.memory.memory_pass import live_tensor_bytes
+    from assay.measure.memory.tensor_peak import tensor_peak
     from assay.training.loop import train_step
 
     train_step(step, 0, probes)
@@ -168,7 +168,7 @@ def _peak(step: Any, probes: Any, ranks: Any) -> int:
 
 
 def _busy(step: Any, ranks: Any) -> Any:
-    from assay.measure.stages import busy
+    from assay.measure.collectives.pipeline_idle import busy
     from assay.training.loop import train_step
 
     ranks.meet()
@@ -179,7 +179,7 @@ def _busy(step: Any, ranks: Any) -> Any:
 def _named(broken: tuple[int, str, float], step: Any, ranks: Any) -> Any:
     import torch
 
-    from assay.parallel.shards import local
+    from assay.parallel.dtensor import local
     from assay.training.divergence import first_not_finite, first_not_finite_in
     from assay.training.evaluation import evaluate
     from assay.training.gradients import cut

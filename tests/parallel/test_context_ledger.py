@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assay.config import validate
-from assay.estimate import Estimate, estimate
+from assay.estimator import Estimate, estimate
 from assay.optimizations import forget, search
 from parallel.on_ranks import compute, settled_peaks
 from parallel.test_ledger import MACHINE, MODEL, handed, payloads

@@ -13,9 +13,9 @@ import pytest
 from assay.config import Spec
 from assay.hardware import Machine
 from assay.optimizations import Conflict, Unavailable, catalogue, resolve
-from assay.step import Trace
+from assay.records.trace import Trace
+from optimizations import test_expert_parallel_step as test_experts
 from optimizations.laboratory import ON_ONE_DEVICE, run_with, traced
-from parallel import test_experts
 from parallel.on_ranks import compute
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)

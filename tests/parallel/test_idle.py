@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from assay.config import Spec, validate
-from assay.measure.stages import Busy, idle
+from assay.measure.collectives.pipeline_idle import Busy, idle
 from assay.optimizations import resolve
-from assay.step import Trace
+from assay.records.trace import Trace
 from parallel.on_ranks import compute
 
 MODEL = {"n_layer": 8, "n_head": 2, "n_embd": 64, "context_length": 64, "vocab_size": 65}

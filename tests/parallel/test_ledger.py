@@ -12,7 +12,7 @@ import pytest
 
 from assay.config import validate
 from assay.cost.work import communications
-from assay.estimate import Estimate, estimate
+from assay.estimator import Estimate, estimate
 from assay.hardware import Machine
 from parallel.on_ranks import compute, settled_peaks
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from assay.parallel import loss_scale
 from assay.parallel.loss_scale import SMALLEST, DynamicLossScale
 from assay.step.program import Step
-from estimate.built import build_step
+from estimator.built import build_step
 from optimizations.laboratory import run_with
 
 FINITE, OVERFLOW = torch.tensor(1.0), torch.tensor(float("inf"))

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from assay.config.load import validate
-from assay.estimate import estimate
+from assay.config.loading import validate
+from assay.estimator import estimate
 from assay.hardware import Machine
 from optimizations.laboratory import losses
 from parallel.on_ranks import compute

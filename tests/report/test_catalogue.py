@@ -4,8 +4,8 @@ import pytest
 
 from assay.analysis.catalogue import Change, Entry
 from assay.analysis.noise import Verdict
+from assay.records.status import Status
 from assay.report.catalogue import NOT_YET, TITLES, card_lines, heading, table
-from assay.runs.record import Status
 
 ENTRY = Entry(
     optimization="one",

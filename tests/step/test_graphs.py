@@ -11,20 +11,20 @@ import torch
 from assay.config import Run
 from assay.cost import Cost, replay
 from assay.cost import baseline as ledger_of
-from assay.cost.replayed import replayed as of_graphs
 from assay.errors import UsageError
 from assay.hardware import Machine
 from assay.measure.anatomy import anatomy
 from assay.measure.trace import StepTracer
 from assay.optimizations import optimizations_of
-from assay.step import Trace
+from assay.optimizations.cuda_graphs.ledger import replayed as of_graphs
+from assay.records.trace import Trace
 from assay.step.graphs import StepGraphs
 from assay.step.program import Step
 from assay.training.divergence import first_not_finite
 from assay.training.loop import train_step
 from assay.training.probes import ActivationNorms
 from assay.training.step_record import StepRecord
-from estimate.built import build_step, micro_batches
+from estimator.built import build_step, micro_batches
 from optimizations.laboratory import run_with, specs_of
 from step import recording
 

@@ -6,11 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from assay.config import Run, load
-from assay.runs.record import Block, Environment, Memory, Predicted, Quartiles, RunResult, Status
-from assay.step.evidence import Evidence
-from assay.studies.design import AGAIN, BASELINE, Cell, design
+from assay.optimizations import resolved
+from assay.records.environment import Environment
+from assay.records.evidence import Evidence
+from assay.records.memory import Memory
+from assay.records.prediction import Predicted
+from assay.records.run import RunResult
+from assay.records.status import Status
+from assay.records.study import AGAIN, BASELINE, Cell, CellResult, ComparisonRecord, Curve, Ending, Protocol, Round
+from assay.records.timing import Block, Quartiles
 from assay.studies.drift import NUDGED
-from assay.studies.record import CellResult, ComparisonRecord, Curve, Ending, Protocol, Round
+from support.designs import design
 
 ENVIRONMENT = Environment(
     assay="0.1.0",
@@ -146,7 +152,7 @@ def record(
         "id": "20261121-080000-beef",
         "created": "2026-11-21T08:00:00+00:00",
         "title": "demo",
-        "base": base,
+        "base": resolved(base),
         "seeds": tuple(range(base.seed, base.seed + seeds)),
         "treatments": treatments,
         "ending": Ending.COMPLETE,

@@ -2,7 +2,9 @@ import pytest
 
 from assay.config import load
 from assay.errors import UsageError
-from assay.studies.design import AGAIN, BASELINE, design
+from assay.optimizations import resolved
+from assay.records.study import AGAIN, BASELINE
+from support.designs import design
 
 BASE = load("demo")
 
@@ -34,7 +36,7 @@ def test_treatments_differ_from_the_baseline_in_their_optimizations_only() -> No
         "sdpa_attention:backend=auto",
         "gradient_accumulation:micro_batches=4",
     ]
-    assert stack.run.model_copy(update={"optimizations": ()}) == BASE
+    assert stack.run.model_copy(update={"optimizations": ()}) == resolved(BASE)
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 import pytest
 
 from assay.config import Run, load
-from assay.studies.design import design
 from assay.studies.drift import FIRST_STEPS, NUDGED, nudged
+from support.designs import design
 
 
 def base(steps: int = FIRST_STEPS + 1, dropout: float = 0.0) -> Run:

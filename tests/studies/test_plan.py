@@ -4,11 +4,12 @@ import pytest
 
 from assay.config import load
 from assay.hardware import Accelerator, Machine
-from assay.runs.prepare import ReadyRun
-from assay.runs.record import Predicted
+from assay.launch.prepare import ReadyRun
+from assay.records.prediction import Predicted
+from assay.records.study import BASELINE
 from assay.studies import plan
-from assay.studies.design import BASELINE, design
 from assay.studies.plan import Needs, waves
+from support.designs import design
 
 CELLS = design(load("demo"), ["sdpa_attention", "bf16_mixed", "activation_checkpointing"], seeds=2)
 GIB = 2**30

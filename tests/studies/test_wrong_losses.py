@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from assay import api
-from assay.runs import launcher
-from assay.runs.record import Status
+from assay.launch import spawn as launcher
+from assay.records.status import Status
 
 FORGETFUL = """
 import sys
@@ -21,8 +21,8 @@ def forward(ctx, x, weight, targets, chunks):
     return whole(ctx, x, weight, kept, chunks)
 
 loss._InPieces.forward = staticmethod(forward)
-from assay.runs.leave import leave
-from assay.runs.worker import main
+from assay.worker.processes.exit import leave
+from assay.worker.__main__ import main
 leave(main())
 """
 """The worker, with a chunked loss that forgets its last piece."""

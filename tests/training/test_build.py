@@ -9,14 +9,13 @@ from torch import nn
 
 from assay.data import Prepared
 from assay.errors import UsageError
-from assay.measure.tensor_peak import tensor_peak
+from assay.measure.memory.tensor_peak import tensor_peak
 from assay.model import initializer
 from assay.model.weights import save_weights
 from assay.step.program import Program, Step
 from assay.training.build import baseline, build
 from assay.training.initial import initial_weights
-
-from .tiny import CPU, step_of, tiny, weights
+from support.tiny import CPU, step_of, tiny, weights
 
 
 def test_nothing_is_allocated_before_build(corpus: Prepared) -> None:

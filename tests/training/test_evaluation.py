@@ -10,8 +10,7 @@ from assay.data import Prepared, validation_windows
 from assay.step.program import MicroBatch, Step
 from assay.training.batches import validation_batches
 from assay.training.evaluation import Evaluation, evaluate, standard_error, summed_evaluation
-
-from .tiny import step_of, tiny
+from support.tiny import step_of, tiny
 
 
 def evaluation(run: Run, step: Step, corpus: Prepared, rows: int) -> Evaluation:

@@ -7,8 +7,7 @@ from assay.errors import UsageError
 from assay.step.program import LossScale, Step
 from assay.training.gradients import cut
 from assay.training.loop import train_step
-
-from .tiny import step_of, tiny, weights
+from support.tiny import step_of, tiny, weights
 
 
 def gradient_of(step: Step, index: int = 0) -> tuple[Tensor, Tensor]:

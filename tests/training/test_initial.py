@@ -6,8 +6,7 @@ from assay.data import Prepared
 from assay.model import initializer
 from assay.training.build import baseline
 from assay.training.initial import nudged
-
-from .tiny import CPU, tiny
+from support.tiny import CPU, tiny
 
 NAME, SHAPE = "blocks.0.mlp.up.weight", torch.Size((40, 30))
 

@@ -5,12 +5,11 @@ import pytest
 import torch
 
 from assay.data import Prepared
-from assay.training import checkpoint
-from assay.training.endings import BudgetReached, Diverged, Interrupted, TargetReached
+from assay.training.checkpoints import checkpoint
 from assay.training.evaluation import Evaluation
 from assay.training.loop import Loop, train_step
-
-from .tiny import Watcher, loop_of, step_of, tiny
+from assay.training.stops import BudgetReached, Diverged, Interrupted, TargetReached
+from support.tiny import Watcher, loop_of, step_of, tiny
 
 
 def watched(loop: Loop) -> Watcher:

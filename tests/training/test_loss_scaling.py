@@ -11,9 +11,8 @@ from assay.optimizations.fp16_mixed import Fp16Mixed
 from assay.parallel.loss_scale import DynamicLossScale
 from assay.step.program import Step
 from assay.training.build import baseline, build
-from assay.training.endings import Diverged
-
-from .tiny import CPU, Watcher, loop_of, tiny
+from assay.training.stops import Diverged
+from support.tiny import CPU, Watcher, loop_of, tiny
 
 
 def scaled(run: Run, corpus: Prepared, value: float) -> Step:

@@ -7,12 +7,12 @@ import torch
 
 from assay.config import Spec
 from assay.hardware import Machine
-from assay.measure.storages import storages
+from assay.measure.memory.storages import storages
 from assay.optimizations import Unavailable, catalogue, resolve
-from assay.training import checkpoint
+from assay.training.checkpoints import checkpoint
 from assay.training.loop import train_step
 from assay.training.step_record import Position
-from estimate.built import build_step
+from estimator.built import build_step
 from optimizations.laboratory import run_with
 
 OPTIMIZERS = [name for name, kind in catalogue().items() if "optimizer" in kind.claims]

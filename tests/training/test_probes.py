@@ -12,8 +12,7 @@ from assay.step.program import Step
 from assay.training.evaluation import evaluate
 from assay.training.loop import train_step
 from assay.training.probes import ActivationNorms, RouterStatistics
-
-from .tiny import step_of, tiny
+from support.tiny import step_of, tiny
 
 
 def by_hand(step: Step) -> list[float]:

@@ -7,13 +7,13 @@ import torch
 
 from assay.config import Run
 from assay.optimizations import expected_of
-from assay.step.evidence import ValueProof
+from assay.records.evidence import ValueProof
 from assay.step.program import Step
 from assay.training.loop import read, take_step
 from assay.values.check import check_values
 from assay.values.recorded import Recorded
 from assay.values.recorder import StepRecorder
-from estimate.built import CPU, RandomData, build_step
+from estimator.built import CPU, RandomData, build_step
 
 
 def record_steps(step: Step, run: Run, folder: Path, steps: int = 3) -> None:

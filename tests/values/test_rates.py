@@ -4,9 +4,9 @@ import pytest
 
 from assay.config import Run, TrainingConfig
 from assay.config.run import Spec
-from assay.optimizations import expected_of, normalize
-from assay.training.endings import WrongValues
+from assay.optimizations import expected_of, resolved
 from assay.training.schedules import schedule
+from assay.training.stops import WrongValues
 from assay.values.rates import Rates, rate, rate_fault
 
 
@@ -39,7 +39,7 @@ def test_another_rate_is_a_fault_in_any_step() -> None:
 
 def test_the_check_follows_the_techniques_factor_and_can_be_turned_off() -> None:
     run = Run(training=TrainingConfig(steps=50, warmup_steps=0), optimizations=(Spec(name="lion"),))
-    run = normalize(run)
+    run = resolved(run)
     factor, peak = expected_of(run).rate_factor, run.training.learning_rate
     assert factor != 1
     Rates(run).hold(0, peak * factor)

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable
 
 from assay.config.base import Frozen
-from assay.runs.record import RunResult
+from assay.records.run import RunResult
 
 _TELLING_STEPS = 10
 """Number of baseline steps. A first step that costs less time than they take is not reported."""

@@ -13,16 +13,20 @@ from typing import Self
 from pydantic import Field, ValidationError
 
 from assay.analysis.comparison import Comparison
+from assay.analysis.metrics.loss import VAL_LOSS
+from assay.analysis.metrics.memory import TENSORS_PEAK_BYTES
+from assay.analysis.metrics.time import STEP_SECONDS, TOKENS_PER_SECOND
 from assay.analysis.noise import Verdict
 from assay.analysis.row import Row
 from assay.config.base import Frozen
 from assay.config.reading import read_bytes
-from assay.data.atomic import write_file
 from assay.errors import UsageError
+from assay.files import write_file
 from assay.hardware import Machine
-from assay.runs.record import Environment, Status
+from assay.records.environment import Environment
+from assay.records.status import Status
 
-SHOWN = ("tensors_peak_bytes", "step_seconds", "tokens_per_second", "val_loss")
+SHOWN = (TENSORS_PEAK_BYTES, STEP_SECONDS, TOKENS_PER_SECOND, VAL_LOSS)
 """Metrics whose change an entry contains."""
 
 
@@ -129,7 +133,7 @@ def measured(comparison: Comparison, optimization: str, treatment: str, configur
     # With several ranks, the measured and the predicted figure may belong to different ranks.
     alone = row.finished and not row.ranks
     saved = comparison.record.of(treatment)[0].result.memory.saved_bytes if alone else {}
-    peak = row.metrics.get("tensors_peak_bytes")
+    peak = row.metrics.get(TENSORS_PEAK_BYTES.name)
     return Entry(
         optimization=optimization,
         treatment=treatment,
@@ -159,6 +163,6 @@ def _changes(row: Row) -> dict[str, Change]:
             predicted=row.predicted_change.get(name),
             verdict=row.verdicts[name],
         )
-        for name in SHOWN
+        for name in (metric.name for metric in SHOWN)
         if name in row.effects
     }

@@ -7,15 +7,20 @@ from typing import TYPE_CHECKING, Any, Self
 from assay.analysis.effects import Effect
 from assay.analysis.flags import equal_flags, evidence_flags, peak_flags, twin_flags
 from assay.analysis.losses import Yardstick
+from assay.analysis.metrics import metrics
+from assay.analysis.metrics.time import STEP_SECONDS
 from assay.analysis.noise import judge_exact, judge_sampled
-from assay.analysis.plain import row_columns, row_json
 from assay.analysis.promises import held, unheld
-from assay.analysis.row import EXACT, PREDICTED, TIMED, Row, effects, metrics, repaid, usable
+from assay.analysis.row import Row, effects, figures, repaid, usable
+from assay.analysis.serialization import row_columns, row_json
 from assay.analysis.timed import CONTROLS, Resolution, Timed, disturbances, rounds, timed
 from assay.config.base import Frozen
-from assay.runs.record import Environment, Predicted, RunResult, Status
-from assay.studies.design import AGAIN, BASELINE
-from assay.studies.record import CellResult, ComparisonRecord, Ending
+from assay.config.run import ResolvedRun
+from assay.records.environment import Environment
+from assay.records.prediction import Predicted
+from assay.records.run import RunResult
+from assay.records.status import Status
+from assay.records.study import AGAIN, BASELINE, CellResult, ComparisonRecord, Ending
 from assay.units import format_percent
 
 if TYPE_CHECKING:
@@ -116,7 +121,8 @@ class _Reading:
         good = usable(record.cells)
         kept = rounds(good)
         alike = _alike(good, environment)
-        return cls(record, environment, kept, {name: timed(name, alike, kept) for name in TIMED})
+        found = {name: timed(one, alike, kept) for name, one in metrics().items() if one.kind == "timed"}
+        return cls(record, environment, kept, found)
 
     def row(self, treatment: str) -> Row:
         """Return the row of a treatment or a baseline."""
@@ -136,11 +142,11 @@ class _Reading:
             runs=tuple(result.run for result in results),
             planned=record.planned,
             finished=len(good),
-            metrics=metrics(cells, controls if treatment == BASELINE else cells, self.kept),
+            metrics=figures(cells, controls if treatment == BASELINE else cells, self.kept),
             effects={} if treatment == BASELINE else self._effects(treatment, alike),
             break_even=repaid(record.of(BASELINE), alike, self.kept) if treated else None,
             predicted=predicted,
-            predicted_change=_predicted_change(reference, predicted, _tokens_ratio(record, cells)) if treated else {},
+            predicted_change=_predicted_change(reference, predicted, _two_runs(record, cells)) if treated else {},
             evidence=(good or results)[0].evidence if results else (),
             values=next((result.values for result in results if result.values), None),
             proven_until=(good or results)[0].proven_until if results else None,
@@ -169,9 +175,11 @@ def _ending(results: Sequence[RunResult], planned: int) -> tuple[Status, str | N
 
 
 def _judged(row: Row, again: Row) -> Row:
-    same = row.treatment == AGAIN
+    same, known = row.treatment == AGAIN, metrics()
     verdicts = {
-        name: judge_exact(effect, again.effects.get(name)) if name in EXACT else judge_sampled(effect, same=same)
+        name: judge_exact(effect, again.effects.get(name))
+        if known[name].kind == "exact"
+        else judge_sampled(effect, same=same)
         for name, effect in row.effects.items()
     }
     return row.model_copy(update={"verdicts": verdicts})
@@ -212,21 +220,23 @@ def _more_threads(result: RunResult, environment: Environment | None) -> list[st
     ]
 
 
-def _tokens_ratio(record: ComparisonRecord, cells: Sequence[CellResult]) -> float:
-    """Tokens per step of these cells over those of the baseline; 1 if either is missing."""
+def _two_runs(record: ComparisonRecord, cells: Sequence[CellResult]) -> tuple[ResolvedRun, ResolvedRun] | None:
+    """Run of the baseline and run of these cells; None if either is missing."""
     references = record.references
-    if not references or not cells:
-        return 1.0
-    return cells[0].cell.run.tokens_per_step / references[0].cell.run.tokens_per_step
+    return (references[0].cell.run, cells[0].cell.run) if references and cells else None
 
 
-def _predicted_change(before: Predicted | None, after: Predicted | None, tokens: float) -> dict[str, float]:
-    if before is None or after is None:
+def _predicted_change(
+    before: Predicted | None, after: Predicted | None, runs: tuple[ResolvedRun, ResolvedRun] | None
+) -> dict[str, float]:
+    if before is None or after is None or runs is None:
         return {}
-    pairs = {name: (getattr(before, name), getattr(after, name)) for name in PREDICTED}
+    known = metrics()
+    pairs = {name: (getattr(before, name), getattr(after, name)) for name, one in known.items() if one.predicted}
     found = {name: new / old - 1 for name, (old, new) in pairs.items() if old and new is not None}
-    if "step_seconds" in found:
-        found["tokens_per_second"] = tokens / (1 + found["step_seconds"]) - 1
+    if (step := found.get(STEP_SECONDS.name)) is not None:
+        rates = {name: one.per_step for name, one in known.items() if one.per_step is not None}
+        found |= {name: of(runs[1]) / of(runs[0]) / (1 + step) - 1 for name, of in rates.items()}
     return found
 
 
@@ -236,7 +246,7 @@ def _caveats(record: ComparisonRecord, again: Row, yardstick: Yardstick) -> list
         found.append("The comparison was interrupted; processes that had finished by then are shown.")
     if not again.effects:
         found.append("The A/A pair is missing, so the difference between two identical runs is not known.")
-    step = again.effects.get("step_seconds")
+    step = again.effects.get(STEP_SECONDS.name)
     if step and step.interval and not step.interval[0] <= 0 <= step.interval[1]:
         found.append(
             f"Two equal baselines differed in step time by {format_percent(step.change)}, more than their interval "

@@ -10,19 +10,20 @@ from itertools import combinations
 
 from assay.analysis.loss_pairs import by_seed, equal_seeds, seeds_text
 from assay.analysis.losses import Yardstick
-from assay.config.run import Run
-from assay.optimizations import Numerics, numerics_of
+from assay.analysis.promised import comparable
+from assay.config.run import ResolvedRun
+from assay.optimizations import Numerics
 from assay.optimizations.registry import resolve
-from assay.runs.mispredicted import mispredicted
-from assay.runs.record import RunResult
-from assay.studies.record import CellResult
+from assay.proofs.mispredicted import mispredicted
+from assay.records.run import RunResult
+from assay.records.study import CellResult
 
 _DIFFERING = (Numerics.LOSSY, Numerics.DIFFERENT_TRAINING)
 
 
 def equal_flags(cells: Sequence[CellResult], yardstick: Yardstick) -> list[str]:
     """Return a sentence if a row that promises different training has the baseline's losses."""
-    different = [one for one in cells if numerics_of(one.cell.run) is Numerics.DIFFERENT_TRAINING]
+    different = [one for one in cells if yardstick.promise(one) is Numerics.DIFFERENT_TRAINING]
     if equal := yardstick.equal_seeds(different):
         return [f"too equal: the loss equals the baseline's to the last bit at {seeds_text(equal)}, but should differ"]
     return []
@@ -35,7 +36,7 @@ def twin_flags(treatments: Mapping[str, Sequence[CellResult]]) -> dict[str, list
     """
     found: dict[str, list[str]] = {name: [] for name in treatments}
     for (one, cells), (other, others) in combinations(treatments.items(), 2):
-        if not cells or not others or _changes(cells[0].cell.run) == _changes(others[0].cell.run):
+        if not cells or not others or not _should_differ(cells[0].cell.run, others[0].cell.run):
             continue
         equal = equal_seeds(cells, by_seed(others))
         if equal:
@@ -45,7 +46,12 @@ def twin_flags(treatments: Mapping[str, Sequence[CellResult]]) -> dict[str, list
     return found
 
 
-def _changes(run: Run) -> frozenset[str]:
+def _should_differ(run: ResolvedRun, other: ResolvedRun) -> bool:
+    """True if two runs of one configuration have techniques that change training in different ways."""
+    return comparable(run, other) and _changes(run) != _changes(other)
+
+
+def _changes(run: ResolvedRun) -> frozenset[str]:
     """Optimizations of a run that make its loss differ from the baseline's."""
     return frozenset(str(spec) for spec in run.optimizations if resolve(spec).promised in _DIFFERING)
 

@@ -5,9 +5,9 @@ from itertools import accumulate
 from math import inf
 from typing import NamedTuple
 
-from assay.runs.record import Status
+from assay.records.status import Status
+from assay.records.study import CellResult
 from assay.studies.drift import FIRST_STEPS
-from assay.studies.record import CellResult
 from assay.units import format_steps
 
 Loss = float | None

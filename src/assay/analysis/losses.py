@@ -22,12 +22,12 @@ from math import inf
 from typing import NamedTuple, Self
 
 from assay.analysis.loss_pairs import Pair, by_seed, equal_seeds, largest_so_far, pairs
-from assay.config.run import Run
-from assay.optimizations import Numerics, numerics_of
-from assay.runs.record import Status
-from assay.studies.design import AGAIN
+from assay.analysis.promised import promised
+from assay.config.run import ResolvedRun
+from assay.optimizations import Numerics
+from assay.records.status import Status
+from assay.records.study import AGAIN, CellResult, ComparisonRecord
 from assay.studies.drift import FIRST_STEPS
-from assay.studies.record import CellResult, ComparisonRecord
 
 ROUNDING = 3e-5
 """Relative bound: a hundred times the worst honest technique, since large models and GPUs were not measured."""
@@ -88,6 +88,11 @@ class Yardstick:
             masks=record.base.model.dropout > 0,
         )
 
+    def promise(self, one: CellResult) -> Numerics | None:
+        """Return what a cell promises of its losses against the baseline at its seed; None if it promises nothing."""
+        baseline = self.baselines.get(one.cell.seed)
+        return promised(one.cell.run, None if baseline is None else baseline.cell.run)
+
     def bound(self, promise: Numerics, seed: int, step: int) -> float:
         """Return the largest relative difference that a promise allows at a step; infinite if there is no bound."""
         if promise is Numerics.EXACT and self.repeats:
@@ -106,7 +111,9 @@ class Yardstick:
         """Return the first loss beyond its bound for each cell that has one. A stopped cell is checked to its end."""
         found = []
         for one in cells:
-            promise, seed = bounded_as(one.cell.run), one.cell.seed
+            promise, seed = bounded_as(one.cell.run, self.promise(one)), one.cell.seed
+            if promise is None:
+                continue
             bounds = ((pair, self.bound(promise, seed, pair.step)) for pair in self._held(promise, one))
             first = next(((pair, bound) for pair, bound in bounds if pair.difference > bound), None)
             if first is not None:
@@ -136,13 +143,12 @@ class Yardstick:
         return equal_seeds(cells, self.baselines)
 
 
-def bounded_as(run: Run) -> Numerics:
-    """Return the promise whose bound applies to a run's losses.
+def bounded_as(run: ResolvedRun, promise: Numerics | None) -> Numerics | None:
+    """Return the promise whose bound applies to a run's losses; None if it promises nothing.
 
     In a mixture of experts, rounding may send a token to another expert, and micro-batches have balance losses of their
     own. Reordered sums there stay as near to the baseline as LOSSY does, though rounding need not show.
     """
-    promise = numerics_of(run)
     return Numerics.LOSSY if promise is Numerics.REASSOCIATED and run.model.n_expert else promise
 
 

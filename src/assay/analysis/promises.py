@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from assay.analysis.loss_pairs import seeds_text
 from assay.analysis.losses import Yardstick
 from assay.analysis.row import Row
-from assay.optimizations import Numerics, numerics_of
-from assay.runs.record import Status
+from assay.optimizations import Numerics
+from assay.records.status import Status
+from assay.records.study import CellResult, ComparisonRecord
 from assay.studies.drift import FIRST_STEPS
-from assay.studies.record import CellResult, ComparisonRecord
 
 
 def held(row: Row, cells: Sequence[CellResult], yardstick: Yardstick) -> Row:
@@ -30,7 +30,7 @@ def wrong_values(cells: Sequence[CellResult], yardstick: Yardstick) -> str | Non
     if partings:
         others = sorted({one.seed for one in partings} - {partings[0].seed})
         return str(partings[0]) + (f" (also at {seeds_text(others)})" if others else "")
-    lossy = [one for one in cells if numerics_of(one.cell.run) is Numerics.LOSSY]
+    lossy = [one for one in cells if yardstick.promise(one) is Numerics.LOSSY]
     if equal := yardstick.equal_seeds(lossy):
         return f"the losses equal the baseline's to the last bit at {seeds_text(equal)}, but rounding must change them"
     return None
@@ -46,7 +46,7 @@ def unheld(record: ComparisonRecord, yardstick: Yardstick) -> list[str]:
     missing = [seed for seed in record.seeds if seed not in yardstick.baselines]
     if missing:
         found.append(f"Losses at {seeds_text(missing)} are not compared, because there is no baseline.")
-    promises = {numerics_of(one.cell.run) for one in record.cells}
+    promises = {yardstick.promise(one) for one in record.cells}
     within_rounding = Numerics.REASSOCIATED in promises or not yardstick.repeats
     if within_rounding and record.base.training.steps > FIRST_STEPS and yardstick.baselines.keys() - yardstick.drifts:
         found.append(

@@ -1,8 +1,8 @@
 """One row of a comparison: its figures, and their change against the baseline.
 
-A time is the geometric mean over processes, each the geometric mean of its blocks' medians. The baseline's time is over
-both of its runs, so that the ratio of two rows is the change printed with it. Bytes are the maximum over processes;
-losses are listed by seed.
+A timed figure is the geometric mean over processes, each the geometric mean of its blocks. The baseline's is over both
+of its runs, so that the ratio of two rows is the change printed with it. Bytes and other exact figures are the maximum
+over processes; losses are listed by seed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,20 +14,17 @@ from pydantic import Field
 
 from assay.analysis.break_even import BreakEven, break_even
 from assay.analysis.effects import Effect, Pair, exact, loss
+from assay.analysis.metrics import Metric, metrics
+from assay.analysis.metrics.time import STEP_SECONDS
 from assay.analysis.noise import Verdict
 from assay.analysis.timed import figure
 from assay.config.base import Frozen
-from assay.runs.rank_record import RankResult
-from assay.runs.record import Predicted, RunResult, Status
-from assay.step.evidence import Evidence, ValueProof
-from assay.studies.record import CellResult
-
-TIMED = ("process_peak_bytes", "step_seconds", "tokens_per_second")
-EXACT = ("tensors_peak_bytes", "reserved_peak_bytes")
-LOSSES = ("val_loss", "train_loss")
-METRICS = (*EXACT, *TIMED, *LOSSES)
-PREDICTED = ("tensors_peak_bytes", "reserved_peak_bytes", "process_peak_bytes", "step_seconds")
-"""Metrics that an estimator predicts before the run."""
+from assay.records.evidence import Evidence, ValueProof
+from assay.records.prediction import Predicted
+from assay.records.ranks import RankResult
+from assay.records.run import RunResult
+from assay.records.status import Status
+from assay.records.study import CellResult
 
 Figure = int | float | tuple[float, ...] | None
 
@@ -70,28 +67,16 @@ def usable(cells: Iterable[CellResult]) -> list[CellResult]:
     return [one for one in cells if one.result.status in (Status.DONE, Status.BUDGET_REACHED)]
 
 
-def metrics(
+def figures(
     cells: Sequence[CellResult], timed: Sequence[CellResult], kept: Mapping[int, Sequence[int]]
 ) -> dict[str, Figure]:
     """Return the figures of a row, with times from `timed` cells; `kept` has the rounds of each wave that count."""
-    good = usable(cells)
-    results = [one.result for one in good]
-    logs = [figure("step_seconds", one.result, kept[one.wave]) for one in usable(timed) if one.wave in kept]
-    known = [value for value in logs if value is not None]
-    step = exp(fmean(known)) if known else None
-    if step is None:
-        medians = [result.step_seconds.median for result in results if result.step_seconds]
-        step = fmean(medians) if medians else None
-    tokens = results[0].config.tokens_per_step if results else 0
+    good, every = usable(cells), metrics().values()
+    scratch = _most(one.result.memory.library_scratch_bytes for one in good)
     return {
-        "tensors_peak_bytes": _most(result.memory.tensors_peak_bytes for result in results),
-        "reserved_peak_bytes": _most(result.memory.reserved_peak_bytes for result in results),
-        "library_scratch_bytes": _most(result.memory.library_scratch_bytes for result in results),
-        "process_peak_bytes": _most(result.memory.process_peak_bytes for result in results),
-        "step_seconds": step,
-        "tokens_per_second": None if step is None else tokens / step,
-        "val_loss": _by_seed(good, "val_loss"),
-        "train_loss": _by_seed(good, "train_loss"),
+        **{metric.name: _figure(metric, good, timed, kept) for metric in every if metric.kind == "exact"},
+        "library_scratch_bytes": scratch,
+        **{metric.name: _figure(metric, good, timed, kept) for metric in every if metric.kind != "exact"},
     }
 
 
@@ -105,10 +90,12 @@ def effects(baseline: Sequence[CellResult], treated: Sequence[CellResult], compa
     for one in usable(treated):
         if before := processes.get((one.cell.seed, one.cell.process)):
             seeds.setdefault(one.cell.seed, []).append((before, one.result))
-    found = {
-        **{name: exact(_memory_pairs(name, [pair for both in seeds.values() for pair in both])) for name in EXACT},
-        **{name: loss([_loss_pairs(name, both) for both in seeds.values()], comparisons) for name in LOSSES},
-    }
+    found: dict[str, Effect | None] = {}
+    for name, metric in metrics().items():
+        if metric.kind == "exact":
+            found[name] = exact(_pairs(metric, [pair for both in seeds.values() for pair in both]))
+        elif metric.kind == "loss":
+            found[name] = loss([_pairs(metric, both) for both in seeds.values()], comparisons)
     return {name: effect for name, effect in found.items() if effect is not None}
 
 
@@ -118,31 +105,49 @@ def repaid(
     """Return the cost of the first step beyond the baseline's at the same seed, and when it is earned back."""
     results = {one.cell.seed: one.result for one in reversed(usable(baseline))}
     both = [(results[one.cell.seed], one.result) for one in usable(treated) if one.cell.seed in results]
-    before, after = (metrics(cells, cells, kept)["step_seconds"] for cells in (baseline, treated))
-    return break_even(both, before, after) if isinstance(before, float) and isinstance(after, float) else None
+    before, after = (_mean(STEP_SECONDS, usable(cells), cells, kept) for cells in (baseline, treated))
+    return None if before is None or after is None else break_even(both, before, after)
 
 
-_Both = Sequence[tuple[RunResult, RunResult]]
+def _figure(
+    metric: Metric, good: Sequence[CellResult], timed: Sequence[CellResult], kept: Mapping[int, Sequence[int]]
+) -> Figure:
+    """Figure of one metric over the usable cells of a row."""
+    if metric.kind == "loss":
+        return _by_seed(metric, good)
+    if metric.kind == "exact" or (metric.unit == "bytes" and metric.of):
+        return _most(metric.of_run(one.result) for one in good)
+    if metric.per_step is None:
+        return _mean(metric, good, timed, kept)
+    step = _mean(STEP_SECONDS, good, timed, kept)
+    amount = metric.per_step(good[0].result.config) if good else 0
+    return None if step is None else amount / step
 
 
-def _memory_pairs(metric: str, both: _Both) -> list[Pair]:
-    pairs = [(getattr(before.memory, metric), getattr(after.memory, metric)) for before, after in both]
+def _mean(
+    metric: Metric, good: Sequence[CellResult], timed: Sequence[CellResult], kept: Mapping[int, Sequence[int]]
+) -> float | None:
+    """Geometric mean over the timed cells; without blocks, the mean over the figures of the runs."""
+    logs = [figure(metric, one.result, kept[one.wave]) for one in usable(timed) if one.wave in kept]
+    if known := [value for value in logs if value is not None]:
+        return exp(fmean(known))
+    whole = [value for one in good if (value := metric.of_run(one.result)) is not None]
+    return fmean(whole) if whole else None
+
+
+def _pairs(metric: Metric, both: Sequence[tuple[RunResult, RunResult]]) -> list[Pair]:
+    pairs = [(metric.of_run(before), metric.of_run(after)) for before, after in both]
     return [(one, other) for one, other in pairs if one is not None and other is not None]
 
 
-def _loss_pairs(metric: str, both: _Both) -> list[Pair]:
-    pairs = [(getattr(before, metric), getattr(after, metric)) for before, after in both]
-    return [(one, other) for one, other in pairs if one is not None and other is not None]
-
-
-def _by_seed(cells: Sequence[CellResult], metric: str) -> tuple[float, ...]:
+def _by_seed(metric: Metric, cells: Sequence[CellResult]) -> tuple[float, ...]:
     """Losses by seed; the mean if the processes of a seed ended with different ones."""
     found: dict[int, list[float]] = {}
     for one in cells:
-        if (value := getattr(one.result, metric)) is not None:
+        if (value := metric.of_run(one.result)) is not None:
             found.setdefault(one.cell.seed, []).append(value)
     return tuple(values[0] if len(set(values)) == 1 else fmean(values) for values in found.values())
 
 
-def _most(values: Iterable[int | None]) -> int | None:
+def _most(values: Iterable[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)

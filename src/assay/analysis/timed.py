@@ -14,10 +14,11 @@ from statistics import fmean
 from typing import NamedTuple
 
 from assay.analysis.effects import Effect
+from assay.analysis.metrics import Metric
 from assay.config.base import Frozen
-from assay.runs.record import DISTURBED, Block, RunResult
-from assay.studies.design import AGAIN, BASELINE
-from assay.studies.record import CellResult, ComparisonRecord
+from assay.records.run import RunResult
+from assay.records.study import AGAIN, BASELINE, CellResult, ComparisonRecord
+from assay.records.timing import DISTURBED
 
 LEAST_ROUNDS = 3
 CONTROLS = (BASELINE, AGAIN)
@@ -55,14 +56,6 @@ class _Seen(NamedTuple):
     log: float
 
 
-def of_block(metric: str, block: Block) -> float | None:
-    """Timed metric of one block."""
-    if metric == "process_peak_bytes":
-        return block.process_peak_bytes
-    step = block.median_step_seconds
-    return step if metric == "step_seconds" else block.tokens / block.steps / step
-
-
 def rounds(cells: Sequence[CellResult]) -> dict[int, list[int]]:
     """Rounds that the figures are from, by wave, as positions among the blocks."""
     waves: dict[int, list[RunResult]] = {}
@@ -77,14 +70,14 @@ def rounds(cells: Sequence[CellResult]) -> dict[int, list[int]]:
     return found
 
 
-def figure(metric: str, result: RunResult, kept: Sequence[int]) -> float | None:
+def figure(metric: Metric, result: RunResult, kept: Sequence[int]) -> float | None:
     """Mean logarithm of a process over some rounds; None if no block has the metric."""
-    values = [of_block(metric, result.blocks[at]) for at in kept]
+    values = [metric.of_block(result.blocks[at]) for at in kept] if metric.of_block else []
     known = [log(value) for value in values if value]
     return fmean(known) if known else None
 
 
-def timed(metric: str, cells: Sequence[CellResult], kept: Mapping[int, Sequence[int]]) -> Timed:
+def timed(metric: Metric, cells: Sequence[CellResult], kept: Mapping[int, Sequence[int]]) -> Timed:
     """Return the change of every treatment among usable `cells`; `kept` has the rounds that count, as from `rounds`."""
     seen = [
         _Seen(one.cell.treatment, one.wave, (one.cell.seed, one.cell.process), value)

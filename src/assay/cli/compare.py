@@ -91,7 +91,7 @@ def compare(
 
 
 def _watched(measure: "Callable[..., Comparison]") -> "Comparison":
-    from assay.report.progress import watcher
+    from assay.report.terminal.progress import watcher
 
     with watcher() as watch:
         return measure(on_progress=watch.prepare, on_news=watch)
@@ -100,7 +100,7 @@ def _watched(measure: "Callable[..., Comparison]") -> "Comparison":
 def _print(comparison: "Comparison", page: Path) -> None:
     from rich.console import Console
 
-    from assay.report.tables import print_comparison
+    from assay.report.terminal.comparison import print_comparison
 
     print_comparison(comparison, Console())
     typer.echo(str(page))

@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
     from rich.table import Table
 
+    from assay.report.blocks import Block
+
+
+_LABEL = 12
+"""Width of the labels of facts, in characters."""
+
 
 def note(text: str) -> None:
     """Print a line on standard error for the user who waits."""
@@ -29,6 +35,20 @@ def plain(record: "BaseModel") -> Any:
 def print_json(value: Any) -> None:
     """Print the one JSON value of a command's output."""
     typer.echo(json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False))
+
+
+def print_blocks(blocks: "Iterable[Block]") -> None:
+    """Print the parts of a report one after the other."""
+    from assay.report.blocks import Facts, Table
+
+    for block in blocks:
+        if isinstance(block, Table):
+            print_table(block.columns, block.rows, block.right, block.spare)
+        elif isinstance(block, Facts):
+            for label, text in block.rows:
+                typer.echo(f"{label:<{_LABEL}}{text}")
+        else:
+            typer.echo(block)
 
 
 def print_table(

@@ -28,7 +28,7 @@ def machine(
     """
     from assay.cli.console import note, plain, print_json, print_table
     from assay.config import Home
-    from assay.runs.machine import measured_machine
+    from assay.launch.rates import measured_machine
 
     found = measured_machine(Home(), threads, fresh=fresh, tell=note)
     if as_json:

@@ -33,6 +33,7 @@ VERBS = (
     "machine",
     "data",
     "runs",
+    "study",
 )
 """Verbs in the order in which help lists them."""
 

@@ -48,7 +48,7 @@ def mesh(
 
         print_json(_value(found, ranks_per_node))
         return
-    from assay.cli.drawing import drawn
+    from assay.report.mesh import drawn
 
     for line in drawn(found, ranks_per_node):
         typer.echo(line)

@@ -7,8 +7,8 @@ import sys
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from assay.runs.log import Event
-from assay.runs.progress import Lines, Meter, remark
+from assay.launch.progress import Lines, Meter, remark
+from assay.store.event_log import Event
 
 if TYPE_CHECKING:
     from rich.progress import ProgressColumn

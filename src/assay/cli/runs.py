@@ -8,8 +8,8 @@ from assay.cli.options import Json, RunName
 
 if TYPE_CHECKING:
     from assay.config import Home
-    from assay.runs.entry import Entry
-    from assay.runs.record import RunResult
+    from assay.records.run import RunResult
+    from assay.store.entry import Entry
 
 app = typer.Typer(help="List, show, compare and remove runs.")
 
@@ -30,8 +30,8 @@ def list_runs(
         assay runs ls --status done --preset shakespeare-char-cpu
     """
     from assay.cli.console import note, print_json, print_table
-    from assay.cli.listing import COLUMNS, FIGURES, SPARE, brief, known_status, row
     from assay.config import Home
+    from assay.report.runs import COLUMNS, FIGURES, SPARE, brief, known_status, row
 
     home = Home().checked()
     every = _entries(home)
@@ -50,16 +50,16 @@ def list_runs(
 @app.command("show")
 def show_run(run: RunName, as_json: Json = False) -> None:
     """Show the whole record of a run."""
-    from assay.cli.console import plain, print_json
-    from assay.cli.summary import print_run
+    from assay.cli.console import plain, print_blocks, print_json
     from assay.config import Home
+    from assay.report.run import run_report
 
     home = Home().checked()
     result = _result(home, run)
     if as_json:
         print_json(plain(result))
     else:
-        print_run(result, home, whole=True)
+        print_blocks(run_report(result, home, whole=True))
 
 
 @app.command("diff")
@@ -70,8 +70,8 @@ def compare_runs(
 ) -> None:
     """Show the differences between two runs: configuration, environment, figures."""
     from assay.cli.console import print_json, print_table
-    from assay.cli.difference import changed, configurations, environments, figures
     from assay.config import Home
+    from assay.report.difference import changed, configurations, environments, figures
 
     home = Home().checked()
     a, b = _result(home, first), _result(home, second)
@@ -99,9 +99,9 @@ def remove_runs(
     from assay.cli.console import note, print_json
     from assay.config import Home
     from assay.errors import UsageError
-    from assay.runs.alive import is_running
-    from assay.runs.lookup import find
-    from assay.runs.store import Store
+    from assay.store.index import Store
+    from assay.store.liveness import is_running
+    from assay.store.lookup import find
 
     home = Home().checked()
     folders = list({folder.id: folder for folder in (find(home, name) for name in runs)}.values())
@@ -128,8 +128,8 @@ def remove_runs(
 def _entries(home: "Home") -> list["Entry"]:
     """Return the current entry of every run, newest first, and print a note on runs that cannot be read."""
     from assay.cli.console import note
-    from assay.runs.reconcile import reconcile
-    from assay.runs.store import Store
+    from assay.store.index import Store
+    from assay.store.listing import reconcile
 
     if not home.runs.is_dir():
         return []
@@ -140,7 +140,7 @@ def _entries(home: "Home") -> list["Entry"]:
 
 
 def _result(home: "Home", name: str) -> "RunResult":
-    from assay.runs.lookup import find
-    from assay.runs.recover import settle
+    from assay.store.lookup import find
+    from assay.store.reconcile import settle
 
     return settle(find(home, name))

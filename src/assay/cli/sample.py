@@ -30,7 +30,7 @@ def sample(
     """
     from assay.cli.console import note, print_json
     from assay.config import Home
-    from assay.runs.trained import trained
+    from assay.store.trained_model import trained
 
     found = trained(Home(), run)
     for said in found.notes:

@@ -48,10 +48,10 @@ def train(
     same codes and print the reason. If a code is not 0, torchrun itself adds a traceback and exits with 1.
     """
     from assay import api
-    from assay.cli.console import plain, print_json
+    from assay.cli.console import plain, print_blocks, print_json
     from assay.cli.progress import watcher
-    from assay.cli.summary import print_run
     from assay.config import Home
+    from assay.report.run import run_report
 
     home = Home()
     with watcher() as watch:
@@ -62,5 +62,5 @@ def train(
     if as_json:
         print_json(plain(result))
     else:
-        print_run(result, home)
+        print_blocks(run_report(result, home))
     raise typer.Exit(result.status.exit_code)

@@ -1,43 +1,43 @@
 """Configuration of a run: frozen models, the files that they are read from, and the folder that assay works in.
 
-Names are imported on first use, so that `Home` is available without loading the models. The package also contains a
-module named `load`. The class below keeps its import from replacing the function of the same name.
+Names are imported on first use, so that `Home` is available without loading the models.
 """
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from assay.config.data import DataConfig as DataConfig
     from assay.config.home import Home as Home
-    from assay.config.load import load as load
-    from assay.config.load import presets as presets
-    from assay.config.load import validate as validate
+    from assay.config.loading import load as load
+    from assay.config.loading import presets as presets
+    from assay.config.loading import validate as validate
     from assay.config.model import ModelConfig as ModelConfig
+    from assay.config.run import ResolvedRun as ResolvedRun
     from assay.config.run import Run as Run
     from assay.config.run import Spec as Spec
     from assay.config.run import identity as identity
     from assay.config.training import TrainingConfig as TrainingConfig
 
-_ROOMS = {
+_MODULES = {
     "DataConfig": "data",
     "Home": "home",
     "ModelConfig": "model",
+    "ResolvedRun": "run",
     "Run": "run",
     "Spec": "run",
     "TrainingConfig": "training",
     "identity": "run",
-    "load": "load",
-    "presets": "load",
-    "validate": "load",
+    "load": "loading",
+    "presets": "loading",
+    "validate": "loading",
 }
 
 __all__ = [
     "DataConfig",
     "Home",
     "ModelConfig",
+    "ResolvedRun",
     "Run",
     "Spec",
     "TrainingConfig",
@@ -49,17 +49,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _ROOMS:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"{__name__}.{_ROOMS[name]}"), name)
+    found = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     globals()[name] = found
     return found
-
-
-class _Package(ModuleType):
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _ROOMS and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

@@ -94,8 +94,6 @@ class Run(Setting):
     The number determines the directions. Two runs that differ only in it show how far rounding alone moves their losses
     apart.
     """
-    batch_divisor: PositiveInt = 1
-    """Factor by which the optimizations reduce the sequences of a step. It follows from them and is not a setting."""
 
     @field_validator("optimizations", mode="before")
     @classmethod
@@ -114,16 +112,6 @@ class Run(Setting):
                 raise ValueError(f"the optimization {name!r} is listed twice")
         return self
 
-    @property
-    def sequences_per_step(self) -> int:
-        """Number of sequences that one optimizer step trains on."""
-        return self.training.batch_size // self.batch_divisor
-
-    @property
-    def tokens_per_step(self) -> int:
-        """Number of tokens that one optimizer step trains on."""
-        return self.sequences_per_step * self.model.context_length
-
     def with_vocabulary(self, size: int | None = None) -> Self:
         """Return the run with `model.vocab_size` set to `size`, or to the tokenizer's size if that is known without
         text.
@@ -138,6 +126,30 @@ class Run(Setting):
         return self.model_copy(update={"model": self.model.model_copy(update={"vocab_size": size})})
 
 
+class ResolvedRun(Run):
+    """A run after `assay.optimizations.resolved`: what a configuration comes to, with all that follows from it.
+
+    Its optimizations are in the order of application and have every field, and `ranks` is the size of their mesh.
+    """
+
+    batch_divisor: PositiveInt = 1
+    """Factor by which the optimizations reduce the sequences of a step."""
+
+    def asked(self) -> Run:
+        """Return the run as a user would write it, to be changed and resolved again."""
+        return Run.model_validate(self.model_dump(exclude={"batch_divisor"}))
+
+    @property
+    def sequences_per_step(self) -> int:
+        """Number of sequences that one optimizer step trains on."""
+        return self.training.batch_size // self.batch_divisor
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Number of tokens that one optimizer step trains on."""
+        return self.sequences_per_step * self.model.context_length
+
+
 def _read_specs(item: Any) -> tuple[Any, ...]:
     if isinstance(item, str):
         return Spec.parse_stack(item)
@@ -147,13 +159,12 @@ def _read_specs(item: Any) -> tuple[Any, ...]:
     return (item,)
 
 
-def identity(run: Run) -> str:
+def identity(run: ResolvedRun) -> str:
     """Twelve hexadecimal digits of the SHA-256 of the run's canonical JSON.
 
-    Defaults are written out and keys are sorted, so key order and the spelling of a default do not matter. The order of
-    `optimizations` matters; the registry sorts them into the order in which they are applied. A `nudge` of 0 is left
-    out, so that runs recorded before the field existed keep their hash. `check_values` is left out, because the check
-    changes nothing that is trained or measured.
+    Defaults are written out and keys are sorted, so key order and the spelling of a default do not matter. A `nudge` of
+    0 is left out, so that runs recorded before the field existed keep their hash. `check_values` is left out, because
+    the check changes nothing that is trained or measured.
     """
     left_out: dict[str, Any] = {"training": {"check_values": True}}
     if not run.nudge:

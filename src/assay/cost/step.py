@@ -9,16 +9,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.config.mesh import ONE_DEVICE, Mesh
 from assay.cost.collectives import Communication
 from assay.cost.gpt import CPU, CUDA, Forward, Kernels
-from assay.cost.groups import Group
-from assay.cost.on_host import OnHost
-from assay.cost.schedules import Action, Schedule
+from assay.cost.optimizers.on_host import OnHost
+from assay.cost.optimizers.updates import AdamW, Instant, UpdateRule
+from assay.cost.pipeline.schedules import Action, Schedule
+from assay.cost.simulation.fsdp_groups import Group
 from assay.cost.tape import Operation, Tape, replace_site
 from assay.cost.tensors import Tensor
-from assay.cost.updates import AdamW, Instant, UpdateRule
 
 
 @dataclass(frozen=True)
@@ -235,7 +235,7 @@ class Cost:
         return lasting if self.rests_on_host else self.parameter_bytes + self.optimizer_state_bytes + lasting
 
 
-def baseline(run: Run, device: str = "cpu") -> Cost:
+def baseline(run: ResolvedRun, device: str = "cpu") -> Cost:
     """The ledger with every optimization off: hand-coded attention, plain AdamW, one micro-batch."""
     kernels = CUDA if device == "cuda" else CPU
     forward = Forward(run.model, run.training.batch_size, kernels)

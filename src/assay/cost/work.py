@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from assay.cost.collectives import Collective, Communication
-from assay.cost.groups import Group
-from assay.cost.segments import plan
+from assay.cost.simulation.fsdp_groups import Group
+from assay.cost.simulation.liveness import plan
 from assay.cost.step import Cost
 
 

@@ -17,7 +17,6 @@ import numpy as np
 
 from assay.config import DataConfig, Home
 from assay.config.paths import absolute
-from assay.data.atomic import new_folder, write_file
 from assay.data.corpora import Corpus, list_corpus, read_corpus, stamp
 from assay.data.manifest import (
     FORMAT,
@@ -36,6 +35,7 @@ from assay.data.shards import Prepared, open_prepared
 from assay.data.tokenizers import Tokenizer
 from assay.data.vocabularies import NAMES, make_tokenizer, tokenizer_files
 from assay.errors import UsageError
+from assay.files import new_folder, write_file
 
 
 def prepare(config: DataConfig, home: Home, progress: Progress | None = None, *, thorough: bool = False) -> Prepared:

@@ -17,9 +17,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from assay.config import Home
-from assay.data.atomic import DISK_ERRNOS, write_file
 from assay.data.progress import Progress
 from assay.errors import StorageError, UsageError, first_line
+from assay.files import DISK_ERRNOS, write_file
 
 _PINS = "sha256.json"
 _KARPATHY = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/"

@@ -14,11 +14,11 @@ from pathlib import Path
 from assay.config import DataConfig, Home
 from assay.config.data import KNOWN_VOCABULARIES
 from assay.config.paths import absolute
-from assay.data.atomic import write_file
 from assay.data.corpora import Corpus
 from assay.data.progress import Progress, silent
 from assay.data.tokenizers import ByteTokenizer, CharTokenizer, LibraryTokenizer, Tokenizer, from_json, pieces
 from assay.errors import UsageError, first_line, meant
+from assay.files import write_file
 
 NAMES = ("char", "byte", "bpe", "gpt2")
 

@@ -29,11 +29,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from assay.errors import UsageError
 from assay.measure import operations
-from assay.measure.blocks import runs_again
-from assay.step.again import is_repeated
-from assay.step.anatomy import BETWEEN, UPDATE, Anatomy, Part
+from assay.measure.recomputation import runs_again
+from assay.records.anatomy import BETWEEN, UPDATE, Anatomy, Part
+from assay.records.trace import OperationClass, Phase
+from assay.step.checkpoint import is_repeated
 from assay.step.program import Step
-from assay.step.trace import OperationClass, Phase
 
 _Key = tuple[str, Phase, OperationClass]
 

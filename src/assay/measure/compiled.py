@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from assay.measure import operations
+from assay.records.trace import CompiledGraph, OperationClass, Phase
 from assay.step.compiled import Call, Graph
-from assay.step.trace import CompiledGraph, OperationClass, Phase
 
 
 class GraphCalls:

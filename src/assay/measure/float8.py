@@ -4,10 +4,10 @@ from collections import Counter
 
 import torch
 
-from assay.measure.storages import dtype_name
+from assay.measure.memory.storages import dtype_name
+from assay.records.trace import Phase
+from assay.records.trace.float8_products import Float8Product
 from assay.step.compiled import Call
-from assay.step.float8 import Float8Product
-from assay.step.trace import Phase
 
 _PRODUCT = "_scaled_mm"
 

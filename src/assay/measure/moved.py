@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from assay.measure.storages import storages
-from assay.parallel.shards import local
+from assay.measure.memory.storages import storages
+from assay.parallel.dtensor import local
 from assay.step.program import Step
 
 _ROUNDS_AWAY = 4

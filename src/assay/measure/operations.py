@@ -19,8 +19,8 @@ import torch
 from torch._ops import OpOverload
 from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
 
-from assay.measure.storages import dtype_name
-from assay.step.trace import OperationClass
+from assay.measure.memory.storages import dtype_name
+from assay.records.trace import OperationClass
 
 
 def _names(words: str) -> frozenset[str]:

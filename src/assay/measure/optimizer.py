@@ -8,10 +8,10 @@ import torch
 from torch._ops import OpOverload
 
 from assay.measure import operations
-from assay.measure.storages import distinct_bytes, identity, storages
-from assay.parallel.shards import local
+from assay.measure.memory.storages import distinct_bytes, identity, storages
+from assay.parallel.dtensor import local
+from assay.records.trace.updates import Group, Setting, Updated
 from assay.step.program import Step
-from assay.step.updated import Group, Setting, Updated
 
 
 class Writes:

@@ -14,17 +14,17 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from assay.measure import operations
-from assay.measure.blocks import BlockForwards, runs_again
-from assay.measure.communication import Axes, collective_of, payload_bytes
+from assay.measure.collectives.payload import Axes, collective_of, payload_bytes
 from assay.measure.compiled import GraphCalls, class_of
 from assay.measure.float8 import Float8Products
+from assay.measure.host_syncs import Synchronizations
 from assay.measure.masks import MaskCounts
+from assay.measure.memory.storages import identity, storages
 from assay.measure.optimizer import Writes
-from assay.measure.storages import identity, storages
-from assay.measure.synchronizations import Synchronizations
+from assay.measure.recomputation import BlockForwards, runs_again
+from assay.records.trace import Communication, Operation, OperationClass, Phase
 from assay.step.compiled import Call
 from assay.step.program import Step
-from assay.step.trace import Communication, Operation, OperationClass, Phase
 
 _Key = tuple[str, str, Phase, OperationClass, str]
 

@@ -26,17 +26,17 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from assay.measure import operations
-from assay.measure.blocks import BlockForwards
-from assay.measure.held import held, shared
+from assay.measure.collectives.stage_order import recorded
+from assay.measure.loss_scaling import ScaledLosses
+from assay.measure.memory.saved import SavedTensors
+from assay.measure.memory.storages import bytes_by_dtype, distinct_bytes, identity, storages
 from assay.measure.optimizer import groups, updated
-from assay.measure.order import recorded
+from assay.measure.parameter_shards import held, shared
+from assay.measure.recomputation import BlockForwards
 from assay.measure.recorder import Recorder, in_backward
-from assay.measure.saved import SavedTensors
-from assay.measure.scaling import ScaledLosses
-from assay.measure.storages import bytes_by_dtype, distinct_bytes, identity, storages
+from assay.records.trace import Trace
 from assay.step.compiled import graph_breaks
 from assay.step.program import MicroBatch, Share, Step
-from assay.step.trace import Trace
 
 
 class StepTracer:

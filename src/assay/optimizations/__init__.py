@@ -2,20 +2,8 @@
 
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable, Unplanned, Unpredicted
 from assay.optimizations.card import Card, availability, card
-from assay.optimizations.registry import (
-    catalogue,
-    check,
-    divided,
-    expected_of,
-    forget,
-    mesh_of,
-    normalize,
-    numerics_of,
-    optimizations_of,
-    resolve,
-    search,
-    trained_model,
-)
+from assay.optimizations.registry import catalogue, forget, optimizations_of, resolve, search
+from assay.optimizations.stack import check, divided, expected_of, mesh_of, numerics_of, resolved, trained_model
 
 __all__ = [
     "Card",
@@ -34,10 +22,10 @@ __all__ = [
     "expected_of",
     "forget",
     "mesh_of",
-    "normalize",
     "numerics_of",
     "optimizations_of",
     "resolve",
+    "resolved",
     "search",
     "trained_model",
 ]

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import PositiveInt
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unplanned
-from assay.step import Evidence, Trace
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
-    from assay.cost.layout import Layout
+    from assay.cost.analytic.layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -41,17 +42,17 @@ class ActivationCheckpointing(Optimization):
             raise Unplanned(f"activation_checkpointing:every={self.every}")
         return replace(layout, recompute="full")
 
-    def check(self, run: Run, machine: "Machine") -> None:
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
         if self.every > run.model.n_layer:
             raise Conflict(
                 f"activation_checkpointing:every={self.every} is more than the model's {run.model.n_layer} blocks; "
                 f"choose every between 1 and {run.model.n_layer}"
             )
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         return cost.recomputing(cost.block_sites[:: self.every], noise=run.model.dropout > 0)
 
-    def apply(self, program: "Program", run: Run) -> "Program":
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from torch.utils.checkpoint import checkpoint
 
         from assay.model import Block
@@ -63,8 +64,8 @@ class ActivationCheckpointing(Optimization):
             block.forward = again  # type: ignore[method-assign]
         return program
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
-        from assay.step.dropout import unequal_again
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
+        from assay.proofs.dropout import unequal_again
 
         chosen = trace.blocks[:: self.every]
         forwards = [one for one in trace.block_forwards if one.block in chosen]

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import PositiveFloat
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.optimizations.base import Numerics, Optimization, Stage
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
 from assay.reference.expected import Expected
 from assay.reference.rules import Adafactor as AdafactorRule
-from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
@@ -42,28 +43,28 @@ class Adafactor(Optimization):
     claims: ClassVar = frozenset({"optimizer"})
     traits: ClassVar = frozenset({"host reads"})
 
-    def excludes(self, run: Run) -> Mapping[str, str]:
+    def excludes(self, run: ResolvedRun) -> Mapping[str, str]:
         why = "adafactor needs whole rows and columns, and {other} splits them; use data_parallel"
         return {"pieces of weights": why, "exchanged experts": why}
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        from assay.cost import matrix_updates
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
+        from assay.cost.optimizers import matrix as matrix_updates
 
         return replace(cost, rule=matrix_updates.Adafactor())
 
-    def apply(self, program: "Program", run: Run) -> "Program":
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizers.rates import at_rate, rescheduled
         from assay.optimizers.recipes import adafactor
 
         recipe = adafactor(at_rate(run.training, self.learning_rate))
         return rescheduled(replace(program, optimizer=recipe), self.learning_rate / run.training.learning_rate)
 
-    def expect(self, expected: Expected, run: Run) -> Expected:
+    def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
         factor = self.learning_rate / run.training.learning_rate
         return expected.changed(rule=AdafactorRule(weight_decay=run.training.weight_decay / factor), rate_factor=factor)
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
-        from assay.step.updates import decay_at, faults, updated_by
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
+        from assay.proofs.updates import decay_at, faults, updated_by
 
         roots, parameters = trace.count("aten.rsqrt_", phase="update"), len(trace.parameters)
         steps = min(roots, updated_by(trace, "aten.add_.Tensor"))

@@ -8,14 +8,15 @@ two are the same, and the run is refused.
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
 from assay.reference.expected import Expected
-from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
-    from assay.cost.layout import Layout
+    from assay.cost.analytic.layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -37,25 +38,25 @@ class Adam(Optimization):
         # A plan counts only an optimizer's state, and that equals AdamW's.
         return layout
 
-    def check(self, run: Run, machine: "Machine") -> None:
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
         if not run.training.weight_decay:
             raise Conflict("without weight decay adam equals AdamW; set training.weight_decay above 0 to compare them")
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        from assay.cost import adam_updates
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
+        from assay.cost.optimizers import adam as adam_updates
 
         return replace(cost, rule=adam_updates.Adam())
 
-    def apply(self, program: "Program", run: Run) -> "Program":
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizers.recipes import adam
 
         return replace(program, optimizer=adam(run.training))
 
-    def expect(self, expected: Expected, run: Run) -> Expected:
+    def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
         return expected.changed(rule=expected.rule.model_copy(update={"coupled": True}))
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
-        from assay.step.updates import adamw_faults, updated_by
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
+        from assay.proofs.updates import adamw_faults, updated_by
 
         updates, parameters = trace.count("addcdiv_", phase="update"), len(trace.parameters)
         joined = trace.count("aten.add.Tensor", phase="update") - trace.count("aten.reciprocal", phase="update")

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, ClassVar
 
 from assay.config.base import Setting
 from assay.config.model import ModelConfig
-from assay.config.run import Run, Spec
+from assay.config.run import ResolvedRun, Spec
 from assay.errors import UsageError
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
 from assay.reference.expected import REASSOCIATED, Expected
-from assay.step.evidence import Evidence
-from assay.step.trace import Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
-    from assay.cost.layout import Layout
+    from assay.cost.analytic.layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -140,30 +140,30 @@ class Optimization(Setting):
         """Its claims and traits, with these field values."""
         return self.claims | self.traits
 
-    def excludes(self, run: Run) -> Mapping[str, str]:
+    def excludes(self, run: ResolvedRun) -> Mapping[str, str]:
         """Claims and traits that it cannot be combined with, each with an error message about `{other}`."""
         return {}
 
-    def requires(self, run: Run, machine: Machine) -> Mapping[str, str]:
+    def requires(self, run: ResolvedRun, machine: Machine) -> Mapping[str, str]:
         """Claims and traits that another technique must bear, each with the error message if none does."""
         return {}
 
-    def check(self, run: Run, machine: Machine) -> None:
+    def check(self, run: ResolvedRun, machine: Machine) -> None:
         """Raise `Unavailable` or `Conflict`, in one sentence, before anything is built."""
 
     @abstractmethod
-    def predict(self, cost: Cost, run: Run, machine: Machine) -> Cost:
+    def predict(self, cost: Cost, run: ResolvedRun, machine: Machine) -> Cost:
         """Return the cost of the step with the change. Arithmetic only; never imports torch."""
 
     @abstractmethod
-    def apply(self, program: Program, run: Run) -> Program:
+    def apply(self, program: Program, run: ResolvedRun) -> Program:
         """Return the program with the change. It only describes: it touches no storage and renames no parameter."""
 
     @abstractmethod
-    def verify(self, trace: Trace, run: Run) -> Evidence:
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         """Return the trace's evidence of the change, with the verdict whether it is as promised."""
 
-    def expect(self, expected: Expected, run: Run) -> Expected:
+    def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
         """Return the values that the step must compute with the change: losses, gradients and updates.
 
         They are stated relative to the baseline's.

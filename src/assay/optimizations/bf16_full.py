@@ -10,12 +10,13 @@ in float32, because in bfloat16 it could not be read. Checkpoints and exports ke
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.hardware import AMPERE
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
 from assay.reference.expected import Expected, lossy
 from assay.reference.rules import AdamW, NarrowAdamW
-from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
@@ -45,10 +46,10 @@ class Bf16Full(Optimization):
     claims: ClassVar = frozenset({"forward precision"})
     traits: ClassVar = frozenset({"16-bit products", "16-bit state"})
 
-    def excludes(self, run: Run) -> Mapping[str, str]:
+    def excludes(self, run: ResolvedRun) -> Mapping[str, str]:
         return {"stages": "the stages of {other} communicate in float32; use bf16_mixed instead of bf16_full"}
 
-    def check(self, run: Run, machine: "Machine") -> None:
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
         if run.model.n_expert is not None:
             raise Conflict(
                 "the router of a mixture of experts must stay in float32; use bf16_mixed instead of bf16_full"
@@ -58,27 +59,27 @@ class Bf16Full(Optimization):
                 f"bf16_full needs a GPU of compute capability 8.0 (Ampere) or newer; {older.name} is older"
             )
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        from assay.cost.narrow import narrowed
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
+        from assay.cost.rewrites.low_precision import narrowed
 
         return narrowed(cost, "bfloat16")
 
-    def apply(self, program: "Program", run: Run) -> "Program":
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         import torch
 
-        from assay.model.narrow import narrow
+        from assay.model.low_precision import narrow
 
         narrow(program.parts, torch.bfloat16)
         return program
 
-    def expect(self, expected: Expected, run: Run) -> Expected:
+    def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
         narrow = NarrowAdamW(**expected.rule.model_dump()) if type(expected.rule) is AdamW else expected.rule
         return expected.changed(rule=narrow).loosened(
             gradients=_NEAR,
             updates=lossy(_UPDATE_ERROR),
         )
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
-        from assay.step.precision import held_in_16_bits
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
+        from assay.proofs.precision import held_in_16_bits
 
         return self.evidence(*held_in_16_bits("bfloat16", trace))

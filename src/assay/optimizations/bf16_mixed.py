@@ -10,15 +10,16 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.hardware import AMPERE
 from assay.optimizations.base import Numerics, Optimization, Stage, Unavailable
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
 from assay.reference.expected import Expected, lossy
-from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
-    from assay.cost.layout import Layout
+    from assay.cost.analytic.layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -49,27 +50,27 @@ class Bf16Mixed(Optimization):
         # A plan's closed forms assume 16-bit products already.
         return layout
 
-    def check(self, run: Run, machine: "Machine") -> None:
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
         if machine.device(run.device) == "cuda" and (older := machine.older_than(AMPERE)):
             raise Unavailable(
                 f"bf16_mixed needs a GPU of compute capability 8.0 (Ampere) or newer; {older.name} is older"
             )
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        from assay.cost.autocast import autocast
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
+        from assay.cost.rewrites.autocast import autocast
 
         return autocast(cost, "bfloat16")
 
-    def apply(self, program: "Program", run: Run) -> "Program":
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         import torch
 
         context = partial(torch.autocast, program.device.type, dtype=torch.bfloat16)
         return replace(program, forward_contexts=(*program.forward_contexts, context))
 
-    def expect(self, expected: Expected, run: Run) -> Expected:
+    def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
         return expected.loosened(gradients=_NEAR)
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
-        from assay.step.precision import products_in
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
+        from assay.proofs.precision import products_in
 
         return self.evidence(*products_in("bfloat16", trace, run))

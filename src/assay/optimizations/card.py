@@ -5,7 +5,7 @@ import inspect
 import sys
 import textwrap
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.config.base import Frozen
 from assay.config.run import Scalar, Spec
 from assay.hardware import Machine
@@ -63,7 +63,7 @@ def card(kind: type[Optimization]) -> Card:
 def availability(kind: type[Optimization], machine: Machine) -> str:
     """Return `available`, with the default run's conflict if there is one, or why this machine cannot run it."""
     try:
-        kind().check(Run(), machine)
+        kind().check(ResolvedRun(), machine)
     except Unavailable as reason:
         return f"unavailable: {reason}"
     except Conflict as reason:

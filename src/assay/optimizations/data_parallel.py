@@ -7,13 +7,14 @@ the number of ranks; memory for weights, gradients and optimizer state does not.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.optimizations.base import Numerics, Optimization, Stage
-from assay.step import Evidence, Trace
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
-    from assay.cost.layout import Layout
+    from assay.cost.analytic.layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -35,18 +36,18 @@ class DataParallel(Optimization):
     def lay_out(self, layout: "Layout") -> "Layout":
         return layout
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        from assay.cost.replicas import replicated
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
+        from assay.cost.rewrites.replicas import replicated
 
         return replicated(cost)
 
-    def apply(self, program: "Program", run: Run) -> "Program":
-        from assay.parallel.sharded import whole_replicas
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
+        from assay.parallel.fsdp import whole_replicas
 
         return whole_replicas(program, program.axis("dp"))
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
-        from assay.step.replicas import summed_once, wrong_share
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
+        from assay.proofs.replicas import summed_once, wrong_share
 
         observed, exact = summed_once(trace, run)
         wrong = wrong_share(trace, run)

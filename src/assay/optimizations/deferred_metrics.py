@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
-from assay.step import Evidence, Trace
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
-    from assay.cost.layout import Layout
+    from assay.cost.analytic.layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -50,25 +51,25 @@ class DeferredMetrics(Optimization):
     def lay_out(self, layout: "Layout") -> "Layout":
         return layout
 
-    def excludes(self, run: Run) -> Mapping[str, str]:
+    def excludes(self, run: ResolvedRun) -> Mapping[str, str]:
         why = "{other} makes the host read values before the step ends; leave out deferred_metrics"
         return {"host reads": why}
 
-    def check(self, run: Run, machine: "Machine") -> None:
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
         if run.model.n_expert is not None:
             raise Conflict("the host may read how many tokens each expert of a mixture has; leave out deferred_metrics")
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         from assay.cost.tensors import Tensor
 
         together = min(self.every, run.training.steps)
         unread = Tensor("unread figures", (together - 1, _FIGURES), batched=False)
         return replace(cost, buffers=(*cost.buffers, unread))
 
-    def apply(self, program: "Program", run: Run) -> "Program":
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         return replace(program, read_every=self.every)
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         waits = {phase: count for phase, count in trace.synchronizations.items() if count}
         where = "".join(f", {count} times in {phase}" for phase, count in waits.items())
         operators = sum(operation.count for operation in trace.operations)

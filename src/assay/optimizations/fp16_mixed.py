@@ -12,10 +12,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.optimizations.base import Numerics, Optimization, Stage
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
 from assay.reference.expected import Expected, lossy
-from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
@@ -45,15 +46,15 @@ class Fp16Mixed(Optimization):
     claims: ClassVar = frozenset({"forward precision", "loss scale"})
     traits: ClassVar = frozenset({"16-bit products", "host reads"})
 
-    def excludes(self, run: Run) -> Mapping[str, str]:
+    def excludes(self, run: ResolvedRun) -> Mapping[str, str]:
         return {"stages": "{other} runs backward without a loss scale; use bf16_mixed instead of fp16_mixed"}
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        from assay.cost.autocast import autocast
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
+        from assay.cost.rewrites.autocast import autocast
 
         return autocast(cost, "float16")
 
-    def apply(self, program: "Program", run: Run) -> "Program":
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         import torch
 
         from assay.parallel.loss_scale import DynamicLossScale
@@ -69,11 +70,11 @@ class Fp16Mixed(Optimization):
             stateful={**program.stateful, "loss_scale": scale},
         )
 
-    def expect(self, expected: Expected, run: Run) -> Expected:
+    def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
         return expected.loosened(gradients=_NEAR)
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
-        from assay.step.precision import products_in, unscaled
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
+        from assay.proofs.precision import products_in, unscaled
 
         products, narrow = products_in("float16", trace, run)
         scaling, divided = unscaled(trace)

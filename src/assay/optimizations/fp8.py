@@ -13,11 +13,12 @@ from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.hardware import ADA
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
 from assay.reference.expected import Expected, lossy
-from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -55,7 +56,7 @@ class Fp8(Optimization):
     claims: ClassVar = frozenset({"forward precision"})
     traits: ClassVar = frozenset({"weights of another kind"})
 
-    def check(self, run: Run, machine: "Machine") -> None:
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
         if machine.device(run.device) == "cuda" and (older := machine.older_than(ADA)):
             raise Unavailable(
                 f"{older.name} cannot multiply in float8; use a GPU of compute capability 8.9 (Ada, Hopper) or newer"
@@ -68,7 +69,7 @@ class Fp8(Optimization):
             raise Conflict("fp8 runs on one device only; with several ranks use bf16_mixed")
         self._check_sides(run)
 
-    def _check_sides(self, run: Run) -> None:
+    def _check_sides(self, run: ResolvedRun) -> None:
         from assay.cost import parameters
 
         sides = {"n_embd": run.model.n_embd, "n_hidden": run.model.hidden, "context_length": run.model.context_length}
@@ -87,13 +88,13 @@ class Fp8(Optimization):
                     f"{weight.shape[1]}; choose another model.n_head or model.n_kv_head"
                 )
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        from assay.cost.autocast import autocast
-        from assay.cost.float8 import float8
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
+        from assay.cost.rewrites.autocast import autocast
+        from assay.cost.rewrites.float8 import float8
 
         return float8(autocast(cost, "bfloat16"), cost.block_sites)
 
-    def apply(self, program: "Program", run: Run) -> "Program":
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         import torch
 
         from assay.optimizers.quiet import importing_torchao
@@ -110,10 +111,10 @@ class Fp8(Optimization):
         context = partial(torch.autocast, program.device.type, dtype=torch.bfloat16)
         return replace(program, forward_contexts=(*program.forward_contexts, context))
 
-    def expect(self, expected: Expected, run: Run) -> Expected:
+    def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
         return expected.loosened(gradients=_NEAR)
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         of_a_block = 5 if run.model.activation == "swiglu" else 4
         layers = of_a_block * len(trace.blocks) * trace.forwards
         # Each layer multiplies once in forward, and twice in backward: for its input, and for its weight.

@@ -13,15 +13,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, get_args
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable, Unplanned
+from assay.records.evidence import Evidence
+from assay.records.trace import Phase, Trace
 from assay.reference.expected import REASSOCIATED, Expected, lossy
-from assay.step import Evidence, Trace
-from assay.step.trace import Phase
 
 if TYPE_CHECKING:
     from assay.cost import Cost
-    from assay.cost.layout import Layout
+    from assay.cost.analytic.layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -75,7 +75,7 @@ class FullySharded(Optimization):
         again = {"gathers for backward"} if self.reshard else set()
         return super().bears() | low | again | ({"host reads"} if self.offload else set())
 
-    def excludes(self, run: Run) -> Mapping[str, str]:
+    def excludes(self, run: ResolvedRun) -> Mapping[str, str]:
         away = (
             "fully_sharded:offload=true keeps weights on the host, also the experts that {other} computes with; leave "
             "out one of them"
@@ -85,7 +85,7 @@ class FullySharded(Optimization):
         low = {"forward precision": both, "stages": stages} if self.mixed_precision else {}
         return {**low, **({"exchanged experts": away} if self.offload else {})}
 
-    def check(self, run: Run, machine: "Machine") -> None:
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
         if self.offload and machine.device(run.device) == "cpu":
             raise Unavailable(
                 "fully_sharded:offload=true moves nothing on a CPU, where weights are in the host's memory already; "
@@ -96,24 +96,24 @@ class FullySharded(Optimization):
                 "the router of a mixture of experts must stay in float32; use bf16_mixed instead of mixed_precision"
             )
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        from assay.cost.replicas import computing_in, sharded
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
+        from assay.cost.rewrites.replicas import computing_in, sharded
 
         narrow = computing_in(cost, "bfloat16") if self.mixed_precision else cost
         return sharded(narrow, reshard=self.reshard, on_host=self.offload)
 
-    def apply(self, program: "Program", run: Run) -> "Program":
-        from assay.parallel.sharded import shards
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
+        from assay.parallel.fsdp import shards
 
         return shards(program, program.axis("dp"), **self.model_dump())
 
-    def expect(self, expected: Expected, run: Run) -> Expected:
+    def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
         near = _NEAR if self.mixed_precision else REASSOCIATED
         return expected.loosened(gradients=near, updates=REASSOCIATED)
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
-        from assay.step.replicas import wrong_share
-        from assay.step.shares import divided_as
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
+        from assay.proofs.replicas import wrong_share
+        from assay.proofs.shares import divided_as
 
         held, whole = trace.parameter_bytes, trace.whole_parameter_bytes
         right, parameters = divided_as(trace, trace.parameters, "dp", lambda one: 0), len(trace.parameters)

@@ -9,13 +9,14 @@ own ignores the optimizer's argument. Its update is then the plain one, bit for 
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.optimizations.base import Numerics, Optimization, Stage
-from assay.step import Evidence, Trace
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
-    from assay.cost.layout import Layout
+    from assay.cost.analytic.layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -35,18 +36,18 @@ class FusedAdamw(Optimization):
         # A plan counts only an optimizer's state, and that does not change.
         return layout
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        from assay.cost.adam_updates import FusedAdamW
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
+        from assay.cost.optimizers.adam import FusedAdamW
 
         return replace(cost, rule=FusedAdamW())
 
-    def apply(self, program: "Program", run: Run) -> "Program":
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizers.recipes import adamw
 
         return replace(program, optimizer=adamw(run.training, "fused"))
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
-        from assay.step.updates import adamw_faults, updated_by
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
+        from assay.proofs.updates import adamw_faults, updated_by
 
         calls, parameters = trace.count("_fused_adamw_", phase="update"), len(trace.parameters)
         fused, apart = updated_by(trace, "aten._fused_adamw_"), trace.count("addcdiv", phase="update")

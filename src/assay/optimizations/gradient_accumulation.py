@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.optimizations.base import Numerics, Optimization, Stage
-from assay.step import Evidence, Trace
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
-    from assay.cost.layout import Layout
+    from assay.cost.analytic.layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -41,12 +42,12 @@ class GradientAccumulation(Optimization):
     def cuts(self) -> int:
         return self.micro_batches
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         return cost.cut(self.micro_batches)
 
-    def apply(self, program: "Program", run: Run) -> "Program":
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         return replace(program, micro_batches=program.micro_batches * self.micro_batches)
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         observed = f"{trace.forwards} forward passes over {trace.targets} tokens before one update"
         return self.evidence(observed, trace.forwards == self.micro_batches and trace.targets == run.tokens_per_step)

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field, PositiveFloat
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.optimizations.base import Numerics, Optimization, Stage
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
 from assay.reference.expected import Expected, lossy
 from assay.reference.rules import Lion as LionRule
-from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
@@ -45,26 +46,26 @@ class Lion(Optimization):
     sources: ClassVar = ("arXiv:2302.06675",)
     claims: ClassVar = frozenset({"optimizer"})
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        from assay.cost import momentum_updates
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
+        from assay.cost.optimizers import momentum as momentum_updates
 
         return replace(cost, rule=momentum_updates.Lion())
 
-    def apply(self, program: "Program", run: Run) -> "Program":
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizers.lion import lion
         from assay.optimizers.rates import at_rate, rescheduled
 
         recipe = lion(at_rate(run.training, self.learning_rate), (self.beta1, self.beta2))
         return rescheduled(replace(program, optimizer=recipe), self.learning_rate / run.training.learning_rate)
 
-    def expect(self, expected: Expected, run: Run) -> Expected:
+    def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
         factor = self.learning_rate / run.training.learning_rate
         rule = LionRule(weight_decay=run.training.weight_decay / factor, beta1=self.beta1, beta2=self.beta2)
         # The sign of a sum near zero may be either.
         return expected.changed(rule=rule, rate_factor=factor).loosened(updates=lossy(_UPDATE_ERROR))
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
-        from assay.step.updates import decay_at, faults, updated_by
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
+        from assay.proofs.updates import decay_at, faults, updated_by
 
         signs, parameters = trace.count("aten.sign_", phase="update"), len(trace.parameters)
         moved = min(signs, updated_by(trace, "aten.add_.Tensor"))

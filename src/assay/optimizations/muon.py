@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
 from assay.reference.expected import Expected, lossy
 from assay.reference.rules import AdamW
 from assay.reference.rules import Muon as MuonRule
-from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
@@ -50,34 +51,34 @@ class Muon(Optimization):
     sources: ClassVar = ("https://kellerjordan.github.io/posts/muon/", "arXiv:2502.16982")
     claims: ClassVar = frozenset({"optimizer"})
 
-    def excludes(self, run: Run) -> Mapping[str, str]:
+    def excludes(self, run: ResolvedRun) -> Mapping[str, str]:
         return {"pieces of weights": "muon needs whole matrices, and {other} splits them; use data_parallel"}
 
-    def check(self, run: Run, machine: "Machine") -> None:
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
         if run.model.n_expert is not None:
             raise Conflict(
                 "muon updates matrices, and a mixture stacks those of its experts; leave out muon or model.n_expert"
             )
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        from assay.cost import matrix_updates
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
+        from assay.cost.optimizers import matrix as matrix_updates
 
         return replace(cost, rule=matrix_updates.Muon())
 
-    def apply(self, program: "Program", run: Run) -> "Program":
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizers.muon import muon
 
         return replace(program, optimizer=muon(run.training, self.momentum))
 
-    def expect(self, expected: Expected, run: Run) -> Expected:
+    def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
         others = AdamW.model_validate(expected.rule.model_dump())
         rule = MuonRule(weight_decay=others.weight_decay, momentum=self.momentum, others=others)
         return expected.changed(rule=rule).loosened(updates=lossy(_UPDATE_ERROR))
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         from assay.cost import parameters
-        from assay.cost.matrix_updates import is_hidden_matrix
-        from assay.step.updates import faults, updated_by
+        from assay.cost.optimizers.matrix import is_hidden_matrix
+        from assay.proofs.updates import faults, updated_by
 
         matrices = {name for name, one in parameters(run.model).items() if is_hidden_matrix(name, len(one.shape))}
         hidden = len(matrices.intersection(one.name for one in trace.parameters))

@@ -1,6 +1,7 @@
 """The folder is the registry: every module here that is not part of the frame defines one `Optimization`.
 
-To add an optimization, drop a file into the folder, or into a folder passed to `search`.
+To add an optimization, drop a file into the folder, or into a folder passed to `search`. A large technique is a package
+of its own, whose `__init__` defines the `Optimization`.
 """
 
 import importlib
@@ -10,25 +11,20 @@ import re
 import sys
 from collections.abc import Iterable
 from functools import cache
-from math import prod
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from assay.config.mesh import ONE_DEVICE, Mesh, fill
-from assay.config.model import ModelConfig
 from assay.config.run import Run, Spec
 from assay.errors import UsageError, meant
-from assay.optimizations.base import Conflict, Numerics, Optimization
-from assay.reference.expected import Expected
-from assay.reference.rules import AdamW
+from assay.optimizations.base import Optimization
 
 if TYPE_CHECKING:
-    from assay.hardware import Machine
+    pass
 
-_FRAME = {"__init__", "base", "card", "registry"}
+_FRAME = {"__init__", "base", "card", "registry", "stack"}
 
 
 @cache
@@ -54,9 +50,10 @@ def search(folder: Path) -> list[str]:
     """
     names = _names(folder)
     for name in names:
-        spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
+        file = _file_of(folder, name)
+        spec = importlib.util.spec_from_file_location(name, file)
         if spec is None or spec.loader is None:
-            raise UsageError(f"{folder / name}.py cannot be imported")
+            raise UsageError(f"{file} cannot be imported")
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         spec.loader.exec_module(module)
@@ -101,144 +98,15 @@ def optimizations_of(run: Run) -> tuple[Optimization, ...]:
     return tuple(sorted(map(resolve, run.optimizations), key=lambda one: order.index(one.name())))
 
 
-def normalize(run: Run) -> Run:
-    """Return the run with ordered optimizations and written-out defaults, so that equal runs have equal hashes.
-
-    `ranks` becomes the size of the mesh, so a run that no optimization divides is a run on one device. `batch_divisor`
-    becomes the product of its optimizations' divisors.
-    """
-    stack = optimizations_of(run)
-    changes = {"ranks": mesh_of(run).size, "batch_divisor": prod(one.leaves_one_in() for one in stack)}
-    return run.model_copy(update={"optimizations": tuple(one.spec() for one in stack), **changes})
-
-
-def trained_model(run: Run) -> ModelConfig:
-    """Return the model that a run trains, which an optimization may have changed."""
-    model = run.model
-    for one in optimizations_of(run):
-        model = one.trained(model)
-    return model
-
-
-def expected_of(run: Run) -> Expected:
-    """Return the values that the run's first steps must compute: the baseline's, as its optimizations change them."""
-    training = run.training
-    found = Expected(
-        model=trained_model(run),
-        rule=AdamW(
-            weight_decay=training.weight_decay,
-            beta1=training.beta1,
-            beta2=training.beta2,
-            epsilon=training.epsilon,
-        ),
-        batch_divisor=prod(one.leaves_one_in() for one in optimizations_of(run)),
-        # Each rank draws masks for its own rows; on one device the reference has the program's micro-batches.
-        same_noise=run.ranks == 1,
-    )
-    for one in optimizations_of(run):
-        found = one.expect(found, run)
-    return found
-
-
-def numerics_of(run: Run) -> Numerics:
-    """The loosest promise of a run's optimizations about its loss."""
-    promised = [one.promised for one in optimizations_of(run)]
-    return max(promised, key=list(Numerics).index, default=Numerics.EXACT)
-
-
-def mesh_of(run: Run) -> Mesh:
-    """Return the mesh over which the run's optimizations divide it; without such an optimization, one device.
-
-    Raises `Conflict` where two optimizations want different degrees of an axis, or an axis is left with one rank.
-    Raises `UsageError` where the degrees do not multiply to `run.ranks`.
-    """
-    degrees: dict[str, int | None] = {}
-    names: dict[str, str] = {}
-    for one in optimizations_of(run):
-        for axis, degree in one.axes().items():
-            if degree is not None:
-                names.setdefault(axis, f"{one.name()}:degree")
-            if degrees.setdefault(axis, degree) not in (degree, None) and degree is not None:
-                other = next(each for each in optimizations_of(run) if each.axes().get(axis) == degrees[axis])
-                raise Conflict(
-                    f"{one.name()} needs {axis}={degree} and {other.name()} needs {axis}={degrees[axis]}; "
-                    "give both the same degree"
-                )
-            degrees[axis] = degrees[axis] or degree
-    if not degrees:
-        return ONE_DEVICE
-    mesh = fill(run.ranks, degrees, names)
-    for one in optimizations_of(run):
-        for axis in one.axes():
-            if mesh.degree(axis) == 1:
-                raise Conflict(
-                    f"{one.name()} divides nothing: {axis}=1 with {_ranks(run.ranks)}; use {2 * run.ranks} ranks"
-                )
-    return mesh
-
-
-def divided(run: Run) -> Run:
-    """Return the run. Raises `UsageError` if it has several ranks and no optimization divides it among them."""
-    if run.ranks > 1 and mesh_of(run).size == 1:
-        raise UsageError(f"no technique divides the run among {run.ranks} ranks; add one, such as --with data_parallel")
-    return run
-
-
-def check(run: Run, machine: "Machine") -> None:
-    """Check that every optimization can run on this machine and in this stack. Raises `Unavailable` or `Conflict`."""
-    _check_shares(run)
-    owners: dict[str, str] = {}
-    for one in optimizations_of(run):
-        for seam in one.claims:
-            if seam in owners:
-                raise Conflict(f"{one.name()} and {owners[seam]} both replace the step's {seam}; choose one of them")
-            owners[seam] = one.name()
-    _check_company(run, machine)
-    for one in optimizations_of(run):
-        for seam in sorted(one.needs - owners.keys()):
-            offers = " or ".join(name for name, kind in catalogue().items() if seam in kind.claims)
-            raise Conflict(f"{one.name()} needs a technique that replaces the step's {seam}; add {offers}")
-        one.check(run, machine)
-
-
-def _check_shares(run: Run) -> None:
-    """Raise `Conflict` where the remaining batch, a rank's share, or a micro-batch would not be whole."""
-    left, ranks = prod(one.leaves_one_in() for one in optimizations_of(run)), mesh_of(run).dp
-    rows, batch = run.training.batch_size // left, f"training.batch_size={run.training.batch_size}"
-    if run.training.batch_size % left:
-        raise Conflict(f"{batch} cannot be reduced to 1/{left}; choose a multiple of {left}")
-    batch += f" (reduced to {rows})" if left > 1 else ""
-    if rows % ranks:
-        raise Conflict(f"{batch} cannot be divided among dp={ranks} ranks; choose a multiple of {left * ranks}")
-    for one in optimizations_of(run):
-        if rows // ranks % one.cuts():
-            share = f", with {rows // ranks} on each of dp={ranks} ranks," if ranks > 1 else ""
-            parts = f"{one.name()}:micro_batches={one.cuts()} equal parts"
-            raise Conflict(
-                f"{batch}{share} cannot be cut into {parts}; choose a multiple of {left * ranks * one.cuts()}"
-            )
-
-
-def _check_company(run: Run, machine: "Machine") -> None:
-    """Raise `Conflict` where the stack has a technique that another excludes, or lacks one that another requires."""
-    stack = optimizations_of(run)
-    for one in stack:
-        others = [other for other in stack if other is not one]
-        for trait, why in one.excludes(run).items():
-            for other in others:
-                if trait in other.bears():
-                    raise Conflict(why.format(other=other.name()))
-        for trait, why in one.requires(run, machine).items():
-            if not any(trait in other.bears() for other in others):
-                raise Conflict(why)
-
-
-def _ranks(count: int) -> str:
-    return "one rank" if count == 1 else f"{count} ranks"
-
-
 def _names(folder: Path) -> list[str]:
-    return sorted(path.stem for path in folder.glob("*.py") if path.stem not in _FRAME)
+    """Names of the modules and packages in a folder."""
+    packages = (path.parent.name for path in folder.glob("*/__init__.py"))
+    return sorted({path.stem for path in folder.glob("*.py")}.union(packages) - _FRAME)
+
+
+def _file_of(folder: Path, name: str) -> Path:
+    package = folder / name / "__init__.py"
+    return package if package.exists() else folder / f"{name}.py"
 
 
 def _only_optimization(module: ModuleType) -> type[Optimization]:

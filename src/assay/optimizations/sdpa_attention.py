@@ -14,14 +14,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.hardware import AMPERE
 from assay.optimizations.base import Numerics, Optimization, Stage, Unavailable, Unplanned
-from assay.step import Evidence, Trace
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost, Tape
-    from assay.cost.layout import Layout
+    from assay.cost.analytic.layout import Layout
     from assay.cost.tensors import Tensor
     from assay.hardware import Machine
     from assay.step.program import Program
@@ -60,13 +61,13 @@ class SdpaAttention(Optimization):
     def bears(self) -> frozenset[str]:
         return super().bears() | {f"attention in backend {self.backend}"}
 
-    def requires(self, run: Run, machine: "Machine") -> Mapping[str, str]:
+    def requires(self, run: ResolvedRun, machine: "Machine") -> Mapping[str, str]:
         if machine.device(run.device) == "cpu" or self.backend not in _IN_16_BITS:
             return {}
         said = f"sdpa_attention:backend={self.backend} computes in 16 bits only; add bf16_mixed, or use "
         return {"16-bit products": said + "backend=efficient"}
 
-    def check(self, run: Run, machine: "Machine") -> None:
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
         if machine.device(run.device) != "cpu":
             self._check_cuda(run, machine)
         elif self.backend in ("efficient", "cudnn"):
@@ -77,7 +78,7 @@ class SdpaAttention(Optimization):
                 "set model.dropout=0 or use a CUDA device"
             )
 
-    def _check_cuda(self, run: Run, machine: "Machine") -> None:
+    def _check_cuda(self, run: ResolvedRun, machine: "Machine") -> None:
         if self.backend not in _IN_16_BITS:
             return
         if older := machine.older_than(AMPERE):
@@ -86,7 +87,7 @@ class SdpaAttention(Optimization):
                 f"on {older.name} use backend=efficient"
             )
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         from assay.cost.attention import flash, unfused
         from assay.cost.cores import exchange_core
         from assay.cost.tape import Writer
@@ -101,7 +102,7 @@ class SdpaAttention(Optimization):
 
         return exchange_core(cost, fused).with_tables_read()
 
-    def apply(self, program: "Program", run: Run) -> "Program":
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from torch.nn.attention import SDPBackend
 
         from assay.model import Attention
@@ -114,7 +115,7 @@ class SdpaAttention(Optimization):
                     module.core = Core(run.model, forced)
         return program
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         fused = trace.count(*self._fused_kernels(), phase="forward") - trace.count("attention_math", phase="forward")
         layers = len(trace.blocks) * trace.forwards
         # Over ranks that divide a sequence, each layer computes attention once for the keys of every rank.

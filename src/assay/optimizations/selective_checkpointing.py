@@ -12,13 +12,14 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unplanned
-from assay.step import Evidence, Trace
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost, Tape
-    from assay.cost.layout import Layout
+    from assay.cost.analytic.layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -50,7 +51,7 @@ class SelectiveCheckpointing(Optimization):
             raise Unplanned(f"selective_checkpointing:policy={self.policy}")
         return replace(layout, recompute="selective")
 
-    def check(self, run: Run, machine: "Machine") -> None:
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
         if run.ranks > 1:
             raise Conflict(
                 "selective_checkpointing is proven on one device only; with several ranks use activation_checkpointing"
@@ -61,7 +62,7 @@ class SelectiveCheckpointing(Optimization):
                 "use policy=attention"
             )
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         if self.policy == "matmuls":
             keeping = replace(cost, kept_results=frozenset({"contraction"}))
             apart = keeping.rewrite(lambda site: site.endswith(".attention.core"), _sum_apart)
@@ -70,13 +71,13 @@ class SelectiveCheckpointing(Optimization):
         cores = (f"{site}.attention.core" for site in cost.block_sites)
         return inside.recomputing(cores, noise=run.model.dropout > 0)
 
-    def apply(self, program: "Program", run: Run) -> "Program":
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         import torch
         from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
         from assay.model import Attention, Block
-        from assay.step.again import repeat_in_backward
-        from assay.step.kept import ResultsKept
+        from assay.step.checkpoint import repeat_in_backward
+        from assay.step.saved_results import ResultsKept
 
         again: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": run.model.dropout > 0}
         kept: tuple[ResultsKept, ...] = ()
@@ -89,8 +90,8 @@ class SelectiveCheckpointing(Optimization):
         repeat_in_backward(cores if self.policy == "attention" else blocks, again)
         return replace(program, kept=(*program.kept, *kept))
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
-        from assay.step.dropout import unequal_again
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
+        from assay.proofs.dropout import unequal_again
 
         wrong, blocks = unequal_again(trace), len(trace.blocks) * trace.forwards
         products = trace.contractions(phase="recompute")

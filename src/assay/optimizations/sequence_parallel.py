@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
-from assay.step import Evidence, Trace
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
-    from assay.cost.layout import Layout
+    from assay.cost.analytic.layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -46,7 +47,7 @@ class SequenceParallel(Optimization):
     def lay_out(self, layout: "Layout") -> "Layout":
         return replace(layout, sequence_parallel=True)
 
-    def check(self, run: Run, machine: "Machine") -> None:
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
         if run.model.context_length % self.degree:
             raise Conflict(
                 f"sequence_parallel:degree={self.degree} does not divide model.context_length="
@@ -58,13 +59,13 @@ class SequenceParallel(Optimization):
                 "sequence; leave out sequence_parallel"
             )
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         return replace(cost, sequence_parts=self.degree)
 
-    def apply(self, program: "Program", run: Run) -> "Program":
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         return replace(program, sequence_parts=self.degree)
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         scattered = trace.communicated("reduce_scatter", axis="tp", phase="forward")
         summed = trace.communicated("all_reduce", axis="tp", phase="forward")
         observed = f"{scattered} bytes reduce-scattered over tp in forward, {summed} bytes all-reduced"

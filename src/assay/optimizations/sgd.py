@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
-from assay.config import Run, TrainingConfig
+from assay.config import ResolvedRun, TrainingConfig
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
 from assay.reference.expected import Expected
 from assay.reference.rules import SGD
-from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
@@ -48,16 +49,16 @@ class Sgd(Optimization):
     sources: ClassVar = ("arXiv:1512.03385", "arXiv:2010.13154", "arXiv:2402.16788")
     claims: ClassVar = frozenset({"optimizer"})
 
-    def check(self, run: Run, machine: "Machine") -> None:
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
         if self.nesterov and not self.momentum:
             raise Conflict("sgd:nesterov=true needs a momentum; set sgd:momentum above 0")
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
-        from assay.cost.momentum_updates import SGD
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
+        from assay.cost.optimizers.momentum import SGD
 
         return replace(cost, rule=SGD(self.momentum > 0, self.nesterov, self.weight_decay > 0))
 
-    def apply(self, program: "Program", run: Run) -> "Program":
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizers.rates import rescheduled
         from assay.optimizers.recipes import sgd
 
@@ -65,12 +66,12 @@ class Sgd(Optimization):
         factor = self.learning_rate / run.training.learning_rate
         return rescheduled(replace(program, optimizer=recipe), factor)
 
-    def expect(self, expected: Expected, run: Run) -> Expected:
+    def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
         rule = SGD(weight_decay=self.weight_decay, momentum=self.momentum, nesterov=self.nesterov)
         return expected.changed(rule=rule, rate_factor=self.learning_rate / run.training.learning_rate)
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
-        from assay.step.updates import faults, updated_by
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
+        from assay.proofs.updates import faults, updated_by
 
         state, weights = trace.whole_optimizer_state_bytes, trace.whole_parameter_bytes
         adaptive = trace.count("addcdiv", "_fused_adam", "sign", "rsqrt", phase="update")
@@ -88,6 +89,6 @@ class Sgd(Optimization):
         wrong = faults(trace, self.weight_decay, momentum=self.momentum, nesterov=float(self.nesterov))
         return self.evidence(observed + wrong, held and adaptive == 0 and ahead is self.nesterov and not wrong)
 
-    def _training(self, run: Run) -> TrainingConfig:
+    def _training(self, run: ResolvedRun) -> TrainingConfig:
         own = {"learning_rate": self.learning_rate, "weight_decay": self.weight_decay}
         return run.training.model_copy(update=own)

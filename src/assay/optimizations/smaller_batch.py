@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.optimizations.base import Numerics, Optimization, Stage
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
 from assay.reference.expected import Expected
-from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
-    from assay.cost.layout import Layout
+    from assay.cost.analytic.layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -43,18 +44,18 @@ class SmallerBatch(Optimization):
     def leaves_one_in(self) -> int:
         return self.factor
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         return cost.part(self.factor)
 
-    def apply(self, program: "Program", run: Run) -> "Program":
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         whole, factor = program.batches, self.factor
         # The first of `factor` shares, divided among ranks as the whole batch would be.
         return replace(program, batches=lambda step, share: whole(step, (share[0] * factor, share[1] * factor)))
 
-    def expect(self, expected: Expected, run: Run) -> Expected:
+    def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
         return expected  # `batch_divisor` already names the rows that are left
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         whole = run.training.batch_size * run.model.context_length
         observed = f"{trace.targets} of the batch's {whole} tokens trained on in one step"
         return self.evidence(observed, trace.targets == run.tokens_per_step == whole // self.factor)

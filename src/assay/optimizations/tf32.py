@@ -11,11 +11,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.hardware import AMPERE
 from assay.optimizations.base import Numerics, Optimization, Stage, Unavailable
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
 from assay.reference.expected import Expected, lossy
-from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
@@ -44,7 +45,7 @@ class Tf32(Optimization):
     sources: ClassVar = ("NVIDIA A100 Tensor Core GPU Architecture (2020)",)
     claims: ClassVar = frozenset({"forward precision"})
 
-    def check(self, run: Run, machine: "Machine") -> None:
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
         if machine.device(run.device) != "cuda":
             raise Unavailable(
                 "tf32 is a format of NVIDIA's tensor cores, which a CPU does not have; "
@@ -53,17 +54,17 @@ class Tf32(Optimization):
         if older := machine.older_than(AMPERE):
             raise Unavailable(f"tf32 needs a GPU of compute capability 8.0 (Ampere) or newer; {older.name} is older")
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         tape = (replace(one, products="tf32") if one.kind == "contraction" else one for one in cost.tape)
         return replace(cost, tape=tuple(tape))
 
-    def apply(self, program: "Program", run: Run) -> "Program":
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         return replace(program, step_contexts=(*program.step_contexts, _allowed))
 
-    def expect(self, expected: Expected, run: Run) -> Expected:
+    def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
         return expected.loosened(gradients=_NEAR)
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         allowed, total = trace.contractions(dtype="tf32"), trace.contractions()
         return self.evidence(f"TF32 was allowed in {allowed} of {total} matmuls", 0 < allowed == total)
 

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from assay.config import ModelConfig, Run
+from assay.config import ModelConfig, ResolvedRun
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
 from assay.reference.expected import Expected
-from assay.step import Evidence, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost, Operation
@@ -36,13 +37,13 @@ class WeightTying(Optimization):
     def trained(self, model: ModelConfig) -> ModelConfig:
         return model.model_copy(update={"tie_embeddings": True})
 
-    def excludes(self, run: Run) -> Mapping[str, str]:
+    def excludes(self, run: ResolvedRun) -> Mapping[str, str]:
         return {
             "stages": "weight_tying is not proven with {other}, whose stages hold a copy each; set "
             "model.tie_embeddings=true, which {other} supports"
         }
 
-    def check(self, run: Run, machine: "Machine") -> None:
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
         if run.model.tie_embeddings:
             raise Conflict(
                 "weight_tying has nothing to tie: the model's embeddings are one weight already; "
@@ -51,7 +52,7 @@ class WeightTying(Optimization):
         if run.model.init_from is not None:
             raise Conflict("weight_tying would discard the output projection of model.init_from; leave out one of them")
 
-    def predict(self, cost: "Cost", run: Run, machine: "Machine") -> "Cost":
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         def tied(operation: "Operation") -> "Operation":
             inputs = tuple(_OWNER if name == _ALIAS else name for name in operation.inputs)
             saves = tuple(_OWNER if name == _ALIAS else name for name in operation.saves)
@@ -61,17 +62,17 @@ class WeightTying(Optimization):
         held = {name: tensor for name, tensor in cost.pieces.items() if name != _ALIAS}
         return replace(cost, tape=tuple(map(tied, cost.tape)), parameters=one).holding(held)
 
-    def apply(self, program: "Program", run: Run) -> "Program":
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.model import TIED, tie
 
         for part in program.parts:
             tie(part, TIED)
         return replace(program, tied=TIED)
 
-    def expect(self, expected: Expected, run: Run) -> Expected:
+    def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
         return expected  # `model` is the tied one already
 
-    def verify(self, trace: Trace, run: Run) -> Evidence:
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         shared = sum({_ALIAS, _OWNER} <= set(names) for names in trace.shared_parameters)
         own, _ = trace.held(_ALIAS)
         observed = f"{shared} storage shared by embedding and projection, {own} bytes in a separate projection"

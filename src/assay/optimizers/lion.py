@@ -13,7 +13,7 @@ from torch import Tensor
 
 from assay.config import TrainingConfig
 from assay.optimizers.groups import Groups, decay_groups
-from assay.optimizers.one_by_one import OneByOne
+from assay.optimizers.per_tensor import OneByOne
 from assay.step.program import NamedParameters, OptimizerLike
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import torch
 
 from assay.config import TrainingConfig
-from assay.cost.matrix_updates import is_hidden_matrix
-from assay.optimizers.joined import Joined
+from assay.cost.optimizers.matrix import is_hidden_matrix
+from assay.optimizers.chained import Joined
 from assay.optimizers.recipes import adamw
 from assay.step.program import NamedParameters, OptimizerLike
 

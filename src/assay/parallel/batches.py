@@ -16,7 +16,7 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from assay.model import MixtureMLP
 from assay.model.loss import NOT_COUNTED
-from assay.parallel.sums import sum_losses
+from assay.parallel.loss_reduction import sum_losses
 from assay.step.program import MicroBatch, Program
 
 

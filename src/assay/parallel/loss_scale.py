@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.parallel.shards import local
+from assay.parallel.dtensor import local
 from assay.step.program import LossScale, Step
 
 GROWTH_INTERVAL = 2000

@@ -16,7 +16,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.distributed_c10d import PrefixStore, _get_default_store
 
 from assay.config.mesh import AXES, ONE_DEVICE, Mesh
-from assay.parallel.meeting import PATIENCE, told_in_words
+from assay.parallel.rendezvous import PATIENCE, told_in_words
 
 
 @dataclass(frozen=True)

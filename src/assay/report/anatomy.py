@@ -1,76 +1,46 @@
-"""Figure of an anatomy: each module's time as a bar, divided by class of operator, and shares of the whole."""
+"""An anatomy as text: time, FLOPs and bytes of a step, by class of operator and by module."""
 
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
-from assay.errors import UsageError
-from assay.report.theme import LIGHT, PRINTED, SOFT, sheet
-from assay.step.anatomy import CLASSES, Anatomy, Sum
-from assay.step.trace import OperationClass
+from assay.report.blocks import Block, Table
+from assay.report.run import proof
+from assay.units import format_bytes, format_flops, format_seconds
 
-_WIDTH = 10.0
-_COLOURS = dict(zip(CLASSES, LIGHT[1:], strict=False))
-_LEAST_LABELLED = 0.06
-"""Smallest share of the whole for which a bar has room for its figure."""
-_TITLES: dict[OperationClass, str] = {
-    "contraction": "tensor contraction",
-    "normalization": "statistical normalization",
-    "elementwise": "element-wise",
-    "movement": "data movement",
-    "communication": "communication",
-}
+if TYPE_CHECKING:
+    from assay.records.anatomy import Anatomy, Sum
 
 
-def drawable(path: Path) -> None:
-    """Raise `UsageError` if the figure's format or folder is impossible, before anything is measured for it."""
-    if path.suffix not in (".png", ".svg"):
-        raise UsageError(f"the figure {path.name!r} must end in .png or .svg")
-    if not path.absolute().parent.is_dir():
-        raise UsageError(f"there is no folder {str(path.parent)!r} for the figure; create it or name another")
+def anatomy_report(answer: "Anatomy") -> Iterator[Block]:
+    """Yield the two tables, a sentence on how the times were taken, and the proofs."""
+    yield f"One step of {answer.title}"
+    classes: dict[str, Sum] = {str(kind): one for kind, one in answer.by_class().items()}
+    yield _sums("class of operator", {**classes, "all": answer.whole}, answer.whole)
+    yield _sums("module", answer.by_module(), answer.whole)
+    yield _caveat(answer)
+    yield from map(proof, answer.evidence)
 
 
-def draw(anatomy: Anatomy, path: Path) -> None:
-    """Write the figure as PNG or SVG, by the file's suffix."""
-    modules = anatomy.by_module()
-    with sheet(_WIDTH, 1.4 + 0.27 * len(modules), 2, gridspec_kw={"width_ratios": (3, 2)}) as (figure, (left, right)):
-        figure.suptitle(f"One step of {anatomy.title}" if anatomy.title else "One step", fontsize=10)
-        _modules(left, anatomy)
-        _shares(right, anatomy)
-        shown = [kind for kind in CLASSES if kind in anatomy.by_class()]
-        handles = [left.barh(0, 0, color=_COLOURS[kind], label=_TITLES[kind]) for kind in shown]
-        figure.legend(handles=handles, loc="outside lower center", ncols=len(shown), frameon=False)
-        figure.savefig(path, dpi=160, metadata={"Date": None} if path.suffix == ".svg" else None)
+def _sums(title: str, sums: "Mapping[str, Sum]", whole: "Sum") -> Table:
+    columns = (title, "time", "of time", "FLOPs", "of FLOPs", "bytes", "of bytes", "operators")
+    rows = [(name, *_figures(one, whole)) for name, one in sums.items()]
+    return Table.of(columns, rows, columns[1:], spare=("of bytes", "of FLOPs", "operators"))
 
 
-def _modules(axis: Any, anatomy: Anatomy) -> None:
-    modules, divided = list(anatomy.by_module()), anatomy.by_module_and_class()
-    for place, module in enumerate(modules):
-        start = 0.0
-        for kind in CLASSES:
-            width = 1e3 * divided.get((module, kind), Sum()).seconds
-            axis.barh(place, width, left=start, height=0.72, color=_COLOURS[kind], linewidth=0)
-            start += width
-    axis.set_xlim(0, 1050 * max(one.seconds for one in anatomy.by_module().values()))
-    axis.set_yticks(range(len(modules)), modules)
-    axis.set_ylim(len(modules) - 0.4, -0.6)
-    axis.grid(axis="y", visible=False)
-    axis.set(title="time in operators, by module", xlabel="milliseconds of one step")
+def _figures(one: "Sum", whole: "Sum") -> Iterator[str]:
+    yield format_seconds(one.seconds)
+    yield f"{one.seconds / whole.seconds:.1%}"
+    yield format_flops(one.flops) if one.flops else "–"
+    yield f"{one.flops / whole.flops:.1%}"
+    yield format_bytes(one.bytes)
+    yield f"{one.bytes / whole.bytes:.1%}"
+    yield str(one.count)
 
 
-def _shares(axis: Any, anatomy: Anatomy) -> None:
-    """Draw time, FLOPs and bytes, each divided by class."""
-    whole, classes = anatomy.whole, anatomy.by_class()
-    for place, measure in enumerate(("seconds", "flops", "bytes")):
-        start, total = 0.0, getattr(whole, measure) or 1
-        for kind, one in classes.items():
-            share = getattr(one, measure) / total
-            axis.barh(place, 100 * share, left=start, height=0.6, color=_COLOURS[kind], linewidth=0)
-            if share >= _LEAST_LABELLED:
-                middle = start + 50 * share
-                axis.text(middle, place, f"{share:.0%}", ha="center", va="center", color="white", fontsize=8)
-            start += 100 * share
-    axis.set_yticks(range(3), ("time", "FLOPs", "bytes"), color=PRINTED[SOFT])
-    axis.set_ylim(2.6, -0.6)
-    axis.set_xlim(0, 100)
-    axis.grid(axis="y", visible=False)
-    axis.set(title="shares of the whole, by class of operator", xlabel="%")
+def _caveat(answer: "Anatomy") -> str:
+    inside, unwatched = format_seconds(answer.whole.seconds), format_seconds(answer.step_seconds)
+    return (
+        f"Operators took {inside} in total, each timed on its own. The step took {unwatched} without instruments and "
+        f"{format_seconds(answer.watched_seconds)} with them. FLOPs are those of contractions; bytes are the least "
+        "that an operator can move."
+    )

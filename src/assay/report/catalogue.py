@@ -9,8 +9,8 @@ from typing import Literal
 
 from assay.analysis.catalogue import Change, Entry
 from assay.analysis.noise import Verdict
+from assay.records.status import Status
 from assay.report.wording import fine_percent
-from assay.runs.record import Status
 from assay.units import format_bytes, format_percent
 
 TITLES = ("method", "speed", "memory", "loss, same seed", "proof")

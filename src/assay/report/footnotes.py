@@ -1,9 +1,10 @@
 """Sentences below the table of a comparison: the method of its intervals, its smallest change, and caveats."""
 
 from assay.analysis.comparison import Comparison
+from assay.analysis.metrics.time import STEP_SECONDS
 from assay.analysis.row import usable
-from assay.report.wording import COLUMNS, fine_percent, prediction_error
-from assay.studies.design import BASELINE
+from assay.records.study import BASELINE
+from assay.report.wording import columns, fine_percent, prediction_error
 from assay.units import format_bytes
 
 
@@ -32,8 +33,8 @@ def seeds(comparison: Comparison) -> str:
 
 
 def _smallest_change(comparison: Comparison) -> str:
-    """Sentence on the smallest change of each timed metric that can be distinguished from none."""
-    titles = {column.metric: column.title for column in COLUMNS if column.metric != "tokens_per_second"}
+    """Sentence on the smallest change of each timed metric that can be distinguished from none, except of rates."""
+    titles = {metric.name: metric.title for metric in columns() if metric.per_step is None}
     parts = [
         f"{titles[name]} {100 * one.told:.2g} % "
         f"(a true change of {100 * one.likely:.2g} % is found in four of five comparisons)"
@@ -42,7 +43,7 @@ def _smallest_change(comparison: Comparison) -> str:
     ]
     if not parts:
         return "Too few processes for intervals of times: give more --seeds or --processes."
-    step = comparison.resolution.get("step_seconds")
+    step = comparison.resolution.get(STEP_SECONDS.name)
     deviation = (
         f" Step times of equal processes deviate by {100 * step.deviation:.2g} % ({step.degrees} degrees of freedom)."
         if step

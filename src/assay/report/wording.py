@@ -9,54 +9,21 @@ from statistics import fmean
 from typing import Literal, NamedTuple
 
 from assay.analysis.effects import LEAST_SEEDS, Effect
+from assay.analysis.metrics import Metric, metrics
+from assay.analysis.metrics.memory import TENSORS_PEAK_BYTES
 from assay.analysis.noise import Verdict
-from assay.analysis.row import EXACT, LOSSES, Figure, Row
-from assay.runs.record import Status
-from assay.step.evidence import ValueProof
-from assay.units import format_bytes, format_count, format_percent, format_seconds
+from assay.analysis.row import Figure, Row
+from assay.records.evidence import ValueProof
+from assay.records.status import Status
+from assay.report.formats import quantity
+from assay.units import format_bytes, format_percent, format_seconds
 
 Tone = Literal["better", "worse", "neutral"]
 
 
-class Column(NamedTuple):
-    """A metric as a column of the table."""
-
-    metric: str
-    title: str
-    better: Literal["less", "more"]
-    meaning: str
-
-
-COLUMNS = (
-    Column(
-        "tensors_peak_bytes",
-        "tensors, peak",
-        "less",
-        "The most bytes requested from torch's allocator at any instant of one optimizer step after the first, live "
-        "tensors included. It is counted, not sampled, and repeats exactly, so its change needs no interval.",
-    ),
-    Column(
-        "process_peak_bytes",
-        "process, peak",
-        "less",
-        "The peak of the process's resident anonymous memory in the step before the timed ones of a block, by the "
-        "kernel's high-water mark. It includes the interpreter, the libraries and memory that the allocator keeps.",
-    ),
-    Column(
-        "step_seconds",
-        "step time",
-        "less",
-        "The median optimizer step: its geometric mean over the timed blocks of each process and over processes. "
-        "Evaluation, compilation, the trace and the memory pass are not part of it.",
-    ),
-    Column("tokens_per_second", "tokens/s", "more", "Tokens of one optimizer step divided by the step time."),
-    Column(
-        "val_loss",
-        "validation loss",
-        "less",
-        "Mean cross-entropy in nats per token on a fixed set of validation batches after the last step, untimed.",
-    ),
-)
+def columns() -> list[Metric]:
+    """Return the metrics that are columns of the table and of the page, in their order."""
+    return [metric for metric in metrics().values() if metric.shown]
 
 
 class Texts(NamedTuple):
@@ -71,38 +38,34 @@ class Texts(NamedTuple):
     tone: Tone
 
 
-def texts(row: Row, column: Column) -> Texts:
+def texts(row: Row, metric: Metric) -> Texts:
     """Return the texts of one metric of a row."""
-    effect = row.effects.get(column.metric)
-    verdict = row.verdicts.get(column.metric)
+    effect = row.effects.get(metric.name)
+    verdict = row.verdicts.get(metric.name)
     return Texts(
-        value=figure(column.metric, row.metrics.get(column.metric)),
+        value=figure(metric, row.metrics.get(metric.name)),
         change=format_percent(effect.change) if effect else "",
         interval=interval(effect) if effect else "",
-        remark=_remark(column.metric, effect, verdict),
-        predicted=_predicted(row, column.metric),
-        tone=_tone(column, effect, verdict),
+        remark=_remark(metric, effect, verdict),
+        predicted=_predicted(row, metric),
+        tone=_tone(metric, effect, verdict),
     )
 
 
-def _predicted(row: Row, metric: str) -> str:
+def _predicted(row: Row, metric: Metric) -> str:
     """Predicted figure, if there is a measured one, and its change against the baseline's."""
-    measured, change = row.metrics.get(metric), row.predicted_change.get(metric)
-    value = None if measured is None else getattr(row.predicted, metric, None)
+    measured, change = row.metrics.get(metric.name), row.predicted_change.get(metric.name)
+    known = metric.predicted and measured is not None
+    value = getattr(row.predicted, metric.name, None) if known else None
     return " ".join(filter(None, (figure(metric, value), "" if change is None else format_percent(change))))
 
 
-def figure(metric: str, value: Figure) -> str:
+def figure(metric: Metric, value: Figure) -> str:
     """Format a metric's value with its unit; losses by seed, or their mean from three seeds on."""
     if isinstance(value, tuple):
-        if len(value) < LEAST_SEEDS:
-            return " ".join(f"{one:.4f}" for one in value)
-        return f"{fmean(value):.4f}"
-    if value is None:
-        return ""
-    if metric.endswith("_bytes"):
-        return format_bytes(value)
-    return format_seconds(value) if metric.endswith("_seconds") else format_count(value)
+        values = value if len(value) < LEAST_SEEDS else (fmean(value),)
+        return " ".join(quantity(one, metric.unit) for one in values)
+    return "" if value is None else quantity(value, metric.unit)
 
 
 def interval(effect: Effect) -> str:
@@ -145,7 +108,7 @@ def value_check(proof: ValueProof) -> str:
 
 def prediction_error(row: Row) -> float | None:
     """Error of the predicted peak of tensors, as a fraction of the measured one; None if either is missing."""
-    measured = row.metrics.get("tensors_peak_bytes")
+    measured = row.metrics.get(TENSORS_PEAK_BYTES.name)
     predicted = row.predicted.tensors_peak_bytes if row.predicted else None
     if not isinstance(measured, int) or not measured or predicted is None:
         return None
@@ -158,24 +121,24 @@ def fine_percent(fraction: float) -> str:
     return "0.00 %" if text[1:] == "0.00 %" else text
 
 
-def _remark(metric: str, effect: Effect | None, verdict: Verdict | None) -> str:
+def _remark(metric: Metric, effect: Effect | None, verdict: Verdict | None) -> str:
     if effect is None or verdict is None:
         return ""
     if verdict is Verdict.EQUAL:
-        return "bit-equal" if metric in LOSSES else "exactly equal"
+        return "bit-equal" if metric.kind == "loss" else "exactly equal"
     if verdict is Verdict.NOT_DISTINGUISHABLE:
         return verdict.value
-    if metric in EXACT:
+    if metric.kind == "exact":
         return "range of processes" if effect.interval else "exact"
     if effect.interval:
         return "" if format_percent(effect.change) != format_percent(0.0) else "a difference below 0.05 %"
-    return "too few seeds" if metric in LOSSES else "too few processes"
+    return "too few seeds" if metric.kind == "loss" else "too few processes"
 
 
-def _tone(column: Column, effect: Effect | None, verdict: Verdict | None) -> Tone:
+def _tone(metric: Metric, effect: Effect | None, verdict: Verdict | None) -> Tone:
     if effect is None or verdict is None or not verdict.distinguishable:
         return "neutral"
-    return "better" if (effect.change < 0) == (column.better == "less") else "worse"
+    return "better" if (effect.change < 0) == (metric.better == "lower") else "worse"
 
 
 def first_step(row: Row) -> list[str]:

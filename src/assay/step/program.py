@@ -22,10 +22,10 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 
+from assay.step.activation_offload import Offload
 from assay.step.compiled import Captures
 from assay.step.graphs import StepGraphs
-from assay.step.kept import Keeper
-from assay.step.offload import Offload
+from assay.step.saved_results import Keeper
 
 MicroBatch = tuple[Tensor, Tensor]
 """Token ids and targets, each `[rows, T]`, int64."""

@@ -11,9 +11,9 @@ no turns, is not measured in memory, and evaluates as little as possible. Only i
 
 from collections.abc import Sequence
 
-from assay.config.run import Run
+from assay.config.run import ResolvedRun
 from assay.optimizations import Numerics, numerics_of
-from assay.studies.design import BASELINE, Cell
+from assay.records.study import BASELINE, Cell
 
 NUDGED = "baseline (nudged)"
 FIRST_STEPS = 20
@@ -34,7 +34,7 @@ def nudged(cells: Sequence[Cell], accelerated: bool) -> list[Cell]:
     return [Cell(treatment=NUDGED, seed=seed, run=_nudged(run)) for seed, run in baselines.items()]
 
 
-def _nudged(run: Run) -> Run:
+def _nudged(run: ResolvedRun) -> ResolvedRun:
     quiet = {"eval_interval": 0, "eval_batches": 1, "target_loss": None, "checkpoint_interval": 0}
     training = run.training.model_copy(update={**quiet, "measure_memory": False})
     return run.model_copy(update={"nudge": run.nudge + 1, "training": training})

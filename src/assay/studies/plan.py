@@ -10,9 +10,10 @@ from collections.abc import Iterable, Sequence
 
 import psutil
 
+from assay.executors.base import Wave
 from assay.hardware import Machine
-from assay.runs.prepare import ReadyRun
-from assay.studies.design import AGAIN, BASELINE, Cell
+from assay.launch.prepare import ReadyRun
+from assay.records.study import AGAIN, BASELINE, Cell
 from assay.units import format_bytes
 
 PROCESS_BYTES = 512 * 2**20
@@ -26,8 +27,6 @@ RESERVED = 1.5
 
 SHARE = 0.85
 """Share of the free memory that a comparison may use."""
-
-Wave = tuple[Cell, ...]
 
 
 class Needs:

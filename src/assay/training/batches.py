@@ -3,17 +3,17 @@
 import torch
 from torch.nn import functional
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.data import Batch, Batches, Prepared, validation_windows
 from assay.errors import UsageError, first_line
 from assay.model.loss import NOT_COUNTED
 from assay.step.program import BatchSource, MicroBatch, Program
-from assay.training.endings import Unread
 from assay.training.evaluation import Sample, Windows
 from assay.training.gradients import cut
+from assay.training.stops import Unread
 
 
-def training_batches(run: Run, data: Prepared) -> BatchSource:
+def training_batches(run: ResolvedRun, data: Prepared) -> BatchSource:
     """Return the batch source: a rank's rows of a step, a function of the run's seed, the step and the share."""
     source = Batches(data.train, run.seed, run.training.batch_size, run.model.context_length)
     return lambda step, share: [_tensors(source.at(step, share))]
@@ -31,7 +31,7 @@ def micro_batches_of(program: Program, step: int) -> list[MicroBatch]:
     return cut([_moved(rows, program.device) for rows in batch], program.micro_batches)
 
 
-def validation_batches(run: Run, data: Prepared, device: torch.device) -> tuple[Windows, Sample]:
+def validation_batches(run: ResolvedRun, data: Prepared, device: torch.device) -> tuple[Windows, Sample]:
     """Return the batches of every evaluation, and their number: always the same, `eval_batches` or the whole split.
 
     The split's last window is padded, so that all windows have one length. Pipeline stages and context-parallel ranks

@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.data import Prepared
 from assay.model import GPT, TIED, initializer, tie
 from assay.optimizers.recipes import adamw
+from assay.parallel.dtensor import fill
 from assay.parallel.ranks import ALONE, Ranks
-from assay.parallel.shards import fill
 from assay.step.program import Context, Program, Step
 from assay.training.batches import training_batches
 from assay.training.evaluation import summed_evaluation
@@ -31,7 +31,7 @@ from assay.training.schedules import schedule
 
 
 def baseline(
-    run: Run,
+    run: ResolvedRun,
     data: Prepared,
     device: torch.device,
     weights: Mapping[str, Tensor] | None = None,

@@ -19,8 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from assay.parallel.dtensor import local
 from assay.parallel.ranks import ALONE, Ranks
-from assay.parallel.shards import local
 from assay.step.compiled import interpreted
 from assay.step.graphs import launched
 from assay.step.program import MicroBatch, Step

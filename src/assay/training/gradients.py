@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import UsageError
-from assay.parallel.shards import local
+from assay.parallel.dtensor import local
 from assay.step.program import MicroBatch, Step
 
 CLIP_EPSILON = 1e-6

@@ -19,17 +19,17 @@ from typing import Protocol
 
 import torch
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.errors import UsageError
 from assay.parallel.ranks import ALONE, Ranks
 from assay.step.program import MicroBatch, Step
 from assay.training.batches import micro_batches_of
 from assay.training.divergence import first_not_finite, first_not_finite_in
-from assay.training.endings import BudgetReached, Diverged, Interrupted, TargetReached, Unread
 from assay.training.evaluation import UNKNOWN, Evaluation, Sample, Windows, evaluate
 from assay.training.probes import ActivationNorms
+from assay.training.queued_step import Taken, take
 from assay.training.step_record import Position, StepRecord
-from assay.training.taken import Taken, take
+from assay.training.stops import BudgetReached, Diverged, Interrupted, TargetReached, Unread
 from assay.units import format_steps
 
 _FIRST = "is the first tensor that is not finite"
@@ -101,7 +101,7 @@ def _record(taken: Taken, figures: Sequence[float], waited: float) -> StepRecord
 class Loop:
     """Trains one run from `position` on. `save` writes a checkpoint of a position and returns its folder."""
 
-    run: Run
+    run: ResolvedRun
     step: Step
     position: Position
     probes: ActivationNorms | None

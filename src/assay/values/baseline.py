@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.config import ModelConfig, Run
+from assay.config import ModelConfig, ResolvedRun
 from assay.data import Prepared
 from assay.step.program import NamedParameters, OptimizerLike, Step
 from assay.training.build import baseline, build
@@ -51,7 +51,13 @@ class Reference:
     """The baseline program of a run in one dtype. `clip` is the largest gradient norm; 0 turns clipping off."""
 
     def __init__(
-        self, run: Run, model: ModelConfig, data: Prepared, device: torch.device, dtype: torch.dtype, clip: float
+        self,
+        run: ResolvedRun,
+        model: ModelConfig,
+        data: Prepared,
+        device: torch.device,
+        dtype: torch.dtype,
+        clip: float,
     ) -> None:
         self._device, self._truth, self._clip = device, dtype is torch.float64, clip
         training = run.training.model_copy(update={"gradient_clip": 0.0 if self._truth else clip})

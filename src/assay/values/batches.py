@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.data import Prepared
 from assay.reference.expected import Expected, Stream
 from assay.values.recorded import Recorded
@@ -23,7 +23,7 @@ _MOST_TOKENS = 2_000_000
 """Largest number of tokens that are read to find a step's position in a stream; later steps need only be one text."""
 
 
-def batch_failures(recorded: Recorded, expected: Expected, run: Run, data: Prepared) -> list[str]:
+def batch_failures(recorded: Recorded, expected: Expected, run: ResolvedRun, data: Prepared) -> list[str]:
     """Return sentences on batches that differ from those of the run's seed, or of its documents; empty if none do."""
     steps = [step.index for step in recorded.steps]
     found = [
@@ -43,7 +43,7 @@ def _unlike(recorded: Recorded, step: int) -> bool:
     return recorded.differing_shares(step)
 
 
-def _of_corpus(step: int, ids: Tensor, targets: Tensor, run: Run, data: Prepared, divisor: int) -> list[str]:
+def _of_corpus(step: int, ids: Tensor, targets: Tensor, run: ResolvedRun, data: Prepared, divisor: int) -> list[str]:
     length, rows = run.model.context_length, run.training.batch_size
     words = np.random.Philox(key=run.seed, counter=[0, 0, step, 0]).random_raw(rows)
     starts = [int(word) % (len(data.train) - length) for word in words][::divisor]
@@ -59,7 +59,7 @@ def _of_corpus(step: int, ids: Tensor, targets: Tensor, run: Run, data: Prepared
 
 
 def _of_stream(
-    batches: dict[int, tuple[Tensor, Tensor]], first: int, stream: Stream, run: Run, data: Prepared
+    batches: dict[int, tuple[Tensor, Tensor]], first: int, stream: Stream, run: ResolvedRun, data: Prepared
 ) -> list[str]:
     ids = torch.cat([rows.flatten() for rows, _ in batches.values()])
     targets = torch.cat([rows.flatten() for _, rows in batches.values()])
@@ -73,7 +73,7 @@ def _of_stream(
     return []
 
 
-def _tokens(stream: Stream, run: Run, data: Prepared) -> Iterator[int]:
+def _tokens(stream: Stream, run: ResolvedRun, data: Prepared) -> Iterator[int]:
     from assay.data.documents import documents_of_dataset, documents_of_files
 
     if stream.path is not None:

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.data import Prepared
 from assay.optimizations import expected_of
+from assay.records.evidence import ValueProof
 from assay.reference.expected import REASSOCIATED, Closeness, Expected
 from assay.reference.rules import State
-from assay.step.evidence import ValueProof
 from assay.values import nearness
 from assay.values.baseline import Computed, Reference
 from assay.values.batches import batch_failures
@@ -40,7 +40,7 @@ class Check:
     """One run's record with its references."""
 
     recorded: Recorded
-    run: Run
+    run: ResolvedRun
     expected: Expected
     data: Prepared
     device: torch.device
@@ -208,7 +208,7 @@ class Check:
         return found
 
 
-def check_values(recorded: Recorded, run: Run, data: Prepared, device: torch.device) -> ValueProof:
+def check_values(recorded: Recorded, run: ResolvedRun, data: Prepared, device: torch.device) -> ValueProof:
     """Compare a record with its references."""
     expected = expected_of(run)
     if expected.unstated:

@@ -9,7 +9,7 @@ from itertools import chain
 
 import torch
 
-from assay.config import Run
+from assay.config import ResolvedRun
 from assay.reference.expected import Expected
 from assay.values.nearness import unit_roundoff
 from assay.values.rates import rate_fault
@@ -19,7 +19,7 @@ _NORM_ERROR, _SUMMED_ERROR = 2e-4, 1e-2
 """Largest relative errors of a norm: of small tensors, and of long sums. Rounding of clipped gradients is added."""
 
 
-def plain_failures(recorded: Recorded, run: Run, expected: Expected) -> list[str]:
+def plain_failures(recorded: Recorded, run: ResolvedRun, expected: Expected) -> list[str]:
     """Return the sentences of all checks."""
     return list(
         chain(
@@ -42,7 +42,7 @@ def _replicas(recorded: Recorded) -> Iterator[str]:
                     yield f"rows of {name} that stand for no token are not zero in step {step} ({kind})"
 
 
-def _noises(recorded: Recorded, run: Run) -> Iterator[str]:
+def _noises(recorded: Recorded, run: ResolvedRun) -> Iterator[str]:
     """Ranks of one place draw the same dropout masks; all others draw unlike ones."""
     for step in recorded.steps if run.model.dropout > 0 else ():
         for one, other, same in recorded.noise_pairs(step.index):
@@ -63,14 +63,14 @@ def _options(recorded: Recorded, expected: Expected) -> Iterator[str]:
                     return
 
 
-def _rates(recorded: Recorded, run: Run, expected: Expected) -> Iterator[str]:
+def _rates(recorded: Recorded, run: ResolvedRun, expected: Expected) -> Iterator[str]:
     for step in recorded.steps:
         used = {step.rate, *(options["lr"] for options in step.groups.values() if "lr" in options)}
         faults = (rate_fault(run.training, expected.rate_factor, step.index, one) for one in used)
         yield from filter(None, faults)
 
 
-def _norms(recorded: Recorded, run: Run) -> Iterator[str]:
+def _norms(recorded: Recorded, run: ResolvedRun) -> Iterator[str]:
     """Compare the norm of each step's gradients at the optimizer with the reported norm, after clipping.
 
     A step without an update must have gradients that are not finite.

@@ -2,9 +2,9 @@
 
 import math
 
-from assay.config import Run, TrainingConfig
+from assay.config import ResolvedRun, TrainingConfig
 from assay.optimizations import expected_of
-from assay.training.endings import WrongValues
+from assay.training.stops import WrongValues
 
 _ERROR = 1e-6
 """Largest relative error of a rate."""
@@ -15,7 +15,7 @@ _LOWEST = 1e-12
 class Rates:
     """Compares the learning rate of each step of a run with the slow schedule."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: ResolvedRun) -> None:
         expected = expected_of(run)
         self._training, self._factor = run.training, expected.rate_factor
         self._checked = run.training.check_values and not expected.unstated

@@ -28,8 +28,8 @@ from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import _disable_current_modes
 
+from assay.parallel.dtensor import is_spread, placed_gradient
 from assay.parallel.ranks import ALONE, Ranks
-from assay.parallel.shards import is_spread, placed_gradient
 from assay.step.program import MicroBatch, Step
 from assay.training.batches import micro_batches_of
 from assay.training.evaluation import evaluate

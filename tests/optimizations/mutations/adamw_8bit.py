@@ -11,7 +11,7 @@ from optimizations.mutations.rules import (
     uncorrected,
 )
 
-_RECIPE = "assay.optimizers.eight_bit:adamw_8bit"
+_RECIPE = "assay.optimizations.adamw_8bit.step:adamw_8bit"
 
 MUTANTS = (
     Mutant(
@@ -28,7 +28,7 @@ MUTANTS = (
         "schedule not followed",
         "The learning rate that the schedule sets never reaches the update.",
         rewritten(
-            "assay.optimizers.eight_bit:EightBit.step",
+            "assay.optimizations.adamw_8bit.step:EightBit.step",
             ('torch.as_tensor(group["lr"], dtype', 'torch.as_tensor(group["initial"], dtype'),
             (
                 "    for group in self.param_groups:\n",

@@ -3,7 +3,7 @@
 from optimizations.mutations.mutant import Mutant, rewritten
 from optimizations.mutations.rules import decays_vectors, only
 
-_UPDATE = "assay.optimizers.narrow_state:NarrowAdamW.update"
+_UPDATE = "assay.optimizations.adamw_bf16_state.step:NarrowAdamW.update"
 
 MUTANTS = (
     Mutant(

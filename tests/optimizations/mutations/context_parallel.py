@@ -4,7 +4,10 @@ from optimizations.mutations.mutant import Mutant, rewritten
 
 RUN = {"stack": "context_parallel+sdpa_attention", "model": {"context_length": 128}}
 
-_DIVIDE, _RING = "assay.parallel.context:divide_positions", "assay.parallel.context:_ring"
+_DIVIDE, _RING = (
+    "assay.optimizations.context_parallel.step:divide_positions",
+    "assay.optimizations.context_parallel.step:_ring",
+)
 
 MUTANTS = (
     Mutant(

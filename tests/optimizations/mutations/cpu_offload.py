@@ -3,7 +3,7 @@
 from optimizations.mutations.mutant import Mutant, rewritten
 from optimizations.mutations.rules import forgets_when_saved
 
-_STEP, _BACK = "assay.step.on_host:_Moving.step", "        weight.copy_(copy, non_blocking=True)"
+_STEP, _BACK = "assay.step.optimizer_offload:_Moving.step", "        weight.copy_(copy, non_blocking=True)"
 _DOWN = "copy.grad.copy_(weight.grad, non_blocking=True)"
 
 MUTANTS = (
@@ -41,7 +41,7 @@ MUTANTS = (
         "weights in 16 bits",
         "Weights come for backward in bfloat16.",
         rewritten(
-            "assay.step.weights:Fetching._unpack",
+            "assay.optimizations.cpu_offload.step:Fetching._unpack",
             ("return copy.as_strided", "copy = copy.bfloat16().float()\n    return copy.as_strided"),
         ),
         {"stack": "cpu_offload:parameters=true"},

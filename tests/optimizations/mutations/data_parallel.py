@@ -6,7 +6,7 @@ from typing import Any
 import torch.distributed as dist
 
 from assay.config import Run
-from assay.parallel.shards import local
+from assay.parallel.dtensor import local
 from assay.step.program import Program
 from optimizations.mutations.mutant import Mutant, applied
 from optimizations.mutations.spread import (

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from assay.config import Run
-from assay.parallel.shards import local
+from assay.parallel.dtensor import local
 from assay.step.program import Program
 from optimizations.mutations.mutant import Mutant, applied, replaced, rewritten
 from optimizations.mutations.spread import AVERAGED, CLIPPED, NORM_OF_PIECES, SAME_ROWS
@@ -14,8 +14,11 @@ RUN = {
     "model": {"n_expert": 4, "n_expert_active": 2, "router_loss": 0.1},
 }
 
-_NAME, _DIVIDE = "expert_parallel", "assay.parallel.experts:divide_experts"
-_BACK, _PLAN = "assay.parallel.experts:_Journey.back", "assay.parallel.experts:_Journey.plan"
+_NAME, _DIVIDE = "expert_parallel", "assay.optimizations.expert_parallel.step:divide_experts"
+_BACK, _PLAN = (
+    "assay.optimizations.expert_parallel.step:_Journey.back",
+    "assay.optimizations.expert_parallel.step:_Journey.plan",
+)
 
 
 def _halved(program: Program, run: Run) -> Program:

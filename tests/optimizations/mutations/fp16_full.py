@@ -4,7 +4,7 @@ from optimizations.mutations.mutant import Mutant, rewritten
 from optimizations.mutations.precision import NOT_UNSCALED, UNSCALED_LATE, scale_of, updates_left_out
 from optimizations.mutations.rules import decays_vectors, only
 
-_NAME, _UPDATE = "fp16_full", "assay.optimizers.adamw16:AdamW16.update"
+_NAME, _UPDATE = "fp16_full", "assay.optimizations.fp16_full.step:AdamW16.update"
 
 MUTANTS = (
     Mutant("scale of 1", "The loss scale is 1, so small gradients are lost.", scale_of(_NAME, 1.0)),
@@ -19,7 +19,7 @@ MUTANTS = (
     Mutant(
         "loss in 16 bits",
         "The loss is computed in float16, too.",
-        rewritten("assay.model.narrow:narrow", ("lift_logits(part)", "pass")),
+        rewritten("assay.model.low_precision:narrow", ("lift_logits(part)", "pass")),
     ),
     Mutant(
         "bfloat16",

@@ -13,7 +13,7 @@ from optimizations.mutations.spread import (
     not_summed,
 )
 
-_NAME, _SHARDS = "fully_sharded", "assay.parallel.sharded:shards"
+_NAME, _SHARDS = "fully_sharded", "assay.parallel.fsdp:shards"
 _MIXED = {"stack": "fully_sharded:mixed_precision=true"}
 
 MUTANTS = (

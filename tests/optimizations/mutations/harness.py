@@ -22,18 +22,19 @@ from assay.data.tokenizers import ByteTokenizer
 from assay.measure.moved import digests, state_fault, unmoved
 from assay.measure.trace import StepTracer
 from assay.optimizations import optimizations_of
+from assay.parallel.dtensor import local
 from assay.parallel.ranks import ALONE, Ranks
-from assay.parallel.shards import local
-from assay.step import Trace, dropout
+from assay.proofs import dropout
+from assay.proofs.unchanged import differences
+from assay.records.trace import Trace
 from assay.step.program import Step
-from assay.step.unchanged import differences
 from assay.training.build import baseline, build
+from assay.training.checkpoints.state import optimizer_tensors
 from assay.training.evaluation import evaluate
 from assay.training.loop import read, take_step
-from assay.training.state import optimizer_tensors
+from assay.training.queued_step import Taken
 from assay.training.step_record import StepRecord
-from assay.training.taken import Taken
-from estimate.built import RandomData
+from estimator.built import RandomData
 from optimizations.mutations.mutant import LATE, Break
 from optimizations.mutations.values import ValueRecord
 

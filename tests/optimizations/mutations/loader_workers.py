@@ -2,8 +2,11 @@
 
 from optimizations.mutations.mutant import Mutant, rewritten
 
-_ITEM, _CALL = "assay.step.workers:_Steps.__getitem__", "assay.step.workers:Workers.__call__"
-_BEGIN, _READ = "assay.step.workers:Workers._begin", "self._batches(step, self._share)"
+_ITEM, _CALL = (
+    "assay.optimizations.loader_workers.step:_Steps.__getitem__",
+    "assay.optimizations.loader_workers.step:Workers.__call__",
+)
+_BEGIN, _READ = "assay.optimizations.loader_workers.step:Workers._begin", "self._batches(step, self._share)"
 _PAIR = "(ids.numpy(), targets.numpy())"
 _OVER_RANKS = {"stack": "loader_workers+data_parallel"}
 _OTHERS = """num_workers=self._workers,

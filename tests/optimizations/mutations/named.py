@@ -5,7 +5,7 @@ from importlib import import_module
 from pathlib import Path
 
 from assay.config import ModelConfig, Run, Spec, TrainingConfig
-from assay.optimizations import normalize, resolve
+from assay.optimizations import resolve, resolved
 from optimizations.laboratory import SHAPE
 from optimizations.mutations.mutant import Mutant
 
@@ -44,7 +44,7 @@ def run_of(technique: str, mutant: Mutant | None = None) -> Run:
     specs = tuple(resolve(one).spec() for one in Spec.parse_stack(stack))
     divided = any(resolve(one).axes() for one in specs)
     on_gpu = mutant is not None and mutant.gpu
-    return normalize(
+    return resolved(
         Run(
             model=ModelConfig(**model),
             training=TrainingConfig(**training),

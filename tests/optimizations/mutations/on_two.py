@@ -26,7 +26,7 @@ def answer(case: Mapping[str, Any]) -> dict[str, Any]:
     """One rank's part in a run."""
     from assay.optimizations import mesh_of
     from assay.parallel.ranks import joined
-    from assay.runs.worker_build import device_of
+    from assay.worker.build import device_of
 
     technique, name, broken, late = case["asked"]
     mutant = mutants_of(technique).get(name, HONEST)

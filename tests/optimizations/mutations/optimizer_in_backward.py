@@ -2,7 +2,7 @@
 
 from optimizations.mutations.mutant import Mutant, rewritten
 
-_CLASS = "assay.step.in_backward:OptimizerPerParameter"
+_CLASS = "assay.optimizations.optimizer_in_backward.step:OptimizerPerParameter"
 _UPDATE, _STEP = f"{_CLASS}._update", "self._optimizers[parameter].step()"
 _PLACE = "[*map(id, self._optimizers)].index(id(parameter))"
 
@@ -48,7 +48,7 @@ MUTANTS = (
         "smaller decay",
         "Weight decay shrinks matrices by half of what it should.",
         rewritten(
-            "assay.step.in_backward:update_in_backward",
+            "assay.optimizations.optimizer_in_backward.step:update_in_backward",
             ("recipe([(name, one)])", "halved(recipe([(name, one)]))"),
             halved=lambda one: (
                 one.param_groups[0].update(weight_decay=0.5 * one.param_groups[0]["weight_decay"]),

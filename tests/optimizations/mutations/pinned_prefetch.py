@@ -2,7 +2,10 @@
 
 from optimizations.mutations.mutant import Mutant, replaced, rewritten
 
-_NEXT, _COPY = "assay.step.prefetch:Prefetch.fetch_next", "assay.step.prefetch:from_pinned_memory"
+_NEXT, _COPY = (
+    "assay.optimizations.pinned_prefetch.step:Prefetch.fetch_next",
+    "assay.optimizations.pinned_prefetch.step:from_pinned_memory",
+)
 _READ = "self._inner(index + 1, share)"
 
 MUTANTS = (

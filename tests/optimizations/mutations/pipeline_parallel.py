@@ -1,12 +1,18 @@
 """Pipeline parallelism, wrong."""
 
-from assay.parallel.pipeline import SCHEDULES
+from assay.optimizations.pipeline_parallel.step import SCHEDULES
 from optimizations.mutations.mutant import Mutant, replaced, rewritten
 from optimizations.mutations.spread import CLIPPED
 
-_RUN, _GRADIENTS = "assay.parallel.pipeline:_Line._run", "assay.parallel.pipeline:_Line.gradients"
-_SCHEDULE, _CAT = "assay.parallel.pipeline:_Line._schedule", "torch.cat(side) for side"
-_NORM, _TIED = "assay.parallel.pipeline:gradient_norm", "assay.parallel.pipeline:_TiedGradients.__call__"
+_RUN, _GRADIENTS = (
+    "assay.optimizations.pipeline_parallel.step:_Line._run",
+    "assay.optimizations.pipeline_parallel.step:_Line.gradients",
+)
+_SCHEDULE, _CAT = "assay.optimizations.pipeline_parallel.step:_Line._schedule", "torch.cat(side) for side"
+_NORM, _TIED = (
+    "assay.optimizations.pipeline_parallel.step:gradient_norm",
+    "assay.optimizations.pipeline_parallel.step:_TiedGradients.__call__",
+)
 
 MUTANTS = (
     Mutant(
@@ -36,12 +42,12 @@ MUTANTS = (
     Mutant(
         "GPipe",
         "All forwards come before all backwards, where 1F1B was asked for.",
-        replaced("assay.parallel.pipeline:SCHEDULES", {**SCHEDULES, "1f1b": "GPipe"}),
+        replaced("assay.optimizations.pipeline_parallel.step:SCHEDULES", {**SCHEDULES, "1f1b": "GPipe"}),
     ),
     Mutant(
         "1F1B",
         "Forwards and backwards take turns, where GPipe was asked for.",
-        replaced("assay.parallel.pipeline:SCHEDULES", {**SCHEDULES, "gpipe": "1F1B"}),
+        replaced("assay.optimizations.pipeline_parallel.step:SCHEDULES", {**SCHEDULES, "gpipe": "1F1B"}),
         {"stack": "pipeline_parallel:schedule=gpipe"},
     ),
     Mutant(
@@ -70,7 +76,8 @@ MUTANTS = (
         "tied weight twice",
         "The norm counts a tied weight on both of its stages.",
         replaced(
-            "assay.parallel.norms:_own", lambda step: (p.grad for _, p in step.named_parameters() if p.grad is not None)
+            "assay.parallel.gradient_norm:_own",
+            lambda step: (p.grad for _, p in step.named_parameters() if p.grad is not None),
         ),
         CLIPPED,
     ),

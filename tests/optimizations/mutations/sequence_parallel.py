@@ -8,14 +8,14 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from assay.config import Run
-from assay.parallel.shards import placed_gradient
+from assay.parallel.dtensor import placed_gradient
 from assay.step.program import Program
 from optimizations.mutations.mutant import Mutant, applied, replaced, rewritten
 from optimizations.mutations.spread import CLIPPED, NORM_OF_PIECES
 
 RUN = {"stack": "sequence_parallel+tensor_parallel"}
 
-_NAME, _STYLES = "sequence_parallel", "assay.parallel.sequence:block_styles"
+_NAME, _STYLES = "sequence_parallel", "assay.optimizations.tensor_parallel.sequence:block_styles"
 
 
 def _kept_apart(parameter: Tensor) -> Tensor | None:
@@ -50,7 +50,7 @@ MUTANTS = (
     Mutant(
         "norms apart",
         "Each rank takes its part of a norm's gradient for the whole.",
-        replaced("assay.parallel.tensor:placed_gradient", _kept_apart),
+        replaced("assay.optimizations.tensor_parallel.step:placed_gradient", _kept_apart),
     ),
     Mutant(
         "not divided",

@@ -6,18 +6,18 @@ from typing import Any
 import torch
 
 from assay.config import Run
-from assay.parallel.shards import local
+from assay.parallel.dtensor import local
 from assay.step.program import Program
 from optimizations.mutations.mutant import Break, applied, replaced, rewritten
 
 CLIPPED = {"training": {"gradient_clip": 0.1}}
 
 AVERAGED = rewritten(
-    "assay.parallel.sharded:replicas", ("set_gradient_divide_factor(1.0)", "set_gradient_divide_factor(2.0)")
+    "assay.parallel.fsdp:replicas", ("set_gradient_divide_factor(1.0)", "set_gradient_divide_factor(2.0)")
 )
 """Gradients are averaged over ranks, though each rank has divided by the tokens of all."""
 SAME_ROWS = rewritten(
-    "assay.parallel.sharded:share_batch", ("(index * count + place, before * count)", "(index * count, before * count)")
+    "assay.parallel.fsdp:share_batch", ("(index * count + place, before * count)", "(index * count, before * count)")
 )
 """All ranks train on the rows of the first."""
 LOSS_NOT_SUMMED = rewritten(
@@ -32,15 +32,15 @@ TOKENS_OF_ONE = rewritten(
     "assay.training.loop:take", ("(step, micro_batches, tokens)", "(step, micro_batches, tokens // program.share[1])")
 )
 """Gradients are of a loss that is divided by the tokens of one rank."""
-NORM_OF_PIECES = replaced("assay.parallel.norms:_split_over", lambda gradient: ())
+NORM_OF_PIECES = replaced("assay.parallel.gradient_norm:_split_over", lambda gradient: ())
 """Each rank clips by the norm of its own pieces."""
 NOT_SYNCHRONIZED = rewritten(
-    "assay.parallel.sharded:_synchronize", ("set_requires_gradient_sync(last,", "set_requires_gradient_sync(not last,")
+    "assay.parallel.fsdp:_synchronize", ("set_requires_gradient_sync(last,", "set_requires_gradient_sync(not last,")
 )
 """Gradients travel in all micro-batches but the last."""
 
 SYNCHRONIZED_ALWAYS = rewritten(
-    "assay.parallel.sharded:_synchronize", ("set_requires_gradient_sync(last,", "set_requires_gradient_sync(True,")
+    "assay.parallel.fsdp:_synchronize", ("set_requires_gradient_sync(last,", "set_requires_gradient_sync(True,")
 )
 """Gradients are summed in every micro-batch."""
 
@@ -67,4 +67,4 @@ def one_rank_stands_still(technique: str) -> Break:
 def not_summed(fragment: str) -> Break:
     """Leave weights whose name has a fragment out of the sums over ranks."""
     left_out = f"owned | {{one for name, one in part.named_parameters() if {fragment!r} in name}}"
-    return rewritten("assay.parallel.sharded:replicas", ("    wrap(part, owned)", f"    wrap(part, {left_out})"))
+    return rewritten("assay.parallel.fsdp:replicas", ("    wrap(part, owned)", f"    wrap(part, {left_out})"))

@@ -11,8 +11,8 @@ from assay.step.program import Program
 from optimizations.mutations.mutant import Mutant, applied, replaced, rewritten, together
 from optimizations.mutations.spread import CLIPPED, NORM_OF_PIECES
 
-_NAME, _SPLIT = "tensor_parallel", "assay.parallel.tensor:split_matrices"
-_PLAN = "assay.parallel.tensor:_block_plan"
+_NAME, _SPLIT = "tensor_parallel", "assay.optimizations.tensor_parallel.step:split_matrices"
+_PLAN = "assay.optimizations.tensor_parallel.step:_block_plan"
 _NORMED = {"model": {"qk_norm": True}}
 
 
@@ -69,7 +69,7 @@ MUTANTS = (
     Mutant(
         "heads' norms apart",
         "Gradients of the norms of queries and keys are not summed.",
-        replaced("assay.parallel.tensor:_partial_gradients", lambda step: []),
+        replaced("assay.optimizations.tensor_parallel.step:_partial_gradients", lambda step: []),
         _NORMED,
     ),
     Mutant("norm of pieces", "Each rank clips by the norm of its own pieces.", NORM_OF_PIECES, CLIPPED),
@@ -77,7 +77,7 @@ MUTANTS = (
         "ties cut",
         "Splitting leaves two weights where there was a tied one.",
         together(
-            replaced("assay.parallel.tensor:_tie_again", lambda part, tied: None),
+            replaced("assay.optimizations.tensor_parallel.step:_tie_again", lambda part, tied: None),
             applied(_NAME, lambda program, run: replace(program, tied=())),
         ),
     ),

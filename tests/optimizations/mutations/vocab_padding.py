@@ -2,7 +2,10 @@
 
 from optimizations.mutations.mutant import Mutant, replaced, rewritten
 
-_BARRED, _PADDED = "assay.model.padding:_barred", "assay.model.padding:pad_vocabulary"
+_BARRED, _PADDED = (
+    "assay.optimizations.vocab_padding.model:_barred",
+    "assay.optimizations.vocab_padding.model:pad_vocabulary",
+)
 _APPLY = "assay.optimizations.vocab_padding:VocabPadding.apply"
 
 MUTANTS = (
@@ -49,7 +52,9 @@ MUTANTS = (
     Mutant(
         "takes part late",
         "Late in the run rows of the padding take part in the softmax.",
-        replaced("assay.model.padding:_barred", lambda tokens, rows, device, dtype: None, late=True),
+        replaced(
+            "assay.optimizations.vocab_padding.model:_barred", lambda tokens, rows, device, dtype: None, late=True
+        ),
         late=True,
     ),
 )

@@ -9,8 +9,8 @@ from optimizations.mutations.mutant import Mutant, rewritten
 from optimizations.mutations.rules import forgets_when_saved
 from optimizations.mutations.spread import AVERAGED, SAME_ROWS, SYNCHRONIZED_ALWAYS, one_rank_stands_still
 
-_NAME, _STEP = "zero_optimizer", "assay.parallel.zero:_Handing.step"
-_PIECES, _GRADIENT = "assay.parallel.zero:_pieces", "_part(whole.grad, piece.placements)"
+_NAME, _STEP = "zero_optimizer", "assay.optimizations.zero_optimizer.step:_Handing.step"
+_PIECES, _GRADIENT = "assay.optimizations.zero_optimizer.step:_pieces", "_part(whole.grad, piece.placements)"
 _GATHERED = "local(whole).copy_(local(piece.redistribute(placements=whole.placements)))"
 
 

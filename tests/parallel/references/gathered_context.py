@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from assay.config import Run
     from assay.cost import Cost
     from assay.hardware import Machine
-    from assay.step import Evidence, Trace
+    from assay.records.evidence import Evidence
+    from assay.records.trace import Trace
     from assay.step.program import Program
 
 
@@ -31,7 +32,7 @@ class GatheredContext(Optimization):
 
     def apply(self, program: "Program", run: "Run") -> "Program":
         from assay.model import Attention
-        from assay.parallel.context import divide_positions
+        from assay.optimizations.context_parallel.step import divide_positions
 
         mesh = program.axis("cp")
         program = divide_positions(program, mesh, run.model.context_length)

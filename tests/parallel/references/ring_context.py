@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from assay.config import Run
     from assay.cost import Cost
     from assay.hardware import Machine
-    from assay.step import Evidence, Trace
+    from assay.records.evidence import Evidence
+    from assay.records.trace import Trace
     from assay.step.program import Program
 
 
@@ -30,13 +31,13 @@ class RingContext(Optimization):
         return {"cp": self.degree}
 
     def predict(self, cost: "Cost", run: "Run", machine: "Machine") -> "Cost":
-        from assay.cost.context import divide_context
+        from assay.optimizations.context_parallel.ledger import divide_context
 
         return divide_context(cost)
 
     def apply(self, program: "Program", run: "Run") -> "Program":
         from assay.model import Attention
-        from assay.parallel.context import divide_positions
+        from assay.optimizations.context_parallel.step import divide_positions
 
         mesh = program.axis("cp")
         for part in program.parts:

@@ -1,0 +1,27 @@
+"""Time: the step, and tokens per second."""
+
+from assay.analysis.metrics.base import Metric
+
+STEP_SECONDS = Metric(
+    name="step_seconds",
+    title="step time",
+    unit="seconds",
+    better="lower",
+    kind="timed",
+    meaning="The median optimizer step: its geometric mean over the timed blocks of each process and over processes. "
+    "Evaluation, compilation, the trace and the memory pass are not part of it.",
+    predicted=True,
+    of=lambda result: result.step_seconds.median if result.step_seconds else None,
+    of_block=lambda block: block.median_step_seconds,
+)
+
+TOKENS_PER_SECOND = Metric(
+    name="tokens_per_second",
+    title="tokens/s",
+    unit="per_second",
+    better="higher",
+    kind="timed",
+    meaning="Tokens of one optimizer step divided by the step time.",
+    of_block=lambda block: block.tokens / block.steps / block.median_step_seconds,
+    per_step=lambda run: run.tokens_per_step,
+)

@@ -1,0 +1,56 @@
+"""Configurations as a caller names them: a preset, a file, a run, overrides and optimizations."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from assay.config.home import Home
+from assay.config.loading import load, stack
+from assay.config.run import Run, Spec
+
+DEFAULT = "demo"
+"""Preset that is used if none is named."""
+
+Source = Run | str | Path | None
+Stack = str | Spec | Sequence[str | Spec]
+"""Optimizations as a text such as ``"sdpa_attention+bf16_mixed"``, as a spec, or as a list of both, which add up."""
+
+
+def configure(source: Source = None, overrides: Sequence[str] = (), optimizations: Stack = ()) -> Run:
+    """Return the run of a preset, a YAML file or another run, with ``key=value`` overrides and added optimizations.
+
+    A source that is itself an override applies to the preset `demo`. Raises `UsageError` with one sentence.
+    """
+    if isinstance(source, str) and "=" in source and not os.path.isfile(source):
+        return configure(None, [source, *overrides], optimizations)
+    return load(DEFAULT if source is None else source, overrides, specs_of(optimizations))
+
+
+def with_initial_weights(run: Run, home: Home) -> Run:
+    """Return the run with the model shape of its initial weights; their reader is imported only if they are named."""
+    if run.model.init_from is None:
+        return run
+    from assay.launch.initial_weights import with_initial_weights
+
+    return with_initial_weights(run, home)
+
+
+def specs_of(optimizations: Stack) -> tuple[Spec, ...]:
+    return stack([optimizations] if isinstance(optimizations, str | Spec) else optimizations)
+
+
+def title_of(source: Source) -> str:
+    """Title of a configuration: its preset or file, or ``configuration`` for a `Run`."""
+    if isinstance(source, Run):
+        return "configuration"
+    return DEFAULT if source is None or "=" in str(source) else str(source)
+
+
+def preset_of(source: Source) -> str | None:
+    """Preset or file that a configuration starts from; None for a `Run`."""
+    return None if isinstance(source, Run) else Path(title_of(source)).name
+
+
+def home_of(home: Home | Path | str | None) -> Home:
+    """Return the home that a caller names; None is the usual one."""
+    return home if isinstance(home, Home) else Home(home)

@@ -1,0 +1,59 @@
+"""Predict a step: on this machine, or on machines that are absent."""
+
+from typing import TYPE_CHECKING
+
+from assay.api.configuration import Source, Stack, configure, with_initial_weights
+from assay.config.home import Home
+
+if TYPE_CHECKING:
+    from assay.estimator import Estimate
+    from assay.estimator.projection import Projection
+    from assay.estimator.ranks import EveryRank
+    from assay.hardware import Machine
+
+
+def estimate(
+    source: Source = None, *overrides: str, optimizations: Stack = (), machine: "Machine | None" = None
+) -> "Estimate":
+    """Predict memory, work and time of one optimizer step, without torch and without training.
+
+    Returns the estimate of the rank with the highest peak. `estimate_every_rank` returns all ranks and their joint step
+    time. Raises `UsageError`, also if only the corpus determines the vocabulary size.
+    """
+    return estimate_every_rank(source, *overrides, optimizations=optimizations, machine=machine).fullest
+
+
+def estimate_every_rank(
+    source: Source = None, *overrides: str, optimizations: Stack = (), machine: "Machine | None" = None
+) -> "EveryRank":
+    """Predict one optimizer step on every rank of a run: memory and payload of each, and their joint step time.
+
+    Raises the errors of `estimate`.
+    """
+    from assay.estimator.ranks import estimate_every_rank as predict
+    from assay.hardware.rates import known_machine
+    from assay.launch.prepare import threads_of
+    from assay.optimizations import divided
+
+    run = divided(with_initial_weights(configure(source, overrides, optimizations), Home()))
+    return predict(run, machine or known_machine(Home(), threads_of(run)))
+
+
+def project(
+    source: Source = None,
+    *overrides: str,
+    optimizations: Stack = (),
+    gpu: str,
+    nodes: int = 1,
+    gpus_per_node: int = 8,
+) -> "Projection":
+    """Plan one optimizer step on absent machines: `nodes` nodes with `gpus_per_node` GPUs each.
+
+    `gpu` is ``a100``, ``h100`` or ``h200``. Raises `UsageError` if the run cannot be divided so, or a plan cannot
+    express it.
+    """
+    from assay.estimator.projection import project as plan
+    from assay.hardware.cluster import cluster
+
+    run = with_initial_weights(configure(source, overrides, optimizations), Home())
+    return plan(run, cluster(gpu, nodes, gpus_per_node))

@@ -1,0 +1,84 @@
+"""Runs that are recorded: list, show, compare and remove them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assay.api.configuration import home_of
+from assay.config.home import Home
+from assay.errors import UsageError
+
+if TYPE_CHECKING:
+    from assay.records.run import RunResult
+    from assay.store.entry import Entry
+    from assay.store.run_folder import RunFolder
+
+
+def ls(
+    *,
+    limit: int | None = None,
+    status: str | None = None,
+    preset: str | None = None,
+    home: Home | Path | str | None = None,
+) -> "list[Entry]":
+    """Return the entries of runs, newest first; at most `limit`, of one status, of one preset or file."""
+    found = [one for one in listing(home)[0] if status in (None, one.status) and preset in (None, one.preset)]
+    return found[:limit]
+
+
+def listing(home: Home | Path | str | None = None) -> "tuple[list[Entry], list[str]]":
+    """Return the entries of all runs, newest first, and sentences on runs that cannot be read."""
+    from assay.store.index import Store
+    from assay.store.listing import reconcile
+
+    place = home_of(home).checked()
+    if not place.runs.is_dir():
+        return [], []
+    found = reconcile(place, Store(place))
+    return found.entries, list(found.notes)
+
+
+def show(name: str, home: Home | Path | str | None = None) -> "RunResult":
+    """Return the present result of a run. Raises `UsageError` if there is none of this name."""
+    from assay.store.lookup import find
+    from assay.store.reconcile import settle
+
+    return settle(find(home_of(home), name))
+
+
+def diff(first: str, second: str, home: Home | Path | str | None = None) -> dict[str, dict[str, tuple[Any, Any]]]:
+    """Return the differences of two runs: configuration, environment, and all figures."""
+    from assay.report.difference import configurations, environments, figures
+
+    one, other = show(first, home), show(second, home)
+    return {
+        "config": configurations(one, other),
+        "environment": environments(one, other),
+        "figures": figures(one, other),
+    }
+
+
+def removable(names: Sequence[str], home: Home | Path | str | None = None) -> "list[RunFolder]":
+    """Return the folders of runs to delete. Raises `UsageError` if one is running, or is a symbolic link."""
+    from assay.store.liveness import is_running
+    from assay.store.lookup import find
+
+    place = home_of(home)
+    folders = list({folder.id: folder for folder in (find(place, name) for name in names)}.values())
+    for folder in folders:
+        folder.check_removable()
+        if is_running(folder):
+            raise UsageError(f"the run {folder.id} is still running; stop it before you remove it")
+    return folders
+
+
+def rm(names: Sequence[str], home: Home | Path | str | None = None) -> list[str]:
+    """Delete runs with all their files, and return their ids. Raises `UsageError` as `removable`."""
+    from assay.store.index import Store
+
+    place = home_of(home)
+    folders, store = removable(names, place), Store(place)
+    for folder in folders:
+        folder.remove()
+        store.remove([folder.id])
+    return [folder.id for folder in folders]

@@ -1,0 +1,111 @@
+"""Train one run."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assay.api.configuration import Source, Stack, configure, home_of, preset_of, specs_of, with_initial_weights
+from assay.config.home import Home
+from assay.errors import UsageError
+
+if TYPE_CHECKING:
+    from assay.launch.child import Child
+    from assay.records.run import RunResult
+
+Listener = Callable[[dict[str, Any]], None]
+"""Called with each event of a run as it happens: the lines of `events.jsonl`, and three more. `prepare` (message,
+fraction) and `run` (run, folder, steps, tokens_per_step, eval_interval) precede them. `interrupting` follows a
+Ctrl-C."""
+
+
+def train(
+    source: Source = None,
+    *overrides: str,
+    optimizations: Stack = (),
+    resume: str | None = None,
+    name: str | None = None,
+    home: Home | Path | str | None = None,
+    timeout: float | None = None,
+    on_event: Listener | None = None,
+) -> "RunResult":
+    """Train and measure one run in its own process, and wait for it.
+
+    `resume` names a run to continue, by its id or name, the start of one, or ``last``. Then only its budget and
+    ``ranks`` can be overridden, and `optimizations` are techniques that divide it among ranks, replacing its former
+    ones. `name` is the name of a new run, in addition to its id. `timeout` is in seconds of the child process. The
+    first Ctrl-C saves and stops the run, a second one kills it; the result then has the status `interrupted`. Running
+    out of memory, divergence and a timeout are results too, not exceptions. Raises `UsageError` for bad input before
+    anything is written, and `StorageError` if the disk refuses.
+    """
+    from assay.launch.prepare import ready
+    from assay.launch.resume import continued, same_corpus
+    from assay.launch.spawn import start
+    from assay.optimizations import divided
+
+    place = home_of(home)
+    tell: Listener = on_event or (lambda event: None)
+    if timeout is not None and not timeout > 0:
+        raise UsageError(f"a timeout of {timeout:g} s is not possible; give a positive number of seconds")
+    folder = None
+    if name is not None:
+        _can_be_called(name, resume, place)
+    if resume is None:
+        run = divided(with_initial_weights(configure(source, overrides, optimizations), place))
+    else:
+        folder, run = continued(place, resume, _only_overrides(source, overrides), specs_of(optimizations))
+    prepared = ready(run, place, lambda message, fraction: tell(_event("prepare", message=message, fraction=fraction)))
+    if folder is not None:
+        same_corpus(folder, prepared)
+    prepared = replace(prepared, preset=preset_of(source), name=name)
+    with start(prepared, place, resume=folder, timeout=timeout) as child:
+        where, done = {"run": child.folder.id, "folder": str(child.folder.path)}, prepared.run
+        told = {"steps": done.training.steps, "tokens_per_step": done.tokens_per_step}
+        tell(_event("run", **where, **told, eval_interval=done.training.eval_interval))
+        return _follow(child, tell)
+
+
+def _follow(child: "Child", tell: Listener) -> "RunResult":
+    """Pass a run's events to the listener until it ends. On a Ctrl-C or an error in the listener it saves and stops.
+
+    A second Ctrl-C kills it.
+    """
+    try:
+        try:
+            for event in child.events():
+                tell(event)
+        except KeyboardInterrupt:
+            child.interrupt()
+            with suppress(OSError):  # nothing can be shown on a closed terminal
+                tell(_event("interrupting"))
+                for event in child.events():
+                    tell(event)
+            child.result()
+        except Exception:
+            child.interrupt()
+            child.result()
+            raise
+    except KeyboardInterrupt:
+        child.kill()
+    return child.result()
+
+
+def _can_be_called(name: str, resume: str | None, home: Home) -> None:
+    from assay.store.lookup import check_name
+
+    if resume is not None:
+        raise UsageError("a resumed run keeps its name; leave out --name")
+    check_name(home, name)
+
+
+def _only_overrides(source: Source, overrides: Sequence[str]) -> list[str]:
+    """Return the overrides of a resumed run. Raises `UsageError` if a preset or file is named as well."""
+    first = [] if source is None else [source]
+    if not all(isinstance(one, str) and "=" in one for one in first):
+        raise UsageError("a resumed run keeps its configuration; leave out the preset, or start a new run")
+    return [str(one) for one in (*first, *overrides)]
+
+
+def _event(kind: str, **facts: Any) -> dict[str, Any]:
+    return {"event": kind, **facts}

@@ -1,0 +1,136 @@
+"""`assay study`: run a study from a file, list studies, show one, follow one that is running, resume one."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from assay.cli.options import Json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from assay.analysis.comparison import Comparison
+
+
+app = typer.Typer(help="Run, list, show, follow and resume studies; a comparison is one.")
+
+_Name = Annotated[str, typer.Argument(metavar="STUDY", help="A study: its id, the start of one, or last.")]
+_Page = Annotated[Path | None, typer.Option(metavar="PATH", help="File of the page; default: beside the record.")]
+
+
+@app.command("run")
+def run_study(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A YAML file: the key kind, and the fields of that kind.")
+    ],
+    executor: Annotated[str, typer.Option(metavar="NAME", help="Where the waves run.")] = "local",
+    page: _Page = None,
+    as_json: Json = False,
+) -> None:
+    """Run every cell of a study, and print the answer.
+
+    \b
+        kind: factorial
+        question: Does Lion need another learning rate?
+        base: demo
+        seeds: 3
+        vary:
+          training.learning_rate: [1e-3, 3e-4]
+          optimizations: [none, lion]
+
+    The first level of each factor is that of the control. Exit codes are those of `assay compare`.
+    """
+    from functools import partial
+
+    from assay.api.study import run
+
+    _finish(partial(run, file, executor=executor), page, as_json)
+
+
+@app.command("resume")
+def resume_study(study: _Name, page: _Page = None, as_json: Json = False) -> None:
+    """Run exactly the cells of a stopped study that have no result."""
+    from functools import partial
+
+    from assay.api.study import resume
+
+    _finish(partial(resume, study), page, as_json)
+
+
+@app.command("ls")
+def list_studies(as_json: Json = False) -> None:
+    """List studies, newest first."""
+    from assay.api.study import ls
+    from assay.cli.console import note, print_json, print_table
+    from assay.config import Home
+
+    home = Home().checked()
+    found = ls(home)
+    if as_json:
+        print_json([one._asdict() for one in found])
+    elif found:
+        rows = [(one.id, one.kind, one.title, one.status, f"{one.ended} of {one.cells}", one.question) for one in found]
+        print_table(
+            ("study", "kind", "base", "status", "cells", "question"), rows, right=("cells",), spare=("question",)
+        )
+    else:
+        note(f"no studies in {home.reports} yet; `assay compare` or `assay study run` makes one")
+
+
+@app.command("show")
+def show_study(study: _Name, as_json: Json = False) -> None:
+    """Print the table of a study, with the cells that have ended."""
+    from assay.api.study import show
+
+    _print(show(study), None, as_json)
+
+
+@app.command("report")
+def report_study(study: _Name, page: _Page = None) -> None:
+    """Write the page of a study anew, from its record."""
+    from assay.api.study import show
+    from assay.config import Home
+    from assay.report.page import write_page
+
+    typer.echo(str(write_page(show(study), Home(), page)))
+
+
+@app.command("follow")
+def follow_study(study: _Name) -> None:
+    """Show the progress of a study that another process runs, until it ends."""
+    from assay.api.study import follow
+    from assay.report.terminal.progress import watcher
+
+    with watcher() as watch:
+        for news in follow(study):
+            watch(news)
+
+
+def _finish(ask: "Callable[..., Comparison]", page: Path | None, as_json: bool) -> None:
+    """Run a study with its progress, print the answer, and exit with its code."""
+    from assay.cli.signals import deaf
+    from assay.config import Home
+    from assay.report.page import write_page
+    from assay.report.terminal.progress import watcher
+
+    home = Home()
+    with watcher() as watch:
+        comparison = ask(home=home, on_progress=watch.prepare, on_news=watch)
+    with deaf():
+        _print(comparison, write_page(comparison, home, page), as_json)
+    raise typer.Exit(130 if comparison.interrupted else 3 if comparison.failed else 0)
+
+
+def _print(comparison: "Comparison", page: Path | None, as_json: bool) -> None:
+    from rich.console import Console
+
+    from assay.cli.console import print_json
+    from assay.report.terminal.comparison import print_comparison
+
+    if as_json:
+        print_json({**comparison.to_json(), "page": None if page is None else str(page)})
+        return
+    print_comparison(comparison, Console())
+    if page is not None:
+        typer.echo(str(page))

@@ -1,0 +1,56 @@
+"""Extensions: files of a user's own that add optimizations, studies, executors and metrics.
+
+`ASSAY_EXTENSIONS` names a folder with the subfolders `optimizations`, `studies`, `executors` and `metrics`. Every
+Python file in them is imported when its kind is first needed. Child processes inherit the variable, so they find the
+same.
+"""
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Literal
+
+from assay.errors import UsageError
+
+Kind = Literal["optimizations", "studies", "executors", "metrics"]
+
+VARIABLE = "ASSAY_EXTENSIONS"
+
+
+def extension_folder(kind: Kind) -> Path | None:
+    """Return the folder of one kind of extensions; None if there is none.
+
+    Raises `UsageError` if `ASSAY_EXTENSIONS` is set and is no folder.
+    """
+    named = os.environ.get(VARIABLE)
+    if not named:
+        return None
+    if not Path(named).is_dir():
+        raise UsageError(f"{VARIABLE}={named} is no folder; create it, or unset the variable")
+    folder = Path(named).absolute() / kind
+    return folder if folder.is_dir() else None
+
+
+def modules(folder: Path, kind: Kind) -> list[ModuleType]:
+    """Import every Python file of a folder, in the order of their names.
+
+    Raises `UsageError` with the file and its error if one cannot be imported.
+    """
+    return [_imported(path, kind) for path in sorted(folder.glob("*.py"))]
+
+
+def _imported(path: Path, kind: Kind) -> ModuleType:
+    name = f"assay_extensions_{kind}_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path} cannot be imported")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        sys.modules.pop(name, None)
+        raise UsageError(f"{path} cannot be imported ({type(error).__name__}: {error})") from error
+    return module

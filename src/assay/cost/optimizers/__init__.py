@@ -1,0 +1,1 @@
+"""Optimizers as the ledger sees them: the state of each parameter, and the temporaries of its update."""

@@ -1,0 +1,117 @@
+"""Optimizers that treat matrices differently, as the ledger sees them, read off torch 2.13: Muon and Adafactor.
+
+Muon orthogonalizes a momentum by five steps of a Newton–Schulz iteration in bfloat16. Besides copies, it makes m × m
+products of a matrix whose smaller side is m. Adafactor keeps a row and a column in place of a second moment.
+"""
+
+from dataclasses import dataclass, replace
+from math import prod
+from typing import ClassVar
+
+from assay.cost.optimizers.updates import (
+    AdamW,
+    Instant,
+    Pieces,
+    Product,
+    Traffic,
+    UpdateRule,
+    after_another,
+    counts,
+    each,
+    groups,
+    like,
+)
+from assay.cost.tensors import Tensor
+
+_STEPS = 5
+"""Steps of the iteration."""
+_LEAST_TRANSPOSED, _TRANSPOSED_BYTES = 60 * 60, 60 * 60 * 2
+"""Elements from which torch's CPU transposes a tall matrix by way of a block of 60 × 60, and bytes of that block."""
+
+
+def is_hidden_matrix(name: str, dimensions: int) -> bool:
+    """True if Muon updates a parameter: a matrix of a block, neither an embedding nor an output weight."""
+    return name.startswith("blocks.") and dimensions == 2
+
+
+@dataclass(frozen=True)
+class Muon(UpdateRule):
+    """Torch's Muon for hidden matrices, and then AdamW for the rest."""
+
+    def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
+        """A momentum for each hidden matrix; AdamW's two moments and step count for every other parameter."""
+        hidden, rest = _split(pieces)
+        return (*like(hidden, "momentum_buffer"), *AdamW().state(rest))
+
+    def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
+        """Nesterov's momentum, and at the end of an iteration two bfloat16 copies and two products."""
+        hidden, rest = _split(pieces)
+        made = []
+        for one in hidden.values():
+            narrow = one.cast("bfloat16")
+            product = replace(narrow, shape=(min(one.shape), min(one.shape)))
+            buffer = _TRANSPOSED_BYTES if one.shape[0] > one.shape[1] and one.elements >= _LEAST_TRANSPOSED else 0
+            made.append(Instant("Muon", one.name, one.nbytes + 2 * narrow.nbytes + 2 * product.nbytes + buffer))
+        return (*made, *AdamW().instants(rest))
+
+    def traffic(self, pieces: Pieces) -> Traffic:
+        """Passes over a hidden matrix: momentum and Nesterov 3 + 3, bfloat16 copy, norm and scale 3, step and decay
+        4.5.
+        """
+        hidden, rest = _split(pieces)
+        return each(hidden, 13.5, 9).plus(AdamW().traffic(rest))
+
+    def products(self, pieces: Pieces) -> tuple[Product, ...]:
+        """Products of each iteration step: the matrix times its transpose, that squared, and that times the matrix."""
+        hidden, _ = _split(pieces)
+        sides = [(min(one.shape), max(one.shape)) for one in hidden.values()]
+        return tuple(
+            Product(short, inner, columns, "bfloat16", _STEPS)
+            for short, long in sides
+            for inner, columns in ((long, short), (short, short), (short, long))
+        )
+
+
+@dataclass(frozen=True)
+class Adafactor(UpdateRule):
+    """Torch's single-tensor Adafactor."""
+
+    passes: ClassVar = 18.4
+    launches: ClassVar = 13.0
+
+    def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
+        """A row and a column for each matrix, the whole second moment for each vector, and step counts."""
+        kept: list[Tensor] = []
+        for one in pieces.values():
+            if len(one.shape) > 1:
+                kept += _factors(one)
+            else:
+                kept.append(replace(one, name=f"variance.{one.name}"))
+        return (*kept, *counts(pieces))
+
+    def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
+        """The second moment's estimate and factors, and the previous parameter's update; a vector's square as well."""
+        matrices, vectors = groups(pieces)
+        return (
+            *(
+                Instant("Adafactor", one.name, before + one.nbytes + sum(factor.nbytes for factor in _factors(one)))
+                for before, one in after_another(matrices)
+            ),
+            *(Instant("Adafactor", one.name, before + 2 * one.nbytes) for before, one in after_another(vectors)),
+        )
+
+    def products(self, pieces: Pieces) -> tuple[Product, ...]:
+        """Products of a column and a row, which estimate the second moments."""
+        matrices, _ = groups(pieces)
+        return tuple(Product(one.shape[-2], 1, one.shape[-1], one.dtype, prod(one.shape[:-2])) for one in matrices)
+
+
+def _split(pieces: Pieces) -> tuple[Pieces, Pieces]:
+    hidden = {name: one for name, one in pieces.items() if is_hidden_matrix(name, len(one.shape))}
+    return hidden, {name: one for name, one in pieces.items() if name not in hidden}
+
+
+def _factors(matrix: Tensor) -> list[Tensor]:
+    *others, rows, columns = matrix.shape
+    shapes = {"row_var": (*others, rows, 1), "col_var": (*others, 1, columns)}
+    return [replace(matrix, name=f"{label}.{matrix.name}", shape=shape) for label, shape in shapes.items()]

@@ -1,0 +1,51 @@
+"""Optimizers with at most one moment, as the ledger sees them: SGD and Lion."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from assay.cost.optimizers.updates import Instant, Pieces, Traffic, UpdateRule, each, groups, in_order, like
+from assay.cost.tensors import Tensor
+
+
+@dataclass(frozen=True)
+class SGD(UpdateRule):
+    """Torch's single-tensor SGD, with weight decay inside the gradient."""
+
+    momentum: bool
+    nesterov: bool
+    decays: bool
+
+    def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
+        """A momentum for each parameter, if there is momentum."""
+        return like(pieces, "momentum_buffer") if self.momentum else ()
+
+    def traffic(self, pieces: Pieces) -> Traffic:
+        """Passes: the gradient with its decay 3, the momentum 2 + 3, Nesterov's gradient 3, the step 3."""
+        own = each(pieces, 5.0 * self.momentum + 3.0 * self.nesterov + 3.0, 2 * self.momentum + self.nesterov + 1)
+        decayed = {one.name: one for one in groups(pieces)[0]}
+        return own.plus(each(decayed, 3.0, 1)) if self.decays else own
+
+    def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
+        """The gradient with its decay, and Nesterov's gradient."""
+        decayed, spared = groups(pieces)
+        return tuple(
+            Instant("SGD", tensor.name, made * tensor.nbytes)
+            for group, made in ((decayed, self.decays + self.nesterov), (spared, int(self.nesterov)))
+            for tensor in group
+        )
+
+
+@dataclass(frozen=True)
+class Lion(UpdateRule):
+    """Our Lion. Passes: decay 2, direction 3 + 2 + 3, momentum 3."""
+
+    passes: ClassVar = 13.0
+    launches: ClassVar = 5.0
+
+    def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
+        """A momentum for each parameter."""
+        return like(pieces, "exp_avg")
+
+    def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
+        """The signs of one parameter's direction."""
+        return tuple(Instant("Lion", one.name, one.nbytes) for one in in_order(pieces))

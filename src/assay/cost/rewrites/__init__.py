@@ -1,0 +1,1 @@
+"""Rewrites of a tape that several techniques share: precision, experts, replicas."""

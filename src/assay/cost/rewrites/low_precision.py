@@ -1,0 +1,109 @@
+"""A tape whose weights and activations are all in 16 bits: no copies, and no casts except one before the loss.
+
+Some values stay in float32. The loss is one: a sum over a batch's tokens has no digits left in bfloat16 and overflows
+float16. Others are the intermediate results of an RMS norm and the row sums of fused attention. Torch's unfused
+attention is all in float32, and its result is cast back. Statistics of norms are float32 on a CUDA device; on a CPU
+they have the dtype of the norm's input.
+"""
+
+from dataclasses import replace
+
+from assay.cost.rewrites.autocast import LIFTED, composed_in_float32
+from assay.cost.step import Cost
+from assay.cost.tape import Gradient, Operation
+from assay.cost.tensors import Tensor
+
+_WIDE_EXTRAS = {"aten._scaled_dot_product_flash_attention"}
+_WIDE_EXTRAS_ON_CUDA = {"aten.native_layer_norm"}
+
+
+def narrowed(cost: Cost, dtype: str) -> Cost:
+    """The ledger of the step with every weight, gradient, moment and activation in `dtype`."""
+
+    def cast(tensor: Tensor) -> Tensor:
+        return tensor.cast(dtype) if tensor.dtype == "float32" else tensor
+
+    wide_extras = _WIDE_EXTRAS | (_WIDE_EXTRAS_ON_CUDA if cost.kernels.softmax_autocast else set())
+    tape: list[Operation] = []
+    wide: dict[str, str] = {}
+    """Values that are float32, or their float32 copies, by the name under which they are read."""
+    lifted: dict[str, str] = {}
+    """Likewise for operations with `autocast="float32"`, after which values are cast back to 16 bits."""
+    for operation in cost.tape:
+        if operation.autocast == "float32" or (operation.name == "aten.view" and operation.inputs[0] in lifted):
+            copies = _copies(operation, cost, lifted)
+            held = (lifted[name] for name in operation.holds if name in lifted)
+            tape.extend((*copies, replace(operation.reading(lifted), holds=(*operation.holds, *held))))
+            lifted.update({one.name: one.name for one in operation.outputs})
+            continue
+        if not lifted.keys().isdisjoint(operation.inputs):
+            operation, casts = _cast_back(operation, cost, lifted, dtype)
+            tape.extend(casts)
+        if operation.name in LIFTED:
+            tape.extend(_copies(operation, cost, wide))
+        if operation.name in LIFTED or not wide.keys().isdisjoint(operation.inputs):
+            holds = tuple(wide.get(name, name) for name in operation.holds)
+            tape.append(replace(operation.reading(wide), holds=holds))
+            wide.update({one.name: one.name for one in (*operation.outputs, *operation.extras)})
+        else:
+            tape.append(_narrow(operation, cost, dtype, extras_too=operation.name not in wide_extras))
+    return replace(
+        cost,
+        tape=tuple(tape),
+        parameters={name: cast(tensor) for name, tensor in cost.parameters.items()},
+        pieces={name: cast(tensor) for name, tensor in cost.pieces.items()},
+        tables=tuple(map(cast, cost.tables)),
+    )
+
+
+def _copies(operation: Operation, cost: Cost, wide: dict[str, str]) -> list[Operation]:
+    """Casts to float32 of the 16-bit values that a float32 operation reads."""
+    made = []
+    for name in operation.inputs:
+        value = cost.values[name]
+        if name in wide or value.dtype != "float32":
+            continue
+        copy = replace(value, name=f"{operation.site}:float32 of {name}", view_of=None)
+        wide[name] = copy.name
+        made.append(_cast(operation, name, copy))
+    return made
+
+
+def _cast_back(
+    operation: Operation, cost: Cost, lifted: dict[str, str], dtype: str
+) -> tuple[Operation, list[Operation]]:
+    """The operation on 16 bits, and the casts of its float32 inputs."""
+    narrow = {
+        name: replace(cost.values[name], name=f"{operation.site}:{dtype} of {name}", dtype=dtype, view_of=None)
+        for name in dict.fromkeys(operation.inputs)
+        if lifted.get(name) == name
+    }
+    casts = [_cast(operation, name, copy) for name, copy in narrow.items()]
+    return operation.reading({name: copy.name for name, copy in narrow.items()}), casts
+
+
+def _cast(reader: Operation, name: str, copy: Tensor) -> Operation:
+    return Operation(
+        name="aten._to_copy",
+        site=reader.site,
+        kind="movement",
+        inputs=(name,),
+        outputs=(copy,),
+        gradients=(Gradient.FRESH,),
+        backward="ToCopyBackward",
+    )
+
+
+def _narrow(operation: Operation, cost: Cost, dtype: str, *, extras_too: bool) -> Operation:
+    def cast(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return tuple(one.cast(dtype) if one.dtype == "float32" else one for one in tensors)
+
+    if operation.name == "aten._fused_rms_norm":
+        return replace(composed_in_float32(operation, cost.values), outputs=cast(operation.outputs))
+    return replace(
+        operation,
+        outputs=cast(operation.outputs),
+        extras=cast(operation.extras) if extras_too else operation.extras,
+        forward_scratch=cast(operation.forward_scratch),
+        backward_scratch=cast(operation.backward_scratch),
+    )

@@ -1,0 +1,296 @@
+"""Play one micro-batch of a `Cost` forwards and backwards, counting live bytes as torch's allocator would.
+
+The rules are autograd's. A result lives while a later operation reads it or backward needs it. A node frees its saved
+tensors when it has run. A second gradient of a value is added into the first if nothing else holds that. A parameter's
+gradient is accumulated once all its uses have contributed. A checkpointed module saves its inputs and, with dropout,
+the generator's state. Backward recomputes it up to the last operation that saves something, and then treats it like any
+other module.
+"""
+
+from collections import Counter
+from dataclasses import replace
+from itertools import chain
+
+from assay.cost.simulation.allocator import Storage
+from assay.cost.simulation.fsdp_groups import Group
+from assay.cost.simulation.liveness import Segment
+from assay.cost.simulation.step_state import PlayedStage, PlayedStep
+from assay.cost.tape import Gradient, Operation
+
+
+class Pass:
+    """One micro-batch in forward and backward through a stage."""
+
+    def __init__(self, step: PlayedStep, stage: PlayedStage, *, first: bool, last: bool) -> None:
+        self.step, self.stage, self.first, self.last = step, stage, first, last
+        self.cost, self.values, self.plan, self.ledger = step.cost, step.values, step.plan, step.ledger
+        self.lasting = step.lasting | (step.values.keys() - stage.made)
+        """Values that exist before this pass, or belong to another stage on the same rank."""
+        self.storages: dict[str, Storage] = {}
+        """Storages of the values alive in forward, by name."""
+        self.kept: dict[int, list[str]] = {}
+        """Names of the storages saved for an operation's backward, by its position on the tape."""
+        self.cached: dict[int, list[str]] = {}
+        """Names of the results that wait for recomputation, by position."""
+        self.noise: dict[int, Storage] = {}
+        """Generator states for the recomputations that begin at these positions."""
+        self.gradients: dict[str, Storage] = {}
+        """Gradients of values whose own node has not run yet."""
+        again = (range(segment.first, segment.stop + 1) for segment in self.plan.segments)
+        self.again = frozenset(chain.from_iterable(again))
+        """Positions whose nodes get their saved tensors from recomputation."""
+        self.reported: Counter[str] = Counter()
+        self.complete: list[str] = []
+        """Weights whose gradients are complete, and wait until their module's backward has finished."""
+
+    def forward(self) -> None:
+        """Run the tape; recomputed modules save only their inputs."""
+        inside = {index: one for one in self.plan.segments for index in range(one.first, one.last + 1)}
+        gathered = self.stage.gathered
+        for index in self.stage.indices:
+            operation, segment = self.cost.tape[index], inside.get(index)
+            for group in self.stage.begins.get(index, ()):
+                gathered.before_forward(group)
+            if segment is not None and index == segment.first and self.cost.noise_bytes:
+                self.noise[index] = self.ledger.take(self.cost.noise_bytes)
+            self._run(index, operation, "forward")
+            if index == self.stage.indices[-1] and self.stage.output is not None:
+                self.storages[self.plan.base[self.stage.output]].holders += 1
+            if segment is None:
+                self._keep(index, operation.saves)
+            else:
+                if index == segment.first:
+                    self._keep(index, segment.inputs)
+                if index in segment.cached:
+                    self._cache(index, operation)
+            self._forget(index, operation)
+            for group in reversed(self.stage.ends.get(index, [])):
+                gathered.after_forward(group)
+        gathered.leave_forward()
+        self._leave_contexts(self.stage.indices)
+
+    def saved(self) -> set[str]:
+        """Names of the storages saved for backward now: without parameters, with the batch and tables."""
+        return {name for names in (*self.kept.values(), *self.cached.values()) for name in names}
+
+    def backward(self) -> None:
+        """Run the tape's nodes in reverse; recompute a module before the first node that needs its saved tensors."""
+        segments = {segment.stop: segment for segment in self.plan.segments}
+        self._receive()
+        for index in reversed(self.stage.indices):
+            for group in self.stage.ends.get(index, ()):
+                self.stage.gathered.before_backward(group)
+            if index in segments:
+                with self.ledger.held(self.cost.noise_bytes):
+                    self._recompute(segments[index])
+            self._node(index, self.cost.tape[index])
+            if index in self.plan.hands_over:
+                self._hand_over()
+            if not self.cost.order:
+                for group in reversed(self.stage.begins.get(index, [])):
+                    self._exchange(group)
+        self._leave()
+
+    def _hand_over(self) -> None:
+        """Accumulate the complete gradients of a module."""
+        for name in self.complete:
+            self._accumulate(name)
+        self.complete.clear()
+
+    def _receive(self) -> None:
+        """Receive the gradient of a stage's output, in a permanent buffer that is never freed."""
+        if self.stage.output is not None:
+            self.gradients[self.stage.output] = Storage(self.values[self.stage.output].nbytes, holders=2)
+
+    def _leave(self) -> None:
+        """End backward: send the gradient of the stage's input, sum a pipeline's groups, and free the last message."""
+        gathered, output = self.stage.gathered, self.stage.output
+        if output is not None and not self.cost.sent_stays:
+            self.stage.leave(self.ledger, [self.storages[self.plan.base[output]], *self.gradients.values()])
+        if self.cost.order and self.last:
+            for group in gathered.groups:
+                self._exchange(group)
+        gathered.leave_backward()
+
+    def _exchange(self, group: Group) -> None:
+        """Free a group's weights; sum its gradients after the last micro-batch, or widen those of the first."""
+        gathered = self.stage.gathered
+        gathered.add_waiting(group)
+        gathered.after_backward(group)
+        if self.last:
+            gathered.sum_gradients(group, [self.step.gradients.pop(name) for name in group.weights])
+        elif self.first:
+            gathered.lift(group, self.step.gradients)
+
+    def _run(self, index: int, operation: Operation, phase: str) -> None:
+        for tensor in (*operation.outputs, *operation.extras):
+            if tensor.view_of is None:
+                self.storages[tensor.name] = self._in_place(index, operation, tensor.nbytes)
+        scratch = [self.ledger.take(tensor.nbytes) for tensor in operation.forward_scratch]
+        self.ledger.mark(phase, operation.name, operation.site)
+        for storage in scratch:
+            self.ledger.drop(storage)
+
+    def _in_place(self, index: int, operation: Operation, nbytes: int) -> Storage:
+        """Storage of a result; a compiled loop takes that of an argument which nothing needs any more."""
+        if operation.compiled and not operation.flops:
+            kept = {self.plan.base[name] for name in operation.saves} | self.lasting
+            for base in dict.fromkeys(self.plan.base[name] for name in operation.inputs):
+                storage = self.storages.get(base)
+                through = base not in kept and self.plan.last_use[base] == index
+                if through and storage is not None and storage.may_become(nbytes):
+                    return self.storages.pop(base)
+        return self.ledger.take(nbytes)
+
+    def _keep(self, index: int, names: tuple[str, ...]) -> None:
+        """Save the storages of `names` until the node at `index` has run; parameters exist anyway."""
+        bases = [self.plan.base[name] for name in names]
+        self.kept.setdefault(index, []).extend(base for base in bases if base not in self.cost.parameters)
+        for base in bases:
+            if base not in self.lasting:
+                self.storages[base].holders += 1
+
+    def _cache(self, index: int, operation: Operation) -> None:
+        """Keep the results until their module is recomputed."""
+        made = [tensor.name for tensor in (*operation.outputs, *operation.extras) if tensor.view_of is None]
+        self.cached[index] = made
+        for name in made:
+            self.storages[name].holders += 1
+
+    def _forget(self, index: int, operation: Operation) -> None:
+        """Release the values that no later operation reads."""
+        made = (tensor.name for tensor in (*operation.outputs, *operation.extras))
+        for base in {self.plan.base[name] for name in (*operation.inputs, *operation.holds, *made)}:
+            if self.plan.last_use[base] == index and not self.values[base].held:
+                self._release(base)
+
+    def _leave_contexts(self, indices: range) -> None:
+        """Release the tensors that forward's contexts held, unless backward needs them."""
+        for index in indices:
+            for tensor in self.cost.tape[index].outputs:
+                if tensor.held:
+                    self._release(tensor.name)
+
+    def _recompute(self, segment: Segment) -> None:
+        again = range(segment.first, segment.stop + 1)
+        inputs = self.kept.pop(segment.first)
+        for base in inputs:
+            if base not in self.lasting and self.plan.last_use[base] in again:
+                self.storages[base].holders += 1  # held by the module's frame as well as for backward
+        for index in again:
+            operation = self.cost.tape[index]
+            if index == segment.stop and segment.stops_within:
+                operation = replace(operation, outputs=())
+            if index in segment.runs:
+                self._run(index, operation, "recompute")
+            elif index < segment.end:
+                self.cached.pop(index)  # from here on it is released like a recomputed result
+            self._keep(index, operation.saves)
+            self._forget(index, operation)
+        for index in range(segment.first, segment.stop if segment.stops_within else segment.end):
+            for tensor in self.cost.tape[index].outputs:
+                # Results that only operations beyond the stop would read are released when recomputation ends.
+                if tensor.view_of is None and not tensor.held and self.plan.last_use[tensor.name] > segment.stop:
+                    self._release(tensor.name)
+        self._leave_contexts(again)
+        unused = [name for index in segment.cached for name in self.cached.pop(index, ())]
+        self.kept[segment.first] = inputs + unused + self.kept.get(segment.first, [])
+
+    def _node(self, index: int, operation: Operation) -> None:
+        """Run one backward node: take the outputs' gradients, compute the inputs', free the saved tensors."""
+        incoming = [self.gradients.pop(one.name) for one in operation.outputs if one.name in self.gradients]
+        given = self._gradients(index, operation, incoming)
+        scratch = [self.ledger.take(tensor.nbytes) for tensor in operation.backward_scratch]
+        self.ledger.mark("backward", operation.backward, operation.site)
+        for storage in scratch:
+            self.ledger.drop(storage)
+        for name in self.kept.pop(index, ()):
+            self._release(name)
+        if index in self.noise:
+            self.ledger.drop(self.noise.pop(index))
+        for storage in incoming:
+            self.ledger.drop(storage)
+        for name, storage in given:
+            self._deliver(name, storage, operation)
+
+    def _gradients(self, index: int, operation: Operation, incoming: list[Storage]) -> list[tuple[str, Storage]]:
+        """The gradients that a node computes. A compiled product computes the weight's first and then frees the input.
+
+        A recomputed node computes a bias's gradient last, after it has freed its saved tensors.
+        """
+        handed = [one for one in zip(operation.inputs, operation.gradients, strict=True) if one[1] is not Gradient.NONE]
+        if not (operation.compiled and operation.flops):
+            given = []
+            for name, how in handed:
+                if operation.name == "aten.addmm" and how is Gradient.INPLACE and index in self.again:
+                    self.ledger.mark("backward", operation.backward, operation.site)
+                    for base in self.kept.pop(index, ()):
+                        self._release(base)
+                given.append((name, self._gradient(index, name, how, operation, incoming)))
+            return given
+        (factor, how), *weights = handed
+        given = [(name, self._gradient(index, name, one, operation, incoming)) for name, one in reversed(weights)]
+        base = self.plan.base[factor]
+        if base in self.kept[index] and base not in self.lasting:
+            self.ledger.mark("backward", operation.backward, operation.site)
+            self.kept[index].remove(base)
+            self._release(base)
+        return [(factor, self._gradient(index, factor, how, operation, incoming)), *given]
+
+    def _gradient(self, index: int, name: str, how: Gradient, operation: Operation, incoming: list[Storage]) -> Storage:
+        value = self.values[name]
+        if how is Gradient.INSIDE and not incoming:
+            return self.ledger.take(0)  # gradient of the loss, which is one number
+        aliased = how is Gradient.ALIAS and incoming and value.dtype == operation.outputs[0].dtype
+        if aliased or how is Gradient.INSIDE:
+            incoming[0].holders += 1
+            return incoming[0]
+        if how is Gradient.OVERWRITING:
+            kept = (self.storages[one] for one in self.kept.get(index, ()) if one not in self.lasting)
+            for storage in chain(incoming, kept):
+                if storage.may_become(value.nbytes):
+                    storage.holders += 1
+                    return storage
+        storage = self.ledger.take(value.nbytes)
+        storage.viewed = how is Gradient.VIEWED
+        return storage
+
+    def _deliver(self, name: str, storage: Storage, operation: Operation) -> None:
+        """Add a gradient to the value's earlier one; accumulate a parameter's gradient when it is complete."""
+        earlier = self.gradients.get(name)
+        if earlier is not None:
+            # Measured: torch's engine for replicas and shards sums a tied weight's gradients in a third tensor.
+            shared = bool(self.cost.groups) and name in self.cost.parameters
+            storage = self.ledger.add(earlier, storage, operation.site, in_place=not shared)
+        self.gradients[name] = storage
+        if name in self.cost.parameters:
+            self.reported[name] += 1
+            if self.reported[name] == self.plan.readers[name]:
+                if operation.within(*self.cost.handed_together):
+                    self.complete.append(name)
+                else:
+                    self._accumulate(name)
+
+    def _accumulate(self, name: str) -> None:
+        """Store a parameter's gradient, or add it to that of earlier micro-batches.
+
+        With updates in backward, use it and free it.
+        """
+        storage = self.gradients.pop(name)
+        if self.cost.updates_in_backward:
+            self.step.update(self.cost.rule.instants({name: self.cost.pieces[name]}))
+            self.ledger.drop(storage)
+        elif name not in self.step.gradients:
+            self.step.gradients[name] = storage
+        elif self.stage.gathered.widens(name):
+            self.stage.gathered.waiting[name] = storage
+        else:
+            self.ledger.drop(storage)
+
+    def _release(self, base: str) -> None:
+        storage = self.storages.get(base)
+        if storage is None or base in self.lasting:
+            return
+        self.ledger.drop(storage)
+        if storage.holders == 0:
+            del self.storages[base]

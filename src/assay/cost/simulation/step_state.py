@@ -1,0 +1,70 @@
+"""State that the micro-batches of a step share while it is played: the ledger, gradients of parameters, and stages.
+
+Without a pipeline there is one stage with all modules.
+"""
+
+from collections.abc import Iterable
+
+from assay.cost.optimizers.updates import Instant
+from assay.cost.simulation.allocator import Ledger, Storage
+from assay.cost.simulation.fsdp_groups import Gathered, Group
+from assay.cost.simulation.liveness import plan
+from assay.cost.step import Cost
+
+
+class PlayedStage:
+    """One stage's part of the tape, and the weights gathered for it."""
+
+    def __init__(self, cost: Cost, chunk: int, sites: tuple[str, ...], ledger: Ledger) -> None:
+        inside = [index for index, operation in enumerate(cost.tape) if not sites or operation.within(*sites)]
+        self.indices = range(inside[0], inside[-1] + 1)
+        self.output = cost.tape[inside[-1]].outputs[0].name if cost.order else None
+        """Output of the stage, None without a pipeline. It is kept until the stage's backward, which receives its
+        gradient."""
+        self.made = {one.name for index in inside for one in (*cost.tape[index].outputs, *cost.tape[index].extras)}
+        groups = [one for one in cost.groups if any(cost.tape[index].within(*one.sites) for index in self.indices)]
+        self.gathered = Gathered(tuple(groups), ledger, cost.kernels.copied_gathers)
+        self.begins: dict[int, list[Group]] = {}
+        self.ends: dict[int, list[Group]] = {}
+        """Groups by the first and by the last operation that needs their weights; outer groups first."""
+        for group in groups:
+            covered = [index for index in self.indices if cost.tape[index].within(*group.sites)]
+            self.begins.setdefault(covered[0], []).append(group)
+            self.ends.setdefault(covered[-1], []).append(group)
+        self.follows_here, self.leads_here = _beside(cost, chunk)
+        """Whether the preceding stage, and the following one, are on this rank too."""
+        self._sent: list[Storage] = []
+
+    def leave(self, ledger: Ledger, sent: list[Storage]) -> None:
+        """Hold the tensors sent to other stages until the next micro-batch has sent its own."""
+        for storage in self._sent:
+            ledger.drop(storage)
+        self._sent = sent
+
+
+def _beside(cost: Cost, chunk: int) -> tuple[bool, bool]:
+    if cost.schedule is None:
+        return False, False
+    here = [cost.schedule.position(cost.place["pp"], one) for one in range(cost.schedule.chunks)]
+    return here[chunk] - 1 in here, here[chunk] + 1 in here
+
+
+class PlayedStep:
+    """State that the micro-batches of a step share."""
+
+    def __init__(self, cost: Cost) -> None:
+        self.cost = cost
+        self.values = cost.values
+        self.plan = plan(cost)
+        self.ledger = Ledger(live=cost.held_bytes)
+        self.stages = [PlayedStage(cost, *chunk, self.ledger) for chunk in enumerate(cost.stages or ((),))]
+        self.lasting = set(cost.parameters) | {tensor.name for tensor in (*cost.tables, *cost.batch)}
+        self.gradients: dict[str, Storage] = {}
+        """Gradients of parameters, once all uses in a micro-batch have contributed."""
+
+    def update(self, instants: Iterable[Instant]) -> None:
+        """Play instants of the update."""
+        for instant in instants:
+            scratch = self.ledger.take(instant.nbytes)
+            self.ledger.mark("update", instant.operation, instant.site)
+            self.ledger.drop(scratch)

@@ -1,0 +1,81 @@
+"""Bytes of a step over time: micro-batches one after the other, or in the order of a pipeline's schedule.
+
+Peak memory is the largest of all instants, never a sum of maxima.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from assay.cost.simulation.allocator import Moment
+from assay.cost.simulation.micro_batch import Pass
+from assay.cost.simulation.split_backward import Halved
+from assay.cost.simulation.step_state import PlayedStep
+from assay.cost.step import Cost
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Memory of a replayed step."""
+
+    peak: Moment
+    instants: tuple[Moment, ...]
+    """The highest instant of each part of the step, in order: forward and backward by module, update."""
+    saved_bytes: int
+    """Bytes of the distinct storages saved for backward after a micro-batch's forward, without parameters. In a
+    pipeline it is the maximum over the schedule."""
+    allocations: int
+    """Number of allocations in one optimizer step."""
+    allocated_bytes: int
+    """Sum of their bytes."""
+
+
+def replay(cost: Cost) -> Timeline:
+    """Play a step. Only two micro-batches are played: later ones repeat the second, so its counts are scaled."""
+    step = PlayedStep(cost)
+    ledger, saved = step.ledger, 0
+    for index in range(min(cost.micro_batches, 2)) if not cost.order else ():
+        since = (ledger.allocations, ledger.allocated_bytes)
+        passing = Pass(step, step.stages[0], first=index == 0, last=index + 1 == min(cost.micro_batches, 2))
+        passing.forward()
+        saved = _together(step, [passing])
+        passing.backward()
+        if index == 1:
+            ledger.repeat(since, cost.micro_batches - 2)
+    if cost.order:
+        saved = _in_order(step)
+    if cost.replayed:
+        # A captured graph keeps its peak allocated, so the update's temporaries come on top of it.
+        ledger.live = max(moment.nbytes for moment in ledger.highest.values())
+    step.update(cost.update)
+    instants = tuple(ledger.highest.values())
+    peak = max(instants, key=lambda moment: moment.nbytes)
+    return Timeline(peak, instants, saved, ledger.allocations, ledger.allocated_bytes)
+
+
+def _in_order(step: PlayedStep) -> int:
+    """Play the actions of the schedule; returns the largest number of bytes saved for backward at once."""
+    alive: dict[tuple[int, int], Halved] = {}
+    highest, last = 0, step.cost.micro_batches - 1
+    step.ledger.take(sum(one.nbytes for one in step.cost.batch if not one.batched))  # the schedule's own copy
+    for action in step.cost.order:
+        key = (action.micro_batch, action.chunk)
+        if action.kind == "F":
+            first = action.micro_batch == 0
+            alive[key] = Halved(step, step.stages[action.chunk], first=first, last=action.micro_batch == last)
+            alive[key].forward()
+            highest = max(highest, _together(step, alive.values()))
+        elif action.kind == "I":
+            alive[key].input_gradients()
+        elif action.kind == "W":
+            alive.pop(key).weight_gradients()
+        else:
+            alive.pop(key).backward()
+    return highest
+
+
+def _together(step: PlayedStep, passes: Iterable[Pass]) -> int:
+    """Bytes that several micro-batches save; tables and token ids, which all of them share, count once."""
+    shared = {one.name for one in (*step.cost.tables, *step.cost.batch) if not one.batched}
+    kept = [one.saved() for one in passes]
+    own = sum(step.values[name].nbytes for names in kept for name in names - shared)
+    return own + sum(step.values[name].nbytes for name in shared & set().union(*kept))

@@ -1,0 +1,130 @@
+"""Folds `predict` over a run's optimizations and replays the ledger: memory and work of a step before it runs.
+
+Nothing here imports torch, so an estimate takes milliseconds for a model of any size.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from assay.config import ResolvedRun, Run
+from assay.cost import (
+    Cost,
+    Timeline,
+    active_parameter_count,
+    baseline,
+    executed_flops,
+    model_flops,
+    parameter_count,
+    replay,
+)
+from assay.cost.scratch import library_scratch
+from assay.errors import UsageError
+from assay.estimator.time import step_seconds
+from assay.hardware import Machine
+from assay.hardware.rates import thread_count
+from assay.optimizations import check, mesh_of, optimizations_of, resolved, trained_model
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Predicted cost of one optimizer step on one device."""
+
+    run: ResolvedRun
+    machine: Machine
+    cost: Cost
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """Live bytes at each instant of the step."""
+        return replay(self.cost)
+
+    @cached_property
+    def library_scratch_bytes(self) -> int | None:
+        """Most bytes that the CPU's library may allocate at once in addition to the tensors; None if unknown."""
+        if self.machine.device(self.run.device) != "cpu":
+            return None
+        threads = thread_count(self.machine, self.run.threads)
+        return library_scratch(self.cost, self.machine.instruction_set, threads)
+
+    @property
+    def parameters(self) -> int:
+        """Number of parameters."""
+        return parameter_count(trained_model(self.run))
+
+    @property
+    def active_parameters(self) -> int:
+        """Number of parameters that compute one token."""
+        return active_parameter_count(trained_model(self.run))
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Bytes of the gradients that are alive after backward, until the update."""
+        return self.cost.gradient_bytes
+
+    @property
+    def step_flops(self) -> int:
+        """FLOPs executed by one optimizer step, including recomputation."""
+        return sum(self.flops.values())
+
+    @cached_property
+    def flops(self) -> dict[str, int]:
+        """FLOPs executed by one optimizer step, by the dtype that computes them."""
+        return executed_flops(self.cost)
+
+    @property
+    def model_flops(self) -> int:
+        """FLOPs that the model needs without recomputation: the numerator of MFU."""
+        return model_flops(self.cost)
+
+    @property
+    def step_seconds(self) -> float | None:
+        """Seconds of the step by the rates measured on the run's device; None if a rate was not measured."""
+        rates = self.machine.rates.get(self.machine.device(self.run.device))
+        return None if rates is None else step_seconds(self.cost, rates)
+
+    def predicted(self) -> dict[str, Any]:
+        """Values of a run's `predicted` record; None for figures that are not predicted."""
+        return {
+            "tensors_peak_bytes": self.timeline.peak.nbytes,
+            "tensors_peak_instant": self.timeline.peak.label,
+            "library_scratch_bytes": self.library_scratch_bytes,
+            "saved_bytes": self.timeline.saved_bytes,
+            "step_flops": self.step_flops,
+            "step_seconds": self.step_seconds,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """All figures as plain values for JSON."""
+        return {
+            **self.predicted(),
+            "parameters": self.parameters,
+            "active_parameters": self.active_parameters,
+            "tokens_per_step": self.run.tokens_per_step,
+            "parameter_bytes": self.cost.parameter_bytes,
+            "gradient_bytes": self.gradient_bytes,
+            "optimizer_state_bytes": self.cost.optimizer_state_bytes,
+            "waiting_batch_bytes": self.cost.waiting_batches * self.cost.batch_bytes,
+            "model_flops": self.model_flops,
+            "flops_by_dtype": self.flops,
+            "instants": [{"instant": str(moment), "bytes": moment.nbytes} for moment in self.timeline.instants],
+        }
+
+
+def estimate(asked: Run, machine: Machine, rank: int = 0) -> Estimate:
+    """Predict one step of a run on one device of `machine`: that of `rank`, if a mesh divides the step.
+
+    Raises `UsageError` if the vocabulary size is not known yet. Raises `Unavailable` or `Conflict` if an optimization
+    cannot be applied, and `Unpredicted` if an optimization has no prediction yet.
+    """
+    run = resolved(asked.with_vocabulary())
+    if run.model.vocab_size is None:
+        raise UsageError(
+            f"the size of the {run.data.tokenizer!r} vocabulary is known once the corpus is prepared; "
+            "set model.vocab_size, or run `assay data prepare` first"
+        )
+    check(run, machine)
+    cost = replace(baseline(run, machine.device(run.device)), mesh=mesh_of(run), rank=rank)
+    for optimization in optimizations_of(run):
+        cost = optimization.predict(cost, run, machine)
+    return Estimate(run, machine, cost)

@@ -1,0 +1,194 @@
+"""The parent's handle of a measured child: read its events, grant its turns, stop it, and never wait without a limit.
+
+The child's standard output is a channel with one event per line. A thread drains it, so that a parent that prints
+slowly never delays a timed step. A child that exceeds its time limit is requested to stop, and then killed with every
+process that it started. A run with turns works piece by piece, and `turn` grants each piece. Its limit counts the time
+in which the child works, without the time in which it waits.
+"""
+
+import os
+import queue
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+from assay.errors import StorageError
+from assay.launch.outcome import Stop, ending
+from assay.records.events import GO
+from assay.records.run import RunResult
+from assay.records.status import Status
+from assay.store.event_log import Event, parse_event
+from assay.store.index import Store
+from assay.store.run_folder import RunFolder
+
+GRACE_SECONDS = 30.0
+"""Time in which a child must finish its step and write its checkpoint after a request to stop."""
+
+_TICK_SECONDS = 0.1
+_LAST_EVENTS_SECONDS = 1.0
+"""Time to read a dead child's last events. After it, only processes that the child started hold the channel open."""
+
+
+class Child:
+    """A run in progress. Used as a context manager, it leaves no process running."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        process: "subprocess.Popen[bytes]",
+        store: Store,
+        *,
+        in_turns: bool,
+        timeout: float | None,
+        earlier: int = 0,
+    ) -> None:
+        self.folder = folder
+        self.upcoming: str | None = None
+        """The piece of work that the child waits for: `start`, `block`, `finish` or `repeat`; None while it works."""
+        self.finished = False
+        """True once the child has ended and all its events were delivered."""
+        self._process = process
+        self._store = store
+        self._in_turns = in_turns
+        self._limit = timeout
+        self._left = float("inf") if timeout is None else timeout
+        self._stop: Stop | None = None
+        self._silent = False
+        self._result: RunResult | None = None
+        self._earlier = earlier
+        """Stamp of the result that was in the folder before this child was started."""
+        self._channel: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def events(self) -> Iterator[Event]:
+        """Yield events as they happen, until the child has ended. Every turn that it requests is granted."""
+        while not self.finished:
+            if self._in_turns:
+                yield from self.turn()
+            else:
+                yield from self._until_yield()
+
+    def turn(self, word: str = GO) -> Iterator[Event]:
+        """Grant the next piece of work, or with `AGAIN` one more block. Yields the events until it is done."""
+        if self.upcoming is None:
+            yield from self._until_yield()
+        if not self.finished:
+            self.upcoming = None
+            self._say(f"{word}\n".encode())
+            yield from self._until_yield()
+
+    def interrupt(self, grace_seconds: float = GRACE_SECONDS) -> None:
+        """Request that the child finish its step, save and end; it is killed after `grace_seconds`."""
+        self._ask_to_stop("interrupted", grace_seconds)
+
+    def kill(self) -> None:
+        """Kill the child at once, with every process that it started."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def result(self) -> RunResult:
+        """Let the child finish, and return its result, which is then also in the folder and in the store."""
+        for _ in self.events():
+            pass
+        if self._result is None:
+            found = ending(self.folder, self._process.returncode, self._stop, self._limit, self._earlier)
+            self._result = self._keep(found)
+        return self._result
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self.finished:
+            self.kill()
+            self._reap()
+
+    def _until_yield(self) -> Iterator[Event]:
+        """Yield events until the child waits for a turn or has ended, within its time limit."""
+        mark = time.monotonic()
+        died: float | None = None
+        while not self._silent:
+            try:
+                event = self._channel.get(timeout=_TICK_SECONDS)
+            except queue.Empty:
+                now = time.monotonic()
+                if self._process.poll() is not None:
+                    died = died or now
+                    self._silent = now - died > _LAST_EVENTS_SECONDS
+            else:
+                self._silent = event is None
+                if event is not None:
+                    yield event
+                    if event["event"] == "yield":
+                        self.upcoming = event["next"]
+                        return
+            now, before = time.monotonic(), mark
+            mark = now
+            self._spend(now - before)
+        self._reap()
+
+    def _spend(self, seconds: float) -> None:
+        """Subtract working time from the limit. When none is left, request a stop, and kill after the grace time."""
+        self._left -= seconds
+        if self._left > 0:
+            return
+        if self._stop is None:
+            self._ask_to_stop("timed_out", min(GRACE_SECONDS, 10.0))
+        else:
+            self.kill()
+            self._left = float("inf")
+
+    def _ask_to_stop(self, why: Stop, grace_seconds: float) -> None:
+        if self._stop is None:
+            self._stop = why
+            self._left = grace_seconds
+            self._process.terminate()
+
+    def _reap(self) -> None:
+        """Wait for the process to exit. It sends no more events, so it has ended or is about to."""
+        try:
+            self._process.wait(timeout=GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            self._process.wait()
+        self.finished = True
+        # Processes that the child started are in its session, and must not outlive it.
+        self.kill()
+        if self._process.stdin is not None:
+            with suppress(OSError):
+                self._process.stdin.close()
+
+    def _say(self, line: bytes) -> None:
+        if self._process.stdin is not None:
+            with suppress(OSError):  # the child has just died, which the closed channel will show
+                self._process.stdin.write(line)
+                self._process.stdin.flush()
+
+    def _listen(self) -> None:
+        if self._process.stdout is not None:
+            with self._process.stdout as channel:
+                for line in channel:
+                    event = parse_event(line)
+                    if event is not None:
+                        self._channel.put(event)
+        self._channel.put(None)
+
+    def _keep(self, result: RunResult) -> RunResult:
+        """Write a result that the child did not write, and index it. If the child never began, keep the earlier one."""
+        try:
+            stamp = self.folder.stamp()
+            if stamp != 0 and stamp == self._earlier:
+                return result
+            if stamp == 0 or result.status in (Status.TIMED_OUT, Status.KILLED):
+                self.folder.write_result(result)
+            self._store.ingest(result, self.folder.stamp())
+        except StorageError as error:
+            return result.model_copy(update={"status": Status.FAILED, "reason": str(error)})
+        return result

@@ -1,0 +1,135 @@
+"""All checks of a run before it starts, so that a faulty run leaves nothing behind.
+
+Cheap checks run first: the names and fields of optimizations, their support on this machine, the initial weights, and
+whether the home can be written. The corpus is last; it gives the size of the vocabulary. Only a run that passes all
+checks gets a folder.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay.config.data import KNOWN_VOCABULARIES
+from assay.config.home import Home
+from assay.config.run import ResolvedRun, Run, identity
+from assay.data.progress import Progress, silent
+from assay.errors import UsageError
+from assay.hardware import Machine
+from assay.hardware.detect import detect
+from assay.hardware.rates import known_machine
+from assay.launch.initial_weights import with_initial_weights
+from assay.optimizations import Unavailable, Unpredicted, check, resolved
+from assay.records.prediction import Predicted
+
+
+@dataclass(frozen=True)
+class ReadyRun:
+    """A run that can start."""
+
+    run: ResolvedRun
+    """Configuration with optimizations normalized, vocabulary size and the folder of initial weights filled in."""
+    data_folder: Path
+    corpus_digest: str
+    predicted: Predicted | None
+    preset: str | None = None
+    """Preset or file from which the configuration was loaded."""
+    name: str | None = None
+    """Name that the user gave the run."""
+
+    @property
+    def identity(self) -> str:
+        """Hash of the checked configuration."""
+        return identity(self.run)
+
+
+def ready(asked: Run, home: Home, progress: Progress = silent, ranks_here: int | None = None) -> ReadyRun:
+    """Check a run against this machine and its corpus, and prepare the corpus.
+
+    `ranks_here` is the number of ranks on this machine, if others run on other machines. Raises `UsageError` for a
+    fault that the user can correct, before anything is written in the folder of runs. Raises `StorageError` if the disk
+    refuses.
+    """
+    run = resolved(asked)
+    home.checked()
+    machine = known_machine(home, threads_of(run, ranks_here))
+    _device_exists(run, machine)
+    _ranks_have_room(run, machine, ranks_here or run.ranks)
+    run = with_initial_weights(run, home)
+    check(run, machine)
+    _vocabulary_fits(run, KNOWN_VOCABULARIES.get(run.data.tokenizer, 0))
+    with leaving_nothing(run, home):
+        return _with_data(run, home.ready(), machine, progress)
+
+
+def threads_of(run: Run, ranks_here: int | None = None) -> int | None:
+    """Threads of each rank: the run's setting or an equal share of cores; None on one rank keeps torch's default."""
+    if run.threads is not None or run.ranks == 1:
+        return run.threads
+    return max(1, detect().cores // (ranks_here or run.ranks))
+
+
+def _with_data(run: ResolvedRun, home: Home, machine: Machine, progress: Progress) -> ReadyRun:
+    from assay.data import check_lengths, prepare
+
+    prepared = prepare(run.data, home, progress)
+    check_lengths(prepared, run.model.context_length)
+    _vocabulary_fits(run, prepared.vocab_size)
+    run = run.with_vocabulary(prepared.vocab_size)
+    return ReadyRun(run, prepared.folder, prepared.digest, predict(run, machine))
+
+
+@contextmanager
+def leaving_nothing(run: Run, home: Home) -> Iterator[None]:
+    """Remove the prepared corpus, and the home, if the block created them for a run that then cannot start."""
+    from assay.data import folder_for
+
+    folder = folder_for(run.data, home)
+    was_there = os.path.exists(folder)
+    with home.provisional():
+        try:
+            yield
+        except UsageError:
+            if not was_there:
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+
+def predict(run: ResolvedRun, machine: Machine) -> Predicted | None:
+    """The estimator's prediction for a run with a known vocabulary; None if a technique cannot be predicted."""
+    from assay.estimator.ranks import estimate_every_rank
+
+    try:
+        return Predicted.model_validate(estimate_every_rank(run, machine).predicted())
+    except Unpredicted:
+        return None
+
+
+def _vocabulary_fits(run: Run, tokens: int) -> None:
+    asked = run.model.vocab_size
+    if asked is not None and asked < tokens:
+        raise UsageError(
+            f"model.vocab_size={asked} is smaller than the tokenizer's {tokens}; "
+            "raise it, or leave it out to use the tokenizer's size"
+        )
+
+
+def _device_exists(run: Run, machine: Machine) -> None:
+    if run.device == "cuda" and not machine.accelerators:
+        raise Unavailable("device=cuda is not possible: this machine has no CUDA device; use device=cpu")
+
+
+def _ranks_have_room(run: Run, machine: Machine, ranks: int) -> None:
+    """Raise `UsageError` if ranks outnumber accelerators or cores; `oversubscribe` permits fewer cores."""
+    if machine.device(run.device) == "cuda" and ranks > len(machine.accelerators):
+        raise Unavailable(
+            f"{ranks} ranks need {ranks} accelerators, and this machine has {len(machine.accelerators)}; "
+            "use fewer ranks"
+        )
+    if ranks > machine.cores and not run.oversubscribe:
+        raise UsageError(
+            f"{ranks} ranks need {ranks} cores, and this machine has {machine.cores}; "
+            "use fewer ranks, or give --oversubscribe"
+        )

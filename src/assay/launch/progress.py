@@ -1,0 +1,150 @@
+"""Progress of a run in words, computed from its events, for a reader of a terminal, file or pipe.
+
+The meter only reads the run's events. Speed and remaining time follow from the median of the last steps, because the
+first ones are slow with compilation and tracing. A single step gives no remaining time.
+"""
+
+import sys
+import time
+from types import TracebackType
+from typing import Self
+
+from assay.store.event_log import Event
+from assay.units import format_count, format_seconds
+
+_RECENT_STEPS = 20
+_WITHOUT_STEPS = frozenset({"import", "build", "evaluation", "checkpoint", "memory pass", "stopping"})
+"""Phases in which no training step ends."""
+
+_LONG_SECONDS = 2.0
+"""Time after which a phase of unknown length shows its elapsed time."""
+
+_QUIET_SECONDS = 5.0
+"""Least time between two lines of output that cannot be redrawn."""
+
+
+class Meter:
+    """Progress of a run, and the remaining time of its current phase."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.done = 0
+        self.phase = "preparing"
+        self.loss: float | None = None
+        self._recent: tuple[tuple[float, int], ...] = ()
+        """Seconds and tokens of the last steps; replaced as a whole, because a display reads it from another thread."""
+        self._eval_interval = 0
+        self._part = (0, 0)
+        """Completed parts of the current phase, and their number."""
+        self._since = time.monotonic()
+        self._took: dict[str, float] = {}
+        """Seconds that each phase took the last time."""
+
+    def hear(self, event: Event) -> None:
+        """Update the meter with one event."""
+        kind = event["event"]
+        if kind == "run":
+            self.steps, self.phase = event["steps"], "starting"
+            self._eval_interval = event.get("eval_interval", 0)
+        elif kind == "start":
+            self.done = event.get("resumed_at", 0)
+        elif kind == "phase":
+            self._enter(event["name"].replace("_", " "))
+        elif kind == "progress":
+            self._part = (event["done"], event["total"])
+        elif kind == "step":
+            self.done, self.loss = event["step"] + 1, event["loss"]
+            self._recent = (*self._recent, (event["seconds"], event["tokens"]))[-_RECENT_STEPS:]
+        elif kind == "interrupting":
+            self._enter("stopping")
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """Completed and total number: parts in an evaluation or memory pass, steps otherwise."""
+        return self._part if self.phase in _WITHOUT_STEPS and self._part[1] else (self.done, self.steps)
+
+    def figures(self) -> str:
+        """Loss, speed and remaining time, as far as they are known."""
+        parts = [] if self.loss is None else [f"loss {self.loss:.4f}"]
+        if self.phase in _WITHOUT_STEPS:
+            return ", ".join([*parts, *self._time_here()])
+        recent = sorted(self._recent)
+        seconds, tokens = recent[(len(recent) - 1) // 2] if recent else (0.0, 0)
+        if seconds > 0:
+            parts.append(f"{format_count(tokens / seconds)} tokens/s")
+            left = self._left(seconds) if len(recent) > 1 else 0.0
+            parts += [f"{format_seconds(left)} left"] if left > 0 else []
+        return ", ".join(parts)
+
+    def _enter(self, phase: str) -> None:
+        now = time.monotonic()
+        self._took[self.phase] = now - self._since
+        self.phase, self._since, self._part = phase, now, (0, 0)
+
+    def _left(self, step_seconds: float) -> float:
+        """Seconds of the remaining steps, and of the evaluations among them once one has been timed."""
+        left = self.steps - self.done
+        due = left // self._eval_interval if self._eval_interval else 0
+        return left * step_seconds + due * self._took.get("evaluation", 0.0)
+
+    def _time_here(self) -> list[str]:
+        """Remaining time of a phase without steps, from its parts or its last duration; otherwise its elapsed time."""
+        spent, (done, total) = time.monotonic() - self._since, self._part
+        left = spent / done * (total - done) if done else self._took.get(self.phase, 0.0) - spent
+        if left > 0:
+            return [f"{format_seconds(left)} left"]
+        return [f"for {format_seconds(spent)}"] if spent >= _LONG_SECONDS else []
+
+
+def remark(event: Event) -> str | None:
+    """The sentence to print for an event, in addition to the meter; None for most events."""
+    kind = event["event"]
+    if kind == "run":
+        return f"run {event['run']}: {event['steps']} steps of {event['tokens_per_step']} tokens"
+    if kind == "prepare" and event["fraction"] is None:
+        return str(event["message"])
+    if kind == "note":
+        return str(event["text"])
+    if kind == "start" and event.get("resumed_at"):
+        return f"continuing after step {event['resumed_at']}"
+    if kind == "evidence":
+        return f"{event['optimization']}: {event['observed']}{'' if event['verdict'] else ' — it took no effect'}"
+    if kind == "evaluation" and event["loss"] is not None:
+        error = event.get("standard_error")
+        return f"after {event['step']} steps: validation loss {event['loss']:.4f}{f' ± {error:.4f}' if error else ''}"
+    if kind == "interrupting":
+        return "stopping after this step, to save; Ctrl-C again to stop at once"
+    return None
+
+
+class Lines:
+    """Prints progress as plain lines: remarks at once, figures every `_QUIET_SECONDS` and at the last step."""
+
+    def __init__(self) -> None:
+        self._meter = Meter()
+        self._last = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    def __call__(self, event: Event) -> None:
+        """Print the line for an event, if it has one."""
+        self._meter.hear(event)
+        text = remark(event)
+        if text is None and event["event"] == "step" and self._due():
+            text = f"step {self._meter.done}/{self._meter.steps}, {self._meter.figures()}"
+        elif text is None and event["event"] == "progress" and self._due():
+            done, total = self._meter.position
+            text = ", ".join(filter(None, (f"{self._meter.phase} {done}/{total}", self._meter.figures())))
+        if text is not None:
+            print(text, file=sys.stderr, flush=True)
+            self._last = time.monotonic()
+
+    def _due(self) -> bool:
+        done = self._meter.done == self._meter.steps and self._meter.phase not in _WITHOUT_STEPS
+        return done or time.monotonic() - self._last >= _QUIET_SECONDS

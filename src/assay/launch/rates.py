@@ -1,0 +1,65 @@
+"""This machine with its measured rates, from the cache or from a process of its own that may import torch."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+
+from assay.config.home import Home
+from assay.files import write_file
+from assay.hardware import Machine, Rates
+from assay.hardware.rates import devices, known_machine, rates_file, with_rates
+
+_MEASURE = (sys.executable, "-P", "-m", "assay.worker.rates")
+_NO_SUCH_DEVICE = 2
+_LIMIT_SECONDS = 300
+
+
+def measured_machine(
+    home: Home, threads: int | None = None, *, fresh: bool = False, tell: Callable[[str], None] = lambda text: None
+) -> Machine:
+    """Return this machine with the rates of each device that torch can use; `fresh` measures all of them anew.
+
+    `threads` is the number of threads of a run, None for the default. `tell` receives a sentence before each wait.
+    Raises `UsageError` if `home` cannot be written, `StorageError` if the disk refuses, and `RuntimeError` if a
+    measurement fails.
+    """
+    machine = known_machine(home, threads)
+    missing = [device for device in devices(machine) if fresh or device not in machine.rates]
+    if not missing:
+        return machine
+    home.ready()
+    found: dict[str, Rates] = {}
+    for device in missing:
+        tell(f"measuring matrix products and copies on {device}, which takes some seconds")
+        rates = _measure(device, threads)
+        if rates is None:
+            tell(f"torch cannot use {device} here, so its rates stay unknown")
+        else:
+            found[device] = rates
+    write_file(rates_file(home), with_rates(home, machine, found, threads))
+    return known_machine(home, threads)
+
+
+def _measure(device: str, threads: int | None) -> Rates | None:
+    """Measure the rates of one device in a process of its own; None if torch has no such device."""
+    command = [*_MEASURE, device, *(["--threads", str(threads)] if threads else [])]
+    answer = _run_with_lifeline(command)
+    if answer.returncode == _NO_SUCH_DEVICE:
+        return None
+    if answer.returncode != 0:
+        lines = answer.stderr.strip().splitlines() or ["it printed no message"]
+        raise RuntimeError(f"the measurement of {device} ended with exit code {answer.returncode}: {lines[-1]}")
+    return Rates.model_validate_json(answer.stdout.strip().splitlines()[-1])
+
+
+def _run_with_lifeline(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+    """Run a command whose standard input is a pipe that closes when this process ends in any way."""
+    listening, held = os.pipe()
+    try:
+        return subprocess.run(
+            command, stdin=listening, capture_output=True, text=True, timeout=_LIMIT_SECONDS, check=False
+        )
+    finally:
+        os.close(listening)
+        os.close(held)

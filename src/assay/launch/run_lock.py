@@ -1,0 +1,116 @@
+"""The folder of a run that is about to start: its configuration is written in it, and it is locked for one process.
+
+The lock belongs to the open file, so it ends with its last holder, however that process ends. A parent shares it with
+the child that it starts. A process that trains the run itself keeps it. A refused resume changes nothing: only the new
+process removes the earlier result, and `run.json` is restored if no process has begun.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO
+
+from assay.config.home import Home
+from assay.errors import StorageError, UsageError
+from assay.files import refused, write_file
+from assay.launch.prepare import ReadyRun
+from assay.store.index import Store
+from assay.store.reconcile import begun
+from assay.store.run_folder import RunFolder, RunSpec, new_id
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A run whose folder is locked against other processes."""
+
+    folder: RunFolder
+    spec: RunSpec
+    store: Store
+    lock: IO[bytes]
+    stamp: int
+    """Stamp of the result that an earlier process left; 0 if there is none."""
+
+
+@contextmanager
+def claimed(ready: ReadyRun, home: Home, resume: RunFolder | None = None) -> Iterator[Claim]:
+    """Yield a new folder, or the folder of a stopped run, ready to begin.
+
+    Raises `UsageError` if another process trains the run, and `StorageError` if the disk refuses. If either is raised
+    here, or inside before the run has logged an event, a new folder is removed and an old one is unchanged.
+    """
+    earlier = resume.spec() if resume else None
+    folder = resume or _new_folder(home, ready)
+    spec = RunSpec(
+        id=folder.id,
+        created=earlier.created if earlier else datetime.now(UTC).isoformat(timespec="milliseconds"),
+        identity=ready.identity,
+        preset=earlier.preset if earlier else ready.preset,
+        config=ready.run,
+        data_folder=_within(home, ready.data_folder),
+        corpus_digest=ready.corpus_digest,
+        predicted=ready.predicted,
+    )
+    try:
+        store = Store(home)
+        with _locked(folder) as lock, _put_back(folder):
+            store.ingest(begun(spec), 0)
+            folder.prepare(spec)
+            yield Claim(folder, spec, store, lock, folder.stamp())
+    except (StorageError, UsageError):
+        if resume is None and folder.path.exists() and not folder.events_file.exists():
+            with suppress(StorageError):
+                folder.remove()
+                Store(home).remove([folder.id])
+        raise
+
+
+@contextmanager
+def _put_back(folder: RunFolder) -> Iterator[None]:
+    """Restore an existing `run.json` if the block fails before a process has logged an event."""
+    if not folder.spec_file.exists():
+        yield
+        return
+    earlier, times, said = folder.spec_file.read_bytes(), folder.spec_file.stat(), _length(folder.events_file)
+    try:
+        yield
+    except (StorageError, UsageError):
+        if _length(folder.events_file) == said and folder.spec_file.read_bytes() != earlier:
+            with suppress(StorageError, OSError):
+                write_file(folder.spec_file, earlier)
+                os.utime(folder.spec_file, ns=(times.st_atime_ns, times.st_mtime_ns))
+        raise
+
+
+def _length(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _within(home: Home, folder: Path) -> str:
+    """The folder relative to the home, which may be copied or moved; a folder outside the home stays absolute."""
+    return str(folder.relative_to(home.root) if folder.is_relative_to(home.root) else folder)
+
+
+def _new_folder(home: Home, ready: ReadyRun) -> RunFolder:
+    """Create an empty folder with an unused name: two runs of one configuration may begin in the same second."""
+    while True:
+        folder = RunFolder(home.runs / new_id(ready.identity, ready.name))
+        with refused(folder.path), suppress(FileExistsError):
+            folder.path.mkdir(parents=True)
+            return folder
+
+
+@contextmanager
+def _locked(folder: RunFolder) -> Iterator[IO[bytes]]:
+    """Lock a run's folder, and yield the open lock file. Raises `UsageError` if another process trains the run."""
+    with refused(folder.path):
+        lock = folder.lock_file.open("ab")
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"the run {folder.id} is still running; stop it first") from None
+        yield lock

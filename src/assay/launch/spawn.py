@@ -1,0 +1,69 @@
+"""Start the measured child of one run, in a folder of its own.
+
+The child is a process in a session of its own, so that a terminal's Ctrl-C reaches only the parent. Its standard input
+is a pipe that the parent holds open. When the parent ends in any way, the pipe closes and the child ends. The parent
+stays small: it imports no torch, and a child inherits only these pipes, its log and the folder's lock.
+"""
+
+import os
+import subprocess
+import sys
+from typing import IO
+
+from assay.config.home import Home
+from assay.files import refused
+from assay.launch.child import Child
+from assay.launch.prepare import ReadyRun
+from assay.launch.run_lock import claimed
+from assay.optimizations import mesh_of
+from assay.store.liveness import this_process
+from assay.store.run_folder import RunFolder
+
+WORKER = (sys.executable, "-P", "-m", "assay.worker")
+AGENT = (sys.executable, "-P", "-m", "assay.worker.processes.agent")
+"""`-P` keeps the current folder off the import path, so that no file there replaces a library."""
+
+
+def start(
+    ready: ReadyRun,
+    home: Home,
+    *,
+    turns: int | None = None,
+    resume: RunFolder | None = None,
+    timeout: float | None = None,
+) -> Child:
+    """Start a run in a new folder, or resume one in the folder of a stopped run.
+
+    `turns` is the number of timed blocks that wait to be granted. `timeout` limits the seconds in which the child
+    works. Raises `UsageError` if another process trains the run, and `StorageError` if the disk or the system refuses.
+    A new folder is then removed, and an old one is unchanged.
+    """
+    with claimed(ready, home, resume) as claim:
+        process = _spawn(claim.folder, mesh_of(claim.spec.config).size, turns, claim.lock)
+    return Child(claim.folder, process, claim.store, in_turns=turns is not None, timeout=timeout, earlier=claim.stamp)
+
+
+def _spawn(folder: RunFolder, ranks: int, turns: int | None, lock: IO[bytes]) -> "subprocess.Popen[bytes]":
+    program = WORKER if ranks == 1 else (*AGENT, "--ranks", str(ranks))
+    command = [*program, str(folder.path), *(["--turns", str(turns)] if turns is not None else [])]
+    # A fixed hash seed keeps set order, and with it the count of allocations, equal. A forked tokenizer must not warn.
+    surroundings = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": "0", "TOKENIZERS_PARALLELISM": "false"}
+    with refused(folder.path), folder.log_file.open("ab") as log:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=surroundings,
+            start_new_session=True,
+            pass_fds=(lock.fileno(),),
+        )
+    try:
+        known = this_process(process.pid)
+        if known is not None:
+            folder.write_process(known)
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    return process

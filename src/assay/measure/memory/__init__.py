@@ -1,0 +1,1 @@
+"""Memory of a step: tensors, saved tensors, heap and process."""

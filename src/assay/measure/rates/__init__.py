@@ -1,0 +1,1 @@
+"""Rates of this machine: matrix products, copies, and links between processes."""

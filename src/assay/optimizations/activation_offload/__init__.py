@@ -1,0 +1,64 @@
+"""Keep saved tensors in the host's memory until backward needs them.
+
+A stream of its own copies activations to pinned memory as they are saved. They are copied back when their backward node
+runs (arXiv:1602.08124; torch's `save_on_cpu`). Weights stay on the device. Recomputation costs FLOPs; offload costs
+link traffic. Every saved byte crosses the link twice a step, and a tensor that two operations save crosses it for each.
+Copies to the host overlap the forward; for copies back the device waits. The technique has not run on a GPU yet.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from assay.config import ResolvedRun
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
+
+if TYPE_CHECKING:
+    from assay.cost import Cost
+    from assay.hardware import Machine
+    from assay.step.program import Program
+
+
+class ActivationOffload(Optimization):
+    """Saved tensors on the host."""
+
+    title: ClassVar = "activations on the host"
+    stage: ClassVar = Stage.RECOMPUTE
+    numerics: ClassVar = Numerics.EXACT
+    saves: ClassVar = "device memory of all saved tensors except weights"
+    pays: ClassVar = "transfer of every saved byte to the host and back; as much pinned memory of the host"
+    sources: ClassVar = ("arXiv:1602.08124", "pytorch: torch.autograd.graph.save_on_cpu", "pytorch/torchtune#1443")
+    claims: ClassVar = frozenset({"recomputation"})
+    traits: ClassVar = frozenset({"copies of what is kept"})
+
+    def excludes(self, run: ResolvedRun) -> Mapping[str, str]:
+        return {"compiler": "compiled code chooses which tensors it saves; leave out {other} or activation_offload"}
+
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
+        if machine.device(run.device) == "cpu":
+            raise Unavailable(
+                "activation_offload moves nothing on a CPU, where activations are in the host's memory already; "
+                "use a CUDA device"
+            )
+        if run.ranks > 1:
+            raise Conflict(
+                "activation_offload runs on one device only; with several ranks use activation_checkpointing"
+            )
+
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
+        from assay.optimizations.activation_offload.ledger import saved_on_host
+
+        return saved_on_host(cost)
+
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
+        from assay.step.activation_offload import Offload
+
+        offload = Offload(program.parts)
+        return replace(program, offload=offload, step_contexts=(*program.step_contexts, offload))
+
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
+        moved, kept = trace.offloaded_saved_bytes, trace.saved_total_bytes
+        observed = f"{moved} bytes of saved tensors moved to the host, {kept} kept on the device"
+        return self.evidence(observed, moved > 0 and kept == 0)

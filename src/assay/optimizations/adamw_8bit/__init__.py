@@ -1,0 +1,92 @@
+"""AdamW with both moments in 8 bits, in blocks of 256 with a scale each.
+
+Codes are denser near zero. The scale of each block confines the effect of an outlier to its own block
+(arXiv:2110.02861). A weight keeps moments of its own width if it has fewer than 4,096 elements, or a number that 256
+does not divide. With GPT-2's 50,257 rows this concerns every embedding whose width 256 does not divide, and much of a
+small model. The implementation is torchao's. For GPT-2 124M it keeps 2.04 bytes of state a parameter instead of 8. The
+update compiles itself for each shape of weight, during the first step. Its temporaries are both moments of one weight
+at full width.
+"""
+
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, ClassVar
+
+from assay.config import ResolvedRun
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
+from assay.reference.expected import Expected
+from assay.reference.rules import EightBitAdamW
+
+if TYPE_CHECKING:
+    from assay.cost import Cost
+    from assay.hardware import Machine
+    from assay.step.program import Program
+
+_SLACK = 0.01
+"""Tolerance of the state's size, relative: tables of codes may have another size."""
+
+
+class Adamw8Bit(Optimization):
+    """AdamW with moments in 8 bits."""
+
+    title: ClassVar = "AdamW with state in 8 bits"
+    stage: ClassVar = Stage.OPTIMIZER
+    numerics: ClassVar = Numerics.LOSSY
+    saves: ClassVar = "three quarters of Adam's state of every weight of whole blocks of 256: 2 bytes a parameter"
+    pays: ClassVar = "moments with 256 levels a block; compilation of the update in the first step"
+    sources: ClassVar = ("arXiv:2110.02861", "https://github.com/pytorch/ao/tree/main/torchao/optim")
+    claims: ClassVar = frozenset({"optimizer"})
+
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
+        if find_spec("torchao") is None:
+            raise Unavailable("adamw_8bit needs torchao, which is not installed; pip install 'assay[low-bit]'")
+        if run.ranks > 1:
+            raise Conflict("several ranks cannot write the state of adamw_8bit to a checkpoint; use adamw_bf16_state")
+        self._check_weights(run)
+
+    def _check_weights(self, run: ResolvedRun) -> None:
+        from assay.cost import parameters
+        from assay.optimizations.adamw_8bit.ledger import is_coded
+
+        if run.model.vocab_size is None:  # unknown until the corpus is prepared; then the check runs once more
+            return
+        if not any(map(is_coded, parameters(run.model).values())):
+            raise Conflict(
+                "adamw_8bit needs weights of at least 4,096 elements in whole blocks of 256, and this model has none; "
+                "use adamw_bf16_state"
+            )
+
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
+        from assay.optimizations.adamw_8bit.ledger import EightBitAdamW
+
+        return replace(cost, rule=EightBitAdamW())
+
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
+        from assay.optimizations.adamw_8bit.step import adamw_8bit
+
+        return replace(program, optimizer=adamw_8bit(run.training))
+
+    def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
+        return expected.changed(rule=EightBitAdamW(**expected.rule.model_dump()))
+
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
+        from assay.cost import DTYPE_BYTES, Tensor
+        from assay.optimizations.adamw_8bit.ledger import EightBitAdamW
+        from assay.proofs.updates import adamw_faults, compiled, updated_by
+
+        # The number of elements decides how a weight's moments are kept.
+        numbers = {one.name: one.whole_bytes // DTYPE_BYTES[one.dtype] for one in trace.parameters}
+        pieces = {one.name: Tensor(one.name, (numbers[one.name],), one.dtype) for one in trace.parameters}
+        expected = sum(one.nbytes for one in EightBitAdamW().state(pieces))
+        # Counted at the storages, because an 8-bit moment reports the dtype of its weight.
+        state, wide = trace.optimizer_state_bytes, 2 * trace.parameter_bytes
+        observed = f"{state} bytes of state; two moments as wide as the weights take {wide}, in 8 bits {expected}"
+        # The update is compiled, unless a dispatch mode had to see its operators.
+        moved = max(compiled(trace), updated_by(trace, "aten.copy_"))
+        wrong = adamw_faults(trace, run.training)
+        if moved != len(trace.parameters):
+            observed += f"; {moved} of {len(trace.parameters)} parameters updated"
+        whole = moved == len(trace.parameters) and abs(state - expected) <= _SLACK * expected and state < wide
+        return self.evidence(observed + wrong, whole and not wrong)

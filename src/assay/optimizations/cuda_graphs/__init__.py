@@ -1,0 +1,91 @@
+"""Capture a micro-batch's forward and backward as one graph, which the GPU replays without the host.
+
+A small model's kernels end before the host has launched the next ones, and the GPU idles between them. A CUDA graph is
+one launch, however many kernels it has, and computes the very same numbers. Two graphs are captured. One is for the
+first micro-batch of a step, which writes the gradients; the other is for all others, which add to them. The first step
+of a run trains without a graph, as warm-up. Clipping, update and schedule stay outside, where they may change from step
+to step. An optimizer of many small kernels therefore still waits for the host: combine it with `fused_adamw`.
+
+The price is memory. A graph's tensors keep the addresses of the capture. The peak of forward and backward is therefore
+held between steps. The update's temporaries are allocated on top of it, where they would have reused memory that
+backward freed. Torch counts such memory as reserved and not as allocated; the peak here, predicted and measured, counts
+it as held. Code that reads a number on the host, or changes between steps, cannot be captured, and is refused. The
+technique has not run on a GPU yet.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from assay.config import ResolvedRun
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
+
+if TYPE_CHECKING:
+    from assay.cost import Cost
+    from assay.hardware import Machine
+    from assay.step.program import Program
+
+_UNLIKE = {
+    "copies of what is kept": "copies on a stream of its own, into pinned memory that it allocates during the step",
+    "compiler": "generates and tunes kernels in calls that are not proven inside a capture",
+    "update in backward": "updates weights in backward with a learning rate that changes between steps",
+    "loss scale": "scales the loss by a factor that changes between steps",
+    "weights of another kind": "computes its scales in kernels that are not proven inside a capture",
+}
+"""Traits that cannot be captured, and the reasons."""
+
+
+class CudaGraphs(Optimization):
+    """Forward and backward replayed as CUDA graphs."""
+
+    title: ClassVar = "CUDA graphs"
+    stage: ClassVar = Stage.STEP
+    numerics: ClassVar = Numerics.EXACT
+    saves: ClassVar = "time in which a GPU waits for the host to launch the kernels of forward and backward"
+    pays: ClassVar = "the peak memory of forward and backward, held between steps and during the update"
+    sources: ClassVar = (
+        "pytorch.org/docs: cuda.html#cuda-graphs",
+        "docs.nvidia.com/cuda: CUDA C++ Programming Guide, CUDA Graphs",
+    )
+    claims: ClassVar = frozenset({"gradients"})
+    traits: ClassVar = frozenset({"recorded graphs"})
+
+    def excludes(self, run: ResolvedRun) -> Mapping[str, str]:
+        reasons = {trait: f"{{other}} {why}; leave out cuda_graphs" for trait, why in _UNLIKE.items()}
+        noise = (
+            "{other} reads the random state to repeat dropout's masks, which cannot be captured; set "
+            "model.dropout=0, or leave out cuda_graphs"
+        )
+        return {**reasons, **({"recomputation": noise} if run.model.dropout > 0 else {})}
+
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
+        if machine.device(run.device) != "cuda":
+            raise Unavailable(
+                "cuda_graphs captures the kernels of a CUDA device, and a CPU has no such kernels; use a CUDA device"
+            )
+        if run.ranks > 1:
+            raise Conflict("cuda_graphs runs on one device only; leave it out of runs over several ranks")
+        if run.model.n_expert is not None:
+            raise Conflict(
+                "the host reads where a mixture's router sends tokens, which cannot be captured; leave out cuda_graphs"
+            )
+
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
+        from assay.optimizations.cuda_graphs.ledger import replayed
+
+        return replayed(cost)
+
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
+        from assay.step.graphs import StepGraphs
+
+        graphs = StepGraphs(program.gradients)
+        return replace(program, gradients=graphs.gradients, graphs=graphs)
+
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
+        inside, total = trace.captured_contractions, trace.contractions()
+        observed = (
+            f"{trace.graph_replays} replays for {trace.forwards} micro-batches; {inside} of {total} matmuls in a graph"
+        )
+        return self.evidence(observed, 0 < trace.graph_replays == trace.forwards and 0 < inside == total)

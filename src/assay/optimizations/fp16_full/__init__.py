@@ -1,0 +1,98 @@
+"""Keep weights, gradients and optimizer state in float16, and compute everything but loss and update in it.
+
+Mixed precision was made to avoid this (arXiv:1710.03740, section 3.1). A weight moves only when the step is larger than
+a 4096th of it. Small updates that would add up are lost one by one, and unscaled gradients below 6e-8 are zero. Torch's
+AdamW cannot run at all, since the square of a small gradient is zero in float16. The update here is computed in
+float32, tensor by tensor, and keeps the root of the second moment. The loss scale is that of `fp16_mixed`. The loss is
+summed in float32. Checkpoints and exports keep the dtype.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from assay.config import ResolvedRun
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
+from assay.reference.expected import Expected, lossy
+from assay.reference.rules import NarrowStateAdamW
+
+if TYPE_CHECKING:
+    from assay.cost import Cost
+    from assay.hardware import Machine
+    from assay.step.program import NamedParameters, OptimizerLike, Program
+
+_GRADIENT_ERROR, _UPDATE_ERROR = 0.05, 0.5
+"""Largest relative errors of one tensor."""
+_SLOPE_ERROR = 0.01
+"""Largest error of a gradient's scale."""
+_LOSS_ERROR = 1.5e-4
+"""Largest relative error of the loss."""
+_ROUNDED = 2**-15
+"""Relative error that float16 must cause in some gradient."""
+_NEAR = lossy(_GRADIENT_ERROR, at_least=_ROUNDED, slope=_SLOPE_ERROR, loss=_LOSS_ERROR)
+
+
+class Fp16Full(Optimization):
+    """All weights, gradients, state and arithmetic but loss and update in float16."""
+
+    title: ClassVar = "full 16-bit training (float16)"
+    stage: ClassVar = Stage.PRECISION
+    numerics: ClassVar = Numerics.LOSSY
+    saves: ClassVar = "half of weights, gradients, optimizer state and activations; time where float16 is native"
+    pays: ClassVar = "updates smaller than a 4096th of a weight are lost; skipped updates; an AdamW of its own"
+    sources: ClassVar = ("arXiv:1710.03740",)
+    claims: ClassVar = frozenset({"forward precision", "loss scale", "optimizer"})
+    traits: ClassVar = frozenset({"16-bit products", "16-bit state", "host reads"})
+
+    def excludes(self, run: ResolvedRun) -> Mapping[str, str]:
+        return {"stages": "{other} runs backward without a loss scale; use bf16_mixed instead of fp16_full"}
+
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
+        if run.model.n_expert is not None:
+            raise Conflict(
+                "the router of a mixture of experts must stay in float32; use fp16_mixed instead of fp16_full"
+            )
+
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
+        from assay.cost.rewrites.low_precision import narrowed
+        from assay.optimizations.fp16_full.ledger import AdamW16
+
+        return replace(narrowed(cost, "float16"), rule=AdamW16())
+
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
+        import torch
+
+        from assay.model.low_precision import narrow
+        from assay.optimizations.fp16_full.step import AdamW16
+        from assay.parallel.loss_scale import DynamicLossScale
+
+        narrow(program.parts, torch.float16)
+        scale, given = DynamicLossScale(), program.optimizer
+
+        def optimizer(parameters: "NamedParameters") -> "OptimizerLike":
+            return AdamW16(given(parameters).param_groups)
+
+        return replace(
+            program,
+            optimizer=optimizer,
+            loss_scale=scale,
+            stateful={**program.stateful, "loss_scale": scale},
+        )
+
+    def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
+        rule = NarrowStateAdamW(
+            **expected.rule.model_dump(exclude={"coupled"}), dtype="half", keeps_root=True, narrow_weight=True
+        )
+        return expected.changed(rule=rule).loosened(
+            gradients=_NEAR,
+            updates=lossy(_UPDATE_ERROR),
+        )
+
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
+        from assay.proofs.precision import held_in_16_bits, unscaled
+
+        held, narrow = held_in_16_bits("float16", trace)
+        scaling, divided = unscaled(trace)
+        return self.evidence(f"{held}; {scaling}", narrow and divided)

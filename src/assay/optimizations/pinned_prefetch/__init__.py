@@ -1,0 +1,56 @@
+"""Copy the next step's batch to the GPU from pinned memory, on a stream of its own, while this step computes.
+
+A copy from pageable memory is staged, and the host waits for all work that was queued before it. From pinned memory the
+GPU copies while it computes, and the next step finds its batch on the device. A batch of tokens is small (16 bytes a
+token with its targets), so the saving is the wait rather than the transfer. It shows where the host would otherwise run
+ahead of the GPU. The loss is still read at every step, unless another technique defers that.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from assay.config import ResolvedRun
+from assay.optimizations.base import Numerics, Optimization, Stage, Unavailable
+from assay.records.evidence import Evidence
+from assay.records.trace import SIDE_STREAM, Trace
+
+if TYPE_CHECKING:
+    from assay.cost import Cost
+    from assay.cost.analytic.layout import Layout
+    from assay.hardware import Machine
+    from assay.step.program import Program
+
+
+class PinnedPrefetch(Optimization):
+    """Copies the next batch to the device during the current step."""
+
+    title: ClassVar = "pinned prefetch"
+    stage: ClassVar = Stage.DATA
+    numerics: ClassVar = Numerics.EXACT
+    saves: ClassVar = "the wait until the batch is read and copied to the GPU"
+    pays: ClassVar = "one more batch on the GPU and one in pinned host memory: 16 bytes a token each"
+    sources: ClassVar = ("https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html",)
+
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
+        if machine.device(run.device) != "cuda":
+            raise Unavailable(
+                "pinned_prefetch copies batches to a GPU while it computes, and a CPU needs no such copy; "
+                "use a CUDA device"
+            )
+
+    def lay_out(self, layout: "Layout") -> "Layout":
+        return layout
+
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
+        fetched = (replace(one, name=f"next.{one.name}") for one in cost.batch)
+        return replace(cost, buffers=(*cost.buffers, *fetched), waiting_batches=cost.waiting_batches + 1)
+
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
+        from assay.optimizations.pinned_prefetch.step import prefetched
+
+        return prefetched(program)
+
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
+        copied = trace.prepared.get(SIDE_STREAM, 0)
+        observed = f"{copied} of {trace.sequences} sequences copied to the device during the previous step"
+        return self.evidence(observed, 0 < copied == trace.sequences)

@@ -1,0 +1,28 @@
+"""A stream of documents as batch source; every checkpoint contains its position."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from assay.config import ResolvedRun
+from assay.data.documents import documents_of_dataset, documents_of_files
+from assay.data.streaming import DocumentBatches
+from assay.records.trace import DOCUMENTS
+from assay.step.program import MicroBatch, Program, Share
+
+
+def streamed(program: Program, run: ResolvedRun, *, path: str | None, dataset: str | None, split: str) -> Program:
+    """Return the program that trains on the documents of files, or of a data set if no path is given."""
+    if path is not None:
+        read = documents_of_files(path, run.data.text_field)
+    else:
+        read = documents_of_dataset(dataset or "", split, run.data.text_field)
+    source = DocumentBatches(read, program.encode, run.training.batch_size, run.model.context_length)
+
+    def batches(step: int, share: Share) -> Sequence[MicroBatch]:
+        ids, targets = source.at(step, share)
+        program.prepared[DOCUMENTS] += len(ids)
+        return [(torch.from_numpy(ids), torch.from_numpy(targets))]
+
+    return replace(program, batches=batches, stateful={**program.stateful, "documents": source})

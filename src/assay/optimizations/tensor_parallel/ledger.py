@@ -1,0 +1,237 @@
+"""Tensor parallelism on a tape: tensors between the two matrices of a pair are divided, all others are whole.
+
+The first matrix of a pair computes a part of its outputs, and returns a partial gradient of its input. The second
+computes a partial sum. A pair therefore sends a whole tensor once in forward and once in backward, each an all-reduce
+into a new tensor (arXiv:1909.08053). The vocabulary is divided with its embedding and its head. The loss is computed
+from parts of the logits, and three numbers a token are summed (torch's `loss_parallel`). If the rows of a weight do not
+divide evenly, the last ranks have fewer.
+
+Each expert of a mixture is such a pair, too, and all experts of a layer communicate together. They send the rows of all
+choices, k times the residual stream. The router is whole on every rank. If a grouped product does not take the width of
+a part, experts are multiplied one after the other.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from assay.cost.collectives import Communication
+from assay.cost.rewrites.experts import by_experts
+from assay.cost.step import Cost
+from assay.cost.tape import Gradient, Operation, Sending, Tape
+from assay.cost.tensors import Tensor
+from assay.optimizations.tensor_parallel.sequence_ledger import divide_positions
+
+_AXIS = "tp"
+_ALL_REDUCE = Sending("all_reduce", _AXIS)
+_FIRST = ("attention.qkv", "mlp.up", "mlp.gate")
+_SECOND = ("attention.projection", "mlp.down")
+
+
+def split_matrices(cost: Cost) -> Cost:
+    """The ledger of one of the ranks that divide every matrix."""
+    learned = {name: _weight(cost, name, tensor) for name, tensor in cost.parameters.items()}
+    pieces = {name: _weight(cost, name, tensor) for name, tensor in cost.pieces.items()}
+    tape = tuple(one for run in by_experts(cost.tape) for one in _rewritten_run(cost, *run, learned))
+    own = replace(cost, tape=tape, parameters=learned).holding(pieces).sending(*_norms_of_heads(pieces))
+    return (divide_positions(own) if cost.sequence_parts > 1 else own).measuring_norm(_AXIS)
+
+
+def _norms_of_heads(pieces: Mapping[str, Tensor]) -> Iterator[Communication]:
+    """All-reduces of the norms of queries and keys, which every rank has whole but uses on its own heads only."""
+    for name, tensor in pieces.items():
+        if name.endswith((".q_norm.weight", ".k_norm.weight")):
+            yield Communication("all_reduce", _AXIS, tensor.nbytes, 1, "gradients of norms", tensor.dtype)
+
+
+def _weight(cost: Cost, name: str, whole: Tensor) -> Tensor:
+    """This rank's shard: rows of a first matrix and of the vocabulary, columns of a second one."""
+    degree, index = cost.mesh.degree(_AXIS), cost.place[_AXIS]
+    owner = name.rpartition(".")[0]
+    if owner.endswith(_FIRST) or owner in ("embedding.token", "head.projection"):
+        return whole.piece(degree, index)
+    if owner.endswith(_SECOND) and len(whole.shape) > 1:
+        return replace(whole, shape=(whole.shape[0], whole.shape[1] // degree))
+    if owner.endswith(".experts"):
+        experts, wide, narrow = whole.shape
+        divided = (wide, narrow // degree) if name.endswith(".down") else (wide // degree, narrow)
+        return replace(whole, shape=(experts, *divided))
+    return whole
+
+
+def _rewritten_run(cost: Cost, experts: str, run: Tape, learned: Mapping[str, Tensor]) -> Iterator[Operation]:
+    if experts:
+        yield from _experts(cost, run, learned)
+    else:
+        for operation in run:
+            yield from _rewritten(cost, operation, learned)
+
+
+def _rewritten(cost: Cost, operation: Operation, learned: Mapping[str, Tensor]) -> Iterator[Operation]:
+    degree, inner = cost.mesh.degree(_AXIS), _inside_block(operation.site)
+    if inner in _FIRST:
+        yield from _first(operation, cost, degree)
+    elif inner in _SECOND:
+        yield from _summed(_less_work(operation, degree))
+    elif inner.split(".")[0] in _paired(cost) and not inner.endswith("dropout"):
+        yield _less_work(_parted(operation, cost), degree)
+    elif operation.name == "aten.embedding":
+        yield from _looked_up(operation, cost, learned)
+    elif operation.site == "head.projection":
+        yield from _first(operation, cost, degree, rows=learned[operation.inputs[1]].shape[0])
+    elif operation.site == "head":
+        yield from _loss(operation, cost)
+    else:
+        yield operation
+
+
+def _paired(cost: Cost) -> tuple[str, ...]:
+    """Branches of a block that are divided between the two matrices of a pair; of a mixture only its experts are."""
+    mixture = any(name.endswith("router.weight") for name in cost.parameters)
+    return ("attention",) if mixture else ("attention", "mlp")
+
+
+def _inside_block(site: str) -> str:
+    return site.split(".", 2)[2] if site.startswith("blocks.") and site.count(".") > 1 else ""
+
+
+def _first(operation: Operation, cost: Cost, degree: int, rows: int | None = None) -> Iterator[Operation]:
+    """A product whose input is whole; the gradient of the input is a partial sum and is all-reduced."""
+    x = cost.values[operation.inputs[0]]
+    whole = _whole(operation.site, x)
+    yield whole
+    (out,) = operation.outputs
+    part = replace(out, shape=(*out.shape[:-1], rows or out.shape[-1] // degree))
+    yield replace(_less_work(operation, degree).reading({x.name: whole.outputs[0].name}), outputs=(part,))
+
+
+def _whole(site: str, x: Tensor) -> Operation:
+    """Identity on a tensor that every rank reads whole; its backward all-reduces the ranks' partial gradients."""
+    return Operation(
+        name="identity",
+        site=site,
+        kind="movement",
+        inputs=(x.name,),
+        outputs=(replace(x, name=f"{site}:whole", view_of=x.name),),
+        gradients=(Gradient.FRESH,),
+        backward="all_reduce",
+        sends_back=_ALL_REDUCE,
+    )
+
+
+def _experts(cost: Cost, run: Tape, learned: Mapping[str, Tensor]) -> Iterator[Operation]:
+    """All pairs of a layer's mixture, whose first products read the same rows."""
+    degree, rows = cost.mesh.degree(_AXIS), cost.values[run[0].inputs[0]]
+    whole = _whole(run[0].site, rows)
+    yield whole
+    for operation in run:
+        one = _ungrouped(_less_work(operation, degree).reading({rows.name: whole.outputs[0].name}), learned)
+        if operation is run[-1]:
+            yield from _summed(one)
+        else:
+            yield _parted(one, cost)
+
+
+def _ungrouped(operation: Operation, learned: Mapping[str, Tensor]) -> Operation:
+    """The grouped product; if a part's width is no multiple of 8, a loop over experts, which saves no ends of rows."""
+    if operation.name != "aten._grouped_mm" or all(size % 8 == 0 for size in learned[operation.inputs[1]].shape[1:]):
+        return operation
+    x, weight, _ = operation.inputs
+    return replace(
+        operation,
+        name="aten.mm",
+        inputs=(x, weight),
+        gradients=operation.gradients[:2],
+        saves=(x, weight),
+        backward="MmBackward",
+    )
+
+
+def _summed(operation: Operation) -> Iterator[Operation]:
+    """A product or a look-up whose result is a partial sum, and its all-reduce."""
+    (out,) = operation.outputs
+    partial = replace(out, name=f"{out.name}.partial")
+    yield replace(operation, outputs=(partial,))
+    yield Operation(
+        name="all_reduce",
+        site=operation.site,
+        kind="movement",
+        inputs=(partial.name,),
+        outputs=(out,),
+        gradients=(Gradient.ALIAS,),
+        backward="identity",
+        sends=_ALL_REDUCE,
+    )
+
+
+def _looked_up(operation: Operation, cost: Cost, learned: Mapping[str, Tensor]) -> Iterator[Operation]:
+    """A look-up in a part of the vocabulary: its gradient is as wide as the whole, of which a part is then taken.
+
+    If the head has the same weight, the two gradients are added into a third tensor while both are alive.
+    """
+    name, ids = operation.inputs
+    part = learned[name]
+    table = replace(cost.parameters[name], name=f"{operation.site}:table", view_of=name)
+    tied = any(name in one.inputs for one in cost.tape if one.site == "head.projection")
+    yield Operation(
+        name="aten.view",
+        site=operation.site,
+        kind="movement",
+        inputs=(name,),
+        outputs=(table,),
+        gradients=(Gradient.INPLACE,),
+        backward="gradient sum",
+        backward_scratch=(part,) if tied else (),
+    )
+    how = (Gradient.FRESH, Gradient.NONE)
+    yield from _summed(replace(operation, inputs=(table.name, ids), gradients=how))
+
+
+def _loss(operation: Operation, cost: Cost) -> Iterator[Operation]:
+    """The loss on parts of the logits, their logarithms and their gradient; three numbers a token are all-reduced."""
+    parted, piece = _parted(operation, cost), _part(cost.values[operation.inputs[0]], cost)
+    if operation.name == "aten._log_softmax":
+        # The temporary is the logits minus their maximum; the loss computes the gradient of the logits directly.
+        yield replace(parted, forward_scratch=(piece,), gradients=(Gradient.ALIAS,))
+        yield from (_number(label, operation.outputs[0]) for label in ("maximum", "sum"))
+    elif operation.name == "aten.nll_loss_forward":
+        yield _number("picked", cost.values[operation.inputs[0]])
+        # For each token: target, the target's index in this part, row, the amount subtracted there, gradient.
+        numbers = [replace(piece, shape=piece.shape[:1], dtype=dtype) for dtype in ("int64",) * 3 + ("float32",) * 2]
+        yield replace(parted, backward_scratch=(piece, piece, *numbers))
+    else:
+        yield parted
+
+
+def _number(label: str, of: Tensor) -> Operation:
+    return Operation(
+        name="all_reduce",
+        site="head",
+        kind="movement",
+        inputs=(of.name,),
+        outputs=(replace(of, name=f"head:{label}", shape=(of.shape[0], 1)),),
+        gradients=(Gradient.NONE,),
+        sends=_ALL_REDUCE,
+    )
+
+
+def _less_work(operation: Operation, degree: int) -> Operation:
+    return replace(
+        operation,
+        flops=operation.flops // degree,
+        backward_flops=operation.backward_flops // degree,
+        padding_flops=operation.padding_flops // degree,
+    )
+
+
+def _parted(operation: Operation, cost: Cost) -> Operation:
+    """The operation with everything that it makes divided."""
+    return operation.making(lambda one: _part(one, cost))
+
+
+def _part(tensor: Tensor, cost: Cost) -> Tensor:
+    """This rank's part of a tensor: of its heads if it has any, else of the last axis (hidden units, vocabulary)."""
+    if not tensor.shape:
+        return tensor
+    merged_with_rows = ".core" in tensor.name and len(tensor.shape) == 3
+    axis = 1 if len(tensor.shape) == 4 else 0 if merged_with_rows else len(tensor.shape) - 1
+    return tensor.piece(cost.mesh.degree(_AXIS), cost.place[_AXIS], axis)

@@ -1,0 +1,83 @@
+"""Round the vocabulary up, so that the last matrix product has a size that suits the hardware.
+
+GPT-2's 50257 is odd; 50304 is a multiple of 64, and on tensor cores the padded product is faster (nanoGPT). The added
+rows stand for no token. Their logits are −∞, so their probability and all their gradients are exactly 0, and they stay
+zero as initialized. Checkpoints leave them out. The model has a few more rows, and on a CPU the technique need not gain
+anything. Over ranks, where checkpoints are written in shards, it is refused.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from pydantic import Field
+
+from assay.config import ResolvedRun
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
+
+if TYPE_CHECKING:
+    from assay.cost import Cost
+    from assay.hardware import Machine
+    from assay.step.program import Program
+
+
+_PADDED = ("embedding.token.weight", "head.projection.weight")
+
+
+class VocabPadding(Optimization):
+    """Embedding rows and logits padded to a multiple of `multiple`."""
+
+    multiple: Annotated[int, Field(ge=2, le=4096)] = 64
+    """Divisor of the padded vocabulary, at most 4096: no kernel has wider tiles."""
+
+    title: ClassVar = "vocabulary padding"
+    stage: ClassVar = Stage.MODEL
+    numerics: ClassVar = Numerics.REASSOCIATED
+    saves: ClassVar = "time of the projection to the vocabulary, where kernels are tiled"
+    pays: ClassVar = "weights, gradients, state, logits and FLOPs of rows that stand for no token"
+    sources: ClassVar = ("karpathy/nanoGPT", "NVIDIA, Matrix Multiplication Background User's Guide")
+    claims: ClassVar = frozenset({"loss"})
+
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
+        size = run.model.vocab_size  # None until the corpus is prepared; then the check runs once more
+        if size is not None and size % self.multiple == 0:
+            raise Conflict(
+                f"vocab_padding:multiple={self.multiple} divides the vocabulary of {size} already; "
+                "choose another multiple or leave it out"
+            )
+        if run.ranks > 1:
+            raise Conflict(
+                "vocab_padding runs on one device only; with several ranks set model.vocab_size to the padded size"
+            )
+
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
+        from assay.optimizations.vocab_padding.ledger import pad_vocabulary
+
+        return pad_vocabulary(cost, run.model.vocabulary, self._rows(run))
+
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
+        from assay.optimizations.vocab_padding.model import PADDED, pad_vocabulary, zero_padding
+
+        tokens = run.model.vocabulary
+        for part in program.parts:
+            pad_vocabulary(part, tokens, self._rows(run))
+        at_rest = dict.fromkeys(PADDED, tokens)
+        return replace(program, initialize=zero_padding(program.initialize, tokens), rows_at_rest=at_rest)
+
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
+        from assay.cost import DTYPE_BYTES
+
+        # Log-probabilities are in float32, one row a token.
+        tokens = run.tokens_per_step // trace.forwards
+        columns = trace.largest_bytes("aten._log_softmax", phase="forward") // (4 * tokens)
+        tokens_known, width = run.model.vocabulary, run.model.n_embd
+        padded = columns % self.multiple == 0 and tokens_known <= columns < tokens_known + self.multiple
+        # Weights may be kept in 16 bits.
+        numbers = {one.name: one.whole_bytes // DTYPE_BYTES[one.dtype] for one in trace.parameters}
+        rows = sorted({numbers[name] // width for name in _PADDED if name in numbers})
+        observed = f"logits of {columns} columns and weights of {rows} rows for a vocabulary of {tokens_known}"
+        return self.evidence(observed, padded and rows == [columns])
+
+    def _rows(self, run: ResolvedRun) -> int:
+        return -(-run.model.vocabulary // self.multiple) * self.multiple

@@ -1,0 +1,105 @@
+"""Replicas as in data parallelism, but each rank keeps optimizer state for, and updates, one shard of every weight.
+
+Adam's two moments are the largest thing that replicas repeat: twice the weights, in float32. Sharded, they fall with
+the number of ranks, and the updated shards are gathered once a step (the first stage of ZeRO, arXiv:1910.02054).
+Gradients are summed on every rank during backward and stay whole; the paper's own first stage scatters them instead.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import prod
+from typing import TYPE_CHECKING, ClassVar
+
+from assay.config import ResolvedRun
+from assay.optimizations.base import Numerics, Optimization, Stage
+from assay.records.evidence import Evidence
+from assay.records.trace import Held, Trace
+from assay.records.trace.updates import Updated
+
+if TYPE_CHECKING:
+    from assay.cost import Cost
+    from assay.cost.analytic.layout import Layout
+    from assay.hardware import Machine
+    from assay.step.program import Program
+
+
+class ZeroOptimizer(Optimization):
+    """Replicas of the weights, shards of the optimizer's state."""
+
+    title: ClassVar = "sharded optimizer state (ZeRO stage 1)"
+    stage: ClassVar = Stage.SHARD
+    numerics: ClassVar = Numerics.REASSOCIATED
+    saves: ClassVar = "optimizer state: 1/n of it on each rank; time and activations as data parallelism does"
+    pays: ClassVar = "one all-gather of the updated weights a step: in total 1.5 times data parallelism's bytes"
+    sources: ClassVar = ("arXiv:1910.02054",)
+    claims: ClassVar = frozenset({"replicas", "update"})
+    traits: ClassVar = frozenset({"pieces of weights"})
+
+    def axes(self) -> Mapping[str, int | None]:
+        return {"dp": None}
+
+    def lay_out(self, layout: "Layout") -> "Layout":
+        return replace(layout, zero=1)
+
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
+        from assay.cost.parameters import parameters
+        from assay.cost.rewrites.replicas import replicated
+        from assay.optimizations.zero_optimizer.ledger import divided
+
+        # A pipeline's rank that owns both ends has a copy of a tied embedding, under the name of an untied head.
+        untied = run.model.model_copy(update={"tie_embeddings": False})
+        return divided(replicated(cost), parameters(untied))
+
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
+        from assay.optimizations.zero_optimizer.step import divide_state
+        from assay.parallel.fsdp import whole_replicas
+
+        return divide_state(whole_replicas(program, program.axis("dp")))
+
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
+        from assay.proofs.replicas import summed_once, wrong_share
+
+        ranks = trace.ranks.get("dp", 1)
+        held, whole = trace.optimizer_state_bytes, trace.whole_optimizer_state_bytes
+        # A replica's state, as this rank would hold it if dp divided nothing; other axes may have divided it already.
+        replica = whole * trace.parameter_bytes / trace.whole_parameter_bytes
+        gathered = trace.communicated("all_gather", axis="dp", phase="update")
+        pieces = [_piece(one, ranks, trace.place.get("dp", 0)) for one in trace.parameters]
+        due = {one.name: (one, piece) for one, (piece, _) in zip(trace.parameters, pieces, strict=True)}
+        right = sum(_fits(one, *due[one.name]) for one in trace.updates if one.name in due)
+        observed = (
+            f"{held} of {replica:.0f} bytes of a replica's optimizer state held by this rank of {ranks}; "
+            f"{gathered} bytes of updated weights gathered, for {trace.parameter_bytes} bytes of weights"
+        )
+        if right != len(trace.parameters):
+            observed += f"; {right} of {len(trace.parameters)} weights have the state of this rank's shard"
+        summed, once = summed_once(trace, run)
+        wrong = wrong_share(trace, run) + ("" if once else f"; {summed}")
+        divided = 0 < right == len(trace.parameters) and held < replica
+        shown = divided and gathered == sum(whole for _, whole in pieces) > 0
+        return self.evidence(observed + wrong, ranks > 1 and shown and not wrong)
+
+
+def _piece(one: Held, ranks: int, index: int) -> tuple[int, int]:
+    """Elements of a weight that this rank updates, and the bytes of it that all ranks gather.
+
+    A weight is cut along its first dimension that is whole. An expert that dp divides is updated by its owner and not
+    gathered.
+    """
+    from assay.proofs.shares import chunk
+
+    free = next((axis for axis in range(len(one.shape)) if axis not in one.dimensions.values()), None)
+    if free is None or "dp" in one.divided_over:
+        return prod(one.shape), 0
+    length, row = one.shape[free], prod(one.shape[:free] + one.shape[free + 1 :])
+    return chunk(length, ranks, index) * row, chunk(length, ranks, 0) * ranks * row * _width(one)
+
+
+def _fits(updated: Updated, weight: Held, elements: int) -> bool:
+    """True if the optimizer updates this many elements, and no entry of its state is larger than they are."""
+    sizes = [size for key, size in updated.state.items() if key != "step"]
+    return updated.elements == elements and all(size <= elements * _width(weight) for size in sizes)
+
+
+def _width(weight: Held) -> int:
+    return weight.whole_bytes // max(1, prod(weight.whole_shape))

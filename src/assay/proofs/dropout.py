@@ -1,0 +1,37 @@
+"""Checks of dropout: the number of masks, their share of zeros, and equal masks in recomputation.
+
+The number of zeros among n draws has a standard deviation of sqrt(n * p * (1 - p)), and may be off by five of
+them. Masks drawn inside compiled code, a CUDA graph or a fused attention kernel are not seen, so they are not
+checked.
+"""
+
+from math import sqrt
+
+from assay.config import ResolvedRun
+from assay.records.trace import Trace
+
+_DEVIATIONS = 5
+
+
+def fault(trace: Trace, run: ResolvedRun) -> str:
+    """Describe what is wrong with the masks of a step; empty if nothing is, or if they are not seen."""
+    p, masks = run.model.dropout, trace.masks
+    if p > 0 and not trace.compiled and not trace.graph_replays:
+        fused = trace.count("_scaled_dot_product_flash", "_scaled_dot_product_efficient", "_scaled_dot_product_cudnn")
+        embedded = any(one.name.startswith("embedding.") for one in trace.parameters)
+        due = trace.forwards * ((2 if fused else 3) * len(trace.blocks) + embedded)
+        if masks.drawn != due:
+            return f"dropout drew {masks.drawn} masks in forward instead of {due}"
+    if masks.repeated:
+        return f"{masks.repeated} of {masks.drawn} dropout masks equal an earlier mask of the step"
+    if masks.elements and abs(masks.zeros - p * masks.elements) > _DEVIATIONS * sqrt(masks.elements * p * (1 - p)):
+        return f"dropout zeroed {masks.zeros / masks.elements:.4f} of {masks.elements} elements instead of {p:g}"
+    return ""
+
+
+def unequal_again(trace: Trace) -> str:
+    """Say how many masks of recomputed forwards match none of the forward's; empty if all match."""
+    masks = trace.masks
+    if not masks.unequal:
+        return ""
+    return f", but {masks.unequal} of {masks.again} recomputed dropout masks differ from the forward's"

@@ -1,0 +1,85 @@
+"""Compare two traces of one program: the step at a run's end must equal the step proven at its beginning.
+
+Only counts that do not depend on the batch are compared. These are operators outside the update, elements written into
+each parameter, compiled calls and graphs, collectives, batches and bytes held. Values and times are not compared. Nor
+are the operators of clipping, which run only if the norm is above the limit, and data movement, which caches reduce in
+later steps. The bytes that a mixture's experts save and exchange depend on the batch, so with a mixture saved and
+communicated bytes are not compared.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from assay.records.trace import Trace
+
+_MOST = 3
+"""Number of differences that are listed one by one."""
+
+
+def differences(first: Trace, last: Trace, *, mixture: bool = False) -> str:
+    """List the differences, each with both counts; empty if there is none."""
+    found = [f"{name} {before} → {after}" for name, before, after in _differing(first, last, mixture)]
+    more = f", and {len(found) - _MOST} more" if len(found) > _MOST else ""
+    return ", ".join(found[:_MOST]) + more
+
+
+def _differing(first: Trace, last: Trace, mixture: bool) -> Iterator[tuple[str, Any, Any]]:
+    for read in (_calls, _operators, _held, _written, *(() if mixture else (_bytes,))):
+        before, after = read(first), read(last)
+        for name in dict.fromkeys((*before, *after)):
+            if before.get(name, 0) != after.get(name, 0):
+                yield name, before.get(name, 0), after.get(name, 0)
+
+
+def _calls(trace: Trace) -> Mapping[str, int]:
+    return {
+        "compiled calls": trace.compiled_calls(backward=False) + trace.compiled_calls(backward=True),
+        "graph replays": trace.graph_replays,
+        "graph breaks": trace.graph_breaks,
+        "graphs compiled for training": trace.training_graphs,
+        "forwards": trace.forwards,
+        "targets": trace.targets,
+        "sequences": trace.sequences,
+        "updates in backward": trace.updates_in_backward,
+        **{f"sequences made by {who}": count for who, count in trace.prepared.items()},
+        **{f"makers of batches ({who})": count for who, count in trace.makers.items()},
+    }
+
+
+def _operators(trace: Trace) -> Mapping[str, int]:
+    counts: Counter[str] = Counter()
+    for one in trace.operations:
+        if one.phase != "update" and one.operation_class != "movement":
+            counts[f"{one.name} of {one.dtype} in {one.phase}"] += one.count
+    return counts
+
+
+def _held(trace: Trace) -> Mapping[str, int]:
+    return {
+        "bytes of weights": trace.parameter_bytes,
+        "bytes of weights on the host": trace.offloaded_bytes,
+        "bytes of gradients": trace.gradient_bytes,
+        "bytes of optimizer state": trace.optimizer_state_bytes,
+        "bytes of optimizer state on the host": trace.offloaded_state_bytes,
+        "shared parameters": len(trace.shared_parameters),
+    }
+
+
+def _written(trace: Trace) -> Mapping[str, int]:
+    return {
+        f"elements of {one.name} written by {operator}": count
+        for one in trace.updates
+        for operator, count in one.written.items()
+    }
+
+
+def _bytes(trace: Trace) -> Mapping[str, int]:
+    sent: Counter[str] = Counter()
+    for one in trace.communications:
+        sent[f"bytes of {one.collective} over {one.axis} in {one.phase}, {one.dtype}"] += one.payload_bytes
+    return {
+        "bytes saved for backward": trace.saved_total_bytes,
+        "bytes saved on the host": trace.offloaded_saved_bytes,
+        **sent,
+    }

@@ -1,0 +1,1 @@
+"""Typed results as plain data: evidence, traces, runs, ranks. Imports no torch."""

@@ -1,0 +1,47 @@
+"""Memory figures of a run, each with the place at which it is measured."""
+
+from collections.abc import Mapping
+
+from pydantic import Field
+
+from assay.records.base import Record
+
+
+class PhaseMemory(Record):
+    """Peaks within one phase of the run; the process's high-water mark is reset between phases."""
+
+    process_peak_bytes: int | None = None
+    """Peak resident memory (VmHWM), file pages included."""
+    anonymous_bytes: int | None = None
+    """Resident anonymous memory at the end of the phase."""
+    file_bytes: int | None = None
+    """Resident file pages at the end of the phase, for instance of memory-mapped tokens."""
+    tensors_peak_bytes: int | None = None
+
+
+class Memory(Record):
+    """Memory figures of a run, each with the place at which it is measured."""
+
+    tensors_peak_bytes: int | None = None
+    """Peak bytes requested from torch's allocator in one optimizer step after the first, live tensors included."""
+    library_scratch_bytes: int | None = None
+    """Peak bytes that libraries requested from that allocator for themselves; in no tensor figure."""
+    allocator_peak_bytes: int | None = None
+    """Peak of tensors and library scratch together."""
+    reserved_peak_bytes: int | None = None
+    """Peak bytes held by torch's caching allocator; None on a CPU."""
+    process_peak_bytes: int | None = None
+    """Peak anonymous resident memory in the settling steps of the timed blocks."""
+    heap_peak_bytes: int | None = None
+    """Peak bytes live on the heap in the memory pass, by memray, without memory maps."""
+    device_peak_bytes: int | None = None
+    """Bytes of the device's memory in use by all processes, as the driver reports it."""
+    allocations: int | None = None
+    """Heap allocations in one optimizer step, by memray."""
+    allocated_bytes: int | None = None
+    """Sum of the bytes that those allocations requested."""
+    tensors_peak_instant: str | None = None
+    """Operation during which the peak of the tensors was reached."""
+    saved_bytes: Mapping[str, int] = Field(default_factory=dict)
+    """Bytes saved for backward, by category (from the trace)."""
+    phases: Mapping[str, PhaseMemory] = Field(default_factory=dict)

@@ -1,0 +1,38 @@
+"""The estimator's prediction of a run's figures."""
+
+from assay.records.base import Record
+from assay.records.ranks import Sent
+
+
+class PredictedRank(Record):
+    """The estimator's prediction for one rank."""
+
+    tensors_peak_bytes: int
+    sent_bytes: int
+    saved_bytes: int | None = None
+    sent: tuple[Sent, ...] = ()
+    """Payload by collective and axis; empty in older records."""
+    idle_share: float | None = None
+    """Idle share of a simulated pipeline: its stages take time in proportion to their FLOPs, and its sends are free."""
+
+
+class Predicted(Record):
+    """The estimator's prediction of a result's figures, and FLOPs. On several ranks, of the rank that holds most."""
+
+    tensors_peak_bytes: int | None = None
+    tensors_peak_instant: str | None = None
+    library_scratch_bytes: int | None = None
+    """Upper bound: a library may take less, or none while the tensors are at their peak."""
+    reserved_peak_bytes: int | None = None
+    process_peak_bytes: int | None = None
+    heap_peak_bytes: int | None = None
+    allocations: int | None = None
+    saved_bytes: int | None = None
+    step_flops: int | None = None
+    """FLOPs executed by one optimizer step, recomputation included."""
+    step_seconds: float | None = None
+    """Seconds from measured rates of this machine and, on several ranks, of its link; None if these are unknown."""
+    ranks: tuple[PredictedRank, ...] = ()
+    """Prediction for each rank; empty on one rank."""
+    bubble_share: float | None = None
+    """Idle share of a pipeline with equal stages by its schedule's formula, (p−1)/(vm + p−1) or a variant."""

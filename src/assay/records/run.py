@@ -1,0 +1,72 @@
+"""The record of one run: the schema of `result.json`, of the store's rows and of ``--json``.
+
+Every figure is in a base unit that its name states. `None` means that the figure is not available, never zero.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field
+
+from assay.config.run import ResolvedRun
+from assay.records.base import Record
+from assay.records.environment import Environment
+from assay.records.evidence import Evidence, ValueProof
+from assay.records.memory import Memory
+from assay.records.prediction import Predicted
+from assay.records.ranks import RankResult
+from assay.records.status import Status
+from assay.records.timing import Block, Quartiles
+
+
+class RunResult(Record):
+    """The complete record of one run."""
+
+    run: str
+    """The run's id, which is its folder's name."""
+    status: Status
+    reason: str | None = None
+    """One sentence for every status except `done`."""
+    created: str
+    """UTC, ISO 8601."""
+    identity: str
+    """Hash of the canonical configuration."""
+    preset: str | None = None
+    """Preset or file from which the configuration was loaded."""
+    config: ResolvedRun
+    steps: int = 0
+    tokens: int = 0
+    parameters: int | None = None
+    train_loss: float | None = None
+    """Loss of the last step, averaged over its tokens."""
+    val_loss: float | None = None
+    val_perplexity: float | None = None
+    val_bits_per_byte: float | None = None
+    val_targets: int | None = None
+    """Number of held-out tokens that were predicted for `val_loss`."""
+    val_split_targets: int | None = None
+    """Number of held-out tokens that can be predicted."""
+    val_standard_error: float | None = None
+    """Standard error of `val_loss` as an estimate for the whole held-out text; 0 if all of it was evaluated."""
+    tokens_per_second: float | None = None
+    """Tokens per step over the median seconds of a steady step."""
+    step_seconds: Quartiles | None = None
+    data_wait_share: float | None = None
+    """Share of the steady steps' seconds in which the host waited for its batch; on several ranks, the first rank's."""
+    phase_seconds: Mapping[str, float] = Field(default_factory=dict)
+    """Seconds of each phase; they sum to the wall time of the last process."""
+    memory: Memory = Field(default_factory=Memory)
+    ranks: tuple[RankResult, ...] = ()
+    """Record of each rank; empty on one rank. `memory` has the highest figures of all ranks."""
+    predicted: Predicted | None = None
+    evidence: tuple[Evidence, ...] = ()
+    values: ValueProof | None = None
+    """Result of the value check; None in records older than it, and if a run ended before it."""
+    proven_until: Literal["beginning", "end"] | None = None
+    """`end` if a step traced after the last checkpoint showed the same; None without evidence and in older records."""
+    environment: Environment | None = None
+    blocks: tuple[Block, ...] = ()
+    first_step_seconds: float | None = None
+    skipped_steps: int = 0
+    """Updates that were skipped because a gradient was not finite (fp16)."""
+    extra: Mapping[str, Any] = Field(default_factory=dict)

@@ -1,0 +1,145 @@
+"""The record of a study: every cell with its result, and the protocol of the measurement.
+
+The analysis, the table and the page read only this record. So they can be made anew on another day or machine, even if
+the run folders are gone.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Self
+
+from pydantic import ConfigDict, Field
+
+from assay.config.base import Frozen
+from assay.config.run import ResolvedRun
+from assay.records.run import RunResult
+
+BASELINE = "baseline"
+"""Label of the control's row."""
+AGAIN = "baseline (again)"
+"""Label of the control's second runs, with the same configuration and seed."""
+
+
+class Cell(Frozen):
+    """One run of a study."""
+
+    treatment: str
+    """Label of the row: `baseline`, `baseline (again)`, or one that names the levels, such as the argument of
+    ``--with``."""
+    levels: Mapping[str, str] = Field(default_factory=dict)
+    """Level of each factor, by the factor's key; empty in records older than this field."""
+    replicate: int = 0
+    """Index among runs with the same configuration and seed; the baseline has at least two."""
+    seed: int
+    process: int = 0
+    """Index among the processes of this row at this seed, which all train the same run."""
+    run: ResolvedRun
+
+    @property
+    def name(self) -> str:
+        """Name of the cell, unique within a study."""
+        again = f", time {self.replicate + 1}" if self.replicate and self.treatment == BASELINE else ""
+        return f"{self.treatment}, {self.group}{again}"
+
+    @property
+    def group(self) -> str:
+        """Seed and process; cells that share both take turns, as far as memory permits."""
+        return f"seed {self.seed}" + (f", process {self.process + 1}" if self.process else "")
+
+    def repeated(self, replicate: int) -> Self:
+        """A copy of the cell, with the same configuration and seed, as another replicate."""
+        return self.model_copy(update={"replicate": replicate})
+
+
+class Curve(Frozen):
+    """The loss during a run: one value per step, and the evaluations."""
+
+    train_loss: tuple[float | None, ...] = ()
+    """Training loss of each step, from step 0; None if it was not finite."""
+    evaluations: tuple[tuple[int, float | None], ...] = ()
+    """(steps completed, validation loss)."""
+
+
+class CellResult(Frozen):
+    """A cell and its result."""
+
+    cell: Cell
+    wave: int
+    """Index of the wave. Its cells were alive together and took turns; figures are paired within a wave only."""
+    result: RunResult
+    curve: Curve = Field(default_factory=Curve)
+
+
+class Round(Frozen):
+    """One timed block of every living cell, in the order of execution."""
+
+    seed: int
+    wave: int
+    number: int
+    order: tuple[str, ...]
+    disturbed: tuple[str, ...] = ()
+    """Cells whose block was disturbed. Such a round does not count if there are enough undisturbed ones."""
+
+
+class Protocol(Frozen):
+    """Protocol of the measurement."""
+
+    blocks: int
+    """Timed blocks of each cell."""
+    processes: int = 1
+    """Processes of each row at each seed."""
+    resident: int
+    """Largest number of cells alive at once."""
+    needed_bytes: int | None = None
+    """Host memory in bytes predicted for all cells of one seed together; None if a prediction is missing."""
+    available_bytes: int
+    """Bytes of memory free on the machine before the cells ran."""
+    notes: tuple[str, ...] = ()
+    """Sentences on each deviation from the plan."""
+
+
+class Ending(StrEnum):
+    """Ending of the comparison as a whole."""
+
+    COMPLETE = "complete"
+    INTERRUPTED = "interrupted"
+
+
+class ComparisonRecord(Frozen):
+    """The complete record of a comparison."""
+
+    model_config = ConfigDict(strict=False)
+
+    id: str
+    created: str
+    """UTC, ISO 8601."""
+    title: str
+    """Preset or file of the baseline, or `configuration` if the run was given as an object."""
+    kind: str = "comparison"
+    """Kind of study."""
+    question: str = ""
+    """The question that the study answers; empty for a plain comparison."""
+    base: ResolvedRun
+    seeds: tuple[int, ...]
+    treatments: tuple[str, ...]
+    """Treatments in the order of listing, without the baseline."""
+    ending: Ending
+    protocol: Protocol
+    cells: tuple[CellResult, ...]
+    rounds: tuple[Round, ...]
+    nudged: tuple[CellResult, ...] = ()
+    """Nudged baseline of each seed (`drift`), of which only the training losses are meaningful."""
+
+    def of(self, treatment: str) -> tuple[CellResult, ...]:
+        """The cells of one treatment, without further baseline runs that were made only for pairing."""
+        return tuple(one for one in self.cells if one.cell.treatment == treatment and one.cell.replicate <= 1)
+
+    @property
+    def planned(self) -> int:
+        """Processes of each row over all seeds."""
+        return len(self.seeds) * self.protocol.processes
+
+    @property
+    def references(self) -> tuple[CellResult, ...]:
+        """Every run of the baseline with which a treatment can be paired, in the order of the cells."""
+        return tuple(one for one in self.cells if one.cell.treatment == BASELINE)

@@ -1,0 +1,73 @@
+"""Times of a run: its steady steps, and its timed blocks."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from assay.records.base import Record
+
+
+class Quartiles(Record):
+    """Median, quartiles and size of a sample."""
+
+    median: float
+    lower: float
+    upper: float
+    count: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Self | None:
+        """Quartiles of `values` with linear interpolation; None if there are no values."""
+        if len(values) < 2:
+            return cls(median=values[0], lower=values[0], upper=values[0], count=1) if values else None
+        lower, median, upper = statistics.quantiles(values, n=4, method="inclusive")
+        return cls(median=median, lower=lower, upper=upper, count=len(values))
+
+
+DISTURBED = 0.1
+"""Share of all processor time that others must take for a block to count as disturbed."""
+
+
+LEAST_DISTURBANCE_SECONDS = 0.04
+"""Least processor time that counts: the kernel counts in hundredths of a second, and a few of them disturb nothing."""
+
+
+class Block(Record):
+    """One timed block: consecutive steady steps. The other cells of a comparison take their turns between blocks.
+
+    It begins with a settling step if it has several steps. The settling step is not timed and counts only for
+    `process_peak_bytes`.
+    """
+
+    steps: int
+    seconds: float
+    """Sum of the timed steps' seconds."""
+    median_step_seconds: float
+    tokens: int
+    process_peak_bytes: int | None = None
+    """High-water mark of the process's resident anonymous memory in the block's settling step, or its only step."""
+    steal_seconds: float | None = None
+    """Processor time that a hypervisor gave to others during the timed steps, summed over all cores."""
+    others_seconds: float | None = None
+    """Processor time of processes outside this run during the timed steps, summed over all cores."""
+    load: float | None = None
+    """Runnable and running tasks at the end of the block, averaged over a minute by the kernel."""
+    clock_hertz: float | None = None
+    """Mean clock frequency of the cores at the end of the block."""
+    cores: int | None = None
+    """Number of cores over which processor times were summed."""
+    repeated: bool = False
+    """True if the block's steps followed the run's last one and were discarded, to replace a disturbed block."""
+
+    @classmethod
+    def of(cls, event: Mapping[str, Any]) -> Self:
+        """Read a block from its event, in which fields may be missing if an earlier version wrote it."""
+        return cls.model_validate({name: event[name] for name in cls.model_fields if name in event})
+
+    @property
+    def disturbed(self) -> bool:
+        """True if others took more than `DISTURBED` of the processor time of the timed steps."""
+        if self.others_seconds is None or self.cores is None:
+            return False
+        taken = self.others_seconds + (self.steal_seconds or 0.0)
+        return taken > max(DISTURBED * self.cores * self.seconds, LEAST_DISTURBANCE_SECONDS)

@@ -1,0 +1,83 @@
+"""An estimate as text: one step of the fullest rank, the other ranks, and memory by instant."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from assay.report.blocks import Block, Table
+from assay.report.ranks import ranks_report
+from assay.units import format_bytes, format_count, format_flops, format_seconds
+
+if TYPE_CHECKING:
+    from assay.estimator import Estimate
+    from assay.estimator.ranks import EveryRank
+
+_SHOWN = 48
+"""Most instants to show; a deep model has several for every block."""
+
+
+def estimate_report(every: "EveryRank") -> Iterator[Block]:
+    """Yield the step of the fullest rank, tables of all ranks, and the highest instant of each part of the step."""
+    yield _step(every)
+    yield from ranks_report(every)
+    yield from _instants(every.fullest)
+
+
+def _step(every: "EveryRank") -> Table:
+    fullest = every.fullest
+    idle = fullest.active_parameters < fullest.parameters
+    active = f", {format_count(fullest.active_parameters)} of them active per token" if idle else ""
+    of = "" if len(every.ranks) == 1 else f"rank {fullest.cost.rank} of {len(every.ranks)}, with the highest peak"
+    rows = {
+        "optimizations": " + ".join(map(str, every.run.optimizations)) or "none",
+        "parameters": format_count(fullest.parameters) + active,
+        "tokens per step": format_count(every.run.tokens_per_step),
+        "weights": format_bytes(fullest.cost.parameter_bytes),
+        "gradients": format_bytes(fullest.gradient_bytes),
+        "optimizer state": format_bytes(fullest.cost.optimizer_state_bytes),
+        "saved for backward": format_bytes(fullest.timeline.saved_bytes),
+        "peak of tensors": format_bytes(fullest.timeline.peak.nbytes),
+        **_scratch(fullest),
+        "work": " + ".join(f"{format_flops(count)} in {dtype}" for dtype, count in fullest.flops.items()),
+    }
+    if every.step_seconds is not None:
+        together = "" if len(every.ranks) == 1 else " of all ranks"
+        rows[f"step time{together}, at the rates measured here"] = format_seconds(every.step_seconds)
+        rates = fullest.machine.rates[fullest.machine.device(every.run.device)]
+        if rates.caveat:
+            rows["caution, these rates"] = rates.caveat
+    else:
+        rows["step time"] = _unknown_time(every)
+    return Table.of(("one optimizer step", of), rows.items())
+
+
+def _unknown_time(every: "EveryRank") -> str:
+    """Return why no step time is predicted, and what to do."""
+    from assay.launch.prepare import threads_of
+
+    threads = threads_of(every.run)
+    option = "" if threads is None else f" --threads {threads}"
+    return f"not predicted; `assay machine{option}` measures the rates that it needs"
+
+
+def _scratch(answer: "Estimate") -> dict[str, str]:
+    """Return a row if the CPU's library allocates memory in addition to the tensors."""
+    most = answer.library_scratch_bytes
+    return {"library scratch, in addition": f"0 to {format_bytes(most)}"} if most else {}
+
+
+def _instants(answer: "Estimate") -> Iterator[Block]:
+    peak, instants = answer.timeline.peak, answer.timeline.instants
+    stride = -(-len(instants) // _SHOWN)
+    shown = [moment for place, moment in enumerate(instants) if place % stride == 0 or moment is peak]
+    rows = [
+        (
+            str(moment),
+            format_bytes(moment.nbytes),
+            f"{moment.nbytes / peak.nbytes:.0%}",
+            "← peak" if moment is peak else "",
+        )
+        for moment in shown
+    ]
+    yield Table.of(("highest instant of each part", "alive", "of the peak", ""), rows, ("alive", "of the peak"))
+    if stride > 1:
+        yield f"{len(instants)} instants: one in {stride} is shown, and the peak; --json prints all"

@@ -1,0 +1,177 @@
+"""One self-contained page: the table, the figures, the proofs, and how each number was made. It needs no network.
+
+The template engine escapes all text from outside (names, reasons, a processor's own name). Only the figures, which are
+made here, are inserted as they are.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup, escape
+
+from assay.analysis.comparison import Comparison
+from assay.analysis.metrics.memory import TENSORS_PEAK_BYTES
+from assay.analysis.row import Row
+from assay.config.home import Home
+from assay.files import write_file
+from assay.records.evidence import BEGINNING_ONLY
+from assay.records.study import CellResult
+from assay.report.footnotes import footnotes
+from assay.report.page import figures
+from assay.report.page.theme import DARK, LIGHT, variable, variables
+from assay.report.wording import (
+    by_rank,
+    columns,
+    figure,
+    fine_percent,
+    first_step,
+    prediction_error,
+    status,
+    texts,
+    value_check,
+)
+from assay.units import format_bytes, format_count, format_seconds
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+def write_page(comparison: Comparison, home: Home, path: Path | None = None) -> Path:
+    """Write the page to `path`, or to `index.html` in the folder of the comparison's record; whole or not at all.
+
+    Returns its path. Raises `StorageError`.
+    """
+    path = path or home.reports / comparison.record.id / "index.html"
+    write_file(path, render(comparison).encode())
+    return path.absolute()
+
+
+def render(comparison: Comparison) -> str:
+    """Return the page as text."""
+    return _templates().get_template("page.html").render(_content(comparison))
+
+
+def _templates() -> "Environment":
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    templates = Environment(
+        loader=PackageLoader("assay.report.page"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.filters["breakable"] = _breakable
+    return templates
+
+
+def _breakable(name: str) -> Markup:
+    """Return a name that may be broken after each ``+`` and ``:``."""
+    text = str(escape(name))
+    for joint in "+:":
+        text = text.replace(joint, f"{joint}<wbr>")
+    return Markup(text)
+
+
+def _content(comparison: Comparison) -> dict[str, Any]:
+    record = comparison.record
+    rows = (comparison.baseline, comparison.again, *comparison.rows)
+    return {
+        "record": record,
+        "columns": columns(),
+        "rows": [_row(row, max(0, number - 1)) for number, row in enumerate(rows)],
+        "legend": [
+            (name, variable(number)) for number, name in enumerate((comparison.baseline.treatment, *record.treatments))
+        ],
+        "footnotes": footnotes(comparison),
+        "flagged": [(row.treatment, flag) for row in rows for flag in row.flags],
+        "changes": Markup(figures.changes(comparison)),
+        "losses": Markup(figures.losses(comparison)),
+        "predictions": Markup(figures.predictions(comparison)),
+        "predicted": [found for row in rows if (found := _prediction(row, record.of(row.treatment)))],
+        "machine": _machine(comparison),
+        "configuration": _configuration(comparison),
+        "cells": [_cell(one) for one in record.cells],
+        "light": variables(LIGHT),
+        "dark": variables(DARK),
+    }
+
+
+def _row(row: Row, number: int) -> dict[str, Any]:
+    return {
+        "name": row.treatment,
+        "colour": variable(number),
+        "status": status(row),
+        "figures": [texts(row, metric) for metric in columns()],
+        "evidence": row.evidence,
+        "values": "" if row.values is None else value_check(row.values),
+        "wrong": row.values is not None and not row.values.verdict,
+        "beginning_only": BEGINNING_ONLY if row.proven_until == "beginning" else "",
+        "remarks": [*(f"first step {sentence}" for sentence in first_step(row)), *by_rank(row)],
+    }
+
+
+def _prediction(row: Row, cells: tuple[CellResult, ...]) -> dict[str, str] | None:
+    """Predicted and measured peak of one row, with their instants; None if one of the two is missing."""
+    error, predicted = prediction_error(row), row.predicted
+    if error is None or predicted is None:
+        return None
+    instants = (one.result.memory.tensors_peak_instant for one in cells)
+    return {
+        "name": row.treatment,
+        "predicted": format_bytes(predicted.tensors_peak_bytes or 0),
+        "measured": figure(TENSORS_PEAK_BYTES, row.metrics[TENSORS_PEAK_BYTES.name]),
+        "error": fine_percent(error),
+        "predicted_instant": predicted.tensors_peak_instant or "–",
+        "measured_instant": next((instant for instant in instants if instant), "–"),
+    }
+
+
+def _machine(comparison: Comparison) -> list[tuple[str, str]]:
+    here = comparison.environment
+    if here is None:
+        return []
+    facts = [
+        ("processor", f"{here.processor}, {here.cores} cores"),
+        ("memory", format_bytes(here.memory_bytes)),
+        ("accelerator", here.accelerator or ""),
+        ("driver", here.driver or ""),
+        ("device used", here.device),
+        ("threads", str(here.threads)),
+        ("assay", here.assay),
+        ("torch", here.torch),
+        ("Python", here.python),
+        *sorted(here.packages.items()),
+        ("corpus digest", (here.corpus_digest or "")[:16]),
+    ]
+    return [(name, value) for name, value in facts if value]
+
+
+def _configuration(comparison: Comparison) -> dict[str, list[tuple[str, str]]]:
+    """Configuration of the baseline by group, without values that are None."""
+    base = comparison.record.cells[0].cell.run if comparison.record.cells else comparison.record.base
+    groups = base.model_dump(mode="json", exclude={"optimizations", "seed"})
+    found: dict[str, list[tuple[str, str]]] = {"run": [("seeds", ", ".join(map(str, comparison.record.seeds)))]}
+    for name, value in groups.items():
+        if isinstance(value, dict):
+            found[name] = [(key, str(item)) for key, item in value.items() if item is not None]
+        elif value is not None:
+            found["run"].append((name, str(value)))
+    return found
+
+
+def _cell(one: CellResult) -> dict[str, str]:
+    result = one.result
+    spread = result.step_seconds
+    return {
+        "name": one.cell.name,
+        "run": result.run,
+        "status": result.status.value.replace("_", " "),
+        "parameters": format_count(result.parameters) if result.parameters else "",
+        "step": f"{format_seconds(spread.median)} ({format_seconds(spread.lower)} – {format_seconds(spread.upper)})"
+        if spread
+        else "",
+        "peak": format_bytes(result.memory.tensors_peak_bytes) if result.memory.tensors_peak_bytes else "",
+        "instant": result.memory.tensors_peak_instant or "",
+        "wall": format_seconds(sum(result.phase_seconds.values())) if result.phase_seconds else "",
+    }

@@ -1,0 +1,234 @@
+"""Summary of one run: its ending, its results, its measured and predicted figures, and its proofs."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from assay.records.evidence import BEGINNING_ONLY
+from assay.report.blocks import Block, Facts, Table
+from assay.report.formats import UNKNOWN, amount, figure
+from assay.units import format_count, format_flops, format_seconds
+
+if TYPE_CHECKING:
+    from assay.config import Home, Run
+    from assay.records.evidence import Evidence, ValueProof
+    from assay.records.run import RunResult
+
+_MEMORY = {
+    "tensors_peak_bytes": "tensors, requested from torch's allocator in one step",
+    "reserved_peak_bytes": "reserved by torch's caching allocator",
+    "process_peak_bytes": "process, anonymous resident memory in a settled step",
+    "heap_peak_bytes": "heap, without memory maps",
+    "device_peak_bytes": "device, used by all processes",
+}
+
+
+def run_report(result: "RunResult", home: "Home", *, whole: bool = False) -> Iterator[Block]:
+    """Yield a run's summary, or with `whole` all that is recorded of it."""
+    from assay.store.run_folder import RunFolder
+
+    yield Facts.of(lines(result))
+    yield ""
+    yield Table.of(("memory", "measured", "predicted"), _memory_rows(result), ("measured", "predicted"))
+    if result.ranks:
+        yield from _by_rank(result)
+    if whole:
+        yield from _the_rest(result)
+    saved = RunFolder(home.runs / result.run).newest_checkpoint() is not None
+    yield Facts.of((("folder", str(home.runs / result.run)), *(("next", hint) for hint in _hints(result, saved))))
+
+
+def _by_rank(result: "RunResult") -> Iterator[Block]:
+    columns = (
+        "by rank",
+        "tensors",
+        "predicted",
+        "process",
+        "weights",
+        "state",
+        "payload",
+        "predicted",
+        "communicating",
+    )
+    yield Table.of(columns, _rank_rows(result), columns[1:])
+    if any(one.spent for one in result.ranks):
+        figures = ("calls", "running", "waiting", "transfer")
+        yield Table.of(("by rank", "collective", "axis", *figures), _spent_rows(result), figures)
+    if any(one.idle for one in result.ranks):
+        shares = ("idle", "simulated", "equal stages", "CPU time")
+        yield Table.of(("pipeline", *shares, ""), _idle_rows(result), shares)
+
+
+def stack_summary(run: "Run") -> str:
+    """Optimizations as they are written after ``--with``; ``"none"`` for the baseline."""
+    return "+".join(map(str, run.optimizations)) or "none"
+
+
+def lines(result: "RunResult") -> Iterator[tuple[str, str]]:
+    """Yield (label, text) of each line of a run's summary."""
+    parameters = "" if result.parameters is None else f", {format_count(result.parameters)} parameters"
+    data, model = result.config.data, result.config.model
+    shape = f"{model.n_layer} layers, {model.n_head} heads, width {model.n_embd}, context {model.context_length}"
+    corpus = f"{data.path or data.corpus} in {data.tokenizer} tokens"
+    yield "run", result.run
+    yield "status", result.status + (f": {result.reason}" if result.reason else "")
+    yield "model", f"{shape}{parameters}; {corpus}"
+    yield "with", stack_summary(result.config)
+    yield "trained", f"{result.steps} steps, {format_count(result.tokens)} tokens, loss {figure(result.train_loss)}"
+    if result.val_loss is not None:
+        more = f"perplexity {figure(result.val_perplexity, 2)}, {figure(result.val_bits_per_byte)} bits per byte"
+        yield "validation", f"loss {figure(result.val_loss)}{sampled(result)} ({more})"
+    yield from _speed(result)
+    if scale := result.extra.get("loss_scale"):
+        yield "loss scale", f"{scale:g} at the end, {result.skipped_steps} updates skipped"
+    if layers := result.extra.get("routers"):
+        balance = " ".join(f"{layer['balance']:.3f}" for layer in layers)
+        busiest = max(max(layer["tokens"]) * len(layer["tokens"]) / sum(layer["tokens"]) for layer in layers)
+        dropped = max(layer["dropped"] for layer in layers)
+        yield "routers", f"balance by layer {balance}; busiest {busiest:.2f} times an even share, {dropped:.1%} dropped"
+    for evidence in result.evidence:
+        yield "evidence", proof(evidence)
+    if result.values is not None:
+        yield "values", values(result.values)
+    if result.proven_until == "beginning":
+        yield "evidence", BEGINNING_ONLY
+    for note in result.extra.get("notes", ()):
+        yield "note", str(note)
+
+
+def sampled(result: "RunResult") -> str:
+    """Standard error of a validation loss and the size of its sample; empty in records that lack them."""
+    seen, of, error = result.val_targets, result.val_split_targets, result.val_standard_error
+    if not seen or not of:
+        return ""
+    if seen == of:
+        return f" on all {format_count(of)} held-out tokens"
+    return f"{'' if error is None else f' ± {error:.4f}'} on {format_count(seen)} of {format_count(of)} held-out tokens"
+
+
+def proof(evidence: "Evidence") -> str:
+    """Format an item of evidence: whether the optimization took effect, and what was observed."""
+    return f"{evidence.optimization}: {'proven' if evidence.verdict else 'NO EFFECT'}, {evidence.observed}"
+
+
+def values(proof: "ValueProof") -> str:
+    """Format the value check: whether the first steps computed the right values, and with which errors."""
+    from assay.report.wording import value_check
+
+    return value_check(proof)
+
+
+def _speed(result: "RunResult") -> Iterator[tuple[str, str]]:
+    step = result.step_seconds
+    if step is not None:
+        spread = f"quartiles {format_seconds(step.lower)} and {format_seconds(step.upper)} of {step.count} steady steps"
+        speed = "" if result.tokens_per_second is None else f", {format_count(result.tokens_per_second)} tokens/s"
+        yield "step", f"{format_seconds(step.median)} ({spread}){speed}"
+    if result.data_wait_share is not None:
+        yield "data wait", f"{result.data_wait_share:.2%} of the time of steady steps"
+    predicted = result.predicted
+    if predicted is not None and predicted.step_flops is not None:
+        seconds = "" if predicted.step_seconds is None else f"{format_seconds(predicted.step_seconds)} and "
+        yield "predicted", f"{seconds}{format_flops(predicted.step_flops)} per step"
+    if result.phase_seconds:
+        parts = " · ".join(f"{name} {format_seconds(spent)}" for name, spent in result.phase_seconds.items() if spent)
+        yield "time", f"{format_seconds(sum(result.phase_seconds.values()))} = {parts}"
+
+
+def _memory_rows(result: "RunResult") -> Iterator[tuple[str, str, str]]:
+    scratch = result.memory.library_scratch_bytes, getattr(result.predicted, "library_scratch_bytes", None)
+    for name, meaning in _MEMORY.items():
+        measured, predicted = getattr(result.memory, name), getattr(result.predicted, name, None)
+        if measured is not None or predicted is not None:
+            yield meaning, amount(measured), amount(predicted)
+    if any(scratch):
+        yield "library scratch, in addition to the tensors", amount(scratch[0]), f"0 to {amount(scratch[1])}"
+    instants = result.memory.tensors_peak_instant, getattr(result.predicted, "tensors_peak_instant", None)
+    if any(instants):
+        yield "instant of the tensors' peak", instants[0] or UNKNOWN, instants[1] or UNKNOWN
+    if result.memory.saved_bytes or getattr(result.predicted, "saved_bytes", None):
+        saved = sum(result.memory.saved_bytes.values()) if result.memory.saved_bytes else None
+        yield "saved for backward", amount(saved), amount(getattr(result.predicted, "saved_bytes", None))
+    if result.memory.allocations is not None:
+        yield "allocations in one step", format_count(result.memory.allocations), UNKNOWN
+
+
+def _rank_rows(result: "RunResult") -> Iterator[tuple[str, ...]]:
+    """Yield a row per rank: memory, payload of a step, and the share of a step with communication running."""
+    predicted = result.predicted.ranks if result.predicted else ()
+    for one in result.ranks:
+        said = predicted[one.rank] if predicted else None
+        share = one.communication_share
+        place = " ".join(f"{axis}={index}" for axis, index in one.place.items())
+        yield (
+            f"{one.rank}: {place}",
+            amount(one.tensors_peak_bytes),
+            amount(said.tensors_peak_bytes if said else None),
+            amount(one.process_peak_bytes),
+            amount(one.parameter_bytes),
+            amount(one.optimizer_state_bytes),
+            amount(one.sent_bytes),
+            amount(said.sent_bytes if said else None),
+            UNKNOWN if share is None else f"{share:.0%}",
+        )
+
+
+def _spent_rows(result: "RunResult") -> Iterator[tuple[str, ...]]:
+    """Yield a row per collective of each rank: its seconds in a step, and how many of them it waited for late ranks."""
+    for rank in result.ranks:
+        for one in rank.spent:
+            parts = (None, None) if one.wait_seconds is None else (one.wait_seconds, one.seconds - one.wait_seconds)
+            said = (UNKNOWN if part is None else format_seconds(part) for part in (one.seconds, *parts))
+            yield str(rank.rank), one.collective, one.axis, str(one.count), *said
+
+
+def _idle_rows(result: "RunResult") -> Iterator[tuple[str, ...]]:
+    """Yield a row per rank of a pipeline: measured idle share, simulated share, and the formula for equal stages."""
+    predicted = result.predicted
+    formula = predicted.bubble_share if predicted else None
+    for one in result.ranks:
+        if one.idle is not None:
+            played = predicted.ranks[one.rank].idle_share if predicted and predicted.ranks else None
+            shares = (one.idle.share, played, formula, one.idle.processor_share)
+            yield (str(one.rank), *(UNKNOWN if share is None else f"{share:.1%}" for share in shares), one.idle.caveat)
+
+
+def _the_rest(result: "RunResult") -> Iterator[Block]:
+    phases = [
+        (name, amount(one.process_peak_bytes), amount(one.anonymous_bytes), amount(one.file_bytes))
+        for name, one in result.memory.phases.items()
+    ]
+    if phases:
+        columns = ("by phase", "process peak", "anonymous", "files")
+        yield Table.of(columns, phases, columns[1:])
+    yield Table.of(("configuration", "value"), flat(result.config.model_dump(mode="json")).items())
+    if result.environment is not None:
+        yield Table.of(("environment", "value"), flat(result.environment.model_dump(mode="json")).items())
+
+
+def flat(values: object, prefix: str = "") -> dict[str, str]:
+    """Flatten nested values to ``key.key`` → text."""
+    if isinstance(values, dict) and values:
+        return {key: text for name, value in values.items() for key, text in flat(value, f"{prefix}{name}.").items()}
+    if isinstance(values, list):
+        values = " + ".join(one if isinstance(one, str) else _spec(one) for one in values) or "none"
+    return {prefix.removesuffix("."): UNKNOWN if values is None else str(values)}
+
+
+def _spec(value: object) -> str:
+    from assay.config import Spec
+
+    return str(Spec.model_validate(value))
+
+
+def _hints(result: "RunResult", saved: bool) -> Iterator[str]:
+    from assay.errors import START_AGAIN
+
+    if START_AGAIN in (result.reason or ""):
+        yield f"assay runs rm {result.run}    removes the run, which cannot be resumed"
+    elif result.status == "budget_reached":
+        yield f"assay train --resume {result.run} KEY=VALUE    continues with more training.tokens or training.seconds"
+    elif result.status.resumable:
+        how = "continues from the newest checkpoint" if saved else "starts again, because nothing was saved"
+        yield f"assay train --resume {result.run}    {how}"
+    elif result.status == "done":
+        yield f"assay sample {result.run} --prompt TEXT"

@@ -1,0 +1,1 @@
+"""The terminal: the table of a comparison, and the progress of long work."""

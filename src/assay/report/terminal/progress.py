@@ -1,0 +1,236 @@
+"""Progress of a comparison: a board of its cells on a terminal, plain lines elsewhere.
+
+The time left is the sum over the remaining pieces of work, each as long as the mean of its kind so far. Starting a
+process takes seconds and a timed block a fraction of one, so a mean over all kinds would mislead.
+"""
+
+import sys
+import time
+from collections import Counter
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self
+
+from assay.executors.base import Ended, Interrupting, News, Piece, Planned, Turn, Working
+from assay.units import format_seconds
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from assay.records.study import Cell
+
+_GOOD = ("done", "budget reached")
+STOPPING = "stopping: every cell finishes its step and saves; Ctrl-C again to stop at once"
+
+
+class Board:
+    """State of every cell."""
+
+    def __init__(self) -> None:
+        self.cells: list[Cell] = []
+        self.states: dict[str, str] = {}
+        self.ended: dict[str, str] = {}
+        self.working: str | None = None
+        self.wave = 0
+        self._waves: tuple[tuple[Cell, ...], ...] = ()
+        self._blocks = 0
+        self._left: Counter[Piece] = Counter()
+        self._owed: dict[str, Counter[Piece]] = {}
+        self._took: dict[Piece, list[float]] = {}
+        self._began: tuple[Piece, float] | None = None
+
+    def hear(self, news: News) -> None:
+        """Update the board by one event of the comparison."""
+        if isinstance(news, Planned):
+            self._plan(news)
+        elif isinstance(news, Turn):
+            self._stop_clock()
+            self._began = (news.piece, time.monotonic())
+            self._owed[news.cell.name][news.piece] = max(0, self._owed[news.cell.name][news.piece] - 1)
+            self.working = news.cell.name
+            self.wave = next(at for at, wave in enumerate(self._waves) if news.cell in wave)
+            again = f"block repeated {news.number - self._blocks}×"
+            block = f"block {news.number}/{self._blocks}" if news.number <= self._blocks else again
+            self.states[news.cell.name] = {"start": "starting", "block": block}.get(news.piece, "finishing")
+        elif isinstance(news, Working) and not self.states[news.cell.name].startswith("block"):
+            self.states[news.cell.name] = news.phase.replace("_", " ")
+        elif isinstance(news, Ended):
+            self._stop_clock()
+            self._owed[news.cell.name].clear()
+            self.ended[news.cell.name] = self.states[news.cell.name] = news.result.status.value.replace("_", " ")
+
+    @property
+    def shown(self) -> "list[tuple[Cell, ...]]":
+        """All waves if there are few cells, else only the wave at work."""
+        return list(self._waves) if len(self.cells) <= 24 else [self._waves[self.wave]]
+
+    @property
+    def pieces(self) -> tuple[int, int]:
+        """Number of finished pieces of work, and of all. Pieces that an ended cell will not do count as finished."""
+        total = len(self.cells) * (self._blocks + 2)
+        return total - sum(count.total() for count in self._owed.values()), total
+
+    def seconds_left(self) -> float | None:
+        """Seconds left; None before the first block has ended, because no earlier piece resembles it."""
+        if "block" not in self._took:
+            return None
+        known = [seconds for took in self._took.values() for seconds in took]
+        usual = sum(known) / len(known)
+        means = {piece: sum(took) / len(took) for piece, took in self._took.items()}
+        return sum(count * means.get(piece, usual) for owed in self._owed.values() for piece, count in owed.items())
+
+    def progress(self) -> str:
+        """Return a text such as ``"3 of 14 cells, about 1 min 20 s left"``."""
+        left = self.seconds_left()
+        text = f"{len(self.ended)} of {len(self.cells)} cells"
+        if not left:
+            return text
+        return f"{text}, about {f'{left:.0f} s' if left < 60 else format_seconds(left)} left"
+
+    def _plan(self, plan: Planned) -> None:
+        self._waves, self._blocks = plan.waves, plan.blocks
+        self.cells = [cell for wave in plan.waves for cell in wave]
+        pieces: dict[Piece, int] = {"start": 1, "block": plan.blocks, "finish": 1}
+        self._owed = {cell.name: Counter(pieces) for cell in self.cells}
+        self.states = {cell.name: "waiting" for cell in self.cells}
+
+    def _stop_clock(self) -> None:
+        if self._began is not None:
+            piece, since = self._began
+            self._took.setdefault(piece, []).append(time.monotonic() - since)
+            self._began = None
+
+
+class Watcher(AbstractContextManager["Watcher"], Protocol):
+    """Receives the events of a comparison and shows them."""
+
+    def __call__(self, news: News) -> None:
+        """Show an event of the comparison."""
+
+    def prepare(self, message: str, fraction: float | None) -> None:
+        """Show the progress of the corpus preparation."""
+
+
+class Lines:
+    """Plain lines for starts, rounds and endings."""
+
+    def __init__(self) -> None:
+        self._board = Board()
+        self._round = (-1, 0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    def prepare(self, message: str, fraction: float | None) -> None:
+        """Print messages that have no fraction."""
+        if fraction is None:
+            note(message)
+
+    def __call__(self, news: News) -> None:
+        """Print a line if the event deserves one."""
+        self._board.hear(news)
+        if isinstance(news, Turn) and news.piece == "start":
+            note(f"{news.cell.name}: starting")
+        elif isinstance(news, Turn) and news.piece == "block" and self._round != (self._board.wave, news.number):
+            self._round = (self._board.wave, news.number)
+            note(f"{news.cell.group}: round {news.number}; {self._board.progress()}")
+        elif isinstance(news, Ended):
+            why = f" ({news.result.reason})" if news.result.reason else ""
+            note(f"{news.cell.name}: {self._board.ended[news.cell.name]}{why}; {self._board.progress()}")
+        elif isinstance(news, Interrupting):
+            note(STOPPING)
+
+
+class Live:
+    """The board, redrawn as the cells advance."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.live import Live as Display
+
+        self._board = Board()
+        self._notice = "preparing"
+        self._display = Display(
+            console=Console(stderr=True, highlight=False),
+            get_renderable=self._draw,
+            transient=True,
+            refresh_per_second=8,
+        )
+
+    def __enter__(self) -> Self:
+        self._display.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._display.stop()
+
+    def prepare(self, message: str, fraction: float | None) -> None:
+        """Print a message above the board, or show the fraction in the notice."""
+        if fraction is None:
+            self._display.console.print(message, markup=False)
+        else:
+            self._notice = f"{message} {fraction:.0%}"
+
+    def __call__(self, news: News) -> None:
+        """Update the board, which redraws itself. An unsuccessful ending stays above it."""
+        self._board.hear(news)
+        if isinstance(news, Planned):
+            self._notice = ""
+        elif isinstance(news, Interrupting):
+            self._notice = STOPPING
+        elif isinstance(news, Ended) and (ending := self._board.ended[news.cell.name]) not in _GOOD:
+            self._display.console.print(f"{news.cell.name}: {ending} ({news.result.reason})", markup=False, style="red")
+
+    def _draw(self) -> "RenderableType":
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        notice = Text(self._notice, style="yellow")
+        if not self._board.cells:
+            return notice
+        behind, total = self._board.pieces
+        grid = Table.grid(padding=(0, 3, 0, 0))
+        shown = self._board.shown
+        grid.add_row("", *(Text(wave[0].group, style="dim") for wave in shown))
+        for row in _side_by_side(shown):
+            name = next(cell.treatment for cell in row if cell)
+            grid.add_row(Text(name), *(self._state(cell) if cell else "" for cell in row))
+        bar = Table.grid(padding=(0, 2, 0, 0))
+        bar.add_row(ProgressBar(total=total, completed=behind, width=32), Text(self._board.progress()))
+        return Group(grid, Text(), bar, notice) if self._notice else Group(grid, Text(), bar)
+
+    def _state(self, cell: "Cell") -> "RenderableType":
+        from rich.text import Text
+
+        state = self._board.states[cell.name]
+        if cell.name in self._board.ended:
+            return Text(f"{'✓' if state in _GOOD else '✗'} {state}", style="green" if state in _GOOD else "red")
+        if cell.name == self._board.working:
+            return Text(f"▶ {state}", style="bold cyan")
+        return Text(f"  {state}", style="dim")
+
+
+def note(text: str) -> None:
+    """Print a line on standard error, and flush it so that it is seen at once."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def _side_by_side(waves: "list[tuple[Cell, ...]]") -> "list[list[Cell | None]]":
+    """Return rows of cells of the same treatment, with a column per wave."""
+    columns = [{cell.treatment: cell for cell in wave} for wave in waves]
+    names = dict.fromkeys(name for column in columns for name in column)
+    return [[column.get(name) for column in columns] for name in names]
+
+
+def watcher() -> Watcher:
+    """Return the kind of display that standard error supports."""
+    return Live() if sys.stderr.isatty() else Lines()

@@ -1,1 +1,0 @@
-"""One run: an isolated process, its folder, its record in the store."""

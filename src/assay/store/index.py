@@ -1,0 +1,152 @@
+"""An index of every run in one SQLite file, so that thousands can be listed without opening each folder.
+
+Only the parent of a run writes here; measured children write files. The file is in write-ahead-log mode: any number of
+processes can read while one writes, and a committed row survives a kill. Every row carries a checksum, and a damaged
+row counts as missing. An unreadable file is renamed. In each of these cases, and for an older layout, `reconcile` fills
+the store anew from the run folders, which are the truth.
+
+The index of a read-only home is kept in memory, so that its runs can still be listed. SQLite on a network file system
+is unsafe; keep `ASSAY_HOME` on a local disk.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterable
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from assay.config.home import Home
+from assay.errors import StorageError, UsageError
+from assay.store.entry import TYPES, Entry, entry_of
+
+if TYPE_CHECKING:
+    from assay.records.run import RunResult
+
+SCHEMA = 3
+"""Version of the layout. Raise it if a column or its meaning changes; older stores are then filled from the folders."""
+
+_WAIT_SECONDS = 20.0
+_REFUSALS = ("disk is full", "disk i/o error", "readonly database", "unable to open")
+
+_COLUMNS = ", ".join(TYPES)
+_LAYOUT = (
+    "DROP TABLE IF EXISTS runs",
+    "DROP TABLE IF EXISTS schema",
+    "CREATE TABLE schema (version INTEGER PRIMARY KEY)",
+    f"INSERT INTO schema VALUES ({SCHEMA})",
+    f"PRAGMA user_version = {SCHEMA}",
+    f"CREATE TABLE runs ({', '.join(f'{name} {kind}' for name, kind in TYPES.items())}, checksum INTEGER)",
+    "CREATE UNIQUE INDEX runs_by_id ON runs (run)",
+)
+_INSERT = f"INSERT OR REPLACE INTO runs ({_COLUMNS}, checksum) VALUES ({', '.join('?' * len(TYPES))}, ?)"
+
+Answer = TypeVar("Answer")
+
+
+class Store:
+    """The entries of one home. Raises `UsageError` for a newer layout, and `StorageError` if the disk refuses."""
+
+    def __init__(self, home: Home) -> None:
+        self.path = home.store
+        self._memory = None if home.writable() else _connect(":memory:")
+        self._ask(lambda connection: None)
+
+    def ingest(self, result: "RunResult", stamp: int) -> None:
+        """Write or replace a run's entry; `stamp` identifies the `result.json` that it was made from."""
+        self.put([entry_of(result, stamp)])
+
+    def put(self, entries: Iterable[Entry]) -> None:
+        """Write or replace entries, all of them or none."""
+        rows = [(*entry, entry.checksum) for entry in entries]
+        self._ask(lambda connection: connection.executemany(_INSERT, rows))
+
+    def entries(self) -> dict[str, Entry]:
+        """Every undamaged entry, by run."""
+        rows = self._ask(lambda connection: connection.execute(f"SELECT {_COLUMNS}, checksum FROM runs").fetchall())
+        found = ((Entry._make(row[:-1]), row[-1]) for row in rows)
+        return {entry.run: entry for entry, checksum in found if entry.checksum == checksum}
+
+    def remove(self, runs: Iterable[str]) -> None:
+        """Delete the entries of runs."""
+        doomed = [(run,) for run in runs]
+        self._ask(lambda connection: connection.executemany("DELETE FROM runs WHERE run = ?", doomed))
+
+    def _ask(self, question: Callable[[sqlite3.Connection], Answer]) -> Answer:
+        """Run a transaction and return its answer. If the file is damaged, rename it and repeat on a new one."""
+        try:
+            return self._once(question)
+        except _Damaged:
+            self._put_aside()
+            return self._once(question)
+
+    def _once(self, question: Callable[[sqlite3.Connection], Answer]) -> Answer:
+        try:
+            if self._memory is not None:
+                return _transaction(self._memory, question, self.path)
+            with closing(_connect(str(self.path))) as connection:
+                return _transaction(connection, question, self.path)
+        except UnicodeDecodeError as error:  # SQLite's message quotes the damaged bytes
+            raise _Damaged("its layout is not text") from error
+        except sqlite3.DatabaseError as error:
+            reason = str(error)
+            if any(refusal in reason.lower() for refusal in _REFUSALS):
+                raise StorageError(f"{self.path} could not be written: {reason}") from error
+            if "locked" in reason:
+                raise StorageError(
+                    f"{self.path} is locked by another process; try again when that process has ended"
+                ) from error
+            raise _Damaged(reason) from error
+
+    def _put_aside(self) -> None:
+        """Rename an unreadable file, and delete its write-ahead log, which would be applied to the next file."""
+        try:
+            for suffix in ("-wal", "-shm"):
+                self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                self.path.replace(self.path.with_name(f"{self.path.name}.damaged"))
+        except OSError as error:
+            raise StorageError(f"{self.path} is damaged and cannot be replaced: {error.strerror}") from error
+
+
+class _Damaged(Exception):
+    """The file is not a readable store."""
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None)
+
+
+def _transaction(
+    connection: sqlite3.Connection, question: Callable[[sqlite3.Connection], Answer], path: Path
+) -> Answer:
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=NORMAL")
+    if _version(connection) != SCHEMA:
+        _lay_out(connection, path)
+    connection.execute("BEGIN")
+    with connection:
+        return question(connection)
+
+
+def _lay_out(connection: sqlite3.Connection, path: Path) -> None:
+    # The lock is taken before the version is read again, so that only one of several processes creates the tables.
+    connection.execute("BEGIN IMMEDIATE")
+    with connection:
+        version = _version(connection)
+        if version > SCHEMA:
+            raise UsageError(
+                f"{path} was written by a newer assay (layout {version}, this one knows {SCHEMA}); "
+                "update assay, or set ASSAY_HOME to another folder"
+            )
+        for statement in _LAYOUT if version != SCHEMA else ():
+            connection.execute(statement)
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    """Version of the file's layout; 0 if there is none yet."""
+    there = connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'schema'").fetchone()
+    row = connection.execute("SELECT version FROM schema").fetchone() if there else None
+    version = row[0] if row else 0
+    if version not in range(SCHEMA + 1) and connection.execute("PRAGMA user_version").fetchone()[0] != version:
+        raise sqlite3.DatabaseError("its two layout versions differ")
+    return int(version)

@@ -1,0 +1,215 @@
+"""The folder of one run: its configuration, its event log, its checkpoints and its result.
+
+    run.json        the whole configuration, written by the parent before the child starts
+    process.json    the process that measures the run, which decides whether it is still running
+    events.jsonl    appended by the child, one line per event, flushed after every line (`log`)
+    result.json     written whole at the end; a folder without one is running, or was killed; a resumed run keeps the
+                    earlier one until its new process has begun
+    checkpoints/    step-00000100/…, renamed into place when complete
+    worker.log      the child's standard error
+    lock            locked by the child while it is alive
+
+A folder is the truth about its run; the store only indexes it. Files that are written once are written whole or not at
+all, so no reader ever sees half a file. Records and log lines carry a digest that detects damage (`sealed`).
+"""
+
+import os
+import re
+import secrets
+import shutil
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ConfigDict, ValidationError
+
+from assay.config.base import Frozen
+from assay.config.run import ResolvedRun
+from assay.errors import UsageError
+from assay.files import refused, write_file
+from assay.records.prediction import Predicted
+from assay.records.run import RunResult
+from assay.store.event_log import Event, Log, read_log
+from assay.store.sealed import open_file, seal_file
+
+Record = TypeVar("Record", bound=Frozen)
+
+_CHECKPOINT = re.compile(r"step-\d{8,}")
+
+
+class RunSpec(Frozen):
+    """`run.json`: the configuration and everything else that the child needs."""
+
+    model_config = ConfigDict(strict=False)
+
+    id: str
+    created: str
+    """UTC, ISO 8601."""
+    identity: str
+    preset: str | None = None
+    """Preset or file from which the configuration was loaded."""
+    config: ResolvedRun
+    """Configuration with optimizations normalized and the vocabulary size filled in."""
+    data_folder: str
+    """Folder of the prepared corpus: relative to the home, or absolute if it is outside it or the record is old."""
+    corpus_digest: str | None = None
+    """Digest of the prepared tokens; a resumed run must find the same."""
+    predicted: Predicted | None = None
+
+
+class Process(Frozen):
+    """`process.json`: one process of one host. Its start distinguishes it from a later one with the same number."""
+
+    model_config = ConfigDict(strict=False)
+
+    host: str
+    pid: int
+    started: float
+    """Seconds since the epoch, as psutil's `create_time`; it changes when the host's clock is set."""
+    start_ticks: int | None = None
+    """Clock ticks from the host's boot to the start, independent of any clock; None on systems without /proc."""
+    boot: str | None = None
+    """The kernel's id of the host's boot."""
+
+
+def new_id(identity: str, name: str | None = None) -> str:
+    """Make an id such as ``20261121-081500-3fa9c1-7b2e``: UTC time, start of the identity, random digits.
+
+    Ids sort by time and are almost certainly unique. A name given by a user is appended:
+    ``20261121-081500-3fa9c1-7b2e-best``.
+    """
+    made = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{identity[:6]}-{secrets.token_hex(2)}"
+    return made if name is None else f"{made}-{name}"
+
+
+class RunFolder:
+    """Paths of one run, with methods that read and write its files. Creating the object touches no file."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path).absolute()
+        self.spec_file = self.path / "run.json"
+        self.process_file = self.path / "process.json"
+        self.lock_file = self.path / "lock"
+        self.events_file = self.path / "events.jsonl"
+        self.result_file = self.path / "result.json"
+        self.log_file = self.path / "worker.log"
+        self.checkpoints = self.path / "checkpoints"
+
+    @property
+    def id(self) -> str:
+        """The run's id, which is the folder's name."""
+        return self.path.name
+
+    def prepare(self, spec: RunSpec) -> None:
+        """Write `run.json`. The earlier result of a resumed run stays until `begin`. Raises `StorageError`."""
+        self._write(self.spec_file, spec)
+
+    def begin(self) -> None:
+        """Remove an earlier process's result; the process that trains the run calls this. Raises `StorageError`."""
+        with refused(self.result_file):
+            self.result_file.unlink(missing_ok=True)
+
+    def spec(self) -> RunSpec:
+        """Read `run.json`. Raises `UsageError` if it is missing or cannot be read."""
+        return _read(self.spec_file, RunSpec)
+
+    def data_folder(self, spec: RunSpec) -> Path:
+        """Folder of the run's corpus. A copied or moved home uses its own, even for records with an absolute path."""
+        home, known = self.path.parent.parent, Path(spec.data_folder)
+        moved = home / "data" / known.name
+        return moved if known.is_absolute() and moved.is_dir() else home / known
+
+    def write_process(self, process: Process) -> None:
+        """Record the process that measures the run. Raises `StorageError`."""
+        self._write(self.process_file, process)
+
+    def process(self) -> Process | None:
+        """Read `process.json`; None if there is none yet. Raises `UsageError` if it cannot be read."""
+        return _read(self.process_file, Process) if self.process_file.exists() else None
+
+    def write_result(self, result: RunResult) -> None:
+        """Write `result.json`, whole or not at all. Raises `StorageError`."""
+        self._write(self.result_file, result)
+
+    def result(self) -> RunResult | None:
+        """Read `result.json`; None if there is none yet. Raises `UsageError` if it cannot be read."""
+        return _read(self.result_file, RunResult) if self.result_file.exists() else None
+
+    def log(self) -> Log:
+        """Read every whole event, and count the damaged lines; a last line cut off by a kill is left out."""
+        return read_log(self.events_file)
+
+    def events(self) -> list[Event]:
+        """Every whole event, oldest first."""
+        return self.log().events
+
+    def newest_checkpoint(self) -> Path | None:
+        """The complete checkpoint with the most steps, or None."""
+        if not self.checkpoints.is_dir():
+            return None
+        complete = [path for path in self.checkpoints.iterdir() if _CHECKPOINT.fullmatch(path.name)]
+        return max(complete, key=lambda path: int(path.name.partition("-")[2]), default=None)
+
+    def stamp(self) -> int:
+        """Modification time of `result.json` in nanoseconds; 0 if there is none."""
+        try:
+            return self.result_file.stat().st_mtime_ns
+        except FileNotFoundError:
+            return 0
+
+    def age_seconds(self) -> float:
+        """Seconds since the run was last started or resumed."""
+        return _since(self.spec_file)
+
+    def quiet_seconds(self) -> float:
+        """Seconds since `run.json`, the event log or the child's log last changed."""
+        return min(map(_since, (self.spec_file, self.events_file, self.log_file)))
+
+    def last_words(self) -> str:
+        """The last line of the child's standard error, or ``""``."""
+        try:
+            with self.log_file.open("rb") as stream:
+                stream.seek(max(0, self.log_file.stat().st_size - 8192))
+                lines = stream.read().decode(errors="replace").splitlines()
+        except FileNotFoundError:
+            return ""
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+    def check_removable(self) -> None:
+        """Raise `UsageError` if the folder is a symbolic link."""
+        if self.path.is_symlink():
+            target = os.readlink(self.path)
+            raise UsageError(f"the run {self.id} is a symbolic link to {target}; delete the link {self.path} yourself")
+
+    def remove(self) -> None:
+        """Delete the folder; its name is free at once, even if the deletion is interrupted.
+
+        Raises `UsageError` for a symbolic link, because its target may not belong to assay. Raises `StorageError` if
+        the disk refuses.
+        """
+        self.check_removable()
+        doomed = self.path.with_name(f".removed-{self.id}-{os.getpid()}")
+        with refused(self.path):
+            self.path.rename(doomed)
+            shutil.rmtree(doomed)
+
+    def _write(self, path: Path, record: Frozen) -> None:
+        # pydantic writes a loss that is not finite as null; json would write NaN, which other readers reject
+        write_file(path, seal_file(record.model_dump_json(indent=1)))
+
+
+def _since(path: Path) -> float:
+    try:
+        return time.time() - path.stat().st_mtime
+    except FileNotFoundError:
+        return float("inf")
+
+
+def _read(path: Path, kind: type[Record]) -> Record:
+    try:
+        return kind.model_validate_json(open_file(path.read_bytes()))
+    except (OSError, ValueError) as error:
+        reason = f"{error.error_count()} faults" if isinstance(error, ValidationError) else str(error)
+        reason = error.strerror or reason if isinstance(error, OSError) else reason
+        raise UsageError(f"{path} cannot be read ({reason}); remove the run, or repair the file") from error

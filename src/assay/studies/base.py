@@ -1,0 +1,110 @@
+"""A study as data: what is varied, at which levels, and the rows that follow.
+
+A row is one combination of levels. The first row is the control, with which all others are compared. Every row has a
+cell for each seed and each process, and the control has two: the second one is an A/A comparison. A comparison of
+optimizations is the study with one factor.
+
+To add a kind of study, drop a file with a subclass of `Study` into `studies/kinds/`, or into the folder `studies` of
+`ASSAY_EXTENSIONS`.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar, NamedTuple
+
+from assay.config.base import Setting
+from assay.config.loading import load, stack
+from assay.config.run import Run
+from assay.errors import UsageError
+from assay.optimizations import resolved
+from assay.records.study import BASELINE, Cell
+from assay.studies.design import Row, crossed, enough
+
+OPTIMIZATIONS = "optimizations"
+NONE = "none"
+"""Level of the factor `optimizations` that turns none on."""
+
+
+class Factor(NamedTuple):
+    """One thing that a study varies."""
+
+    key: str
+    """A configuration key such as `training.learning_rate`, or `optimizations`."""
+    levels: tuple[str, ...]
+    """Values of the key as they are written in an override, or stacks such as ``"sdpa_attention+lion"``."""
+
+
+class Study(Setting):
+    """A design over a base configuration. Subclasses say which combinations of levels there are."""
+
+    kind: ClassVar[str]
+    """Name by which files refer to this kind of study."""
+
+    question: str = ""
+    """The question that the study answers, in one sentence."""
+    base: str = "demo"
+    """Preset or file from which every cell's configuration begins."""
+    overrides: tuple[str, ...] = ()
+    """Overrides ``key=value`` of the base, the same in all cells."""
+    seeds: int = 3
+    """Number of seeds of every row; all rows share them."""
+    processes: int | None = None
+    """Processes of every row at each seed. None: as many as an interval needs."""
+    blocks: int = 5
+    """Timed blocks of every cell."""
+    timeout: float | None = None
+    """Largest number of seconds that a cell may work."""
+
+    @abstractmethod
+    def factors(self) -> tuple[Factor, ...]:
+        """Return the factors with their levels."""
+
+    @abstractmethod
+    def combinations(self) -> Iterator[Mapping[str, str]]:
+        """Yield the level of each factor, row by row. The first row is the control."""
+
+    def rows(self, base: Run) -> tuple[Row, ...]:
+        """Return the rows, the control first.
+
+        Raises `UsageError` if there are fewer than two, if a level is impossible, or if two rows are the same run.
+        """
+        found: list[Row] = []
+        for levels in self.combinations():
+            run = resolved(at_levels(base, levels))
+            same = next((row.label for row in found if row.run == run), None)
+            if same is not None:
+                raise UsageError(f"{label(levels)!r} and {same!r} are the same run; leave one of them out")
+            found.append(Row(label(levels) if found else BASELINE, levels, run))
+        if len(found) < 2:
+            raise UsageError(f"the study {self.kind!r} has nothing to compare with its control; add levels")
+        return tuple(found)
+
+    def cells(self, base: Run) -> tuple[Cell, ...]:
+        """Return the cells of every row. Raises `UsageError` as `rows` and `crossed`."""
+        processes = enough(self.seeds) if self.processes is None else self.processes
+        return crossed(self.rows(base), base.seed, self.seeds, processes)
+
+
+def at_levels(base: Run, levels: Mapping[str, str]) -> Run:
+    """Return the base with each factor at its level. Raises `UsageError` for an impossible level."""
+    overrides = [f"{key}={level}" for key, level in levels.items() if key != OPTIMIZATIONS]
+    named = levels.get(OPTIMIZATIONS, NONE)
+    return load(base, overrides, () if named == NONE else stack([named]))
+
+
+def label(levels: Mapping[str, str]) -> str:
+    """Return the label of a row: the stack if only optimizations vary, else ``key=level`` of every factor."""
+    if tuple(levels) == (OPTIMIZATIONS,):
+        return levels[OPTIMIZATIONS]
+    return ", ".join(f"{key}={level}" for key, level in levels.items())
+
+
+def product(factors: Sequence[Factor]) -> Iterator[Mapping[str, str]]:
+    """Yield every combination of levels. The last factor varies fastest, and the first levels come first."""
+    if not factors:
+        yield {}
+        return
+    first, *others = factors
+    for level in first.levels:
+        for rest in product(others):
+            yield {first.key: level, **rest}

@@ -1,0 +1,99 @@
+"""The state of a study, from its event log and the folders of its runs.
+
+The log names the run of each cell before the run works. So a cell whose run has ended counts, even if the process that
+ran the study was killed before it could write that down. Runs that were killed or stopped do not count: their cells are
+missing, and a resumed study runs them again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from assay.config.home import Home
+from assay.errors import UsageError
+from assay.executors.base import Wave
+from assay.executors.local import curve_of
+from assay.records.status import Status
+from assay.records.study import Cell, CellResult, ComparisonRecord, Ending, Round
+from assay.store.event_log import Event
+from assay.store.reconcile import settle
+from assay.store.run_folder import RunFolder
+from assay.studies.drift import NUDGED
+from assay.studies.folder import StudyPlan
+
+_UNFINISHED = frozenset({Status.RUNNING, Status.KILLED, Status.INTERRUPTED})
+
+
+@dataclass
+class Progress:
+    """Ended cells and rounds of a study."""
+
+    cells: list[CellResult] = field(default_factory=list)
+    rounds: list[Round] = field(default_factory=list)
+    waves: int = 0
+    """Smallest number of a wave that no cell has used."""
+
+    def missing(self, plan: StudyPlan) -> list[tuple[int, Wave]]:
+        """Return the numbered waves of the cells that have no result.
+
+        A whole wave keeps its number. The rest of a wave gets a new one, because its cells take turns with each other
+        and not with those that have ended. Figures are paired within a wave only.
+        """
+        ended = {one.cell.name for one in self.cells}
+        found, next_free = [], max(self.waves, len(plan.waves))
+        for number, wave in enumerate(plan.waves):
+            left = tuple(cell for cell in wave if cell.name not in ended)
+            if left == wave:
+                found.append((number, left))
+            elif left:
+                found.append((next_free, left))
+                next_free += 1
+        return found
+
+
+def fold(plan: StudyPlan, events: Sequence[Event], home: Home) -> Progress:
+    """Return the results of all cells whose runs have ended, in the order of their ends."""
+    cells = {cell.name: cell for cell in plan.cells}
+    done = Progress()
+    runs: dict[str, tuple[Cell, str, int]] = {}
+    for event in events:
+        if event["event"] == "cell_start" and event["cell"] in cells:
+            cell = cells[event["cell"]]
+            runs[cell.name] = (cell, event["run"], event["wave"])
+            done.waves = max(done.waves, event["wave"] + 1)
+        elif event["event"] == "round":
+            done.rounds.append(Round.model_validate(event["round"], strict=False))
+    done.cells = [found for one in runs.values() if (found := _ended(*one, home)) is not None]
+    kept = {one.wave for one in done.cells}
+    done.rounds = [one for one in done.rounds if one.wave in kept]
+    return done
+
+
+def record_of(plan: StudyPlan, done: Progress, ending: Ending) -> ComparisonRecord:
+    """Return the record of a study that has come this far."""
+    return ComparisonRecord(
+        id=plan.id,
+        created=plan.created,
+        title=plan.title,
+        kind=plan.kind,
+        question=plan.question,
+        base=plan.base,
+        seeds=plan.seeds,
+        treatments=plan.treatments,
+        ending=ending,
+        protocol=plan.protocol,
+        cells=tuple(one for one in done.cells if one.cell.treatment != NUDGED),
+        nudged=tuple(one for one in done.cells if one.cell.treatment == NUDGED),
+        rounds=tuple(one for one in done.rounds if one.order),
+    )
+
+
+def _ended(cell: Cell, run: str, wave: int, home: Home) -> CellResult | None:
+    """The result of a cell's run; None if it has not ended by itself, or its folder is gone."""
+    folder = RunFolder(home.runs / run)
+    try:
+        result = settle(folder)
+    except UsageError:
+        return None
+    if result.status in _UNFINISHED:
+        return None
+    return CellResult(cell=cell, wave=wave, result=result, curve=curve_of(folder.events()))

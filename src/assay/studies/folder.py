@@ -1,0 +1,168 @@
+"""The folder of one study, in `reports/` of the home.
+
+    study.json        the whole plan: every cell with its configuration, and the waves; written before anything runs
+    events.jsonl      the news of the study, one line each, from which any process can follow it
+    comparison.json   the record: every cell with its result; written whole at the end, or when a study is stopped
+    index.html        the page
+    lock              locked by the process that runs the study while it is alive
+
+Results of cells are in the folders of their runs. So a study whose process was killed loses none that had ended.
+"""
+
+import fcntl
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ConfigDict, ValidationError
+
+from assay.config.base import Frozen
+from assay.config.home import Home
+from assay.config.run import ResolvedRun
+from assay.errors import UsageError
+from assay.files import refused, write_file
+from assay.records.study import Cell, ComparisonRecord, Protocol
+from assay.store.event_log import Event, read_log
+from assay.store.sealed import open_file, seal_file, seal_line
+
+Kind = TypeVar("Kind", bound=Frozen)
+
+
+class StudyPlan(Frozen):
+    """Everything that a study's execution depends on, fixed before it begins."""
+
+    model_config = ConfigDict(strict=False)
+
+    id: str
+    created: str
+    """UTC, ISO 8601."""
+    kind: str
+    title: str
+    """Preset or file of the base."""
+    question: str = ""
+    base: ResolvedRun
+    seeds: tuple[int, ...]
+    treatments: tuple[str, ...]
+    """Labels of the rows, without the control's."""
+    protocol: Protocol
+    timeout: float | None = None
+    waves: tuple[tuple[Cell, ...], ...]
+    """Cells that are alive together; nudged cells follow, each in a wave of its own."""
+    executor: str = "local"
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """All cells in the order of execution."""
+        return tuple(cell for wave in self.waves for cell in wave)
+
+
+def new_id() -> str:
+    """Name of a new study: its UTC time, and four random hex digits that separate two of the same second."""
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+
+class StudyFolder:
+    """Paths of one study, with methods that read and write its files. Creating the object touches no file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.plan_file = path / "study.json"
+        self.events_file = path / "events.jsonl"
+        self.record_file = path / "comparison.json"
+        self.page_file = path / "index.html"
+
+    @property
+    def id(self) -> str:
+        """The study's id, which is the folder's name."""
+        return self.path.name
+
+    def write_plan(self, plan: StudyPlan) -> None:
+        """Write `study.json`. Raises `StorageError`."""
+        write_file(self.plan_file, seal_file(plan.model_dump_json(indent=1)))
+
+    def plan(self) -> StudyPlan | None:
+        """Read `study.json`; None for a comparison of an earlier version, which has none. Raises `UsageError`."""
+        return _read(self.plan_file, StudyPlan) if self.plan_file.exists() else None
+
+    def write_record(self, record: ComparisonRecord) -> Path:
+        """Write `comparison.json` whole or not at all; returns its path. Raises `StorageError`."""
+        write_file(self.record_file, record.model_dump_json(indent=1).encode())
+        return self.record_file
+
+    def record(self) -> ComparisonRecord | None:
+        """Read `comparison.json`; None if there is none yet. Raises `UsageError` if it cannot be read."""
+        return _read(self.record_file, ComparisonRecord) if self.record_file.exists() else None
+
+    def append(self, event: Event) -> None:
+        """Append an event to the log, and flush it to the disk. Raises `StorageError`."""
+        line = seal_line(json.dumps(event, allow_nan=False).encode() + b"\n")
+        with refused(self.events_file), self.events_file.open("ab") as log:
+            log.write(line)
+            log.flush()
+            os.fsync(log.fileno())
+
+    def events(self) -> list[Event]:
+        """Every whole event, oldest first."""
+        return read_log(self.events_file).events
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from running the study. Raises `UsageError` if one runs it already."""
+        with refused(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = (self.path / "lock").open("ab")
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise UsageError(f"another process is running the study {self.id}; wait for it, or stop it") from None
+            yield
+
+    @property
+    def running(self) -> bool:
+        """True if a process runs the study now."""
+        try:
+            with (self.path / "lock").open("rb") as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+        return False
+
+
+def folders(home: Home) -> list[StudyFolder]:
+    """Return the folders of all studies of a home, oldest first."""
+    if not home.reports.is_dir():
+        return []
+    places = (StudyFolder(path) for path in sorted(home.reports.iterdir()) if not path.name.startswith("."))
+    return [one for one in places if one.plan_file.exists() or one.record_file.exists()]
+
+
+def find(home: Home, name: str) -> StudyFolder:
+    """Return the study that a name means: an id, the start of one, or ``last``. Raises `UsageError`."""
+    known = folders(home)
+    if not known:
+        raise UsageError(f"there are no studies in {home.reports} yet; `assay compare` or `assay study run` makes one")
+    if name == "last":
+        return known[-1]
+    found = [one for one in known if one.id == name] or [one for one in known if one.id.startswith(name)]
+    if not found:
+        raise UsageError(f"there is no study {name!r} in {home.reports}; `assay study ls` lists them")
+    if len(found) > 1:
+        ids = ", ".join(one.id for one in found[:3])
+        raise UsageError(f"{name!r} is the start of several studies ({ids}); write more of it")
+    return found[0]
+
+
+def _read(path: Path, kind: type[Kind]) -> Kind:
+    try:
+        return kind.model_validate_json(open_file(path.read_bytes()))
+    except (OSError, ValueError) as error:
+        reason: Any = f"{error.error_count()} findings" if isinstance(error, ValidationError) else error
+        raise UsageError(f"{path} cannot be read ({reason}); remove its folder, or repair the file") from error

@@ -1,0 +1,64 @@
+"""A comparison: a baseline without any optimization, against stacks of optimizations."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
+
+from assay.config.loading import validate
+from assay.config.run import ResolvedRun, Run
+from assay.errors import UsageError
+from assay.optimizations import resolved
+from assay.records.study import BASELINE
+from assay.studies.base import NONE, OPTIMIZATIONS, Factor, Study
+from assay.studies.design import Row
+
+
+class ComparisonStudy(Study):
+    """One factor, the stack of optimizations; its control has none."""
+
+    kind: ClassVar[str] = "comparison"
+
+    treatments: tuple[str, ...] = ()
+    """Stacks such as ``"sdpa_attention+bf16_mixed"``, one row each."""
+
+    def factors(self) -> tuple[Factor, ...]:
+        """Return the one factor."""
+        return (Factor(OPTIMIZATIONS, (NONE, *self.treatments)),)
+
+    def combinations(self) -> Iterator[Mapping[str, str]]:
+        """Yield no optimization, then each treatment."""
+        yield from ({OPTIMIZATIONS: level} for level in self.factors()[0].levels)
+
+    def rows(self, base: Run) -> tuple[Row, ...]:
+        """Return the baseline and every treatment. Raises `UsageError` as `treatments`."""
+        found = treatments(base, self.treatments)
+        control = Row(BASELINE, {OPTIMIZATIONS: NONE}, resolved(base))
+        return (control, *(Row(text, {OPTIMIZATIONS: text}, run) for text, run in found.items()))
+
+
+def treatments(base: Run, texts: Sequence[str]) -> dict[str, ResolvedRun]:
+    """The run of each ``NAME[:field=value,…][+NAME…]``, by that text.
+
+    Raises `UsageError` if there is none, if two are the same run, or if one cannot be read. Raises it as well if the
+    baseline lists optimizations.
+    """
+    if base.optimizations:
+        listed = "+".join(map(str, base.optimizations))
+        raise UsageError(
+            f"the baseline of a comparison has every optimization off, and this configuration lists {listed}; "
+            f"remove it there and compare it as --with {listed}"
+        )
+    if not texts:
+        raise UsageError("there is nothing to compare with the baseline; name at least one treatment as --with NAME")
+    found: dict[str, ResolvedRun] = {}
+    for text in texts:
+        label = "+".join(part.strip() for part in text.split("+"))
+        run = resolved(validate({**base.model_dump(exclude_unset=True), "optimizations": label}))
+        if not run.optimizations:
+            raise UsageError("an empty --with names no treatment; write --with NAME, or NAME+NAME for a stack")
+        same = next((other for other, known in found.items() if known == run), None)
+        if same is not None:
+            raise UsageError(
+                f"the treatment {label!r} is listed twice, because {same!r} is the same run; leave one out"
+            )
+        found[label] = run
+    return found

@@ -1,0 +1,57 @@
+"""News of a study as lines of its event log, and back, so that any process can follow it."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from assay.config.home import Home
+from assay.executors.base import Ended, Interrupting, News, Piece, Planned, RoundEnded, Started, Turn, Working
+from assay.records.study import Cell, Round
+from assay.store.event_log import Event
+from assay.store.reconcile import settle
+from assay.store.run_folder import RunFolder
+from assay.studies.folder import StudyPlan
+
+_PIECES: Mapping[str, Piece] = {"start": "start", "block": "block", "finish": "finish"}
+
+
+def to_event(news: News) -> Event | None:
+    """Return the line of the log for an item of news; None for the plan, which has a file of its own."""
+    match news:
+        case Turn(cell, piece, number):
+            return {"event": "turn", "cell": cell.name, "piece": piece, "number": number}
+        case Started(cell, run, wave):
+            return {"event": "cell_start", "cell": cell.name, "run": run, "wave": wave}
+        case Working(cell, phase):
+            return {"event": "cell_phase", "cell": cell.name, "phase": phase}
+        case RoundEnded(ended):
+            return {"event": "round", "round": ended.model_dump(mode="json")}
+        case Ended(cell, result, wave):
+            status = result.status.value
+            return {"event": "cell_end", "cell": cell.name, "run": result.run, "wave": wave, "status": status}
+        case Interrupting():
+            return {"event": "interrupting"}
+    return None
+
+
+def from_events(events: Iterable[Event], plan: StudyPlan, home: Home) -> Iterator[News]:
+    """Yield the news of a log's lines. Lines of an unknown kind, or about an unknown cell, are skipped."""
+    cells = {cell.name: cell for cell in plan.cells}
+    for event in events:
+        if event["event"] == "plan":
+            yield Planned(plan.waves, plan.protocol.blocks)
+        elif event["event"] == "round":
+            yield RoundEnded(Round.model_validate(event["round"], strict=False))
+        elif event["event"] == "interrupting":
+            yield Interrupting()
+        elif (cell := cells.get(str(event.get("cell")))) is not None:
+            yield from _of_cell(event, cell, home)
+
+
+def _of_cell(event: Event, cell: Cell, home: Home) -> Iterator[News]:
+    if event["event"] == "turn" and event["piece"] in _PIECES:
+        yield Turn(cell, _PIECES[event["piece"]], event["number"])
+    elif event["event"] == "cell_start":
+        yield Started(cell, event["run"], event["wave"])
+    elif event["event"] == "cell_phase":
+        yield Working(cell, event["phase"])
+    elif event["event"] == "cell_end":
+        yield Ended(cell, settle(RunFolder(home.runs / event["run"])), event["wave"])

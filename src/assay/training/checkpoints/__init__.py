@@ -1,0 +1,1 @@
+"""Checkpoints: the weights and all state of a run on disk."""

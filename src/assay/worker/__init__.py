@@ -1,0 +1,1 @@
+"""The measured child of a run: build, train, measure, prove. Imports torch."""

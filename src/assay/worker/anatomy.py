@@ -1,0 +1,63 @@
+"""The child of `assay anatomy`: ``python -m assay.worker.anatomy DATA_FOLDER``, with a run on standard input.
+
+It prints one line of JSON. A fault that the user can correct is the last line of standard error, with exit code 2.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from assay.config.run import ResolvedRun
+from assay.data import open_prepared
+from assay.errors import UsageError
+from assay.measure.anatomy import TAKEN_STEPS, anatomy
+from assay.measure.memory.process import keep_freed_memory
+from assay.measure.trace import StepTracer
+from assay.optimizations import Optimization, optimizations_of
+from assay.parallel.ranks import ALONE
+from assay.records.evidence import Evidence
+from assay.records.status import Status
+from assay.step.program import Step
+from assay.training.loop import train_step, train_until_updated
+from assay.worker.build import build_step, device_of, settle_torch
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure the anatomy of a step and print it; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="assay.worker.anatomy")
+    parser.add_argument("data", type=Path)
+    options = parser.parse_args(arguments)
+    run = ResolvedRun.model_validate_json(sys.stdin.read())
+    device = device_of(run)
+    settle_torch(run, device)
+    keep_freed_memory()
+    torch.manual_seed(run.seed)
+    try:
+        stack = optimizations_of(run)
+        step = build_step(run, open_prepared(options.data), device, stack, ALONE, fresh=True)
+        if step.program.loss_scale.skips:
+            train_until_updated(step, 0)
+        found = anatomy(step, train_step)
+    except UsageError as error:
+        print(error, file=sys.stderr)
+        return Status.UNAVAILABLE.exit_code
+    print(found.model_copy(update={"evidence": proofs(step, run, stack)}).model_dump_json())
+    return 0
+
+
+def proofs(step: Step, run: ResolvedRun, stack: Sequence[Optimization]) -> tuple[Evidence, ...]:
+    """Evidence of each optimization from one more step, repeated until its update is not skipped."""
+    skipped = True
+    while skipped:
+        with StepTracer(step) as tracer:
+            record = train_step(tracer.watch(), TAKEN_STEPS)
+        skipped = record.skipped
+    trace = tracer.trace(record.loss, record.tokens, skipped=None)
+    return tuple(one.verify(trace, run) for one in stack)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""Build the training loop of a run from `run.json`: data, program, optimizations and newest checkpoint."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from assay.config.run import ResolvedRun
+from assay.data import Prepared, open_prepared
+from assay.hardware import detect
+from assay.measure.moved import digests
+from assay.optimizations import Optimization, check
+from assay.parallel.ranks import ALONE, Ranks
+from assay.parallel.rendezvous import local_world
+from assay.records.environment import Environment
+from assay.step.program import Step
+from assay.store.run_folder import RunFolder, RunSpec
+from assay.training.batches import validation_batches
+from assay.training.build import baseline, build
+from assay.training.checkpoints import checkpoint
+from assay.training.initial import initial_weights
+from assay.training.loop import Loop, Observer
+from assay.training.probes import ActivationNorms
+from assay.worker.environment import environment
+
+NUDGED_NOISE = 1_000_003
+"""Distance between the dropout seeds of two nudges: a CPU's generator reads the low 32 bits of a seed."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """A loop, and the facts found while it was built."""
+
+    loop: Loop
+    environment: Environment
+    notes: tuple[str, ...]
+    """Notes for the user, for instance that a damaged checkpoint was skipped."""
+    initial: Mapping[str, int]
+    """Digest of every parameter's initial value."""
+
+
+def build_loop(
+    folder: RunFolder, spec: RunSpec, optimizations: Sequence[Optimization], observer: Observer, ranks: Ranks
+) -> Built:
+    """Build the run's step and load its newest checkpoint. Raises `UsageError` for a fault that the user can fix."""
+    run, machine = spec.config, detect()
+    check(run, machine)
+    device = device_of(run, ranks.local_rank)
+    settle_torch(run, device, ranks)
+    data = open_prepared(folder.data_folder(spec))
+    fresh = not checkpoint.complete(folder.checkpoints)
+    step = build_step(run, data, device, optimizations, ranks, fresh=fresh)
+    initial = digests(step)
+    torch.manual_seed(run.seed + ranks.noise(step.program.sequence_parts) + NUDGED_NOISE * run.nudge)
+    position, notes = checkpoint.resume(folder.checkpoints, step, ranks, run.seed)
+    windows, sample = validation_batches(run, data, device)
+    loop = Loop(
+        run=run,
+        step=step,
+        position=position,
+        probes=ActivationNorms(step),
+        windows=windows,
+        sample=sample,
+        bytes_per_token=data.bytes_per_token,
+        save=lambda now: checkpoint.save(folder.checkpoints, step, now, spec.identity, ranks),
+        observer=observer,
+        saved_at=position.step,
+        ranks=ranks,
+    )
+    if ranks.world > 1:
+        notes.append(f"{ranks.layout}: memory is that of the highest rank, time that of the slowest")
+    return Built(loop, environment(run, machine, device, data.digest), tuple(notes), initial)
+
+
+def build_step(
+    run: ResolvedRun,
+    data: Prepared,
+    device: torch.device,
+    optimizations: Sequence[Optimization],
+    ranks: Ranks,
+    *,
+    fresh: bool,
+) -> Step:
+    """Build the run's step with its optimizations; `fresh` loads the initial weights that the run names, if any."""
+    source = run.model.init_from
+    # A checkpoint holds all weights, so a resumed run does not need its initial ones.
+    weights = initial_weights(Path(source), run.model) if source is not None and fresh else None
+    program = baseline(run, data, device, weights, ranks)
+    for one in optimizations:
+        program = one.apply(program, run)
+    return build(program)
+
+
+def device_of(run: ResolvedRun, local_rank: int = 0) -> torch.device:
+    """The run's device on this machine; each rank of a machine has an accelerator of its own."""
+    kind = detect().device(run.device)
+    return torch.device(kind, local_rank) if kind == "cuda" else torch.device(kind)
+
+
+def settle_torch(run: ResolvedRun, device: torch.device, ranks: Ranks = ALONE) -> None:
+    """Set the number of threads, and on a CPU deterministic kernels, which make repeated runs bit-equal.
+
+    On a GPU deterministic kernels would change the measured figures, so torch's default stays. The ranks of one machine
+    divide its cores.
+    """
+    if run.threads is not None or ranks.world > 1:
+        torch.set_num_threads(run.threads or max(1, (os.cpu_count() or 1) // local_world()))
+    if device.type == "cpu":
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]

@@ -1,0 +1,58 @@
+"""Memory of tensors in the child: the peak of each phase on CUDA, and the memory pass at the end of the run."""
+
+from collections.abc import Callable
+from itertools import count
+
+import torch
+
+from assay.measure.memory.memory_pass import live_tensor_bytes, memory_pass
+from assay.records.memory import Memory
+from assay.training.loop import Loop
+from assay.training.stops import Unread, is_out_of_memory
+from assay.worker.phases import Phases
+
+_REPEATS_OVER_RANKS = 5
+
+
+def count_tensors(phases: Phases, device: torch.device) -> None:
+    """Read a CUDA device's peak counter at the end of every phase; a CPU's allocator has no such counter."""
+    if device.type != "cuda":
+        return
+
+    def peak() -> int:
+        highest = torch.cuda.max_memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        return highest
+
+    phases.tensors_peak = peak
+
+
+def measure_memory(loop: Loop, notes: list[str], tell: Callable[[int, int], None]) -> Memory:
+    """Measure one more step, which is discarded. If memory or data run out, add a note, because the run itself is done.
+
+    A step precedes it on several ranks, because an evaluation may leave gathered weights, which only the next backward
+    frees. With a loss scale, steps precede it until one makes its update: a skipped update leaves no optimizer state.
+    `tell` receives the number of measured steps so far, and their total.
+    """
+    device, graphs = loop.step.program.device, loop.step.program.graphs
+    try:
+        if loop.ranks.world > 1 or loop.step.program.loss_scale.skips:
+            loop.discard_until_updated()
+        repeats = _REPEATS_OVER_RANKS if loop.ranks.world > 1 else 1
+        idle = 0 if graphs is None else graphs.idle_bytes()
+        done = count(1)
+
+        def one_step() -> None:
+            loop.discard_step()
+            tell(next(done), repeats + 1)
+
+        measured = memory_pass(device, one_step, live_tensor_bytes(device), repeats, idle)
+    except Unread as stop:
+        notes.append(f"the memory pass had no step to measure, so its figures are missing: {stop}")
+        return Memory()
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        notes.append("the memory pass itself ran out of memory, so its figures are missing")
+        return Memory()
+    return Memory.model_validate(vars(measured))

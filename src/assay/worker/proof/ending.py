@@ -1,0 +1,177 @@
+"""The proof at a run's end: the program has not changed since it was proven at the beginning.
+
+After the last evaluation, the last checkpoint and the memory pass, one more step is traced and discarded. Every
+optimization must show its effect again, and the step must have the counts of the first traced one. Weights and
+optimizer state are checked before the memory pass, while they are still the trained ones. Each weight must differ from
+its initial value, and the state must count the updates that were made. The last evaluation and the last checkpoint must
+leave both as they were.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import islice
+
+import torch
+
+from assay.config.run import ResolvedRun
+from assay.measure.moved import digests, state_digests, state_fault, unmoved
+from assay.measure.trace import StepTracer
+from assay.optimizations import Optimization
+from assay.parallel.ranks import Ranks
+from assay.proofs import dropout
+from assay.proofs.unchanged import differences
+from assay.records.evidence import Evidence, ValueProof
+from assay.records.trace import Trace
+from assay.step.program import Step
+from assay.store.run_folder import RunFolder
+from assay.training.loop import Loop, read, take_step
+from assay.training.probes import ActivationNorms
+from assay.training.step_record import StepRecord
+from assay.training.stops import NoEffect, Unread, WrongValues, is_out_of_memory
+from assay.worker.proof.values import ValueCheck
+from assay.worker.result import Findings
+
+
+def traced_step(
+    step: Step, index: int, probes: ActivationNorms | None, skipped: int | None = None
+) -> tuple[StepRecord, Trace]:
+    """Trace one step, and return its record and trace; `skipped` updates were left out before it."""
+    tracer = StepTracer(step)
+    with tracer:
+        taken = take_step(tracer.watch(), index, probes)
+    (record,) = read(step, [taken])
+    return record, tracer.trace(record.loss, record.tokens, skipped)
+
+
+@contextmanager
+def unchanged(what: str, step: Step, ranks: Ranks) -> Iterator[None]:
+    """Raise `WrongValues` if the block changes a weight, the optimizer's state or the random generator's.
+
+    `what` names the block's work for the sentence. All ranks must enter it.
+    """
+    before = _everything(step)
+    yield
+    after = _everything(step)
+    changed = next((name for name in before | after if before.get(name) != after.get(name)), "")
+    if faults := [one for one in ranks.gather(changed) if one]:
+        raise WrongValues(f"{what} changed {faults[0]}, which only a training step may change")
+
+
+def _everything(step: Step) -> dict[str, object]:
+    random = {"the state of the random generator": torch.get_rng_state().numpy().tobytes()}
+    return {**digests(step), **state_digests(step), **random}
+
+
+def has_trained(loop: Loop, initial: Mapping[str, int], ranks: Ranks) -> None:
+    """Raise `NoEffect` if a weight kept its initial value, or the optimizer state does not match the updates made."""
+    position, rate = loop.position, loop.step.program.schedule
+    updates = position.step - position.skipped_steps
+    if updates < 1:
+        return
+    stayed = unmoved(loop.step, initial, max(rate(0), rate(position.step - 1)))
+    fault = state_fault(loop.step, updates)
+    if stayed:
+        fault = f"{len(stayed)} parameters kept their initial values through the run, {stayed[0]} among them"
+    _raise_first(ranks, fault)
+
+
+def prove_at_end(
+    loop: Loop,
+    findings: Findings,
+    optimizations: Sequence[Optimization],
+    ranks: Ranks,
+    folder: RunFolder,
+    say: Callable[[Evidence], None],
+) -> None:
+    """Trace a discarded step at the end of the run, and check its values.
+
+    Raises `NoEffect` if it is not the step that was proven, and `WrongValues` if it computes other values. Earlier
+    discarded steps free gathered weights, settle a loss scale, and make an update whose values are checked as well. If
+    memory or data run out, a note is added. A run that ended before a step of its own was traced has its only evidence
+    from here, and `say` records it.
+    """
+    run = findings.spec.config
+    last = _last_step(loop, findings.notes, folder, run, ranks)
+    if last is None:
+        return
+    found, values = last
+    if not values.verdict:
+        earlier = findings.values is not None and findings.values.checked
+        before = "values were right at the beginning and wrong at the end: " if earlier else ""
+        raise WrongValues(before + values.failures[0])
+    proofs = [one.verify(found, run) for one in optimizations]
+    first = findings.trace is None
+    for one in proofs if first else ():
+        say(one)
+    was = "took no effect" if first else "was proven at the beginning and not at the end"
+    lost = [f"{one.optimization} {was}: {one.observed}" for one in proofs]
+    faults = [text for text, one in zip(lost, proofs, strict=True) if not one.verdict]
+    faults += [text for text in (dropout.fault(found, run),) if text]
+    if findings.trace is not None and not faults:
+        changed = differences(findings.trace, found, mixture=run.model.n_expert is not None)
+        faults = (
+            [f"the step at the end differs from the one that was proven at the beginning: {changed}"] if changed else []
+        )
+    _raise_first(ranks, faults[0] if faults else "")
+    findings.proven_until = "end"
+
+
+_Last = tuple[Trace, ValueProof]
+_EVALUATED_BATCHES = 1
+_UPDATES = 2
+"""Updates whose values are checked at the end: only the second one shows a moment that is not written back."""
+
+
+def _last_step(loop: Loop, notes: list[str], folder: RunFolder, run: ResolvedRun, ranks: Ranks) -> _Last | None:
+    def traced() -> _Last | None:
+        loop.discard_until_updated()
+        index = loop.position.step + loop.discarded + 1  # a prefetching source only moves forwards
+        while True:
+            values = ValueCheck(folder, run, loop.step, index, ranks, updates=_UPDATES)
+            try:
+                if not values.unchecked:
+                    with unchanged("an evaluation", loop.step, ranks):
+                        values.evaluate(list(islice(loop.windows(), _EVALUATED_BATCHES)))
+                kept: list[tuple[StepRecord, Trace]] = []
+                plain = values.recording(take_step)(loop.step, index, loop.probes)
+                values.recording(partial(_keeping, kept))(loop.step, index + 1, loop.probes)
+                record, trace = kept[0]
+                for one in (*read(loop.step, [plain]), record):
+                    values.stepped(one)
+                if record.skipped:
+                    continue
+                return (trace, values.conclude_here()) if record.finite else None
+            finally:
+                values.abandon()
+
+    return _unless_spent(traced, notes)
+
+
+def _keeping(
+    kept: list[tuple[StepRecord, Trace]], step: Step, index: int, probes: ActivationNorms | None
+) -> StepRecord:
+    kept.append(traced_step(step, index, probes))
+    return kept[0][0]
+
+
+def _unless_spent(traced: Callable[[], _Last | None], notes: list[str]) -> _Last | None:
+    what = "the step at the end could not be traced"
+    try:
+        last = traced()
+    except Unread as stop:
+        notes.append(f"{what}: {stop}")
+        return None
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        notes.append(f"{what}: it ran out of memory")
+        return None
+    if last is None:
+        notes.append(f"{what}: its loss or gradient is not finite")
+    return last
+
+
+def _raise_first(ranks: Ranks, fault: str) -> None:
+    if faults := [text for text in ranks.gather(fault) if text]:
+        raise NoEffect(faults[0])

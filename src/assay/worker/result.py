@@ -1,0 +1,165 @@
+"""The result of a run while it is being measured, so that the figures known so far can be recorded at any moment.
+
+Totals (steps, tokens, skipped updates) are over all processes of a run; times, blocks and memory are of this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from assay.proofs.mispredicted import mispredicted
+from assay.records.environment import Environment
+from assay.records.evidence import Evidence, ValueProof
+from assay.records.memory import Memory
+from assay.records.ranks import RankResult
+from assay.records.run import RunResult
+from assay.records.status import Status
+from assay.records.timing import Block, Quartiles
+from assay.records.trace import Trace
+from assay.store.run_folder import RunSpec
+
+if TYPE_CHECKING:
+    from assay.training.step_record import Position
+    from assay.worker.phases import Phases
+
+
+@dataclass
+class Findings:
+    """All results of the child so far."""
+
+    spec: RunSpec
+    phases: Phases
+    position: Position | None = None
+    parameters: int | None = None
+    environment: Environment | None = None
+    trace: Trace | None = None
+    first_step_seconds: float | None = None
+    steady_seconds: list[float] = field(default_factory=list)
+    data_seconds: list[float] = field(default_factory=list)
+    """Seconds of each steady step in which the host waited for its batch."""
+    earlier_seconds: Quartiles | None = None
+    """Quartiles of the steady steps of earlier processes, used if this process has none."""
+    earlier_data_share: float | None = None
+    """Share of those steps in which the host waited for data."""
+    blocks: list[Block] = field(default_factory=list)
+    evidence: list[Evidence] = field(default_factory=list)
+    values: ValueProof | None = None
+    proven_until: Literal["beginning", "end"] = "beginning"
+    """The last traced step that showed the evidence."""
+    memory: Memory = field(default_factory=Memory)
+    """Figures of the memory pass."""
+    routers: list[dict[str, Any]] = field(default_factory=list)
+    """Routing statistics of each layer between the last two evaluations."""
+    loss_scale: float | None = None
+    """Loss scale of the last step, if losses are scaled."""
+    ranks: tuple[RankResult, ...] = ()
+    notes: list[str] = field(default_factory=list)
+
+    def result(self, status: Status, reason: str | None) -> RunResult:
+        """The result so far, with the given status and reason."""
+        quartiles = Quartiles.of(self.steady_seconds) or self.earlier_seconds
+        result = RunResult(
+            run=self.spec.id,
+            status=status,
+            reason=reason,
+            created=self.spec.created,
+            identity=self.spec.identity,
+            preset=self.spec.preset,
+            config=self.spec.config,
+            parameters=self.parameters,
+            tokens_per_second=self.spec.config.tokens_per_step / quartiles.median if quartiles else None,
+            step_seconds=quartiles,
+            data_wait_share=self._data_wait_share,
+            phase_seconds=self.phases.seconds(),
+            memory=self._memory(),
+            ranks=self.ranks,
+            predicted=self.spec.predicted,
+            evidence=tuple(self.evidence),
+            values=self.values,
+            proven_until=self.proven_until if self._proven else None,
+            environment=self.environment,
+            blocks=tuple(self.blocks),
+            first_step_seconds=self.first_step_seconds,
+            extra=self._extra(),
+            **self._totals(),
+        )
+        notes = [*self.notes, *mispredicted(result)]
+        return result.model_copy(update={"extra": {**result.extra, "notes": notes}}) if notes else result
+
+    def _totals(self) -> dict[str, Any]:
+        if self.position is None:
+            return {}
+        seen = self.position.evaluation
+        return {
+            "steps": self.position.step,
+            "tokens": self.position.tokens,
+            "train_loss": self.position.train_loss,
+            "skipped_steps": self.position.skipped_steps,
+            "val_loss": seen.loss if seen else None,
+            "val_perplexity": seen.perplexity if seen else None,
+            "val_bits_per_byte": seen.bits_per_byte if seen else None,
+            "val_targets": seen.targets if seen else None,
+            "val_split_targets": seen.split_targets if seen else None,
+            "val_standard_error": seen.standard_error if seen else None,
+        }
+
+    @property
+    def _proven(self) -> bool:
+        """True if there is evidence and all of it holds."""
+        return bool(self.evidence) and all(one.verdict for one in self.evidence)
+
+    @property
+    def process_peak_bytes(self) -> int | None:
+        """Highest peak of this process over the timed blocks, without repeated ones."""
+        return _most(block.process_peak_bytes for block in self.blocks if not block.repeated)
+
+    @property
+    def _data_wait_share(self) -> float | None:
+        spent = sum(self.steady_seconds)
+        return sum(self.data_seconds) / spent if spent else self.earlier_data_share
+
+    def _memory(self) -> Memory:
+        own = self.memory.model_copy(
+            update={
+                "process_peak_bytes": self.process_peak_bytes,
+                "saved_bytes": dict(self.trace.saved_bytes) if self.trace else {},
+                "phases": dict(self.phases.memory),
+            }
+        )
+        if not self.ranks:
+            return own
+        highest = ("tensors_peak_bytes", "process_peak_bytes")
+        return own.model_copy(update={name: _most(getattr(one, name) for one in self.ranks) for name in highest})
+
+    def _extra(self) -> dict[str, Any]:
+        trace = trace_summary(self.trace) if self.trace else None
+        found = {"trace": trace, "routers": self.routers, "loss_scale": self.loss_scale}
+        return {name: value for name, value in found.items() if value}
+
+
+def _most(values: Iterable[int | None]) -> int | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def trace_summary(trace: Trace) -> Mapping[str, Any]:
+    """Summary of a trace for reports: contractions by phase and dtype, FLOPs by phase, bytes, host reads."""
+    contractions: dict[str, dict[str, int]] = {}
+    flops: dict[str, int] = {}
+    for operation in trace.operations:
+        flops[operation.phase] = flops.get(operation.phase, 0) + operation.flops
+        if operation.operation_class == "contraction":
+            by_dtype = contractions.setdefault(operation.phase, {})
+            by_dtype[operation.dtype] = by_dtype.get(operation.dtype, 0) + operation.count
+    return {
+        "contractions": contractions,
+        "flops": flops,
+        "forwards": trace.forwards,
+        "saved_bytes": dict(trace.saved_bytes),
+        "parameter_bytes": trace.parameter_bytes,
+        "gradient_bytes": trace.gradient_bytes,
+        "optimizer_state_bytes": trace.optimizer_state_bytes,
+        "shared_parameters": [list(names) for names in trace.shared_parameters],
+        "synchronizations": dict(trace.synchronizations),
+    }

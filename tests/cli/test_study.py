@@ -1,0 +1,153 @@
+"""`assay study`: from a file to the page, with a study, an executor and factors that the package does not have."""
+
+from pathlib import Path
+
+import pytest
+
+from assay.config import Home
+from support.children import Fake
+
+from .conftest import TINY, Assay
+
+TOY_STUDY = '''
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from assay.studies.base import Factor, Study
+
+
+class Corners(Study):
+    """The first and the last combination of two factors."""
+
+    kind: ClassVar[str] = "corners"
+    rates: tuple[str, ...]
+    stacks: tuple[str, ...]
+
+    def factors(self) -> tuple[Factor, ...]:
+        return Factor("training.learning_rate", self.rates), Factor("optimizations", self.stacks)
+
+    def combinations(self) -> Iterator[Mapping[str, str]]:
+        for rate, stack in ((self.rates[0], self.stacks[0]), (self.rates[-1], self.stacks[-1])):
+            yield {"training.learning_rate": rate, "optimizations": stack}
+'''
+TOY_EXECUTOR = '''
+from typing import ClassVar
+
+from assay.executors.base import Conducted, Executor
+from assay.executors.local import Local
+
+
+class Backwards(Executor):
+    """Runs the last wave first."""
+
+    name: ClassVar[str] = "backwards"
+
+    def run(self, waves, start, blocks, tell) -> Conducted:
+        return Local().run(list(reversed(waves)), start, blocks, tell)
+'''
+ROW = "training.learning_rate=1e-3, optimizations=lion"
+
+
+@pytest.fixture
+def toys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of extensions."""
+    for kind, name, text in (("studies", "corners", TOY_STUDY), ("executors", "backwards", TOY_EXECUTOR)):
+        (tmp_path / "mine" / kind).mkdir(parents=True)
+        (tmp_path / "mine" / kind / f"{name}.py").write_text(text)
+    monkeypatch.setenv("ASSAY_EXTENSIONS", str(tmp_path / "mine"))
+    return tmp_path / "mine"
+
+
+@pytest.fixture
+def file(tmp_path: Path, corpus: str) -> str:
+    """A study of the toy kind."""
+    path = tmp_path / "study.yaml"
+    overrides = ", ".join((corpus, *TINY))
+    path.write_text(
+        f"kind: corners\nquestion: Does it work?\noverrides: [{overrides}]\nseeds: 2\nprocesses: 1\nblocks: 2\n"
+        "rates: [1e-4, 1e-3]\nstacks: [none, lion]\n"
+    )
+    return str(path)
+
+
+def test_a_toy_study_on_a_toy_executor_comes_to_its_page(
+    assay: Assay, fake: Fake, toys: Path, file: str, home: Home
+) -> None:
+    said = assay("study", "run", file, "--executor", "backwards")
+    assert said.code == 0, said.err
+    assert ROW in said.out
+    page = Path(said.out.splitlines()[-1])
+    assert "optimizations=lion" in page.read_text()
+    starts = [line for line in said.err.splitlines() if line.endswith("starting")]
+    assert starts[0].startswith("baseline, seed 1"), "the last wave ran first"
+    (listed,) = assay("study", "ls", "--json").value
+    assert (listed["kind"], listed["question"], listed["status"]) == ("corners", "Does it work?", "complete")
+    assert (listed["cells"], listed["ended"]) == (6, 6)
+    assert ROW in assay("study", "show", "last").out
+    page.unlink()
+    assert assay("study", "report", "last").out.strip() == str(page)
+    assert page.exists()
+    followed = assay("study", "follow", "last")
+    assert "6 of 6 cells" in followed.err
+    assert assay("study", "resume", "last").code == 0
+
+
+def test_a_factorial_has_every_combination(assay: Assay, fake: Fake, corpus: str, tmp_path: Path) -> None:
+    path = tmp_path / "study.yaml"
+    overrides = ", ".join((corpus, *TINY))
+    path.write_text(
+        f"kind: factorial\noverrides: [{overrides}]\nseeds: 1\nprocesses: 1\nblocks: 1\n"
+        "vary:\n  training.learning_rate: [0.0001, 0.001]\n  optimizations: [none, lion]\n"
+    )
+    said = assay("study", "run", str(path), "--json")
+    assert said.code == 0, said.err
+    assert [row["treatment"] for row in said.value["rows"]] == [
+        "training.learning_rate=0.0001, optimizations=lion",
+        "training.learning_rate=0.001, optimizations=none",
+        "training.learning_rate=0.001, optimizations=lion",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("seeds: 1", "its key kind is None; there are comparison, factorial"),
+        ("kind: factoral", "did you mean 'factorial'"),
+        ("kind: factorial", "vary: field required"),
+        ("kind: factorial\nvary: {}", "vary: "),
+        ("kind: factorial\nvary: {optimizations: [none]}", "has nothing to compare with its control"),
+        ("kind: factorial\nvary: {optimizations: [none, none]}", "are the same run"),
+        ("kind: factorial\nvary: {optimizations: [none, sgdd]}", "unknown optimization 'sgdd'"),
+        ("kind: factorial\nvary: {training.learing_rate: [1, 2]}", "did you mean 'learning_rate'"),
+        ("kind: factorial\nsize: 3", "vary: field required"),
+        ("kind: comparison", "there is nothing to compare"),
+        ("kind: comparison\ntreatments: [lion]\nseeds: 0", "seeds=0 is not possible"),
+        ("kind: comparison\ntreatments: [lion]\nblocks: 0", "--blocks 0 is not possible"),
+        ("[1, 2]", "must be a mapping"),
+        ("kind: [", "cannot be read as YAML"),
+    ],
+)
+def test_a_faulty_file_is_one_sentence_and_leaves_nothing(
+    assay: Assay, home: Home, tmp_path: Path, text: str, says: str
+) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text(text)
+    said = assay("study", "run", str(path))
+    assert said.code == 2
+    assert says in said.sentence()
+    assert not home.root.exists()
+
+
+@pytest.mark.parametrize("words", [("show", "last"), ("report", "x"), ("follow", "x"), ("resume", "x")])
+def test_without_studies_there_is_a_sentence(assay: Assay, home: Home, words: tuple[str, str]) -> None:
+    said = assay("study", *words)
+    assert said.code == 2
+    assert "there are no studies" in said.sentence()
+    assert not home.root.exists()
+
+
+def test_an_unknown_executor_is_a_sentence(assay: Assay, fake: Fake, toys: Path, file: str, home: Home) -> None:
+    said = assay("study", "run", file, "--executor", "slrum")
+    assert said.code == 2
+    assert "there is no executor 'slrum'" in said.sentence()
+    assert not home.root.exists()

@@ -1,0 +1,113 @@
+"""Configurations: presets load, overrides land, and a mistake is one sentence that names the key and what was meant."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.config import Run, Spec, identity, load, presets, validate
+from assay.config.loading import stack
+from assay.errors import UsageError
+from assay.optimizations import resolved
+
+
+@pytest.mark.parametrize("name", presets())
+def test_every_preset_is_a_run(name: str) -> None:
+    run = load(name)
+    assert validate(run.model_dump(mode="json")) == run
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("model.n_layers=3", "unknown key 'model.n_layers'; did you mean 'n_layer'?"),
+        ("n_layer=3", "did you mean 'model.n_layer'?"),
+        ("bogus=1", "the keys here are model, data"),
+        ("model.n_layer=x", "model.n_layer='x' is not possible"),
+        ("model.n_layer=true", "valid integer"),
+        ("model.n_layer=0", "greater than or equal to 1"),
+        ("model.n_head=5", "n_embd=64 is not divisible by n_head=5"),
+        ("model.n_kv_head=3", "not divisible by n_kv_head=3"),
+        ("model=", "should be a mapping of keys"),
+        ("data.validation_fraction=0", "greater than 0"),
+        ("data.corpus=files", "needs data.path"),
+        ("training.min_learning_rate=1", "is above learning_rate"),
+        ("seed=99999999999999999999", "less than"),
+        ("threads=100000", "less than or equal to 1024"),
+        (f"training.steps={10**400}", "should be at most 2^63"),
+        ("optimizations=[bf16_mixed,bf16_mixed]", "listed twice"),
+        ("optimizations=[a:b]", "not of the form field=value"),
+        ("training=[1", "the overrides training=[1 cannot be read"),
+        ("training.steps", "write key=value"),
+    ],
+)
+def test_a_mistake_is_one_sentence(override: str, says: str) -> None:
+    with pytest.raises(UsageError) as error:
+        load("demo", [override])
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_files_that_are_no_configuration(tmp_path: Path) -> None:
+    for text, says in (("- 1\n", "must be a mapping"), ("a: [1\n", "line 2"), ("a: 1\na: 2\n", "duplicate key")):
+        path = tmp_path / "run.yaml"
+        path.write_text(text)
+        with pytest.raises(UsageError, match=says):
+            load(path)
+    with pytest.raises(UsageError, match="is a folder"):
+        load(tmp_path)
+    with pytest.raises(UsageError, match="did you mean 'demo'"):
+        load("dmeo")
+
+
+def test_a_presets_shape_gives_way_to_the_weights_that_a_run_starts_from() -> None:
+    model = load("gpt2-124m", ["model.init_from=somewhere", "model.n_head=2"]).model
+    assert model.model_fields_set == {"init_from", "n_head"}
+    assert "n_layer" in load("gpt2-124m").model.model_fields_set
+
+
+@given(names=st.permutations(["seed", "model", "training", "data"]))
+def test_key_order_and_spelled_out_defaults_do_not_change_the_identity(names: list[str]) -> None:
+    spelled = Run().model_dump(mode="json")
+    assert identity(resolved(validate({name: spelled[name] for name in names}))) == identity(resolved(Run()))
+
+
+def test_a_run_that_is_not_nudged_has_the_identity_that_it_had_before_runs_could_be() -> None:
+    assert identity(resolved(Run(training={"eval_batches": None}))) == "7e859c602289"  # type: ignore[arg-type]
+    assert identity(resolved(Run(nudge=1))) != identity(resolved(Run()))
+
+
+@given(text=st.text(max_size=30))
+def test_any_text_is_a_spec_or_a_usage_error(text: str) -> None:
+    try:
+        spec = Spec.parse(text)
+    except ValueError:
+        return
+    assert spec.name
+
+
+def test_a_spec_reads_back_what_it_prints() -> None:
+    spec = Spec.parse("name:count=4,rate=0.5,label=x,on=true")
+    assert spec.fields == {"count": 4, "rate": 0.5, "label": "x", "on": True}
+    assert Spec.parse(str(spec)) == spec
+
+
+@given(rate=st.floats(allow_nan=False, allow_infinity=False))
+def test_a_number_reads_back_however_it_is_written(rate: float) -> None:
+    specs = (Spec(name="lion", fields={"rate": rate}), Spec(name="sgd"))
+    assert Spec.parse_stack("+".join(map(str, specs))) == specs
+    assert Spec.parse(f"lion:rate={rate:.3e}").fields["rate"] == float(f"{rate:.3e}")
+
+
+@pytest.mark.parametrize("key", ["training.learning_rate", "training.weight_decay", "training.gradient_clip"])
+def test_every_number_of_a_run_is_finite(key: str) -> None:
+    for number in ("1e999", ".inf", ".nan"):
+        with pytest.raises(UsageError, match=f"{key}=.* is not possible: it should be a finite number"):
+            load("demo", [f"{key}={number}"])
+
+
+@pytest.mark.parametrize("text", ["sgd+", "+", "+sgd", "sgd++lion"])
+def test_a_plus_sign_joins_two(text: str) -> None:
+    with pytest.raises(UsageError, match="lacks an optimization on one side of a plus sign"):
+        stack([text])

@@ -1,0 +1,170 @@
+from collections import Counter
+
+import pytest
+
+from assay.config import load
+from assay.executors.base import Ended, News, Planned, Turn, Working
+from assay.executors.local import Conducted, curve_of
+from assay.records.status import Status
+from assay.records.study import Ending
+from assay.store.run_folder import Event
+from assay.studies.plan import waves
+from support.designs import conduct, design
+
+from .fake_child import Stage
+
+CELLS = design(load("demo"), ["sdpa_attention", "bf16_mixed"], seeds=2)
+NAMES = [cell.name for cell in CELLS]
+FIRST = NAMES[:4]
+
+
+def run(stage: Stage, resident: int = 9, heard: list[News] | None = None) -> Conducted:
+    return conduct(waves(CELLS, resident), stage.start, stage.blocks, [].append if heard is None else heard.append)
+
+
+def test_every_round_has_each_living_cell_once() -> None:
+    stage = Stage()
+    done = run(stage)
+    assert len(done.rounds) == 10
+    for one in done.rounds:
+        assert sorted(one.order) == sorted(name for name in NAMES if f"seed {one.seed}" in name)
+    for number in range(1, 6):
+        worked = [name for name, piece in stage.log if piece == f"block {number}"]
+        assert Counter(worked) == Counter(NAMES)
+
+
+def test_cells_start_then_take_turns_then_finish() -> None:
+    stage = Stage()
+    run(stage)
+    pieces = [piece for name, piece in stage.log if name in FIRST]
+    kinds = [piece.partition(" ")[0] for piece in pieces]
+    assert kinds == ["start"] * 4 + ["block"] * 20 + ["finish"] * 4
+    assert pieces[4:24] == [f"block {number}" for number in range(1, 6) for _ in FIRST]
+
+
+def test_the_order_changes_between_rounds_and_repeats_between_comparisons() -> None:
+    orders = [one.order for one in run(Stage()).rounds]
+    assert len(set(orders[:5])) > 1
+    assert orders == [one.order for one in run(Stage()).rounds]
+
+
+def test_the_cells_of_one_seed_only_are_alive_together() -> None:
+    stage = Stage()
+    run(stage)
+    assert stage.most_alive == 4
+    assert stage.alive == set()
+
+
+def test_smaller_waves_keep_fewer_alive() -> None:
+    stage = Stage()
+    done = run(stage, resident=3)
+    assert stage.most_alive == 3
+    assert {one.wave for one in done.cells} == {0, 1, 2, 3}
+    assert len(done.cells) == 10
+
+
+@pytest.mark.parametrize("status", [Status.KILLED, Status.OUT_OF_MEMORY, Status.NO_EFFECT, Status.DIVERGED])
+@pytest.mark.parametrize("piece", ["start", "block 2", "finish"])
+def test_a_death_is_recorded_and_the_others_go_on(status: Status, piece: str) -> None:
+    stage = Stage()
+    victim = FIRST[2]
+    stage.deaths[victim] = (piece, status)
+    done = run(stage)
+    endings = {one.cell.name: one.result.status for one in done.cells}
+    assert endings == {name: status if name == victim else Status.DONE for name in NAMES}
+    blocks = {"start": 0, "block 2": 2, "finish": 5}[piece]
+    assert sum(victim in one.order for one in done.rounds) == blocks
+    assert done.ending is Ending.COMPLETE
+
+
+def test_a_wave_whose_cells_all_die_does_not_stop_the_next() -> None:
+    stage = Stage()
+    stage.deaths = dict.fromkeys(FIRST, ("start", Status.OUT_OF_MEMORY))
+    done = run(stage)
+    assert [one.result.status for one in done.cells] == [Status.OUT_OF_MEMORY] * 4 + [Status.DONE] * 4
+
+
+def test_the_loss_of_a_cell_is_kept() -> None:
+    curve = run(Stage()).cells[0].curve
+    assert curve.train_loss == (3.0, 2.0, 1.0)
+    assert curve.evaluations == ((3, 1.5),)
+
+
+def test_a_curve_ends_before_a_step_whose_event_is_missing() -> None:
+    steps: list[Event] = [{"event": "step", "step": n, "loss": 3.0 - n} for n in (0, 1, 3)]
+    assert curve_of(steps).train_loss == (3.0, 2.0)
+
+
+def test_an_interrupt_ends_every_living_cell_in_an_orderly_way() -> None:
+    stage = Stage()
+    stage.interrupts_at = (FIRST[1], "block 3")
+    done = run(stage)
+    assert done.ending is Ending.INTERRUPTED
+    assert {one.cell.name: one.result.status for one in done.cells} == dict.fromkeys(FIRST, Status.INTERRUPTED)
+    assert [name for name, piece in stage.log if piece == "interrupted"] == FIRST
+    assert stage.alive == set()
+
+
+def test_an_error_leaves_no_child_alive() -> None:
+    stage = Stage()
+
+    def fail(news: News) -> None:
+        if isinstance(news, Turn) and news.piece == "block":
+            raise RuntimeError("the listener broke")
+
+    with pytest.raises(RuntimeError, match="listener"):
+        conduct(waves(CELLS, 9), stage.start, stage.blocks, fail)
+    assert stage.alive == set()
+
+
+def test_a_disturbed_round_is_repeated_by_every_cell_after_it_finished() -> None:
+    stage = Stage()
+    stage.disturbed = {
+        (FIRST[1], "block 2"),
+        (FIRST[3], "block 2"),
+        (FIRST[0], "block 5"),
+        (FIRST[2], "repeated block 1"),
+    }
+    done = run(stage)
+    rounds = [one for one in done.rounds if one.seed == 0]
+    assert [one.number for one in rounds] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert {one.number: set(one.disturbed) for one in rounds if one.disturbed} == {
+        2: {FIRST[1], FIRST[3]},
+        5: {FIRST[0]},
+        6: {FIRST[2]},
+    }
+    assert all(sorted(one.order) == sorted(FIRST) for one in rounds)
+    pieces = [piece for name, piece in stage.log if name == FIRST[0]]
+    assert pieces[-4:] == ["finish", "repeated block 1", "repeated block 2", "repeated block 3"]
+    assert len([one for one in done.rounds if one.seed == 1]) == 5
+    assert {one.result.status for one in done.cells} == {Status.DONE}
+
+
+def test_there_are_at_most_as_many_repeated_rounds_as_planned_ones() -> None:
+    stage = Stage(blocks=2)
+    stage.disturbed = {(name, f"{kind}block {n}") for name in NAMES for kind in ("", "repeated ") for n in range(1, 9)}
+    done = run(stage)
+    assert [one.number for one in done.rounds] == [1, 2, 3, 4] * 2
+    assert {one.result.status for one in done.cells} == {Status.DONE}
+
+
+def test_a_death_in_a_repeated_round_ends_that_cell_alone() -> None:
+    stage = Stage()
+    stage.disturbed = {(FIRST[0], "block 1")}
+    stage.deaths[FIRST[1]] = ("repeated block 1", Status.KILLED)
+    done = run(stage)
+    endings = {one.cell.name: one.result.status for one in done.cells}
+    assert endings == {name: Status.KILLED if name == FIRST[1] else Status.DONE for name in NAMES}
+
+
+def test_news_tell_what_runs_and_what_is_left() -> None:
+    heard: list[News] = []
+    run(Stage(), heard=heard)
+    assert isinstance(heard[0], Planned)
+    assert [cell.name for wave in heard[0].waves for cell in wave] == NAMES
+    turns = Counter((one.cell.name, one.piece) for one in heard if isinstance(one, Turn))
+    assert all(
+        turns[name, piece] == count for name in NAMES for piece, count in (("start", 1), ("block", 5), ("finish", 1))
+    )
+    assert sum(isinstance(one, Ended) for one in heard) == len(NAMES)
+    assert any(isinstance(one, Working) for one in heard)

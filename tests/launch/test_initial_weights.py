@@ -1,0 +1,142 @@
+"""What a run starts from is looked through before anything starts, and nothing of it needs torch."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from assay.config import Home, ModelConfig, Run, validate
+from assay.cost.parameters import parameters
+from assay.errors import UsageError
+from assay.launch.initial_weights import with_initial_weights
+from assay.launch.spawn import start
+from support.children import Fake, make_ready
+
+SMALL = ModelConfig(n_layer=2, n_head=2, n_embd=8, context_length=12, vocab_size=256, n_hidden=20, bias=False)
+HF = {
+    "model_type": "gpt2",
+    "n_layer": 2,
+    "n_head": 2,
+    "n_embd": 8,
+    "n_positions": 12,
+    "vocab_size": 300,
+    "activation_function": "gelu_new",
+}
+
+
+def asked(source: Path | str, **model: Any) -> Run:
+    return validate({"model": {"init_from": str(source), **model}})
+
+
+def exported(folder: Path, config: ModelConfig = SMALL) -> Path:
+    """A folder as `assay export --format safetensors` writes it."""
+    folder.mkdir()
+    (folder / "config.json").write_text(config.model_dump_json(exclude={"init_from"}))
+    tensors = {name: np.zeros(tensor.shape, np.float32) for name, tensor in parameters(config).items()}
+    save_file(tensors, folder / "model.safetensors")
+    return folder
+
+
+def hugging_face(folder: Path, **values: Any) -> Path:
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({**HF, **values}))
+    save_file({"wte.weight": np.zeros((300, 8), np.float32)}, folder / "model.safetensors")
+    return folder
+
+
+def test_nothing_named_is_nothing_changed(home: Home) -> None:
+    run = validate({})
+    assert with_initial_weights(run, home) is run
+
+
+def test_a_shape_that_nobody_set_is_the_checkpoints(home: Home, tmp_path: Path) -> None:
+    folder = exported(tmp_path / "made")
+    model = with_initial_weights(asked(folder), home).model
+    assert model == SMALL.model_copy(update={"init_from": str(folder)})
+    assert with_initial_weights(asked(folder, dropout=0.1, n_layer=2), home).model.dropout == 0.1
+    theirs = with_initial_weights(asked(hugging_face(tmp_path / "hf")), home).model
+    assert (theirs.n_layer, theirs.vocab_size, theirs.activation, theirs.dropout) == (2, 300, "gelu_tanh", 0.0)
+
+
+def test_every_mismatch_is_listed_with_what_to_set(home: Home, tmp_path: Path) -> None:
+    for folder in (exported(tmp_path / "made"), hugging_face(tmp_path / "hf")):
+        with pytest.raises(UsageError) as error:
+            with_initial_weights(asked(folder, n_layer=3, n_head=4, norm="rms", context_length=64), home)
+        assert "set model.n_layer=2 model.n_head=2" in str(error.value)
+        for wanted in ("model.norm=layer", "model.context_length=12"):
+            assert wanted in str(error.value)
+        assert "(now 3, 4, " in str(error.value)
+
+
+def test_what_hugging_faces_checkpoints_allow(home: Home, tmp_path: Path) -> None:
+    folder = hugging_face(tmp_path / "hf")
+    assert with_initial_weights(asked(folder, context_length=5, bias=False), home).model.context_length == 5
+    with pytest.raises(UsageError, match=r"set model\.context_length=12 \(now 5\)"):
+        with_initial_weights(asked(exported(tmp_path / "made"), context_length=5), home)
+
+
+def test_tensors_that_do_not_fit_are_listed(home: Home, tmp_path: Path) -> None:
+    folder = exported(tmp_path / "made", SMALL)
+    tensors = {name: np.zeros(one.shape, np.float32) for name, one in parameters(SMALL).items()}
+    tensors["embedding.token.weight"] = np.zeros((3, 8), np.float32)
+    del tensors["head.norm.weight"]
+    save_file(tensors | {"other": np.zeros(1, np.float32)}, folder / "model.safetensors")
+    with pytest.raises(UsageError) as error:
+        with_initial_weights(asked(folder), home)
+    for part in ("is 3×8 and should be 256×8", "head.norm.weight is missing", "other is not part of the model"):
+        assert part in str(error.value)
+
+
+def test_files_that_cannot_be_read(home: Home, tmp_path: Path) -> None:
+    folder = exported(tmp_path / "made")
+    whole = (folder / "model.safetensors").read_bytes()
+    for content in (b"", whole[:-1], b"\xff" * 100):
+        (folder / "model.safetensors").write_bytes(content)
+        with pytest.raises(UsageError, match="not a readable safetensors file"):
+            with_initial_weights(asked(folder), home)
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(UsageError, match=r"without \.safetensors"):
+        with_initial_weights(asked(folder), home)
+
+
+def test_a_run_is_its_newest_checkpoint_and_its_model(home: Home, fake: Fake) -> None:
+    with pytest.raises(UsageError, match="neither a folder nor a run"):
+        with_initial_weights(asked("2026"), home)
+    with start(make_ready(home), home) as child:
+        child.result()
+    place = child.folder.checkpoints / "step-00000006"
+    for source in (child.folder.id[:-1], str(place)):
+        (place / "model.safetensors").touch()
+        tensors = {
+            name: np.zeros(one.shape, np.float32) for name, one in parameters(make_ready(home).run.model).items()
+        }
+        save_file(tensors, place / "model.safetensors")
+        model = with_initial_weights(asked(source), home).model
+        assert (model.init_from, model.n_layer, model.n_embd) == (str(place), 1, 8)
+    with pytest.raises(UsageError, match=r"set model\.n_layer=1 \(now 4\)"):
+        with_initial_weights(asked("last", n_layer=4), home)
+
+
+def test_a_run_that_saved_nothing(home: Home, fake: Fake) -> None:
+    fake.behaves("die1")
+    with start(make_ready(home), home) as child:
+        child.result()
+    with pytest.raises(UsageError, match="has no checkpoint"):
+        with_initial_weights(asked("last"), home)
+
+
+def test_no_torch_is_needed(tmp_path: Path) -> None:
+    folder = exported(tmp_path / "made")
+    code = f"""
+import sys, assay
+shape = ("model.n_layer=2", "model.n_head=2", "model.n_embd=8", "model.context_length=12")
+print(assay.estimate("model.init_from={folder}", *shape).cost.parameter_bytes)
+assert "torch" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr

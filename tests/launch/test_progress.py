@@ -1,0 +1,107 @@
+"""The meter and the plain lines, fed with events by hand."""
+
+from typing import Any
+
+import pytest
+
+from assay.launch import progress
+from assay.launch.progress import Lines, Meter
+
+RUN = {"event": "run", "run": "r1", "folder": "/f", "steps": 10, "tokens_per_step": 100}
+
+
+def step(index: int, seconds: float = 0.5, loss: float | None = 2.0) -> dict[str, Any]:
+    return {"event": "step", "step": index, "loss": loss, "seconds": seconds, "tokens": 100}
+
+
+def test_the_meter_reckons_with_recent_steps() -> None:
+    meter = Meter()
+    assert meter.figures() == ""
+    meter.hear(RUN)
+    for index in range(4):
+        meter.hear(step(index))
+    assert meter.figures() == "loss 2.0000, 200 tokens/s, 3.00 s left"
+    for index in range(4, 10):
+        meter.hear(step(index, loss=None))
+    assert meter.figures() == "200 tokens/s"
+
+
+def test_a_first_slow_step_foretells_nothing_and_is_outvoted_at_once() -> None:
+    meter = Meter()
+    meter.hear(RUN)
+    meter.hear(step(0, seconds=100.0))
+    assert meter.figures() == "loss 2.0000, 1 tokens/s"
+    meter.hear(step(1))
+    assert meter.figures() == "loss 2.0000, 200 tokens/s, 4.00 s left"
+    meter.hear(step(2, seconds=0.4))
+    assert meter.figures() == "loss 2.0000, 200 tokens/s, 3.50 s left"
+
+
+def test_lines_are_few(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    with Lines() as lines:
+        lines(RUN)
+        for index in range(10):
+            clock[0] += 1.0
+            lines(step(index))
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert [line.split(",")[0] for line in said.err.splitlines()] == [
+        "run r1: 10 steps of 100 tokens",
+        "step 5/10",
+        "step 10/10",
+    ]
+
+
+def test_what_is_worth_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = Lines()
+    lines({"event": "prepare", "message": "tokenizing", "fraction": 0.5})
+    lines({"event": "start", "resumed_at": 4})
+    lines({"event": "evidence", "optimization": "a", "observed": "0 of 3", "verdict": False})
+    lines({"event": "evaluation", "step": 4, "loss": 2.5})
+    lines({"event": "evaluation", "step": 4, "loss": None})
+    lines({"event": "interrupting"})
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == "continuing after step 4"
+    assert said[1] == "a: 0 of 3 — it took no effect"
+    assert said[2] == "after 4 steps: validation loss 2.5000"
+    assert said[3].startswith("stopping")
+    assert len(said) == 4
+
+
+def test_a_phase_without_steps_shows_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    meter = Meter()
+    meter.hear({**RUN, "eval_interval": 5})
+    meter.hear({"event": "phase", "name": "evaluation"})
+    clock[0] = 3.0
+    assert meter.figures() == "for 3.00 s"
+    meter.hear({"event": "progress", "done": 3, "total": 12})
+    assert meter.position == (3, 12)
+    assert meter.figures() == "9.00 s left"
+    clock[0] = 12.0
+    meter.hear({"event": "phase", "name": "steady"})
+    assert meter.position == (0, 10)
+    for index in range(4):
+        meter.hear(step(index))
+    assert meter.figures() == "loss 2.0000, 200 tokens/s, 15.0 s left"
+    meter.hear({"event": "phase", "name": "evaluation"})
+    clock[0] = 14.0
+    assert meter.figures() == "loss 2.0000, 10.0 s left"
+
+
+def test_lines_tell_of_long_phases(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    lines = Lines()
+    lines({"event": "phase", "name": "memory_pass"})
+    for done in range(3):
+        clock[0] += 4.0
+        lines({"event": "progress", "done": done, "total": 4})
+    lines({"event": "evaluation", "step": 4, "loss": 2.5, "standard_error": 0.01234})
+    assert capsys.readouterr().err.splitlines() == [
+        "memory pass 1/4, 24.0 s left",
+        "after 4 steps: validation loss 2.5000 ± 0.0123",
+    ]

@@ -1,0 +1,63 @@
+"""The machine is measured once, by another process, and again only when asked."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from assay.config import Home
+from assay.errors import UsageError
+from assay.launch import rates as machine
+from assay.launch.rates import measured_machine
+from assay.worker.processes.channel import PARENT_GONE
+from hardware.measured import MEASURED
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A measurement that takes no time and leaves a line."""
+    log = tmp_path / "log"
+    code = f"import sys; open({str(log)!r}, 'a').write(sys.argv[1] + '\\n'); print({MEASURED.model_dump_json()!r})"
+    monkeypatch.setattr(machine, "_MEASURE", (sys.executable, "-c", code))
+    monkeypatch.setattr(machine, "devices", lambda found: ("cpu",))
+    return log
+
+
+def test_measured_once_and_again_when_asked(tmp_path: Path, log: Path) -> None:
+    home, heard = Home(tmp_path / "home"), list[str]()
+    assert measured_machine(home, tell=heard.append).rates == {"cpu": MEASURED}
+    assert len(heard) == 1
+    assert measured_machine(home, tell=heard.append).rates == {"cpu": MEASURED}
+    assert len(heard) == 1
+    assert measured_machine(home, fresh=True).rates == {"cpu": MEASURED}
+    assert log.read_text() == "cpu\ncpu\n"
+
+
+def test_a_device_that_torch_lacks_stays_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: Path) -> None:
+    monkeypatch.setattr(machine, "_MEASURE", (sys.executable, "-c", "raise SystemExit(2)"))
+    heard = list[str]()
+    assert measured_machine(Home(tmp_path / "home"), tell=heard.append).rates == {}
+    assert "stay unknown" in heard[-1]
+
+
+def test_a_measurement_that_breaks_off_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: Path) -> None:
+    monkeypatch.setattr(machine, "_MEASURE", (sys.executable, "-c", "raise ValueError('no luck')"))
+    with pytest.raises(RuntimeError, match="the measurement of cpu ended with exit code 1: ValueError: no luck"):
+        measured_machine(Home(tmp_path / "home"))
+
+
+def test_a_place_that_cannot_be_written_is_said_first(tmp_path: Path, log: Path) -> None:
+    (tmp_path / "home").write_text("a file")
+    with pytest.raises(UsageError, match="cannot be a folder"):
+        measured_machine(Home(tmp_path / "home"))
+    assert not log.exists()
+
+
+def test_measuring_ends_with_whoever_asked() -> None:
+    listening, held = os.pipe()
+    with subprocess.Popen([*machine._MEASURE, "cpu"], stdin=listening, stdout=subprocess.DEVNULL) as child:
+        os.close(listening)
+        os.close(held)
+        assert child.wait(timeout=60) == PARENT_GONE

@@ -1,0 +1,63 @@
+"""Pieces of weights by torch's chunks: uneven, empty, divided by two axes; and weights that are divided otherwise."""
+
+import pytest
+import torch
+
+from assay.proofs.shares import chunk, divided_as, piece_shape
+from assay.records.trace import Held, Trace
+
+RANKS = {"pp": 1, "dp": 3, "cp": 1, "tp": 2}
+
+
+def held(whole: tuple[int, ...], dimensions: dict[str, int], place: dict[str, int]) -> Held:
+    bare = Held(name="w", held_bytes=0, whole_bytes=0, whole_shape=whole, dimensions=dimensions)
+    shape = piece_shape(bare, RANKS, place)
+    size = torch.empty(shape).nbytes
+    return bare.model_copy(
+        update={
+            "shape": shape,
+            "held_bytes": size,
+            "whole_bytes": torch.empty(whole).nbytes,
+            "divided_over": tuple(dimensions),
+        }
+    )
+
+
+def trace_of(one: Held, place: dict[str, int]) -> Trace:
+    zeros = {"parameter_bytes": 0, "gradient_bytes": 0, "optimizer_state_bytes": 0, "forwards": 1, "targets": 1}
+    rest = {"operations": (), "loss": 0.0, "saved_bytes": {}, "shared_parameters": (), "synchronizations": {}}
+    return Trace(**zeros, **rest, parameters=(one,), ranks=RANKS, place=place)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 7, 9])
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_chunks_are_torchs(length: int, ranks: int) -> None:
+    torchs = [len(one) for one in torch.empty(length).chunk(ranks)]
+    assert [chunk(length, ranks, index) for index in range(ranks)] == torchs + [0] * (ranks - len(torchs))
+
+
+def test_the_innermost_axis_divides_first() -> None:
+    one = Held(name="w", held_bytes=0, whole_bytes=0, whole_shape=(10, 4), dimensions={"dp": 0, "tp": 0})
+    assert piece_shape(one, RANKS, {"pp": 0, "dp": 2, "cp": 0, "tp": 0}) == (1, 4)
+
+
+def test_a_weight_counts_where_it_is_divided_as_promised() -> None:
+    place = {"pp": 0, "dp": 1, "cp": 0, "tp": 0}
+    one = held((7, 4), {"dp": 0}, place)
+    trace = trace_of(one, place)
+    assert divided_as(trace, [one], "dp", lambda _: 0) == 1
+    assert divided_as(trace, [one], "dp", lambda _: 1) == 0
+    assert divided_as(trace, [one], "dp", lambda _: None) == 0
+    assert divided_as(trace, [one], "tp", lambda _: None) == 1
+    whole = one.model_copy(update={"shape": (7, 4), "held_bytes": 112})
+    assert divided_as(trace, [whole], "dp", lambda _: 0) == 0
+
+
+def test_a_padded_storage_of_a_short_chunk_counts() -> None:
+    place = {"pp": 0, "dp": 2, "cp": 0, "tp": 0}
+    one = held((7, 4), {"dp": 0}, place)
+    assert (one.shape, one.held_bytes) == ((1, 4), 16)
+    padded = one.model_copy(update={"held_bytes": 48})
+    assert divided_as(trace_of(one, place), [padded], "dp", lambda _: 0) == 1
+    more = one.model_copy(update={"held_bytes": 64})
+    assert divided_as(trace_of(one, place), [more], "dp", lambda _: 0) == 0

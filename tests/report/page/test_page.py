@@ -1,0 +1,160 @@
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.analysis.comparison import Comparison, analyse
+from assay.config import Home
+from assay.records.evidence import Evidence
+from assay.records.memory import Memory
+from assay.records.status import Status
+from assay.report.page import render, write_page
+from studies.synthetic import ENVIRONMENT, TREATMENTS, record
+
+HOSTILE = "<script>alert('x')</script>&\"$\\alpha$"
+VOID = {"meta", "link", "br", "hr", "img", "input", "wbr", "path", "use", "rect"}
+
+
+class Page(HTMLParser):
+    """Elements with their attributes, the text, and whether every element is closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.open: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def comparison() -> Comparison:
+    return analyse(record())
+
+
+@pytest.fixture(scope="module")
+def text(comparison: Comparison) -> str:
+    return render(comparison)
+
+
+def test_it_is_well_formed(text: str) -> None:
+    assert Page(text).open == []
+    assert "built-in method" not in text
+
+
+def test_it_needs_no_network(text: str) -> None:
+    for tag, attributes in Page(text).elements:
+        assert tag not in {"script", "link", "iframe", "img", "object", "embed", "base"}
+        for name, value in attributes.items():
+            if name in {"src", "href", "xlink:href", "action", "data", "poster", "srcset"}:
+                assert (value or "").startswith("#"), f"{tag} {name}={value}"
+    assert "@import" not in text
+    assert not re.search(r"url\((?!#)", text)
+
+
+def test_it_shows_rows_figures_proofs_and_how_they_were_made(text: str) -> None:
+    page = Page(text)
+    words = " ".join(page.text.split())
+    for treatment in TREATMENTS:
+        assert treatment in words
+    for piece in (
+        "−28.0 %",
+        "[−13.0, −10.9]",
+        "predicted 42.9 ms −14.2 %",
+        "49 of 49 matmuls in bfloat16",
+        "not distinguishable",
+        "+0.20 %",
+        "Some Processor @ 2.1 GHz",
+        "2.13.0+cpu",
+        "Dunnett's factor",
+        "Smallest change that can be distinguished from none",
+        "Fewer than three seeds",
+        "n_layer",
+    ):
+        assert piece in words
+    assert sum(tag == "svg" for tag, _ in page.elements) == 3
+
+
+def test_figures_take_their_colours_from_the_page(text: str) -> None:
+    drawn = "".join(re.findall(r"<svg.*?</svg>", text, flags=re.S))
+    assert set(re.findall(r"#[0-9a-f]{6}\b", drawn)) == set()
+    used = set(re.findall(r"var\((--[a-z0-9-]+)\)", drawn))
+    assert {"--ink", "--soft", "--grid", "--series-0", "--series-5"} <= used
+    for name in used:
+        assert text.count(f"{name}:") >= 2, f"{name} has no light and dark colour"
+
+
+def test_what_came_from_outside_is_escaped() -> None:
+    proof = Evidence(optimization="bf16_mixed", observed=HOSTILE, verdict=True)
+    changes: dict[str, dict[str, Any]] = {
+        TREATMENTS[0]: {"status": Status.FAILED, "reason": HOSTILE},
+        TREATMENTS[1]: {"evidence": (proof,)},
+    }
+    environment = ENVIRONMENT.model_copy(update={"processor": HOSTILE})
+    made = record(changes=changes, title=HOSTILE)
+    cells = tuple(
+        one.model_copy(update={"result": one.result.model_copy(update={"environment": environment})})
+        for one in made.cells
+    )
+    renamed = tuple(
+        one.model_copy(update={"cell": one.cell.model_copy(update={"treatment": HOSTILE})})
+        if one.cell.treatment == TREATMENTS[4]
+        else one
+        for one in cells
+    )
+    treatments = (*TREATMENTS[:4], HOSTILE)
+    text = render(analyse(made.model_copy(update={"cells": renamed, "treatments": treatments})))
+    page = Page(text)
+    assert all(tag != "script" for tag, _ in page.elements)
+    assert page.text.count(HOSTILE) >= 5
+    assert page.open == []
+
+
+def test_a_comparison_without_figures_still_has_a_page() -> None:
+    nothing = {
+        "status": Status.KILLED,
+        "reason": "signal 9",
+        "blocks": (),
+        "evidence": (),
+        "environment": None,
+        "predicted": None,
+        "step_seconds": None,
+        "memory": Memory(),
+        "train_loss": None,
+        "val_loss": None,
+    }
+    made = record(changes=dict.fromkeys(("baseline", "baseline (again)", *TREATMENTS), nothing))
+    bare = tuple(one.model_copy(update={"curve": type(one.curve)()}) for one in made.cells)
+    page = Page(render(analyse(made.model_copy(update={"cells": bare}))))
+    assert page.text.count("killed: signal 9") == 7
+    assert all(tag != "svg" for tag, _ in page.elements)
+
+
+def test_an_interrupted_comparison_without_a_cell_has_a_page() -> None:
+    text = render(analyse(record().model_copy(update={"cells": (), "rounds": ()})))
+    assert "not all processes ran" in Page(text).text
+
+
+def test_it_is_written_beside_the_record_or_where_wanted(comparison: Comparison, tmp_path: Path) -> None:
+    path = write_page(comparison, Home(tmp_path))
+    assert path == tmp_path / "reports" / comparison.record.id / "index.html"
+    assert path.read_text() == render(comparison)
+    assert [entry.name for entry in path.parent.iterdir()] == ["index.html"]
+    elsewhere = write_page(comparison, Home(tmp_path), tmp_path / "my page.html")
+    assert elsewhere.read_text() == path.read_text()

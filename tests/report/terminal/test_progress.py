@@ -1,0 +1,104 @@
+import io
+
+import pytest
+
+from assay.config import load
+from assay.executors.base import Interrupting, News
+from assay.records.status import Status
+from assay.report.terminal.progress import Board, Lines, Live
+from assay.studies.plan import waves
+from executors.fake_child import Stage
+from support.designs import conduct, design
+
+CELLS = design(load("demo"), ["sdpa_attention", "bf16_mixed"], seeds=2)
+
+
+def hear(tell: object, deaths: dict[str, tuple[str, Status]] | None = None, resident: int = 9) -> None:
+    stage = Stage()
+    stage.deaths = deaths or {}
+    conduct(waves(CELLS, resident), stage.start, stage.blocks, tell)  # type: ignore[arg-type]
+
+
+def test_pieces_count_down_to_nothing_even_when_cells_die() -> None:
+    board, seen = Board(), []
+
+    def tell(news: News) -> None:
+        board.hear(news)
+        seen.append(board.pieces[0])
+
+    hear(tell, {CELLS[2].name: ("block 2", Status.KILLED)})
+    assert board.pieces == (56, 56)
+    assert seen == sorted(seen)
+    assert board.progress().startswith("8 of 8 cells")
+    assert board.ended[CELLS[2].name] == "killed"
+
+
+def test_repeated_rounds_are_shown_and_leave_the_count_of_pieces() -> None:
+    board, states, stage = Board(), set(), Stage()
+    stage.disturbed = {(CELLS[0].name, "block 3")}
+
+    def tell(news: News) -> None:
+        board.hear(news)
+        states.update(board.states.values())
+
+    conduct(waves(CELLS, 9), stage.start, stage.blocks, tell)
+    assert board.pieces == (56, 56)
+    assert "block repeated 1×" in states
+
+
+def test_time_left_weighs_each_kind_of_piece_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    from assay.report.terminal import progress
+
+    clock = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    board, left = Board(), []
+
+    def tell(news: News) -> None:
+        board.hear(news)
+        left.append(board.seconds_left())
+        clock[0] += 1.0
+
+    hear(tell)
+    assert left[0] is None
+    assert left[-1] == 0
+    known = [value for value in left if value is not None]
+    assert known[-1] <= known[0]
+
+
+def test_plain_lines_say_what_runs_and_how_it_ended(capsys: pytest.CaptureFixture[str]) -> None:
+    with Lines() as lines:
+        lines.prepare("reading the corpus", None)
+        lines.prepare("tokenizing", 0.5)
+        hear(lines, {CELLS[3].name: ("start", Status.OUT_OF_MEMORY)})
+        lines(Interrupting())
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "reading the corpus" in err
+    assert "tokenizing" not in err
+    assert "sdpa_attention, seed 1: starting" in err
+    assert "seed 0: round 5" in err
+    assert err.count("round 3") == 2
+    assert "bf16_mixed, seed 0: out of memory (as the test wished); 1 of 8 cells" in err
+    assert "Ctrl-C again" in err
+
+
+def test_a_board_that_is_drawn_shows_states_and_ends_clean(capsys: pytest.CaptureFixture[str]) -> None:
+    from rich.console import Console
+
+    live = Live()
+    shown: list[str] = []
+
+    def tell(news: News) -> None:
+        live(news)
+        console = Console(width=100, record=True, file=io.StringIO())
+        console.print(live._draw())
+        shown.append(console.export_text())
+
+    with live:
+        hear(tell, {CELLS[3].name: ("block 1", Status.KILLED)}, resident=3)
+    joined = "\n".join(shown)
+    assert "▶ block 3/5" in joined
+    assert "✗ killed" in shown[-1]
+    assert "waiting" not in shown[-1]
+    assert "10 of 10 cells" in shown[-1]
+    assert capsys.readouterr().out == ""

@@ -1,0 +1,68 @@
+"""What stands after a resume, on hand-made events and against a straightforward replay."""
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.records.evidence import ValueProof
+from assay.store import history
+
+Event = dict[str, Any]
+
+
+def start(at: int = 0) -> Event:
+    return {"event": "start", "resumed_at": at}
+
+
+def step(index: int, process: int = 0) -> Event:
+    return {"event": "step", "step": index, "process": process}
+
+
+def test_steps_beyond_the_checkpoint_are_taken_back() -> None:
+    events = [start(), *(step(index) for index in range(5)), start(3), step(3, 1)]
+    assert [(one["step"], one["process"]) for one in history.steps(events)] == [(0, 0), (1, 0), (2, 0), (3, 1)]
+
+
+def test_an_evaluation_at_the_checkpoint_stands() -> None:
+    seen = [{"event": "evaluation", "step": done} for done in (2, 4)]
+    assert [one["step"] for one in history.evaluations([start(), *seen, start(2)])] == [2]
+    assert [one["step"] for one in history.evaluations([start(), *seen, start(4)])] == [2, 4]
+
+
+def test_only_the_last_process_has_blocks() -> None:
+    blocks = [{"event": "block", "seconds": seconds} for seconds in (1, 2)]
+    assert history.of_last_process([start(), blocks[0], start(), blocks[1], step(0)], "block") == [blocks[1]]
+    assert history.of_last_process([], "block") == []
+
+
+def test_times_are_of_the_last_mesh_only() -> None:
+    one, two = {"mesh": "one device"}, {"mesh": "dp=2"}
+    events = [{**start(), **one}, step(0), {**start(1), **two}, step(1), {**start(2), **two}, step(2)]
+    assert [seen["step"] for seen in history.steps(history.of_last_mesh(events))] == [1, 2]
+    again = [*events, {**start(3), **one}, step(3)]
+    assert [seen["step"] for seen in history.steps(history.of_last_mesh(again))] == [3]
+    assert history.of_last_mesh([*again, {**start(4), **two}])[:-1] == []
+
+
+@given(st.lists(st.tuples(st.integers(1, 8), st.floats(0, 1)), max_size=6))
+def test_what_stands_is_what_an_uninterrupted_reader_would_have(processes: list[tuple[int, float]]) -> None:
+    """Each process resumes somewhere in what stands and does some steps; the steps are 0, 1, 2, … without a hole."""
+    events: list[Event] = []
+    standing: list[int] = []
+    for number, (count, where) in enumerate(processes):
+        at = int(where * len(standing))
+        events += [start(at), *(step(at + done, number) for done in range(count))]
+        standing = standing[:at] + [number] * count
+    found = history.steps(events)
+    assert [one["step"] for one in found] == list(range(len(standing)))
+    assert [one["process"] for one in found] == standing
+
+
+def test_a_value_check_is_read_back_and_a_damaged_one_is_none() -> None:
+    proof = ValueProof(verdict=False, failures=("the loss in step 0 is off",), steps=3)
+    written = json.loads(json.dumps({"event": "values", "proof": proof.model_dump(mode="json")}))
+    assert history.values([start(), written]) == proof
+    assert history.values([start(), {"event": "values", "proof": {"steps": "many"}}]) is None
+    assert history.values([start()]) is None

@@ -1,0 +1,214 @@
+"""The store: read by many while one writes, made by several at once, and made anew when damaged."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from assay.config import Home
+from assay.errors import StorageError, UsageError
+from assay.records.environment import Environment
+from assay.records.run import RunResult
+from assay.records.status import Status
+from assay.store import index as store_module
+from assay.store.entry import entry_of
+from assay.store.index import SCHEMA, Store
+from assay.store.reconcile import begun
+from assay.store.run_folder import RunSpec
+from support.children import make_ready
+
+
+def result(home: Home, run: str, status: Status = Status.DONE, created: str = "2026-01-01") -> RunResult:
+    ready = make_ready(home)
+    spec = RunSpec(id=run, created=created, identity=ready.identity, config=ready.run, data_folder="")
+    return begun(spec).model_copy(update={"status": status})
+
+
+def test_what_was_ingested_comes_back(home: Home) -> None:
+    store = Store(home)
+    one = result(home, "a").model_copy(update={"preset": "demo", "train_loss": 2.5, "val_loss": float("inf")})
+    store.ingest(one, 5)
+    assert store.entries() == {"a": entry_of(one, 5)}
+    entry = store.entries()["a"]
+    assert (entry.status, entry.stamp, entry.preset, entry.corpus) == ("done", 5, "demo", "stdlib")
+    assert (entry.n_layer, entry.context_length, entry.train_loss) == (1, 8, 2.5)
+
+
+def test_a_second_ingest_replaces_the_first(home: Home) -> None:
+    store = Store(home)
+    store.ingest(result(home, "a", Status.RUNNING), 0)
+    store.ingest(result(home, "a"), 7)
+    assert [(entry.status, entry.stamp) for entry in store.entries().values()] == [("done", 7)]
+
+
+def test_removed_is_forgotten(home: Home) -> None:
+    store = Store(home)
+    for run in ("a", "b", "c"):
+        store.ingest(result(home, run), 0)
+    store.remove(["a", "c"])
+    store.remove(["a"])
+    assert list(store.entries()) == ["b"]
+
+
+def test_entries_are_written_all_or_none(home: Home) -> None:
+    store = Store(home)
+    good = entry_of(result(home, "a"), 1)
+    with pytest.raises(OverflowError):
+        store.put([good, good._replace(run="b", steps=2**70)])
+    assert store.entries() == {}
+
+
+def test_the_environment_can_be_searched(home: Home) -> None:
+    here = {"assay": "1", "torch": "2.13", "python": "3.11", "device": "cpu", "processor": "x", "cores": 2}
+    environment = Environment.model_validate({**here, "threads": 2, "memory_bytes": 1})
+    Store(home).ingest(result(home, "a").model_copy(update={"environment": environment}), 0)
+    with sqlite3.connect(home.store) as connection:
+        assert connection.execute("select torch, device, threads from runs").fetchall() == [("2.13", "cpu", 2)]
+
+
+def test_it_is_in_write_ahead_mode_with_its_version(home: Home) -> None:
+    Store(home)
+    with sqlite3.connect(home.store) as connection:
+        assert connection.execute("pragma journal_mode").fetchone() == ("wal",)
+        assert connection.execute("select version from schema").fetchall() == [(SCHEMA,)]
+
+
+def test_a_newer_layout_is_refused(home: Home) -> None:
+    Store(home)
+    with sqlite3.connect(home.store) as connection:
+        connection.execute("update schema set version = ?", (SCHEMA + 1,))
+        connection.execute(f"pragma user_version = {SCHEMA + 1}")
+    with pytest.raises(UsageError, match="written by a newer assay"):
+        Store(home)
+
+
+def test_an_older_layout_is_made_anew(home: Home) -> None:
+    with sqlite3.connect(home.store) as connection:
+        connection.execute("create table schema (version integer primary key)")
+        connection.execute("insert into schema values (0)")
+        connection.execute("create table runs (run text, something_else text)")
+        connection.execute("insert into runs values ('a', 'b')")
+    store = Store(home)
+    assert store.entries() == {}
+    store.ingest(result(home, "a"), 0)
+    assert len(Store(home).entries()) == 1
+
+
+@pytest.mark.parametrize("change", ["steps = 7", "status = 'killed'", "reason = x'ff'", "checksum = 1", "run = 'c'"])
+def test_a_row_that_was_changed_counts_as_missing(home: Home, change: str) -> None:
+    """So that the folder is read again."""
+    store = Store(home)
+    for run in ("a", "b"):
+        store.ingest(result(home, run), 0)
+    with sqlite3.connect(home.store) as connection:
+        connection.execute(f"update runs set {change} where run = 'a'")
+    assert list(store.entries()) == ["b"]
+
+
+@pytest.mark.parametrize("content", [b"this is no database, but a text " * 200, b"SQLite format 3\0" + b"x" * 9000])
+def test_a_file_that_is_no_store_is_put_aside(home: Home, content: bytes) -> None:
+    home.store.write_bytes(content)
+    store = Store(home)
+    store.ingest(result(home, "a"), 0)
+    assert list(store.entries()) == ["a"]
+    assert home.store.with_name("store.sqlite.damaged").read_bytes() == content
+
+
+def test_a_text_that_is_none_makes_the_store_anew(home: Home) -> None:
+    store = Store(home)
+    store.ingest(result(home, "a"), 0)
+    with sqlite3.connect(home.store) as connection:
+        connection.execute("update runs set reason = cast(x'8aff' as text)")
+    assert store.entries() == {}
+
+
+@pytest.mark.parametrize("layout", ["x'8aff'", "'CREATE TABLE runs (run TEXT)'", "'no statement'"])
+def test_a_damaged_layout_is_made_anew(home: Home, layout: str) -> None:
+    Store(home).ingest(result(home, "a"), 0)
+    with sqlite3.connect(home.store) as connection:
+        connection.execute("pragma writable_schema = 1")
+        connection.execute(f"update sqlite_master set sql = cast({layout} as text) where name = 'runs'")
+    connection.close()
+    store = Store(home)
+    store.ingest(result(home, "b"), 0)
+    assert "b" in store.entries()
+
+
+def test_a_home_that_cannot_be_written_has_its_index_in_memory(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    store = Store(home)
+    store.ingest(result(home, "a"), 0)
+    assert list(store.entries()) == ["a"]
+    assert not home.store.exists()
+
+
+def test_a_full_disk_is_a_storage_error(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(home)
+    with sqlite3.connect(home.store) as connection:
+        pages = connection.execute("pragma page_count").fetchone()[0]
+    plain = store_module._connect
+
+    def full(path: str) -> sqlite3.Connection:
+        connection = plain(path)
+        connection.execute(f"pragma max_page_count = {pages}")
+        return connection
+
+    monkeypatch.setattr(store_module, "_connect", full)
+    with pytest.raises(StorageError, match="full"):  # noqa: PT012  some rows may still fit
+        for number in range(100):
+            store.ingest(result(home, f"run-{number}"), 0)
+    assert Store(home).entries() is not None
+
+
+def test_a_store_that_cannot_be_opened(tmp_path: Path) -> None:
+    (tmp_path / "store.sqlite").mkdir()
+    with pytest.raises(StorageError, match="unable to open"):
+        Store(Home(tmp_path))
+
+
+WRITE = """
+import sys
+from assay.config import Home
+from assay.records.status import Status
+from assay.store.index import Store
+from store.test_index import result
+home = Home(sys.argv[1])
+store = Store(home)
+for number in range(40):
+    store.ingest(result(home, f"run-{number:03d}", created=f"2026-{number:03d}"), number)
+print("written")
+"""
+
+READ = """
+import sys, time
+from assay.config import Home
+from assay.store.index import Store
+store, seen = Store(Home(sys.argv[1])), 0
+deadline = time.monotonic() + 60
+while seen < 40 and time.monotonic() < deadline:
+    rows = list(store.entries())
+    assert rows == [f"run-{number:03d}" for number in range(len(rows))], rows
+    assert len(rows) >= seen
+    seen = len(rows)
+print(seen)
+"""
+
+
+def test_four_processes_read_while_one_writes(home: Home) -> None:
+    """They also come first together: whoever is first lays the store out."""
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(home.root)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[1],
+        )
+        for code in (READ, READ, READ, READ, WRITE)
+    ]
+    said = [process.communicate(timeout=90) for process in processes]
+    assert [err for _, err in said] == [""] * 5
+    assert [out.strip() for out, _ in said] == ["40"] * 4 + ["written"]

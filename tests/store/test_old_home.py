@@ -1,0 +1,62 @@
+"""A home that a version of 2026-11-22 wrote, before the house was cut: it is listed, shown and resumed bit for bit.
+
+`whole` is a run of 12 steps, and `part` the same run, stopped after 6. The others are the cells of one comparison.
+"""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from assay import api
+from assay.config import Home, identity
+from assay.records.status import Status
+from assay.store import history
+from assay.store.lookup import find
+from assay.store.run_folder import RunFolder
+
+OLD = Path(__file__).parents[1] / "support" / "old_home"
+TEXT = "The quick brown fox jumps over the lazy dog. Pack my box with five dozen jugs.\n" * 40
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    """A copy of the old home, with the text of its corpus in the working directory."""
+    shutil.copytree(OLD, tmp_path / "home")
+    (tmp_path / "text.txt").write_text(TEXT)
+    monkeypatch.chdir(tmp_path)
+    return Home(tmp_path / "home")
+
+
+def test_its_runs_are_listed_and_shown(home: Home) -> None:
+    entries = api.runs.ls(home=home)
+    assert len(entries) == 5
+    assert sorted(one.status for one in entries) == ["budget_reached", *["done"] * 4]
+    whole = api.runs.show("whole", home)
+    assert (whole.status, whole.steps) == (Status.DONE, 12)
+    assert [one.verdict for one in whole.evidence] == [True]
+    assert api.runs.diff("whole", "part", home)["config"].keys() == {"training.tokens"}
+
+
+def test_identities_are_what_they_were(home: Home) -> None:
+    specs = [RunFolder(path).spec() for path in home.runs.iterdir()]
+    assert len({spec.identity for spec in specs}) == 3
+    assert all(identity(spec.config) == spec.identity for spec in specs)
+
+
+def test_its_comparison_is_listed_and_analysed(home: Home) -> None:
+    (listed,) = api.study.ls(home)
+    assert (listed.kind, listed.status, listed.ended) == ("comparison", "complete", 3)
+    shown = api.study.show("last", home)
+    assert [row.treatment for row in shown.rows] == ["sdpa_attention"]
+    assert shown.rows[0].status is Status.DONE
+
+
+def test_its_stopped_run_continues_bit_for_bit(home: Home) -> None:
+    whole = find(home, "whole")
+    resumed = api.train("training.tokens=1000000", resume="part", home=home)
+    assert (resumed.status, resumed.steps) == (Status.DONE, 12)
+    losses = [[one["loss"] for one in history.steps(find(home, name).events())] for name in ("whole", "part")]
+    assert losses[0] == losses[1]
+    one, other = (folder.checkpoints / "step-00000012" / "model.safetensors" for folder in (whole, find(home, "part")))
+    assert one.read_bytes() == other.read_bytes()

@@ -1,0 +1,71 @@
+"""The folder of a study: what is written is read again, and damage is one sentence."""
+
+from pathlib import Path
+
+import pytest
+
+from assay.config import Home
+from assay.errors import UsageError
+from assay.studies.folder import StudyFolder, find, folders, new_id
+
+from .synthetic import record
+
+
+def saved(home: Home, name: str = "20261121-000000-0000") -> StudyFolder:
+    folder = StudyFolder(home.reports / name)
+    folder.write_record(record())
+    return folder
+
+
+def test_a_record_is_read_as_it_was_saved(tmp_path: Path) -> None:
+    made, folder = record(), StudyFolder(tmp_path / "one")
+    assert folder.write_record(made) == tmp_path / "one" / "comparison.json"
+    assert folder.record() == made
+    assert folder.plan() is None
+
+
+def test_a_loss_that_was_not_finite_is_read_as_missing(tmp_path: Path) -> None:
+    made, folder = record(), StudyFolder(tmp_path / "one")
+    first, *rest = made.cells
+    diverged = first.model_copy(
+        update={"curve": first.curve.model_copy(update={"train_loss": (2.0, float("nan"), float("inf"))})}
+    )
+    folder.write_record(made.model_copy(update={"cells": (diverged, *rest)}))
+    read = folder.record()
+    assert read is not None
+    assert read.cells[0].curve.train_loss == (2.0, None, None)
+
+
+def test_a_damaged_record_is_one_sentence(tmp_path: Path) -> None:
+    folder = saved(Home(tmp_path))
+    folder.record_file.write_text('{"id": 1')
+    with pytest.raises(UsageError, match="cannot be read"):
+        folder.record()
+
+
+def test_a_study_is_found_by_the_start_of_its_id(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    with pytest.raises(UsageError, match="there are no studies"):
+        find(home, "last")
+    one, other = saved(home), saved(home, "20261122-000000-0000")
+    assert [folder.id for folder in folders(home)] == [one.id, other.id]
+    assert find(home, "last").id == other.id
+    assert find(home, "20261121").id == one.id
+    with pytest.raises(UsageError, match="start of several"):
+        find(home, "2026112")
+    with pytest.raises(UsageError, match="there is no study '3'"):
+        find(home, "3")
+
+
+def test_only_one_process_runs_a_study(tmp_path: Path) -> None:
+    folder = StudyFolder(tmp_path / "one")
+    assert not folder.running
+    with folder.locked():
+        assert folder.running
+        with pytest.raises(UsageError, match="another process is running"), folder.locked():
+            pass
+    assert not folder.running
+
+
+def test_ids_do_not_repeat() -> None:
+    assert len({new_id() for _ in range(50)}) > 45

@@ -1,0 +1,130 @@
+"""A study whose process died at any of its news: exactly the missing cells run again, none twice and none lost."""
+
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.config import Home, Run, validate
+from assay.errors import UsageError
+from assay.executors.base import Ended, News, Planned, RoundEnded, Started
+from assay.launch import spawn
+from assay.launch.prepare import ReadyRun
+from assay.optimizations import resolved
+from assay.records.prediction import Predicted
+from assay.records.status import Status
+from assay.records.study import ComparisonRecord, Ending
+from assay.studies import run as module
+from assay.studies.fold import fold
+from assay.studies.folder import StudyFolder, find
+from assay.studies.news import from_events
+from support.designs import design
+
+FAKE_WORKER = Path(__file__).parent.parent / "support" / "fake_worker.py"
+BASE = validate(
+    {
+        "model": {"n_layer": 1, "n_head": 1, "n_embd": 8, "context_length": 8, "vocab_size": 256},
+        "training": {"steps": 6, "batch_size": 4},
+    }
+)
+CELLS = design(BASE, ["sdpa_attention"], seeds=2)
+
+
+class Killed(BaseException):
+    """Stands for a kill −9: nothing of the study's own code runs after it."""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    def no_corpus(run: Run, home: Home, progress: object) -> ReadyRun:
+        return ReadyRun(resolved(run), home.ready().data, "0" * 12, Predicted(tensors_peak_bytes=990))
+
+    monkeypatch.setattr(spawn, "WORKER", (sys.executable, "-S", str(FAKE_WORKER)))
+    monkeypatch.setattr(module, "ready", no_corpus)
+    monkeypatch.delenv("FAKE", raising=False)
+    return Home(tmp_path)
+
+
+def run(home: Home, tell: Any) -> ComparisonRecord:
+    silent = lambda message, fraction: None  # noqa: E731
+    return module.measured(CELLS, BASE, module.How(home, 2, None, "test", silent, tell))
+
+
+def resume(home: Home, heard: list[News] | None = None) -> ComparisonRecord:
+    tell = (lambda news: None) if heard is None else heard.append
+    return module.resumed(find(home, "last"), home, lambda message, fraction: None, tell)
+
+
+def dying_at(number: int) -> Any:
+    left = iter(range(number))
+
+    def tell(news: News) -> None:
+        if next(left, None) is None:
+            raise Killed
+
+    return tell
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 9, 14, 19, 20, 21, 24, 30, 43])
+def test_exactly_the_missing_cells_run_again(home: Home, number: int) -> None:
+    with pytest.raises(Killed):
+        run(home, dying_at(number))
+    folder = find(home, "last")
+    plan = folder.plan()
+    assert plan is not None
+    assert folder.record() is None
+    before = {one.cell.name: one.result.run for one in fold(plan, folder.events(), home).cells}
+    heard: list[News] = []
+    record = resume(home, heard)
+    assert record.ending is Ending.COMPLETE
+    assert {one.cell.name for one in record.cells} == {cell.name for cell in CELLS}
+    assert set(Counter(one.cell.name for one in record.cells).values()) == {1}
+    assert {one.result.status for one in record.cells} == {Status.DONE}
+    started = {one.cell.name for one in heard if isinstance(one, Started)}
+    assert started == {cell.name for cell in plan.cells} - before.keys()
+    assert all(one.result.run == before.get(one.cell.name, one.result.run) for one in record.cells)
+    assert folder.record() == record
+
+
+def test_a_complete_study_has_nothing_to_run_and_keeps_its_record(home: Home) -> None:
+    record = run(home, lambda news: None)
+    heard: list[News] = []
+    assert resume(home, heard) == record
+    assert not [one for one in heard if isinstance(one, Started)]
+
+
+def test_cells_that_take_no_turns_with_ended_ones_have_a_wave_of_their_own(home: Home) -> None:
+    seen: list[News] = []
+
+    def dies_after_an_end(news: News) -> None:
+        seen.append(news)
+        if isinstance(news, Ended):
+            raise Killed
+
+    with pytest.raises(Killed):
+        run(home, dies_after_an_end)
+    record = resume(home)
+    waves = {one.cell.name: one.wave for one in record.cells}
+    first = next(one.cell.name for one in seen if isinstance(one, Ended))
+    assert [name for name, wave in waves.items() if wave == waves[first]] == [first]
+
+
+def test_another_process_can_follow_it(home: Home) -> None:
+    heard: list[News] = []
+    run(home, heard.append)
+    folder = find(home, "last")
+    plan = folder.plan()
+    assert plan is not None
+    told = list(from_events(folder.events(), plan, home))
+    assert told == heard
+    assert isinstance(told[0], Planned)
+    assert sum(isinstance(one, RoundEnded) for one in told) == 4
+
+
+def test_an_old_comparison_cannot_be_resumed(home: Home) -> None:
+    record = run(home, lambda news: None)
+    StudyFolder(home.reports / record.id).plan_file.unlink()
+    with pytest.raises(UsageError, match="earlier version, without a plan"):
+        resume(home)

@@ -1,0 +1,19 @@
+"""The step whose optimizations are proven beside its anatomy."""
+
+from assay.config import Spec
+from assay.optimizations import optimizations_of
+from assay.parallel.loss_scale import DynamicLossScale
+from assay.worker import anatomy as anatomy_worker
+from estimator.built import build_step
+from optimizations.laboratory import run_with
+
+
+def test_what_is_proven_is_a_step_whose_update_is_not_skipped() -> None:
+    run = run_with(Spec(name="fp16_mixed"), Spec(name="fused_adamw"))
+    step = build_step(run)
+    scale = step.program.loss_scale
+    assert isinstance(scale, DynamicLossScale)
+    scale.value = start = 2.0**38
+    proofs = anatomy_worker.proofs(step, run, optimizations_of(run))
+    assert scale.value < start
+    assert [one.verdict for one in proofs] == [True, True]

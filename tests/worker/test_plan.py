@@ -1,0 +1,50 @@
+import pytest
+
+from assay.config import validate
+from assay.optimizations import resolved
+from assay.worker.plan import Plan, plan, steps_left
+
+
+@pytest.mark.parametrize("steps", range(60))
+@pytest.mark.parametrize("blocks", [1, 2, 5])
+def test_every_step_has_a_place_and_blocks_are_equal(steps: int, blocks: int) -> None:
+    pieces = plan(steps, blocks)
+    assert pieces.total == steps
+    assert len(set(pieces.blocks)) <= 1
+    assert len(pieces.blocks) == min(blocks, max(steps - 4, 0)) or steps == 3 or steps == 4
+    assert all(block >= 1 for block in pieces.blocks)
+    assert pieces.warmup >= 2 or steps < 5
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        (0, Plan(0, 0, 0, ())),
+        (1, Plan(0, 1, 0, ())),
+        (2, Plan(1, 1, 0, ())),
+        (3, Plan(1, 1, 0, (1,))),
+        (4, Plan(1, 1, 1, (1,))),
+        (60, Plan(1, 1, 3, (11,) * 5)),
+    ],
+)
+def test_a_run_of_few_steps_still_traces_and_then_times(steps: int, expected: Plan) -> None:
+    assert plan(steps) == expected
+
+
+@pytest.mark.parametrize("steps", range(2, 40))
+@pytest.mark.parametrize("traced", [2, 3, 9])
+def test_what_is_traced_beyond_the_first_shortens_the_rest(steps: int, traced: int) -> None:
+    pieces = plan(steps, traced=traced)
+    assert (pieces.total, pieces.trace) == (steps, min(steps, traced))
+    assert pieces.blocks == plan(steps - pieces.trace + 1).blocks or pieces.trace == steps
+
+
+def test_a_budget_of_tokens_shortens_the_plan() -> None:
+    run = resolved(
+        validate({"training": {"steps": 100, "batch_size": 2, "tokens": 100}, "model": {"context_length": 8}})
+    )
+    assert steps_left(run, 0, 0) == 7
+    assert steps_left(run, 3, 48) == 4
+    assert steps_left(run, 9, 144) == 0
+    endless = run.model_copy(update={"training": run.training.model_copy(update={"tokens": None})})
+    assert steps_left(endless, 30, 480) == 70
