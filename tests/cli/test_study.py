@@ -1,4 +1,4 @@
-"""`assay study`: from a file to the page, with a study, an executor and factors that the package does not have."""
+"""`assay study`: from a file to the page, with a study, an executor and a metric that the package does not have."""
 
 from pathlib import Path
 
@@ -45,13 +45,31 @@ class Backwards(Executor):
     def run(self, waves, start, blocks, tell) -> Conducted:
         return Local().run(list(reversed(waves)), start, blocks, tell)
 '''
+TOY_METRIC = """
+from assay.analysis.metrics import Metric
+
+STEPS = Metric(
+    name="trained_steps",
+    title="steps trained",
+    unit="count",
+    better="higher",
+    kind="exact",
+    meaning="Number of steps that a run has trained.",
+    of=lambda result: result.steps,
+)
+"""
 ROW = "training.learning_rate=1e-3, optimizations=lion"
 
 
 @pytest.fixture
 def toys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of extensions."""
-    for kind, name, text in (("studies", "corners", TOY_STUDY), ("executors", "backwards", TOY_EXECUTOR)):
+    files = (
+        ("studies", "corners", TOY_STUDY),
+        ("executors", "backwards", TOY_EXECUTOR),
+        ("metrics", "steps", TOY_METRIC),
+    )
+    for kind, name, text in files:
         (tmp_path / "mine" / kind).mkdir(parents=True)
         (tmp_path / "mine" / kind / f"{name}.py").write_text(text)
     monkeypatch.setenv("ASSAY_EXTENSIONS", str(tmp_path / "mine"))
@@ -70,14 +88,16 @@ def file(tmp_path: Path, corpus: str) -> str:
     return str(path)
 
 
-def test_a_toy_study_on_a_toy_executor_comes_to_its_page(
+def test_a_toy_study_on_a_toy_executor_with_a_toy_metric_comes_to_its_page(
     assay: Assay, fake: Fake, toys: Path, file: str, home: Home
 ) -> None:
     said = assay("study", "run", file, "--executor", "backwards")
     assert said.code == 0, said.err
     assert ROW in said.out
+    assert "steps trained" in said.out
     page = Path(said.out.splitlines()[-1])
     assert "optimizations=lion" in page.read_text()
+    assert "Number of steps that a run has trained." in page.read_text()
     starts = [line for line in said.err.splitlines() if line.endswith("starting")]
     assert starts[0].startswith("baseline, seed 1"), "the last wave ran first"
     (listed,) = assay("study", "ls", "--json").value

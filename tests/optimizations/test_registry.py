@@ -152,3 +152,15 @@ def test_order_and_defaults_do_not_change_a_runs_identity() -> None:
     other = Run(optimizations=(Spec(name="gradient_accumulation"), Spec(name="bf16_mixed")))
     assert identity(resolved(one)) == identity(resolved(other))
     assert identity(resolved(one)) != identity(resolved(Run()))
+
+
+def test_a_user_s_own_folder_adds_techniques(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "optimizations").mkdir()
+    (tmp_path / "optimizations" / "halved_rate.py").write_text(TOY)
+    monkeypatch.setenv("ASSAY_EXTENSIONS", str(tmp_path))
+    assert "halved_rate" in catalogue()
+    monkeypatch.setenv("ASSAY_EXTENSIONS", str(tmp_path / "nowhere"))
+    with pytest.raises(UsageError, match="is no folder"):
+        catalogue()
+    monkeypatch.delenv("ASSAY_EXTENSIONS")
+    assert "halved_rate" not in catalogue()

@@ -42,7 +42,7 @@ def modules(folder: Path, kind: Kind) -> list[ModuleType]:
 
 
 def _imported(path: Path, kind: Kind) -> ModuleType:
-    name = f"assay_extensions_{kind}_{path.stem}"
+    name = f"assay_extensions.{kind}.{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise UsageError(f"{path} cannot be imported")

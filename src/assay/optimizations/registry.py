@@ -1,7 +1,7 @@
 """The folder is the registry: every module here that is not part of the frame defines one `Optimization`.
 
-To add an optimization, drop a file into the folder, or into a folder passed to `search`. A large technique is a package
-of its own, whose `__init__` defines the `Optimization`.
+To add an optimization, drop a file into the folder, into a user's own (`assay.config.extensions`), or into one passed
+to `search`. A large technique is a package of its own, whose `__init__` defines the `Optimization`.
 """
 
 import importlib
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
+from assay.config.extensions import extension_folder, modules
 from assay.config.run import Run, Spec
 from assay.errors import UsageError, meant
 from assay.optimizations.base import Optimization
@@ -34,12 +35,24 @@ def _folder() -> dict[str, type[Optimization]]:
     return {kind.name(): kind for kind in map(_only_optimization, modules)}
 
 
+@cache
+def _extensions(folder: Path | None) -> dict[str, type[Optimization]]:
+    """Optimizations of a user's own folder. Raises `UsageError` for a faulty file, and for a name that is taken."""
+    found: dict[str, type[Optimization]] = {}
+    for module in [] if folder is None else modules(folder, "optimizations"):
+        kind = _only_optimization(module)
+        if kind.name() in _folder() or kind.name() in found:
+            raise UsageError(f"{module.__file__} defines {kind.name()!r}, which exists; choose another name")
+        found[kind.name()] = kind
+    return found
+
+
 _added: dict[str, type[Optimization]] = {}
 
 
 def catalogue() -> dict[str, type[Optimization]]:
     """Return every optimization by name, in the order of application: by stage, then by name."""
-    known = {**_folder(), **_added}
+    known = {**_folder(), **_extensions(extension_folder("optimizations")), **_added}
     return dict(sorted(known.items(), key=lambda item: (item[1].stage, item[0])))
 
 
