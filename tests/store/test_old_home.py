@@ -53,10 +53,16 @@ def test_its_comparison_is_listed_and_analysed(home: Home) -> None:
 
 
 def test_its_stopped_run_continues_bit_for_bit(home: Home) -> None:
-    whole = find(home, "whole")
-    resumed = api.train("training.tokens=1000000", resume="part", home=home)
+    resumed, whole = api.train("training.tokens=1000000", resume="part", home=home), api.runs.show("whole", home)
     assert (resumed.status, resumed.steps) == (Status.DONE, 12)
-    losses = [[one["loss"] for one in history.steps(find(home, name).events())] for name in ("whole", "part")]
-    assert losses[0] == losses[1]
-    one, other = (folder.checkpoints / "step-00000012" / "model.safetensors" for folder in (whole, find(home, "part")))
+    folders = [find(home, name) for name in ("whole", "part")]
+    before, after = ([one["loss"] for one in history.steps(folder.events())] for folder in folders)
+    assert after == pytest.approx(before, rel=1e-3)
+    assert resumed.environment is not None
+    assert whole.environment is not None
+    # Another processor, instruction set or torch adds numbers up in another order.
+    if {"processor", "instruction_set", "torch"} & set(resumed.environment.differs(whole.environment)):
+        pytest.skip("recorded on another kind of machine: losses are equal within rounding only")
+    assert after == before
+    one, other = (folder.checkpoints / "step-00000012" / "model.safetensors" for folder in folders)
     assert one.read_bytes() == other.read_bytes()
