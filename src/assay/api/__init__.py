@@ -4,27 +4,46 @@ import assay
 
 result = assay.train("shakespeare-char-cpu", "training.steps=200", optimizations="sdpa_attention+bf16_mixed")
 print(result.val_loss, result.memory.tensors_peak_bytes, result.evidence)
+
+Names are imported on first use, so that a verb loads only what it needs.
 """
 
-from assay.api import runs, study
-from assay.api.configuration import DEFAULT, Source, Stack, configure
-from assay.api.estimating import estimate, estimate_every_rank, project
-from assay.api.measuring import anatomy
-from assay.api.study import compare
-from assay.api.training import Listener, train
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "DEFAULT",
-    "Listener",
-    "Source",
-    "Stack",
-    "anatomy",
-    "compare",
-    "configure",
-    "estimate",
-    "estimate_every_rank",
-    "project",
-    "runs",
-    "study",
-    "train",
-]
+if TYPE_CHECKING:
+    from assay.api.configuration import DEFAULT as DEFAULT
+    from assay.api.configuration import Source as Source
+    from assay.api.configuration import Stack as Stack
+    from assay.api.configuration import configure as configure
+    from assay.api.estimating import estimate as estimate
+    from assay.api.estimating import estimate_every_rank as estimate_every_rank
+    from assay.api.estimating import project as project
+    from assay.api.measuring import anatomy as anatomy
+    from assay.api.study import compare as compare
+    from assay.api.training import Listener as Listener
+    from assay.api.training import train as train
+
+_MODULES = {
+    "DEFAULT": "configuration",
+    "Listener": "training",
+    "Source": "configuration",
+    "Stack": "configuration",
+    "anatomy": "measuring",
+    "compare": "study",
+    "configure": "configuration",
+    "estimate": "estimating",
+    "estimate_every_rank": "estimating",
+    "project": "estimating",
+    "train": "training",
+}
+
+__all__ = [*_MODULES, "runs", "study"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("runs", "study"):
+        return import_module(f"{__name__}.{name}")
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

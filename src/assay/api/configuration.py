@@ -49,8 +49,3 @@ def title_of(source: Source) -> str:
 def preset_of(source: Source) -> str | None:
     """Preset or file that a configuration starts from; None for a `Run`."""
     return None if isinstance(source, Run) else Path(title_of(source)).name
-
-
-def home_of(home: Home | Path | str | None) -> Home:
-    """Return the home that a caller names; None is the usual one."""
-    return home if isinstance(home, Home) else Home(home)

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.api.configuration import Source, Stack, configure, home_of, title_of
-from assay.config.home import Home
+from assay.api.configuration import Source, Stack, configure, title_of
+from assay.config.home import Home, home_of
 
 if TYPE_CHECKING:
     from assay.data.progress import Progress

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.api.configuration import home_of
-from assay.config.home import Home
+from assay.config.home import Home, home_of
 from assay.errors import UsageError
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from assay.api.configuration import Source, configure, home_of, title_of, with_initial_weights
-from assay.config.home import Home
+from assay.api.configuration import Source, configure, title_of, with_initial_weights
+from assay.config.home import Home, home_of
 from assay.errors import UsageError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def compare(
     base = with_initial_weights(configure(source, overrides), place)
     study = ComparisonStudy(treatments=tuple(treatments), seeds=seeds, processes=processes)
     how = How(place, blocks, timeout, title_of(source), on_progress or silent, on_news or (lambda news: None))
-    return analyse(measured(study.cells(base), base, how.checked()))
+    return analyse(measured(study.cells(base), base, how))
 
 
 def run(
@@ -91,7 +91,7 @@ def run(
         kind=study.kind,
         question=study.question,
     )
-    return analyse(measured(study.cells(base), base, how.checked()))
+    return analyse(measured(study.cells(base), base, how))
 
 
 def resume(
@@ -176,13 +176,15 @@ def _plan(folder: "StudyFolder") -> "StudyPlan":
 
 
 def _listed(folder: "StudyFolder", home: Home) -> Listed:
+    from assay.records.study import Ending
     from assay.studies.fold import fold
 
     try:
         plan, record = folder.plan(), folder.record()
-        if plan is None and record is not None:
+        if record is not None and (plan is None or record.ending is Ending.COMPLETE):
             count = len(record.cells) + len(record.nudged)
-            return Listed(folder.id, record.kind, record.title, record.question, record.ending.value, count, count)
+            status = "running" if folder.running else record.ending.value
+            return Listed(folder.id, record.kind, record.title, record.question, status, count, count)
         plan = _plan(folder)
         ended = len(fold(plan, folder.events(), home).cells)
     except UsageError as error:

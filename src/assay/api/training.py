@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.api.configuration import Source, Stack, configure, home_of, preset_of, specs_of, with_initial_weights
-from assay.config.home import Home
+from assay.api.configuration import Source, Stack, configure, preset_of, specs_of, with_initial_weights
+from assay.config.home import Home, home_of
 from assay.errors import UsageError
 
 if TYPE_CHECKING:

@@ -1,17 +1,12 @@
 """`assay compare`: a baseline against treatments, with intervals, proofs and a page."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from assay.cli.answer import finish
 from assay.cli.options import Nproc, Overrides, Oversubscribe, Source, changes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from assay.analysis.comparison import Comparison
-
 
 _With = Annotated[
     list[str] | None,
@@ -72,53 +67,6 @@ def compare(
     from functools import partial
 
     from assay import api
-    from assay.cli.console import print_json
-    from assay.cli.signals import deaf
-    from assay.config import Home
-    from assay.report.page import write_page
 
-    home = Home()
-    _writable(page)
     ask = partial(api.compare, source, *changes(overrides, nproc, oversubscribe), treatments=with_ or ())
-    comparison = _watched(partial(ask, seeds=seeds, processes=processes, blocks=blocks, timeout=timeout, home=home))
-    with deaf():
-        written = write_page(comparison, home, page)
-        if as_json:
-            print_json({**comparison.to_json(), "page": str(written)})
-        else:
-            _print(comparison, written)
-    raise typer.Exit(130 if comparison.interrupted else 3 if comparison.failed else 0)
-
-
-def _watched(measure: "Callable[..., Comparison]") -> "Comparison":
-    from assay.report.terminal.progress import watcher
-
-    with watcher() as watch:
-        return measure(on_progress=watch.prepare, on_news=watch)
-
-
-def _print(comparison: "Comparison", page: Path) -> None:
-    from rich.console import Console
-
-    from assay.report.terminal.comparison import print_comparison
-
-    print_comparison(comparison, Console())
-    typer.echo(str(page))
-
-
-def _writable(page: Path | None) -> None:
-    """Raise `UsageError` if the page cannot be written, before hours are spent on its content."""
-    from assay.errors import UsageError
-
-    if page is None:
-        return
-    problem = UsageError(f"--page {page} cannot be written; name a file in a folder that exists and can be written")
-    if page.is_dir():
-        raise problem
-    try:
-        existed = page.exists()
-        page.open("ab").close()
-        if not existed:
-            page.unlink()
-    except OSError:
-        raise problem from None
+    finish(partial(ask, seeds=seeds, processes=processes, blocks=blocks, timeout=timeout), page, as_json)

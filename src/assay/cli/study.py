@@ -1,17 +1,12 @@
 """`assay study`: run a study from a file, list studies, show one, follow one that is running, resume one."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from assay.cli.answer import finish, print_answer
 from assay.cli.options import Json
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from assay.analysis.comparison import Comparison
-
 
 app = typer.Typer(help="Run, list, show, follow and resume studies; a comparison is one.")
 
@@ -45,7 +40,7 @@ def run_study(
 
     from assay.api.study import run
 
-    _finish(partial(run, file, executor=executor), page, as_json)
+    finish(partial(run, file, executor=executor), page, as_json)
 
 
 @app.command("resume")
@@ -55,7 +50,7 @@ def resume_study(study: _Name, page: _Page = None, as_json: Json = False) -> Non
 
     from assay.api.study import resume
 
-    _finish(partial(resume, study), page, as_json)
+    finish(partial(resume, study), page, as_json)
 
 
 @app.command("ls")
@@ -83,7 +78,7 @@ def show_study(study: _Name, as_json: Json = False) -> None:
     """Print the table of a study, with the cells that have ended."""
     from assay.api.study import show
 
-    _print(show(study), None, as_json)
+    print_answer(show(study), None, as_json)
 
 
 @app.command("report")
@@ -105,32 +100,3 @@ def follow_study(study: _Name) -> None:
     with watcher() as watch:
         for news in follow(study):
             watch(news)
-
-
-def _finish(ask: "Callable[..., Comparison]", page: Path | None, as_json: bool) -> None:
-    """Run a study with its progress, print the answer, and exit with its code."""
-    from assay.cli.signals import deaf
-    from assay.config import Home
-    from assay.report.page import write_page
-    from assay.report.terminal.progress import watcher
-
-    home = Home()
-    with watcher() as watch:
-        comparison = ask(home=home, on_progress=watch.prepare, on_news=watch)
-    with deaf():
-        _print(comparison, write_page(comparison, home, page), as_json)
-    raise typer.Exit(130 if comparison.interrupted else 3 if comparison.failed else 0)
-
-
-def _print(comparison: "Comparison", page: Path | None, as_json: bool) -> None:
-    from rich.console import Console
-
-    from assay.cli.console import print_json
-    from assay.report.terminal.comparison import print_comparison
-
-    if as_json:
-        print_json({**comparison.to_json(), "page": None if page is None else str(page)})
-        return
-    print_comparison(comparison, Console())
-    if page is not None:
-        typer.echo(str(page))

@@ -6,11 +6,12 @@ same.
 """
 
 import importlib.util
+import inspect
 import os
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Literal
+from typing import Any, Literal
 
 from assay.errors import UsageError
 
@@ -38,11 +39,17 @@ def modules(folder: Path, kind: Kind) -> list[ModuleType]:
 
     Raises `UsageError` with the file and its error if one cannot be imported.
     """
-    return [_imported(path, kind) for path in sorted(folder.glob("*.py"))]
+    return [imported(path, f"assay_extensions.{kind}.{path.stem}") for path in sorted(folder.glob("*.py"))]
 
 
-def _imported(path: Path, kind: Kind) -> ModuleType:
-    name = f"assay_extensions.{kind}.{path.stem}"
+def classes(module: ModuleType, base: type) -> list[Any]:
+    """Return the classes derived from `base` that a module defines itself."""
+    found = (kind for _, kind in inspect.getmembers(module, inspect.isclass) if issubclass(kind, base))
+    return [kind for kind in found if kind.__module__ == module.__name__]
+
+
+def imported(path: Path, name: str) -> ModuleType:
+    """Import one file under a name. Raises `UsageError` with the file and its error if that fails."""
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise UsageError(f"{path} cannot be imported")

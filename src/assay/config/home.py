@@ -97,6 +97,11 @@ class Home:
         return all(os.access(place, os.W_OK) for place in places)
 
 
+def home_of(home: Home | Path | str | None) -> Home:
+    """Return the home that a caller names; None is the usual one."""
+    return home if isinstance(home, Home) else Home(home)
+
+
 def _reason(error: Exception) -> str:
     """The system's own reason for an error."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -1,9 +1,8 @@
 """Executors: where and how the waves of a study run. `local` is built in, and a user's own files add others."""
 
-import inspect
 from types import ModuleType
 
-from assay.config.extensions import extension_folder, modules
+from assay.config.extensions import classes, extension_folder, modules
 from assay.errors import UsageError, meant
 from assay.executors.base import Executor
 from assay.executors.local import Local
@@ -31,11 +30,7 @@ def executor(name: str) -> Executor:
 
 
 def _defined(module: ModuleType) -> list[type[Executor]]:
-    found = [
-        kind
-        for _, kind in inspect.getmembers(module, inspect.isclass)
-        if issubclass(kind, Executor) and kind.__module__ == module.__name__
-    ]
+    found: list[type[Executor]] = classes(module, Executor)
     if not found:
         raise UsageError(f"{module.__file__} defines no executor; define a subclass of assay.executors.base.Executor")
     return found

@@ -5,8 +5,6 @@ to `search`. A large technique is a package of its own, whose `__init__` defines
 """
 
 import importlib
-import importlib.util
-import inspect
 import re
 import sys
 from collections.abc import Iterable
@@ -17,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from assay.config.extensions import extension_folder, modules
+from assay.config.extensions import classes, extension_folder, imported, modules
 from assay.config.run import Run, Spec
 from assay.errors import UsageError, meant
 from assay.optimizations.base import Optimization
@@ -63,14 +61,7 @@ def search(folder: Path) -> list[str]:
     """
     names = _names(folder)
     for name in names:
-        file = _file_of(folder, name)
-        spec = importlib.util.spec_from_file_location(name, file)
-        if spec is None or spec.loader is None:
-            raise UsageError(f"{file} cannot be imported")
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        spec.loader.exec_module(module)
-        _added[name] = _only_optimization(module)
+        _added[name] = _only_optimization(imported(_file_of(folder, name), name))
     return names
 
 
@@ -123,11 +114,7 @@ def _file_of(folder: Path, name: str) -> Path:
 
 
 def _only_optimization(module: ModuleType) -> type[Optimization]:
-    found = [
-        kind
-        for _, kind in inspect.getmembers(module, inspect.isclass)
-        if issubclass(kind, Optimization) and kind.__module__ == module.__name__
-    ]
+    found: list[type[Optimization]] = classes(module, Optimization)
     if len(found) != 1:
         raise UsageError(f"{module.__file__} must define exactly one Optimization, and defines {len(found)}")
     return found[0]

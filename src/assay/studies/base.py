@@ -9,7 +9,7 @@ To add a kind of study, drop a file with a subclass of `Study` into `studies/kin
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import ClassVar, NamedTuple
 
 from assay.config.base import Setting
@@ -97,14 +97,3 @@ def label(levels: Mapping[str, str]) -> str:
     if tuple(levels) == (OPTIMIZATIONS,):
         return levels[OPTIMIZATIONS]
     return ", ".join(f"{key}={level}" for key, level in levels.items())
-
-
-def product(factors: Sequence[Factor]) -> Iterator[Mapping[str, str]]:
-    """Yield every combination of levels. The last factor varies fastest, and the first levels come first."""
-    if not factors:
-        yield {}
-        return
-    first, *others = factors
-    for level in first.levels:
-        for rest in product(others):
-            yield {first.key: level, **rest}

@@ -32,6 +32,9 @@ from assay.store.sealed import open_file, seal_file, seal_line
 
 Kind = TypeVar("Kind", bound=Frozen)
 
+_PROGRESS = ("turn", "cell_phase")
+"""Events that only a follower reads; they occur between timed blocks, which must not wait for the disk."""
+
 
 class StudyPlan(Frozen):
     """Everything that a study's execution depends on, fixed before it begins."""
@@ -99,12 +102,13 @@ class StudyFolder:
         return _read(self.record_file, ComparisonRecord) if self.record_file.exists() else None
 
     def append(self, event: Event) -> None:
-        """Append an event to the log, and flush it to the disk. Raises `StorageError`."""
+        """Append an event to the log. What a resume needs is flushed to the disk at once. Raises `StorageError`."""
         line = seal_line(json.dumps(event, allow_nan=False).encode() + b"\n")
         with refused(self.events_file), self.events_file.open("ab") as log:
             log.write(line)
             log.flush()
-            os.fsync(log.fileno())
+            if event["event"] not in _PROGRESS:
+                os.fsync(log.fileno())
 
     def events(self) -> list[Event]:
         """Every whole event, oldest first."""

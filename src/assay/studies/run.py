@@ -15,7 +15,7 @@ from assay.config.run import Run
 from assay.data.progress import Progress as Prepare
 from assay.errors import UsageError
 from assay.executors import executor
-from assay.executors.base import Child, Conducted, Ended, Listener, News, Planned
+from assay.executors.base import Child, Ended, Listener, News, Planned, Wave
 from assay.hardware import Machine, detect
 from assay.launch.prepare import ReadyRun, leaving_nothing, ready, threads_of
 from assay.launch.rates import measured_machine
@@ -48,13 +48,12 @@ class How:
     kind: str = "comparison"
     question: str = ""
 
-    def checked(self) -> "How":
-        """Return it. Raises `UsageError` for an impossible number of blocks or seconds."""
+    def check(self) -> None:
+        """Raise `UsageError` for an impossible number of blocks or seconds."""
         if self.blocks < 1:
             raise UsageError(f"--blocks {self.blocks} is not possible; a cell needs at least one timed block")
         if self.timeout is not None and not self.timeout > 0:
             raise UsageError(f"--timeout {self.timeout:g} is not possible; give a positive number of seconds")
-        return self
 
 
 def measured(cells: Sequence[Cell], base: Run, how: How) -> ComparisonRecord:
@@ -62,7 +61,7 @@ def measured(cells: Sequence[Cell], base: Run, how: How) -> ComparisonRecord:
 
     Raises `UsageError` for a fault of any cell before one is run, and `StorageError` if the disk refuses.
     """
-    how.checked()
+    how.check()
     runs_waves = executor(how.executor)
     machine = detect()
     cells, prepared = _ready(cells, machine, how.home, how.prepare)
@@ -87,7 +86,7 @@ def measured(cells: Sequence[Cell], base: Run, how: How) -> ComparisonRecord:
     with folder.locked():
         folder.write_plan(plan)
         folder.append({"event": "plan"})
-        return _executed(folder, plan, Progress(), prepared, how)
+        return _executed(folder, plan, Progress(), list(enumerate(plan.waves)), prepared, how)
 
 
 def resumed(folder: StudyFolder, home: Home, prepare: Prepare, tell: Listener) -> ComparisonRecord:
@@ -105,13 +104,18 @@ def resumed(folder: StudyFolder, home: Home, prepare: Prepare, tell: Listener) -
         missing = done.missing(plan)
         cells = [cell for _, wave in missing for cell in wave if cell.treatment != NUDGED]
         prepared = _ready(cells or plan.cells[:1], detect(), home, prepare)[1]
-        return _executed(folder, plan, done, prepared, how)
+        return _executed(folder, plan, done, missing, prepared, how)
 
 
 def _executed(
-    folder: StudyFolder, plan: StudyPlan, done: Progress, prepared: dict[str, ReadyRun], how: How
+    folder: StudyFolder,
+    plan: StudyPlan,
+    done: Progress,
+    missing: Sequence[tuple[int, Wave]],
+    prepared: dict[str, ReadyRun],
+    how: How,
 ) -> ComparisonRecord:
-    """Run the missing cells, and write the record."""
+    """Run the missing waves, and write the record."""
     any_cell = next(iter(prepared.values()))
 
     def begin(cell: Cell) -> AbstractContextManager[Child]:
@@ -127,19 +131,14 @@ def _executed(
             folder.append(event)
         how.tell(news)
 
-    missing = done.missing(plan)
     how.tell(Planned(plan.waves, plan.protocol.blocks))
     for one in done.cells:
         how.tell(Ended(one.cell, one.result, one.wave))
     ran = executor(plan.executor).run(missing, begin, how.blocks, tell)
     folder.append({"event": "over", "ending": ran.ending.value})
-    record = record_of(plan, _together(done, ran), ran.ending)
+    record = record_of(plan, Progress([*done.cells, *ran.cells], [*done.rounds, *ran.rounds]), ran.ending)
     folder.write_record(record)
     return record
-
-
-def _together(done: Progress, ran: Conducted) -> Progress:
-    return Progress([*done.cells, *ran.cells], [*done.rounds, *ran.rounds])
 
 
 def _protocol(blocks: int, processes: int, needs: Needs) -> Protocol:

@@ -4,12 +4,11 @@
 """
 
 import importlib
-import inspect
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from assay.config.extensions import extension_folder, modules
+from assay.config.extensions import classes, extension_folder, modules
 from assay.errors import UsageError
 from assay.studies.base import Study
 
@@ -39,11 +38,7 @@ def _own() -> dict[str, type[Study]]:
 
 
 def _studies(module: ModuleType) -> list[type[Study]]:
-    found = [
-        kind
-        for _, kind in inspect.getmembers(module, inspect.isclass)
-        if issubclass(kind, Study) and kind.__module__ == module.__name__
-    ]
+    found: list[type[Study]] = classes(module, Study)
     if not found:
         raise UsageError(f"{module.__file__} defines no study; define a subclass of assay.studies.base.Study")
     return found

@@ -1,11 +1,12 @@
 """A full factorial: every combination of the levels of all factors, against the combination of the first levels."""
 
 from collections.abc import Iterator, Mapping
+from itertools import product
 from typing import Any, ClassVar
 
 from pydantic import Field, field_validator
 
-from assay.studies.base import Factor, Study, product
+from assay.studies.base import Factor, Study
 
 
 class Factorial(Study):
@@ -32,5 +33,6 @@ class Factorial(Study):
         return tuple(Factor(key, levels) for key, levels in self.vary.items())
 
     def combinations(self) -> Iterator[Mapping[str, str]]:
-        """Yield every combination; the first levels come first."""
-        return product(self.factors())
+        """Yield every combination. The last factor varies fastest, and the first levels come first."""
+        for levels in product(*self.vary.values()):
+            yield dict(zip(self.vary, levels, strict=True))

@@ -1,0 +1,66 @@
+"""The answer of a study: run it with its progress, write its page, print its table, and exit with its code."""
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from assay.analysis.comparison import Comparison
+
+
+def finish(ask: "Callable[..., Comparison]", page: Path | None, as_json: bool) -> None:
+    """Run a study with its progress, print the answer, and exit with its code."""
+    from assay.cli.signals import deaf
+    from assay.config import Home
+    from assay.report.page import write_page
+
+    home = Home()
+    _writable(page)
+    comparison = _watched(partial(ask, home=home))
+    with deaf():
+        print_answer(comparison, write_page(comparison, home, page), as_json)
+    raise typer.Exit(130 if comparison.interrupted else 3 if comparison.failed else 0)
+
+
+def _watched(measure: "Callable[..., Comparison]") -> "Comparison":
+    from assay.report.terminal.progress import watcher
+
+    with watcher() as watch:
+        return measure(on_progress=watch.prepare, on_news=watch)
+
+
+def print_answer(comparison: "Comparison", page: Path | None, as_json: bool) -> None:
+    """Print a study's table and the path of its page, or one JSON value with both."""
+    from rich.console import Console
+
+    from assay.cli.console import print_json
+    from assay.report.terminal.comparison import print_comparison
+
+    if as_json:
+        print_json({**comparison.to_json(), "page": None if page is None else str(page)})
+        return
+    print_comparison(comparison, Console())
+    if page is not None:
+        typer.echo(str(page))
+
+
+def _writable(page: Path | None) -> None:
+    """Raise `UsageError` if the page cannot be written, before hours are spent on its content."""
+    from assay.errors import UsageError
+
+    if page is None:
+        return
+    problem = UsageError(f"--page {page} cannot be written; name a file in a folder that exists and can be written")
+    if page.is_dir():
+        raise problem
+    try:
+        existed = page.exists()
+        page.open("ab").close()
+        if not existed:
+            page.unlink()
+    except OSError:
+        raise problem from None
