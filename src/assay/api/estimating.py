@@ -33,9 +33,10 @@ def estimate_every_rank(
     from assay.estimator.ranks import estimate_every_rank as predict
     from assay.hardware.rates import known_machine
     from assay.launch.prepare import threads_of
-    from assay.optimizations import divided
+    from assay.optimizations import check_divided
 
-    run = divided(with_initial_weights(configure(source, overrides, optimizations), Home()))
+    run = with_initial_weights(configure(source, overrides, optimizations), Home())
+    check_divided(run)
     return predict(run, machine or known_machine(Home(), threads_of(run)))
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.api.configuration import Source, Stack, configure, preset_of, specs_of, with_initial_weights
+from assay.api.configuration import Source, Stack, configure, preset_of, specs_of
 from assay.config.home import Home, home_of
 from assay.errors import UsageError
 
@@ -42,7 +42,7 @@ def train(
     from assay.launch.prepare import ready
     from assay.launch.resume import continued, same_corpus
     from assay.launch.spawn import start
-    from assay.optimizations import divided
+    from assay.optimizations import check_divided
 
     place = home_of(home)
     tell: Listener = on_event or (lambda event: None)
@@ -52,7 +52,8 @@ def train(
     if name is not None:
         _can_be_called(name, resume, place)
     if resume is None:
-        run = divided(with_initial_weights(configure(source, overrides, optimizations), place))
+        run = configure(source, overrides, optimizations)
+        check_divided(run)
     else:
         folder, run = continued(place, resume, _only_overrides(source, overrides), specs_of(optimizations))
     prepared = ready(run, place, lambda message, fraction: tell(_event("prepare", message=message, fraction=fraction)))

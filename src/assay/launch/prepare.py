@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from assay.config.data import KNOWN_VOCABULARIES
 from assay.config.home import Home
@@ -23,6 +24,9 @@ from assay.hardware.rates import known_machine
 from assay.launch.initial_weights import with_initial_weights
 from assay.optimizations import Unavailable, Unpredicted, check, resolved
 from assay.records.prediction import Predicted
+
+if TYPE_CHECKING:
+    from assay.data import Prepared
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,9 @@ def ready(asked: Run, home: Home, progress: Progress = silent, ranks_here: int |
     check(run, machine)
     _vocabulary_fits(run, KNOWN_VOCABULARIES.get(run.data.tokenizer, 0))
     with leaving_nothing(run, home):
-        return _with_data(run, home.ready(), machine, progress)
+        prepared = _corpus(run, home.ready(), progress)
+        run = run.with_vocabulary(prepared.vocab_size)
+        return ReadyRun(run, prepared.folder, prepared.digest, predict(run, machine))
 
 
 def threads_of(run: Run, ranks_here: int | None = None) -> int | None:
@@ -71,14 +77,14 @@ def threads_of(run: Run, ranks_here: int | None = None) -> int | None:
     return max(1, detect().cores // (ranks_here or run.ranks))
 
 
-def _with_data(run: ResolvedRun, home: Home, machine: Machine, progress: Progress) -> ReadyRun:
+def _corpus(run: Run, home: Home, progress: Progress) -> "Prepared":
+    """Prepare the run's corpus. Raises `UsageError` if it is too short, or if the vocabulary is smaller than its."""
     from assay.data import check_lengths, prepare
 
     prepared = prepare(run.data, home, progress)
     check_lengths(prepared, run.model.context_length)
     _vocabulary_fits(run, prepared.vocab_size)
-    run = run.with_vocabulary(prepared.vocab_size)
-    return ReadyRun(run, prepared.folder, prepared.digest, predict(run, machine))
+    return prepared
 
 
 @contextmanager

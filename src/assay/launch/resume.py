@@ -13,7 +13,7 @@ from assay.config.loading import keys, load, validate
 from assay.config.run import Run, Spec
 from assay.errors import UsageError, meant
 from assay.launch.prepare import ReadyRun
-from assay.optimizations import Numerics, divided, resolve
+from assay.optimizations import Numerics, check_divided, resolve
 from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.store.lookup import find
@@ -55,7 +55,8 @@ def _divided(run: Run, techniques: Sequence[Spec]) -> Run:
     kept = tuple(spec for spec in run.optimizations if not _divides(spec))
     if techniques or run.ranks == 1:
         return validate({**run.model_dump(), "optimizations": (*kept, *techniques)})
-    return divided(run)
+    check_divided(run)
+    return run
 
 
 def _divides(spec: Spec) -> bool:

@@ -3,7 +3,7 @@
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable, Unplanned, Unpredicted
 from assay.optimizations.card import Card, availability, card
 from assay.optimizations.registry import catalogue, forget, optimizations_of, resolve, search
-from assay.optimizations.stack import check, divided, expected_of, mesh_of, numerics_of, resolved, trained_model
+from assay.optimizations.stack import check, check_divided, expected_of, mesh_of, numerics_of, resolved, trained_model
 
 __all__ = [
     "Card",
@@ -18,7 +18,7 @@ __all__ = [
     "card",
     "catalogue",
     "check",
-    "divided",
+    "check_divided",
     "expected_of",
     "forget",
     "mesh_of",

@@ -97,11 +97,10 @@ def mesh_of(run: Run) -> Mesh:
     return mesh
 
 
-def divided(run: Run) -> Run:
-    """Return the run. Raises `UsageError` if it has several ranks and no optimization divides it among them."""
+def check_divided(run: Run) -> None:
+    """Raise `UsageError` if a run has several ranks and no optimization divides it among them."""
     if run.ranks > 1 and mesh_of(run).size == 1:
         raise UsageError(f"no technique divides the run among {run.ranks} ranks; add one, such as --with data_parallel")
-    return run
 
 
 def check(run: ResolvedRun, machine: "Machine") -> None:
