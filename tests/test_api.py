@@ -8,6 +8,7 @@ import assay
 from assay.api import configure
 from assay.config import Home, Spec, load
 from assay.errors import UsageError
+from assay.hardware import Machine
 from assay.launch import prepare
 from assay.launch import spawn as launcher
 from assay.records.prediction import Predicted
@@ -65,3 +66,44 @@ def test_estimate_needs_no_corpus() -> None:
     assert 0 < stacked["saved_bytes"] < alone["saved_bytes"]
     with pytest.raises(UsageError, match="vocab"):
         assay.estimate("demo", "data.tokenizer=char")
+
+
+def test_a_predicted_step_has_a_frame_a_figure_and_a_report() -> None:
+    found = assay.estimate(
+        "demo", optimizations="sdpa_attention", machine=Machine(processor="a", cores=2, memory_bytes=2**33)
+    )
+    frame = found.to_frame()
+    assert frame["bytes"].max() == found.timeline.peak.nbytes
+    assert len(frame) == len(found.timeline.instants)
+    assert found.plot() is not None
+    assert "sdpa_attention" in found._repr_html_()
+
+
+def test_a_planned_step_has_a_frame_and_a_report() -> None:
+    found = assay.project("gpt2-124m", optimizations="data_parallel", gpu="h100")
+    assert found.to_frame().weights.tolist() == [held.weights for held in found.plan.held]
+    assert "data_parallel" in found._repr_html_()
+
+
+def test_a_trained_run_has_its_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launcher, "WORKER", FAKE_WORKER)
+    monkeypatch.setattr(prepare, "predict", lambda run, machine: Predicted())
+    monkeypatch.delenv("FAKE", raising=False)
+    (tmp_path / "text.txt").write_text("to be or not to be\n" * 40)
+    result = assay.train(
+        f"data.path={tmp_path / 'text.txt'}",
+        *("model.context_length=8", "training.steps=3", "training.batch_size=2"),
+        home=tmp_path / "home",
+    )
+    frame = result.to_frame()
+    assert frame.index.tolist() == [0, 1, 2]
+    assert {"loss", "seconds"} <= set(frame.columns)
+    assert result.run in result._repr_html_()
+    assert assay.runs.show("last", tmp_path / "home") == result
+    listed = assay.runs.ls(home=tmp_path / "home")
+    assert listed.to_frame().index.tolist() == [result.run]
+    assert result.run in listed._repr_html_()
+    assay.runs.rm([result.run], tmp_path / "home")
+    with pytest.raises(UsageError, match="no run"):
+        result.to_frame()
+    assert assay.runs.ls(home=tmp_path / "home").to_frame().empty

@@ -6,21 +6,23 @@ from assay.api.configuration import Source, Stack, configure, with_initial_weigh
 from assay.config.home import Home
 
 if TYPE_CHECKING:
-    from assay.estimator import Estimate
-    from assay.estimator.projection import Projection
+    from assay.api.step_results import PlannedStep, PredictedStep
     from assay.estimator.ranks import EveryRank
     from assay.hardware import Machine
 
 
 def estimate(
     source: Source = None, *overrides: str, optimizations: Stack = (), machine: "Machine | None" = None
-) -> "Estimate":
+) -> "PredictedStep":
     """Predict memory, work and time of one optimizer step, without torch and without training.
 
     Returns the estimate of the rank with the highest peak. `estimate_every_rank` returns all ranks and their joint step
     time. Raises `UsageError`, also if only the corpus determines the vocabulary size.
     """
-    return estimate_every_rank(source, *overrides, optimizations=optimizations, machine=machine).fullest
+    from assay.api.step_results import PredictedStep
+
+    every = estimate_every_rank(source, *overrides, optimizations=optimizations, machine=machine)
+    return PredictedStep.of(every)
 
 
 def estimate_every_rank(
@@ -47,14 +49,15 @@ def project(
     gpu: str,
     nodes: int = 1,
     gpus_per_node: int = 8,
-) -> "Projection":
+) -> "PlannedStep":
     """Plan one optimizer step on absent machines: `nodes` nodes with `gpus_per_node` GPUs each.
 
     `gpu` is ``a100``, ``h100`` or ``h200``. Raises `UsageError` if the run cannot be divided so, or a plan cannot
     express it.
     """
+    from assay.api.step_results import PlannedStep
     from assay.estimator.projection import project as plan
     from assay.hardware.cluster import cluster
 
     run = with_initial_weights(configure(source, overrides, optimizations), Home())
-    return plan(run, cluster(gpu, nodes, gpus_per_node))
+    return PlannedStep.of(plan(run, cluster(gpu, nodes, gpus_per_node)))

@@ -8,7 +8,7 @@ from assay.config.home import Home, home_of
 from assay.errors import UsageError
 
 if TYPE_CHECKING:
-    from assay.records.run import RunResult
+    from assay.api.run_results import RunTable, TrainedRun
     from assay.store.entry import Entry
     from assay.store.run_folder import RunFolder
 
@@ -19,10 +19,12 @@ def ls(
     status: str | None = None,
     preset: str | None = None,
     home: Home | Path | str | None = None,
-) -> "list[Entry]":
+) -> "RunTable":
     """Return the entries of runs, newest first; at most `limit`, of one status, of one preset or file."""
+    from assay.api.run_results import RunTable
+
     found = [one for one in listing(home)[0] if status in (None, one.status) and preset in (None, one.preset)]
-    return found[:limit]
+    return RunTable(found[:limit])
 
 
 def listing(home: Home | Path | str | None = None) -> "tuple[list[Entry], list[str]]":
@@ -37,12 +39,14 @@ def listing(home: Home | Path | str | None = None) -> "tuple[list[Entry], list[s
     return found.entries, list(found.notes)
 
 
-def show(name: str, home: Home | Path | str | None = None) -> "RunResult":
+def show(name: str, home: Home | Path | str | None = None) -> "TrainedRun":
     """Return the present result of a run. Raises `UsageError` if there is none of this name."""
+    from assay.api.run_results import TrainedRun
     from assay.store.lookup import find
     from assay.store.reconcile import settle
 
-    return settle(find(home_of(home), name))
+    place = home_of(home)
+    return TrainedRun.of(settle(find(place, name)), place)
 
 
 def diff(first: str, second: str, home: Home | Path | str | None = None) -> dict[str, dict[str, tuple[Any, Any]]]:

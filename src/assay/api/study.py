@@ -10,7 +10,7 @@ from assay.config.home import Home, home_of
 from assay.errors import UsageError
 
 if TYPE_CHECKING:
-    from assay.analysis.comparison import Comparison
+    from assay.api.study_results import StudyResult
     from assay.data.progress import Progress
     from assay.executors.base import News
     from assay.records.study import ComparisonRecord
@@ -44,7 +44,7 @@ def compare(
     home: Home | Path | str | None = None,
     on_progress: "Progress | None" = None,
     on_news: "Callable[[News], None] | None" = None,
-) -> "Comparison":
+) -> "StudyResult":
     """Measure a baseline twice and every treatment at each of several seeds, and analyse the results.
 
     Each treatment, such as ``"sdpa_attention+bf16_mixed"``, is a row with `processes` processes at each seed. None
@@ -71,7 +71,7 @@ def run(
     home: Home | Path | str | None = None,
     on_progress: "Progress | None" = None,
     on_news: "Callable[[News], None] | None" = None,
-) -> "Comparison":
+) -> "StudyResult":
     """Run the study of a YAML file, and analyse its record.
 
     Raises `UsageError` for a fault of the file or of any cell before one is run, and `StorageError` if the disk
@@ -100,7 +100,7 @@ def resume(
     home: Home | Path | str | None = None,
     on_progress: "Progress | None" = None,
     on_news: "Callable[[News], None] | None" = None,
-) -> "Comparison":
+) -> "StudyResult":
     """Run exactly the cells of a stopped study that have no result, and analyse the whole.
 
     `name` is an id, the start of one, or ``last``. Raises `UsageError` if another process runs the study.
@@ -114,9 +114,8 @@ def resume(
     return analyse(resumed(find(place, name), place, on_progress or silent, on_news or (lambda news: None)))
 
 
-def show(name: str, home: Home | Path | str | None = None) -> "Comparison":
+def show(name: str, home: Home | Path | str | None = None) -> "StudyResult":
     """Analyse a study with the cells that have ended. Raises `UsageError` if none has."""
-    from assay.analysis.comparison import analyse
     from assay.records.study import Ending
     from assay.studies.fold import fold, record_of
     from assay.studies.folder import find
@@ -130,7 +129,7 @@ def show(name: str, home: Home | Path | str | None = None) -> "Comparison":
         if not done.cells:
             raise UsageError(f"no cell of the study {folder.id} has ended yet")
         record = record_of(plan, done, Ending.INTERRUPTED)
-    return analyse(record)
+    return _analysis()(record)
 
 
 def ls(home: Home | Path | str | None = None) -> list[Listed]:
@@ -159,13 +158,14 @@ def follow(name: str, home: Home | Path | str | None = None) -> "Iterator[News]"
         time.sleep(_POLL_SECONDS)
 
 
-def _analysis() -> "Callable[[ComparisonRecord], Comparison]":
-    """Return `analyse`. Raises `UsageError` for a fault in a metric of the user's, before anything is measured."""
+def _analysis() -> "Callable[[ComparisonRecord], StudyResult]":
+    """Return the analysis of records. Raises `UsageError` at once for a fault in a metric of the user's."""
     from assay.analysis.comparison import analyse
     from assay.analysis.metrics import metrics
+    from assay.api.study_results import StudyResult
 
     metrics()
-    return analyse
+    return lambda record: StudyResult.of(analyse(record))
 
 
 def _plan(folder: "StudyFolder") -> "StudyPlan":

@@ -11,6 +11,7 @@ from assay.config.home import Home, home_of
 from assay.errors import UsageError
 
 if TYPE_CHECKING:
+    from assay.api.run_results import TrainedRun
     from assay.launch.child import Child
     from assay.records.run import RunResult
 
@@ -29,7 +30,7 @@ def train(
     home: Home | Path | str | None = None,
     timeout: float | None = None,
     on_event: Listener | None = None,
-) -> "RunResult":
+) -> "TrainedRun":
     """Train and measure one run in its own process, and wait for it.
 
     `resume` names a run to continue, by its id or name, the start of one, or ``last``. Then only its budget and
@@ -39,6 +40,7 @@ def train(
     out of memory, divergence and a timeout are results too, not exceptions. Raises `UsageError` for bad input before
     anything is written, and `StorageError` if the disk refuses.
     """
+    from assay.api.run_results import TrainedRun
     from assay.launch.prepare import ready
     from assay.launch.resume import continued, same_corpus
     from assay.launch.spawn import start
@@ -64,7 +66,7 @@ def train(
         where, done = {"run": child.folder.id, "folder": str(child.folder.path)}, prepared.run
         told = {"steps": done.training.steps, "tokens_per_step": done.tokens_per_step}
         tell(_event("run", **where, **told, eval_interval=done.training.eval_interval))
-        return _follow(child, tell)
+        return TrainedRun.of(_follow(child, tell), place)
 
 
 def _follow(child: "Child", tell: Listener) -> "RunResult":

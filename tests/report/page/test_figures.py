@@ -2,7 +2,7 @@ import re
 
 from assay.analysis.comparison import Comparison, analyse
 from assay.records.study import BASELINE, Curve
-from assay.report.page import figures
+from assay.report.page import inline
 from assay.report.page.theme import DARK, LIGHT, series, variable
 from studies.synthetic import TREATMENTS, record
 
@@ -16,13 +16,13 @@ def comparison() -> Comparison:
 
 
 def test_changes_are_labelled_in_percent() -> None:
-    text = words(figures.changes(comparison()))
+    text = words(inline("changes", comparison()))
     for piece in ("sdpa_attention", "−28.0 %", "+64.8 %", "tensors, peak", "step time"):
         assert piece in text
 
 
 def test_predictions_show_each_error_and_the_baseline() -> None:
-    text = words(figures.predictions(comparison()))
+    text = words(inline("predictions", comparison()))
     assert text.count("+0.20 %") == 6
     assert "baseline" in text
     assert "predicted, MiB" in text
@@ -30,14 +30,14 @@ def test_predictions_show_each_error_and_the_baseline() -> None:
 
 def test_treatments_that_never_part_from_the_baseline_are_said_to() -> None:
     made = record(treatments=TREATMENTS[2:3])
-    assert "no treatment differs from the baseline" in words(figures.losses(analyse(made)))
+    assert "no treatment differs from the baseline" in words(inline("losses", analyse(made)))
 
 
 def test_losses_that_were_not_finite_are_left_out() -> None:
     made = record(treatments=TREATMENTS[:1])
     broken = Curve(train_loss=(3.0, None, float("inf"), 2.0), evaluations=((4, None),))
     cells = tuple(one.model_copy(update={"curve": broken}) for one in made.cells)
-    assert "<svg" in figures.losses(analyse(made.model_copy(update={"cells": cells})))
+    assert "<svg" in inline("losses", analyse(made.model_copy(update={"cells": cells})))
 
 
 def test_distances_within_a_decade_lie_between_two_named_powers() -> None:
@@ -46,7 +46,7 @@ def test_distances_within_a_decade_lie_between_two_named_powers() -> None:
         one.model_copy(update={"curve": Curve(train_loss=(3.0, 2.5 if one.cell.treatment == BASELINE else 2.52))})
         for one in made.cells
     )
-    text = words(figures.losses(analyse(made.model_copy(update={"cells": cells}))))
+    text = words(inline("losses", analyse(made.model_copy(update={"cells": cells}))))
     assert "10⁻²" in text
     assert "10⁻¹" in text
 
@@ -57,11 +57,11 @@ def test_long_curves_are_thinned() -> None:
         one.model_copy(update={"curve": Curve(train_loss=tuple(3 - n / 20_000 + n % 7 / 100 for n in range(20_000)))})
         for one in made.cells
     )
-    assert len(figures.losses(analyse(made.model_copy(update={"cells": cells})))) < 60_000
+    assert len(inline("losses", analyse(made.model_copy(update={"cells": cells})))) < 60_000
 
 
 def test_a_figure_is_the_same_every_time() -> None:
-    assert figures.changes(comparison()) == figures.changes(comparison())
+    assert inline("changes", comparison()) == inline("changes", comparison())
 
 
 def test_the_baseline_keeps_its_colour_and_neighbours_differ() -> None:

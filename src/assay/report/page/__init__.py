@@ -17,8 +17,8 @@ from assay.files import write_file
 from assay.records.evidence import BEGINNING_ONLY
 from assay.records.study import CellResult
 from assay.report.footnotes import footnotes
-from assay.report.page import figures
-from assay.report.page.theme import DARK, LIGHT, variable, variables
+from assay.report.page.figures import FIGURES, TITLES
+from assay.report.page.theme import DARK, LIGHT, svg, variable, variables
 from assay.report.wording import (
     by_rank,
     columns,
@@ -73,6 +73,12 @@ def _breakable(name: str) -> Markup:
     return Markup(text)
 
 
+def inline(name: str, comparison: Comparison) -> Markup:
+    """Return a figure as an SVG element; empty if there is nothing to draw."""
+    figure = FIGURES[name](comparison)
+    return Markup() if figure is None else Markup(svg(figure, TITLES[name]))
+
+
 def _content(comparison: Comparison) -> dict[str, Any]:
     record = comparison.record
     rows = (comparison.baseline, comparison.again, *comparison.rows)
@@ -85,9 +91,7 @@ def _content(comparison: Comparison) -> dict[str, Any]:
         ],
         "footnotes": footnotes(comparison),
         "flagged": [(row.treatment, flag) for row in rows for flag in row.flags],
-        "changes": Markup(figures.changes(comparison)),
-        "losses": Markup(figures.losses(comparison)),
-        "predictions": Markup(figures.predictions(comparison)),
+        **{name: inline(name, comparison) for name in FIGURES},
         "predicted": [found for row in rows if (found := _prediction(row, record.of(row.treatment)))],
         "machine": _machine(comparison),
         "configuration": _configuration(comparison),

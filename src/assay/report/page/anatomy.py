@@ -1,12 +1,15 @@
 """Figure of an anatomy: each module's time as a bar, divided by class of operator, and shares of the whole."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.errors import UsageError
 from assay.records.anatomy import CLASSES, Anatomy, Sum
 from assay.records.trace import OperationClass
-from assay.report.page.theme import LIGHT, PRINTED, SOFT, sheet
+from assay.report.page.theme import LIGHT, PRINTED, SOFT, save, sheet
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _WIDTH = 10.0
 _COLOURS = dict(zip(CLASSES, LIGHT[1:], strict=False))
@@ -31,15 +34,20 @@ def drawable(path: Path) -> None:
 
 def draw(anatomy: Anatomy, path: Path) -> None:
     """Write the figure as PNG or SVG, by the file's suffix."""
+    save(figure(anatomy), path)
+
+
+def figure(anatomy: Anatomy) -> "Figure":
+    """Return the figure: modules on the left, shares of the whole on the right."""
     modules = anatomy.by_module()
-    with sheet(_WIDTH, 1.4 + 0.27 * len(modules), 2, gridspec_kw={"width_ratios": (3, 2)}) as (figure, (left, right)):
-        figure.suptitle(f"One step of {anatomy.title}" if anatomy.title else "One step", fontsize=10)
+    with sheet(_WIDTH, 1.4 + 0.27 * len(modules), 2, gridspec_kw={"width_ratios": (3, 2)}) as (drawn, (left, right)):
+        drawn.suptitle(f"One step of {anatomy.title}" if anatomy.title else "One step", fontsize=10)
         _modules(left, anatomy)
         _shares(right, anatomy)
         shown = [kind for kind in CLASSES if kind in anatomy.by_class()]
         handles = [left.barh(0, 0, color=_COLOURS[kind], label=_TITLES[kind]) for kind in shown]
-        figure.legend(handles=handles, loc="outside lower center", ncols=len(shown), frameon=False)
-        figure.savefig(path, dpi=160, metadata={"Date": None} if path.suffix == ".svg" else None)
+        drawn.legend(handles=handles, loc="outside lower center", ncols=len(shown), frameon=False)
+        return drawn
 
 
 def _modules(axis: Any, anatomy: Anatomy) -> None:

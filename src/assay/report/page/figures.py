@@ -1,21 +1,24 @@
 """Figures of a comparison: changes by treatment, losses by step, and errors of the predictions.
 
-Every public function returns an inline SVG element, or an empty text if there is nothing to draw. The baseline is the
+Every figure is drawn in the marker colours of the theme; None means that there is nothing to draw. The baseline is the
 first series and keeps its colour in all figures.
 """
 
 from collections.abc import Sequence
 from itertools import accumulate
 from math import ceil, floor, isfinite, log10
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.analysis.comparison import Comparison
 from assay.analysis.metrics.memory import TENSORS_PEAK_BYTES
 from assay.analysis.row import Row
 from assay.records.study import BASELINE, CellResult
-from assay.report.page.theme import GRID, INK, PAPER, SOFT, canvas, marker, series, svg
+from assay.report.page.theme import GRID, INK, PAPER, SOFT, canvas, marker, series
 from assay.report.wording import columns, fine_percent, prediction_error
 from assay.units import format_percent
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 WIDTH = 9.6
 _POINTS = 240
@@ -24,11 +27,11 @@ _POINTS = 240
 Curve = tuple[list[float], list[float]]
 
 
-def changes(comparison: Comparison) -> str:
+def changes(comparison: Comparison) -> "Figure | None":
     """Draw changes by treatment in percent: intervals, predictions, and a band of changes too small to tell."""
     rows = [row for row in comparison.rows if row.effects]
     if not rows:
-        return ""
+        return None
     shown = [metric for metric in columns() if metric.unit in ("bytes", "seconds")]
     with canvas(WIDTH, 0.9 + 0.42 * len(rows), len(shown), sharey=True) as (figure, axes):
         for axis, metric in zip(axes, shown, strict=True):
@@ -42,21 +45,21 @@ def changes(comparison: Comparison) -> str:
             axis.grid(axis="y", visible=False)
             axis.margins(x=0.14)
         _name_rows(axes[0], rows)
-        return svg(figure, "Change of memory and step time against the baseline")
+        return figure
 
 
-def losses(comparison: Comparison) -> str:
+def losses(comparison: Comparison) -> "Figure | None":
     """Draw the loss of every run by step, and its distance from the baseline at the same seed."""
     record = comparison.record
     reference = {one.cell.seed: one.curve.train_loss for one in reversed(record.references)}
     drawn = [(number, record.of(name)) for number, name in enumerate((BASELINE, *record.treatments))]
     if not any(one.curve.train_loss for _, cells in drawn for one in cells):
-        return ""
+        return None
     with canvas(WIDTH, 3.6, 2) as (figure, (left, right)):
         for number, cells in drawn:
             for one in cells:
                 style = {"color": series(number), "alpha": 1.0 if one.cell.seed == record.seeds[0] else 0.5}
-                left.plot(*_smooth(one.curve.train_loss), **style, **_dashes(number, len(drawn)))
+                left.plot(*smooth(one.curve.train_loss), **style, **_dashes(number, len(drawn)))
                 _evaluations(left, one, number)
                 if number:
                     right.plot(*_distance(one, reference.get(one.cell.seed, ())), **style, linewidth=1.3)
@@ -76,14 +79,14 @@ def losses(comparison: Comparison) -> str:
             # Only powers of ten have labels on the axis, so its limits are powers of ten.
             low, high = right.get_ylim()
             right.set_ylim(10 ** floor(log10(low)), 10 ** ceil(log10(high)))
-        return svg(figure, "Training and validation loss by step")
+        return figure
 
 
-def predictions(comparison: Comparison) -> str:
+def predictions(comparison: Comparison) -> "Figure | None":
     """Draw the predicted peak of tensors against the measured one, and the error of each prediction."""
     rows = [row for row in (comparison.baseline, *comparison.rows) if prediction_error(row) is not None]
     if not rows:
-        return ""
+        return None
     numbers = [(comparison.baseline, *comparison.rows).index(row) for row in rows]
     with canvas(WIDTH, max(3.4, 0.9 + 0.42 * len(rows)), 2) as (figure, (left, right)):
         points = [(_mebibytes(row.metrics[TENSORS_PEAK_BYTES.name]), _predicted(row)) for row in rows]
@@ -106,7 +109,17 @@ def predictions(comparison: Comparison) -> str:
         reach = max(0.5, 130 * max(abs(prediction_error(row) or 0.0) for row in rows))
         right.set_xlim(-reach, reach)
         _name_rows(right, rows)
-        return svg(figure, "Predicted against measured peak of tensors")
+        return figure
+
+
+FIGURES = {"changes": changes, "losses": losses, "predictions": predictions}
+"""Figures by name."""
+TITLES = {
+    "changes": "Change of memory and step time against the baseline",
+    "losses": "Training and validation loss by step",
+    "predictions": "Predicted against measured peak of tensors",
+}
+"""Content of each figure in words, for readers who cannot see it."""
 
 
 def _change(axis: Any, place: int, row: Row, metric: str, number: int) -> None:
@@ -162,7 +175,7 @@ def _evaluations(axis: Any, one: CellResult, number: int) -> None:
     axis.plot([step for step, _ in seen], [value for _, value in seen], **{**_point(number), "markersize": 6})
 
 
-def _smooth(values: Sequence[float | None]) -> Curve:
+def smooth(values: Sequence[float | None]) -> Curve:
     """Return a centred running mean over a twentieth of the curve and at least three points, thinned."""
     finite = [(step, value) for step, value in enumerate(values) if value is not None and isfinite(value)]
     sums = list(accumulate((value for _, value in finite), initial=0.0))

@@ -9,7 +9,8 @@ shape.
 import io
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ DARK = ("#b5b3ad", "#4ba3dd", "#f08a3c", "#2fbf93", "#d78fbb", "#e0b13c", "#7cc7
 
 _SERIES = tuple(f"#0a0a{number:02x}" for number in range(len(LIGHT)))
 _MARKERS = ("o", "s", "D", "^", "v", "P", "X", "<", ">")
+
+_COLOURED = ("color", "facecolor", "edgecolor", "markerfacecolor", "markeredgecolor")
+"""Properties of a figure's parts that are colours."""
 
 _STYLE: Any = {
     "text.parse_math": False,
@@ -105,12 +109,47 @@ def _drawing(
         yield figure, list(axes[0])
 
 
+def drawing_style() -> AbstractContextManager[None]:
+    """Matplotlib's settings while a figure is drawn or written: no typesetting of texts, equal files every time."""
+    import matplotlib
+
+    return matplotlib.rc_context(_STYLE)
+
+
+def printed(figure: "Figure") -> "Figure":
+    """Return the figure in the fixed colours `PRINTED` and `LIGHT`, for a file or a notebook."""
+    known = {**PRINTED, **dict(zip(_SERIES, LIGHT, strict=True))}
+    for artist in figure.findobj():
+        for name in _COLOURED:
+            now = _hexadecimal(getattr(artist, f"get_{name}", lambda: "none")())
+            if now in known:
+                getattr(artist, f"set_{name}")(known[now])
+    for axis in figure.axes:
+        axis.tick_params(which="both", color=PRINTED[GRID], labelcolor=PRINTED[SOFT], grid_color=PRINTED[GRID])
+    return figure
+
+
+def _hexadecimal(colour: Any) -> str:
+    """A colour as ``#rrggbb``; a collection's is its first. Empty for words such as ``auto`` that name none."""
+    from matplotlib.colors import is_color_like, to_hex
+
+    first = colour if is_color_like(colour) else next(iter(colour), "") if not isinstance(colour, str) else ""
+    return to_hex(first) if is_color_like(first) else ""
+
+
+def save(figure: "Figure", path: Path) -> None:
+    """Write a figure in printed colours as PNG or SVG, by the file's suffix."""
+    with drawing_style():
+        figure.savefig(path, dpi=160, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
 def svg(figure: "Figure", title: str) -> str:
     """Return the figure as an inline SVG element that takes its colours from the page."""
     from html import escape
 
     stream = io.StringIO()
-    figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    with drawing_style():
+        figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = stream.getvalue()
     # Several figures share a page, so only ids that are referred to are kept.
     text = re.sub(r'<g id="[^"]*"', "<g", text[text.index("<svg") :])

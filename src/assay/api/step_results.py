@@ -1,0 +1,105 @@
+"""Measured, predicted and planned steps as the API returns them, for programs and notebooks."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from assay.estimator.estimate import Estimate
+from assay.estimator.projection import Projection
+from assay.estimator.ranks import EveryRank
+from assay.records.anatomy import Anatomy
+from assay.report.notebook import Shown
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+    from assay.report.blocks import Block
+
+
+class MeasuredStep(Shown, Anatomy):
+    """Measured step, divided into parts."""
+
+    @classmethod
+    def of(cls, anatomy: Anatomy) -> "MeasuredStep":
+        """Return an anatomy as a result of the API."""
+        return cls.model_construct(anatomy.model_fields_set, **dict(anatomy))
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """Return a data frame with a row per module, phase and class of operator: count, seconds, FLOPs and bytes."""
+        import pandas
+
+        return pandas.DataFrame([part.model_dump(mode="json") for part in self.parts])
+
+    def plot(self) -> "Figure | None":
+        """Return a figure of time by module and class of operator, and of shares of the whole."""
+        from assay.report.page.anatomy import figure
+
+        return figure(self)
+
+    def report(self) -> "Iterable[Block]":
+        """Return the report as `assay` prints it."""
+        from assay.report.anatomy import anatomy_report
+
+        return anatomy_report(self)
+
+
+@dataclass(frozen=True)
+class PredictedStep(Shown, Estimate):
+    """Predicted step of the rank with the highest peak."""
+
+    every: EveryRank
+    """Predictions of all ranks."""
+
+    @classmethod
+    def of(cls, every: EveryRank) -> "PredictedStep":
+        """Return the prediction of the fullest rank."""
+        fullest = every.fullest
+        return cls(**_fields(fullest), every=every)
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """Return a data frame with a row per instant of the step, in order: `instant` and live `bytes`.
+
+        Each is the highest instant of its part of the step.
+        """
+        import pandas
+
+        return pandas.DataFrame({"instant": str(moment), "bytes": moment.nbytes} for moment in self.timeline.instants)
+
+    def plot(self) -> "Figure | None":
+        """Return a figure of live memory by instant."""
+        from assay.report.page.curves import memory
+
+        return memory(self.timeline.instants)
+
+    def report(self) -> "Iterable[Block]":
+        """Return the report as `assay` prints it."""
+        from assay.report.estimate import estimate_report
+
+        return estimate_report(self.every)
+
+
+@dataclass(frozen=True)
+class PlannedStep(Shown, Projection):
+    """Planned step on absent machines."""
+
+    @classmethod
+    def of(cls, projection: Projection) -> "PlannedStep":
+        """Return a projection as a result of the API."""
+        return cls(**_fields(projection))
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """Return a data frame with a row per pipeline stage: bytes that each of its ranks holds, by kind."""
+        import pandas
+
+        return pandas.DataFrame([vars(held) for held in self.plan.held]).rename_axis("stage")
+
+    def report(self) -> "Iterable[Block]":
+        """Return the report as `assay` prints it."""
+        from assay.report.plan import plan_report
+
+        return plan_report(self)
+
+
+def _fields(record: Any) -> dict[str, Any]:
+    return {field.name: getattr(record, field.name) for field in fields(record)}

@@ -1,0 +1,37 @@
+"""A comparison as plain rows: a row per treatment with all metrics, proofs and cautions as sentences, and footnotes."""
+
+from collections.abc import Iterator
+
+from assay.analysis.comparison import Comparison
+from assay.analysis.metrics import Metric
+from assay.analysis.row import Row
+from assay.report.blocks import Block, Table
+from assay.report.footnotes import footnotes
+from assay.report.wording import columns, status, texts, value_check
+
+
+def comparison_report(comparison: Comparison) -> Iterator[Block]:
+    """Yield the table, the sentences on each row, and the footnotes."""
+    rows, shown = (comparison.baseline, comparison.again, *comparison.rows), columns()
+    titles = [metric.title for metric in shown]
+    yield Table.of(("", *titles), [_row(row, shown) for row in rows], titles)
+    for row in rows:
+        yield from (f"{row.treatment}: {sentence}" for sentence in _sentences(row))
+    yield from footnotes(comparison)
+
+
+def _row(row: Row, shown: list[Metric]) -> tuple[str, ...]:
+    ending = status(row)
+    return (f"{row.treatment} ({ending})" if ending else row.treatment, *(_cell(row, metric) for metric in shown))
+
+
+def _cell(row: Row, metric: Metric) -> str:
+    one = texts(row, metric)
+    return " ".join(filter(None, (one.value, one.change, one.interval, one.remark)))
+
+
+def _sentences(row: Row) -> Iterator[str]:
+    yield from (f"{'proven' if one.verdict else 'NO EFFECT'}, {one.observed}" for one in row.evidence)
+    if row.values is not None:
+        yield value_check(row.values)
+    yield from (f"caution, {flag}" for flag in row.flags)

@@ -1,0 +1,49 @@
+"""Figures of one run and of one estimate: losses by step, and live memory by instant."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from assay.report.page.figures import smooth
+from assay.report.page.theme import PAPER, SOFT, canvas, marker, printed, series
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+    from assay.cost.simulation.allocator import Moment
+
+_WIDTH = 9.6
+
+
+def losses(steps: "pandas.DataFrame") -> "Figure | None":
+    """Draw the training loss, the validation losses as points, and the learning rate by step; None without a step."""
+    if steps.empty:
+        return None
+    with canvas(_WIDTH, 3.4, 2) as (figure, (left, right)):
+        left.plot(steps.index, steps["loss"], color=series(0), alpha=0.35, linewidth=0.8)
+        left.plot(*smooth(steps["loss"].tolist()), color=series(1))
+        if "val_loss" in steps:
+            seen = steps["val_loss"].dropna()
+            left.plot(seen.index, seen, color=series(2), marker=marker(2), markeredgecolor=PAPER, linestyle="none")
+        left.set(title="training loss, and smoothed; validation as points", ylabel="nats per token")
+        if "learning_rate" in steps:
+            right.plot(steps.index, steps["learning_rate"], color=series(1))
+        right.set(title="learning rate")
+        for axis in (left, right):
+            axis.set_xlabel("optimizer step")
+        return printed(figure)
+
+
+def memory(instants: "Sequence[Moment]") -> "Figure":
+    """Draw the live bytes of a step at the highest instant of each part, in order; the peak is marked."""
+    heights = [moment.nbytes / 2**20 for moment in instants]
+    top = max(range(len(heights)), key=heights.__getitem__)
+    with canvas(_WIDTH, 3.4) as (figure, (axis,)):
+        axis.fill_between(range(len(heights)), heights, step="mid", color=series(1), alpha=0.25, linewidth=0)
+        axis.step(range(len(heights)), heights, where="mid", color=series(1))
+        axis.plot(top, heights[top], color=series(2), marker=marker(2), markeredgecolor=PAPER)
+        axis.annotate(f"{instants[top]}: {heights[top]:,.1f} MiB", (top, heights[top]), (0, 8),
+                      textcoords="offset points", ha="center", fontsize=8, color=SOFT)  # fmt: skip
+        axis.set(title="live tensors of one step", xlabel="highest instant of each part, in order", ylabel="MiB")
+        axis.set_ylim(0, 1.15 * heights[top])
+        return printed(figure)
