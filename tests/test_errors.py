@@ -21,6 +21,11 @@ def test_a_word_that_begins_as_what_was_typed_is_meant_or_else_the_closest(word:
     assert meant(word, NAMES) == f"; did you mean {expected!r}?"
 
 
+def test_every_word_that_begins_so_is_named_if_they_are_few() -> None:
+    assert meant("bf16", ["bf16_full", "bf16_mixed", "sgd"]) == "; did you mean 'bf16_full' or 'bf16_mixed'?"
+    assert meant("a", ["ab", "ac", "ad", "ae"]).count("'") == 2
+
+
 @pytest.mark.parametrize("word", ["", "training.learning_rate", "training.", "bogus"])
 def test_nothing_is_meant_where_nothing_is_close(word: str) -> None:
     assert meant(word, NAMES) == ""

@@ -56,11 +56,15 @@ def first_line(error: BaseException) -> str:
     return str(error).strip().split("\n")[0] or type(error).__name__
 
 
+_NAMED = 3
+"""Most words that a hint names."""
+
+
 def meant(word: str, known: list[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the closest known word, or ``""`` if none is close.
 
-    Words that start with the typed text are preferred to all others. The prefix of a group (``training.``) does not
-    count as similarity.
+    Words that start with the typed text are preferred to all others; up to three are named. The prefix of a group
+    (``training.``) does not count as similarity.
     """
     from difflib import get_close_matches
 
@@ -70,5 +74,6 @@ def meant(word: str, known: list[str]) -> str:
         typed = typed.removeprefix(group)
     folded = {one.casefold().removeprefix(group): one for one in known}
     begun = [one for one in folded if typed and one.startswith(typed)]
-    close = get_close_matches(typed, begun or folded, n=1, cutoff=0 if begun else 0.5)
-    return f"; did you mean {folded[close[0]]!r}?" if close else ""
+    cutoff = 0 if begun else 0.5
+    close = begun if 0 < len(begun) <= _NAMED else get_close_matches(typed, begun or folded, 1, cutoff)
+    return f"; did you mean {' or '.join(repr(folded[one]) for one in close)}?" if close else ""

@@ -138,7 +138,7 @@ def test_a_factorial_has_every_combination(assay: Assay, fake: Fake, corpus: str
         ("kind: factorial\nvary: {optimizations: [none]}", "has nothing to compare with its control"),
         ("kind: factorial\nvary: {optimizations: [none, none]}", "are the same run"),
         ("kind: factorial\nvary: {optimizations: [none, sgdd]}", "unknown optimization 'sgdd'"),
-        ("kind: factorial\nvary: {training.learing_rate: [1, 2]}", "did you mean 'learning_rate'"),
+        ("kind: factorial\nvary: {training.learing_rate: [1, 2]}", "did you mean 'training.learning_rate'"),
         ("kind: factorial\nsize: 3", "vary: field required"),
         ("kind: comparison", "there is nothing to compare"),
         ("kind: comparison\ntreatments: [lion]\nseeds: 0", "seeds=0 is not possible"),

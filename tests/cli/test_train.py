@@ -103,7 +103,7 @@ def test_with_adds_up(assay: Assay, fake: Fake, corpus: str) -> None:
 
 
 BAD = {
-    "unknown key": (["model.n_layers=2"], "did you mean 'n_layer'"),
+    "unknown key": (["model.n_layers=2"], "did you mean 'model.n_layer'"),
     "unknown group": (["modle.n_layer=2"], "did you mean 'model'"),
     "key of another group": (["model.batch_size=2"], "training.batch_size"),
     "wrong type": (["model.n_layer=two"], "model.n_layer='two'"),

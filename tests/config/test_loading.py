@@ -21,7 +21,7 @@ def test_every_preset_is_a_run(name: str) -> None:
 @pytest.mark.parametrize(
     ("override", "says"),
     [
-        ("model.n_layers=3", "unknown key 'model.n_layers'; did you mean 'n_layer'?"),
+        ("model.n_layers=3", "unknown key 'model.n_layers'; did you mean 'model.n_layer'?"),
         ("n_layer=3", "did you mean 'model.n_layer'?"),
         ("bogus=1", "the keys here are model, data"),
         ("model.n_layer=x", "model.n_layer='x' is not possible"),

@@ -11,7 +11,15 @@ from safetensors.torch import load_file, save_file
 from assay.config import ModelConfig
 from assay.errors import StorageError, UsageError
 from assay.model import GPT
-from assay.model.weights import checked, load_model, new_folder, parameter_shapes, read_safetensors, save_weights
+from assay.model.weights import (
+    checked,
+    load_model,
+    new_folder,
+    parameter_shapes,
+    read_safetensors,
+    save_weights,
+    write_safetensors,
+)
 from support.models import VOCABULARY, configurations, random_ids, random_model
 
 SMALL = ModelConfig(n_layer=1, n_head=2, n_embd=8, context_length=4, vocab_size=VOCABULARY)
@@ -80,6 +88,12 @@ def test_files_that_are_no_safetensors_are_refused_and_never_unpickled(tmp_path:
     (tmp_path / "model.safetensors").write_bytes(content[:-100])
     with pytest.raises(UsageError, match="not a readable safetensors file"):
         read_safetensors(tmp_path / "model.safetensors")
+
+
+def test_weights_have_the_mode_of_any_new_file(tmp_path: Path) -> None:
+    write_safetensors({"a": torch.zeros(2)}, tmp_path / "weights.safetensors")
+    (tmp_path / "new").touch()
+    assert (tmp_path / "weights.safetensors").stat().st_mode == (tmp_path / "new").stat().st_mode
 
 
 def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:

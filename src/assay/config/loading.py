@@ -173,5 +173,5 @@ def _meant_key(place: list[str]) -> str:
     everywhere = {key.partition(".")[2]: key for key in keys() if "." in key}
     if place[-1] in everywhere:
         return f"; did you mean {everywhere[place[-1]]!r}?"
-    near = meant(place[-1], list(siblings.model_fields))
+    near = meant(".".join(place), [".".join((*place[:-1], name)) for name in siblings.model_fields])
     return near or f"; the keys here are {', '.join(siblings.model_fields)}"

@@ -145,6 +145,8 @@ def write_safetensors(tensors: Mapping[str, Tensor], path: Path) -> None:
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
+    path.touch()
+    mode = path.stat().st_mode  # as for any new file of the user's; the library would let only its owner read it
     try:
         save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, path, {"format": "pt"})
     except SafetensorError as error:
@@ -153,6 +155,7 @@ def write_safetensors(tensors: Mapping[str, Tensor], path: Path) -> None:
         if number is None:
             raise OSError(errno.EIO, str(error)) from error
         raise OSError(int(number[1]), os.strerror(int(number[1]))) from error
+    path.chmod(mode)
     with path.open("rb+") as stream:
         os.fsync(stream.fileno())
 
