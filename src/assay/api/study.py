@@ -147,12 +147,11 @@ def follow(name: str, home: Home | Path | str | None = None) -> "Iterator[News]"
 
     place = home_of(home)
     folder = find(place, name)
-    plan, seen = _plan(folder), 0
+    plan, offset = _plan(folder), 0
     while True:
         running = folder.running
-        events = folder.events()
-        yield from from_events(events[seen:], plan, place)
-        seen = len(events)
+        events, offset = folder.events_since(offset)
+        yield from from_events(events, plan, place)
         if not running or (events and events[-1]["event"] == "over"):
             return
         time.sleep(_POLL_SECONDS)

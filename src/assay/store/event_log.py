@@ -46,6 +46,21 @@ def read_log(path: Path) -> Log:
     return Log(whole, found.count(None) + broken)
 
 
+def read_since(path: Path, offset: int) -> tuple[list[Event], int]:
+    """Return the whole events after `offset` bytes of a growing log, and the offset from which to read on.
+
+    A missing file is an empty log, and a line without its line break is left for the next call.
+    """
+    try:
+        with path.open("rb") as log:
+            log.seek(offset)
+            lines, separator, _ = log.read().rpartition(b"\n")
+    except FileNotFoundError:
+        return [], offset
+    found = [parse_event(line) for line in lines.split(b"\n")] if separator else []
+    return [event for event in found if event is not None], offset + len(lines) + len(separator)
+
+
 def parse_event(line: bytes) -> Event | None:
     """Parse a line as an event; None if it is not one, or lacks a required field of its kind."""
     try:

@@ -27,7 +27,7 @@ from assay.config.run import ResolvedRun
 from assay.errors import UsageError
 from assay.files import refused, write_file
 from assay.records.study import Cell, ComparisonRecord, Protocol
-from assay.store.event_log import Event, read_log
+from assay.store.event_log import Event, read_log, read_since
 from assay.store.sealed import open_file, seal_file, seal_line
 
 Kind = TypeVar("Kind", bound=Frozen)
@@ -113,6 +113,10 @@ class StudyFolder:
     def events(self) -> list[Event]:
         """Every whole event, oldest first."""
         return read_log(self.events_file).events
+
+    def events_since(self, offset: int) -> tuple[list[Event], int]:
+        """Whole events after `offset` bytes of the log, and the offset from which to read on."""
+        return read_since(self.events_file, offset)
 
     @contextmanager
     def locked(self) -> Iterator[None]:

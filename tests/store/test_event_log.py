@@ -1,0 +1,17 @@
+from pathlib import Path
+
+from assay.store.event_log import read_since
+
+
+def test_a_growing_log_is_read_on_from_where_it_ended(tmp_path: Path) -> None:
+    log = tmp_path / "events.jsonl"
+    assert read_since(log, 0) == ([], 0)
+    log.write_bytes(b'{"event":"a"}\nnot an event\n{"event":"b"}\n{"event":"c')
+    events, offset = read_since(log, 0)
+    assert [event["event"] for event in events] == ["a", "b"]
+    assert read_since(log, offset) == ([], offset)
+    with log.open("ab") as more:
+        more.write(b'"}\n{"event":"d"}\n')
+    events, offset = read_since(log, offset)
+    assert [event["event"] for event in events] == ["c", "d"]
+    assert offset == log.stat().st_size
