@@ -12,7 +12,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")
 
-pytest_plugins = ["support.children"]
+pytest_plugins = ["support.children", "support.corpora"]
 
 
 @pytest.fixture(autouse=True)

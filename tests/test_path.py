@@ -27,7 +27,8 @@ from assay.store.run_folder import RunFolder
 from assay.training.stops import Interrupted
 from assay.worker import __main__ as worker
 from assay.worker.processes.channel import Channel
-from support.worker_runs import TEXT, run_folder, small_corpus
+from support.corpora import TEXT, small_corpus
+from support.runs import run_folder
 
 ROOT = Path(__file__).parents[1]
 LONGEST, MOST_RETURNS = 12, 2

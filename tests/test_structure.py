@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "assay"
 FILES = sorted(SOURCE.rglob("*.py"))
+TESTS = Path(__file__).parent
 LARGEST_FILE, LONGEST_FUNCTION, LARGEST_ROOM = 300, 50, 15
 
 
@@ -57,6 +58,24 @@ def test_imports_run_one_way() -> None:
     command = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run([command, "--no-cache"], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_test_module_imports_another() -> None:
+    """Shared helpers are in `support`, those of one folder beside its tests."""
+    found = {
+        f"{path.relative_to(TESTS)}: {name}"
+        for path in TESTS.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in _imported(node)
+        if any(part.startswith("test_") for part in name.split("."))
+    }
+    assert found == set()
+
+
+def _imported(node: ast.Import | ast.ImportFrom) -> list[str]:
+    named = [alias.name for alias in node.names]
+    return named if isinstance(node, ast.Import) else [f"{node.module or ''}.{name}" for name in named]
 
 
 @pytest.mark.parametrize("code", ["import assay", "import assay.api", "import assay.estimator, assay.optimizations"])

@@ -5,7 +5,7 @@ import pytest
 from assay.analysis.break_even import BreakEven, break_even
 from assay.analysis.comparison import analyse
 from assay.records.timing import Quartiles
-from studies.synthetic import FACTORS, TREATMENTS, record
+from support.comparisons import FACTORS, TREATMENTS, record
 
 FASTER, SLOWER = TREATMENTS[0], TREATMENTS[1]
 

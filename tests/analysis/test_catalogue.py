@@ -10,7 +10,7 @@ from assay.analysis.noise import Verdict
 from assay.errors import UsageError
 from assay.optimizations import catalogue
 from assay.records.status import Status
-from studies.synthetic import FACTORS, TREATMENTS, record
+from support.comparisons import FACTORS, TREATMENTS, record
 
 
 @pytest.fixture(scope="module")

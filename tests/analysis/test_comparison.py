@@ -11,7 +11,7 @@ from assay.analysis.row import Row
 from assay.records.memory import Memory
 from assay.records.status import Status
 from assay.records.study import AGAIN, BASELINE, CellResult, ComparisonRecord, Ending
-from studies.synthetic import FACTORS, TREATMENTS, record
+from support.comparisons import FACTORS, TREATMENTS, record
 
 NOTHING: dict[str, Any] = {
     "blocks": (),

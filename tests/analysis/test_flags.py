@@ -10,7 +10,7 @@ from assay.records.memory import Memory
 from assay.records.prediction import Predicted
 from assay.records.status import Status
 from assay.records.study import ComparisonRecord
-from studies.synthetic import ENVIRONMENT, FACTORS, TREATMENTS, record
+from support.comparisons import ENVIRONMENT, FACTORS, TREATMENTS, record
 
 BF16, CHECKPOINTING = TREATMENTS[1], TREATMENTS[2]
 

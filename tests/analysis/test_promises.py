@@ -12,7 +12,7 @@ from assay.config import load
 from assay.records.status import Status
 from assay.records.study import AGAIN, BASELINE, CellResult, ComparisonRecord, Curve, Ending
 from assay.studies.drift import FIRST_STEPS
-from studies.synthetic import ENVIRONMENT, FACTORS, TREATMENTS, record
+from support.comparisons import ENVIRONMENT, FACTORS, TREATMENTS, record
 
 SDPA, BF16, CHECKPOINTING, ACCUMULATION, STACK = TREATMENTS
 Loss = float | None

@@ -15,8 +15,9 @@ from assay.errors import UsageError
 from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.optimizations import Unpredicted, catalogue, resolve
-from estimator.built import RandomData, measured_peak
-from optimizations.laboratory import ON_ONE_DEVICE, marked
+from support.corpora import RandomData
+from support.runs import ON_ONE_DEVICE, marked
+from support.steps import measured_peak
 
 MACHINE = Machine(processor="any", cores=1, memory_bytes=2**34)
 SHAPES = [pytest.param(0, id="4/128/64"), pytest.param(1, id="6/384/256", marks=pytest.mark.slow)]

@@ -9,7 +9,7 @@ import pytest
 
 from assay.analysis.comparison import analyse
 from assay.analysis.noise import Verdict
-from studies.synthetic import FACTORS, TREATMENTS, record
+from support.comparisons import FACTORS, TREATMENTS, record
 
 NOTHING = dict.fromkeys(FACTORS, (1.0, 1.0, 1.0, 0.0))
 

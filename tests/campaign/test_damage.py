@@ -29,7 +29,8 @@ from assay.worker.phases import Phases
 from assay.worker.processes.channel import _EventsFile, _line
 from assay.worker.result import Findings
 from assay.worker.session import Session
-from support.worker_runs import run_folder, small_corpus
+from support.corpora import small_corpus
+from support.runs import run_folder
 
 STEPS, KILLED_AFTER = 12, 10
 QUICK, ALL = 8, 200

@@ -20,7 +20,7 @@ from assay.store.index import Store
 from assay.store.listing import reconcile
 from assay.store.run_folder import RunFolder
 from campaign.killing import KINDS, STEPS, Moment, assay, killed, resumed
-from support.worker_runs import TEXT
+from support.corpora import TEXT
 
 MOMENTS = 40
 QUICK = 3

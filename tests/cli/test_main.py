@@ -13,17 +13,11 @@ import pytest
 from assay.cli import main
 from assay.errors import StorageError
 from cli.conftest import TINY, Assay
-from support.children import FAKE_WORKER, gone
+from support.children import FAKE_WORKER, LAUNCH, gone
+from support.imports import HEAVY, imported
 
-HEAVY = {"torch", "numpy", "pandas", "scipy", "matplotlib", "omegaconf", "rich", "transformers"}
 PYDANTIC = {"pydantic"}
 """typer's own, once a verb has parameters to read."""
-
-
-def imported(*command: str) -> set[str]:
-    """Top-level packages that a Python process imported."""
-    done = subprocess.run([sys.executable, "-X", "importtime", *command], capture_output=True, text=True, check=True)
-    return {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
 
 
 @pytest.mark.parametrize(
@@ -134,19 +128,6 @@ def test_a_closed_pipe_is_no_error() -> None:
     code = f"{sys.executable} -m assay.cli.main --help | true"
     done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=False)
     assert "Traceback" not in done.stderr
-
-
-LAUNCH = """
-import sys
-from assay.launch import spawn as launcher
-from assay.launch import prepare
-from assay.records.prediction import Predicted
-launcher.WORKER = tuple(sys.argv[1].split("|"))
-prepare.predict = lambda run, machine: Predicted()
-from assay.cli.main import main
-sys.argv = ["assay", *sys.argv[2:]]
-main()
-"""
 
 
 def ctrl_c(

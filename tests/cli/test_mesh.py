@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from assay.config.mesh import Mesh
 from assay.report.mesh import drawn
 from cli.conftest import Assay
-from cli.test_main import HEAVY, imported
+from support.imports import HEAVY, imported
 
 SIXTEEN = """\
 16 ranks: pp=2 × dp=4 × tp=2; 2 nodes of 8

@@ -3,7 +3,7 @@
 import pytest
 
 from cli.conftest import Assay
-from cli.test_main import HEAVY, imported
+from support.imports import HEAVY, imported
 
 PLAN = (
     "estimate",

@@ -9,8 +9,7 @@ import time
 from pathlib import Path
 
 from cli.conftest import TINY
-from cli.test_main import LAUNCH
-from support.children import FAKE_WORKER, gone
+from support.children import FAKE_WORKER, LAUNCH, gone
 
 ENDLESS = "training.steps=4000"
 

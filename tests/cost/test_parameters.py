@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from assay.config import ModelConfig, load
 from assay.cost import parameter_count, parameters
 from assay.model import GPT
-from estimator.drawn import model_configs
+from support.runs import model_configs
 
 PUBLISHED = {
     "gpt2-124m": 124_439_808,

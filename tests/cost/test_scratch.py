@@ -10,7 +10,7 @@ from assay.cost.scratch import _accumulated, _blocks, _Product, library_scratch
 from assay.estimator import estimate
 from assay.hardware import Machine, detect
 from assay.measure.memory.tensor_peak import tensor_peak
-from optimizations.laboratory import run_with
+from support.runs import run_with
 
 HERE = detect().instruction_set
 SHAPES = [(96, 384, 96), (384, 96, 384), (1024, 64, 17), (3, 200, 65), (1, 64, 1), (64, 1536, 1536), (339, 32, 339)]

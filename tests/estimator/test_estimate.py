@@ -10,7 +10,7 @@ from assay.errors import UsageError
 from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.optimizations import Conflict, Unavailable
-from hardware.measured import MEASURED
+from support.machines import MEASURED
 
 MACHINE = Machine(processor="any", cores=2, memory_bytes=2**34)
 

@@ -16,9 +16,8 @@ from assay.hardware import Machine
 from assay.measure.memory.memory_pass import live_tensor_bytes, memory_pass
 from assay.measure.trace import StepTracer
 from assay.training.loop import train_step
-from estimator.built import build_step
-from estimator.drawn import FOUR, runs
-from estimator.test_saved_bytes import saved_bytes
+from support.runs import FOUR, drawn_runs
+from support.steps import build_step, saved_bytes
 
 SHAPE = {
     "n_layer": 2,
@@ -37,7 +36,7 @@ STACKS = [(), *((one,) for one in FOUR), *combinations(FOUR, 2), FOUR]
 @st.composite
 def mixture_runs(draw: st.DrawFn, stack: tuple[Spec, ...], *, capacity: bool) -> Run:
     """Any run with experts, whose widths a grouped product takes or does not."""
-    run = draw(runs(stack, dropout=not any(spec.name == "sdpa_attention" for spec in stack)))
+    run = draw(drawn_runs(stack, dropout=not any(spec.name == "sdpa_attention" for spec in stack)))
     experts = draw(st.integers(1, 5))
     fields = {
         "n_hidden": draw(st.sampled_from([8, 16, 20, None])),

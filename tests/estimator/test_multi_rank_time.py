@@ -10,17 +10,16 @@ from assay.estimator.multi_rank_time import step_seconds_over_ranks
 from assay.estimator.time import stage_time, step_seconds, update_seconds
 from assay.hardware import Machine
 from assay.hardware.links import Link
-from estimator.test_pipeline_idle import run_with
-from hardware.measured import MEASURED
+from support.machines import LINK, MEASURED
+from support.runs import deep_run
 
-LINK = Link(name="slow", latency_seconds=1e-4, bandwidth_bytes=1e8, source="any")
 FREE = Link(name="free", latency_seconds=1e-12, bandwidth_bytes=1e18, source="any")
 RATES, FAST = (MEASURED.model_copy(update={"link": link}) for link in (LINK, FREE))
 MACHINE = Machine(processor="any", cores=4, memory_bytes=2**34)
 
 
 def every(stack: str, ranks: int = 2, **model: int) -> list[Cost]:
-    run = run_with(stack, ranks, **model)
+    run = deep_run(stack, ranks, **model)
     return [estimate(run, MACHINE, rank).cost for rank in range(ranks)]
 
 
@@ -47,7 +46,7 @@ def test_equal_stages_take_their_work_and_the_bubble(schedule: str) -> None:
 
 
 def test_stages_are_the_step_in_parts() -> None:
-    (whole,) = [estimate(run_with("sdpa_attention", 1), MACHINE).cost]
+    (whole,) = [estimate(deep_run("sdpa_attention", 1), MACHINE).cost]
     parts = [stage_time(whole, RATES, (site,)) for site in ("embedding", *whole.block_sites, "head")]
     summed = sum(one.of("F") + one.of("B") for one in parts) + update_seconds(whole, RATES)
     assert summed == pytest.approx(step_seconds(whole, RATES))

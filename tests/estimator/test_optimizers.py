@@ -10,8 +10,8 @@ from assay.hardware import Machine
 from assay.measure.memory.storages import distinct_bytes
 from assay.measure.operations import tensors_in
 from assay.optimizations import Unavailable, catalogue, check, resolve
-from estimator.built import measured_peak
-from optimizations.laboratory import run_with, traced
+from support.runs import run_with
+from support.steps import measured_peak, traced
 
 MACHINE = Machine(processor="any", cores=1, memory_bytes=2**34)
 OPTIMIZERS = [name for name, kind in catalogue().items() if "optimizer" in kind.claims]

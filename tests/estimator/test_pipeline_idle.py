@@ -2,25 +2,18 @@
 
 import pytest
 
-from assay.config import Run, validate
 from assay.cost.pipeline import schedules
 from assay.cost.pipeline.bubble import bubble_fraction
 from assay.estimator import estimate
 from assay.estimator.pipeline_idle import bubble_share, idle_shares
 from assay.hardware import Machine
+from support.runs import deep_run
 
 MACHINE = Machine(processor="any", cores=4, memory_bytes=2**34)
-MODEL = {"n_layer": 8, "n_head": 2, "n_embd": 32, "context_length": 16, "vocab_size": 65}
-
-
-def run_with(stack: str, ranks: int = 2, **model: int) -> Run:
-    training = {"batch_size": 8, "steps": 2, "warmup_steps": 1}
-    optimizations = stack.split("+")
-    return validate({"model": {**MODEL, **model}, "training": training, "ranks": ranks, "optimizations": optimizations})
 
 
 def idle_of(stack: str, ranks: int = 2, **model: int) -> list[float]:
-    run = run_with(stack, ranks, **model)
+    run = deep_run(stack, ranks, **model)
     found = idle_shares([estimate(run, MACHINE, rank).cost for rank in range(ranks)])
     return [found[rank] for rank in range(ranks)]
 
@@ -46,7 +39,7 @@ def test_a_model_s_stages_idle_as_they_are_long(schedule: str) -> None:
 def test_crossed_lines_idle_alike_and_what_is_no_pipeline_does_not() -> None:
     alone, crossed = idle_of("pipeline_parallel"), idle_of("pipeline_parallel+data_parallel", 4)
     assert crossed == pytest.approx([alone[0], alone[0], alone[1], alone[1]])
-    assert idle_shares([estimate(run_with("data_parallel"), MACHINE, rank).cost for rank in range(2)]) == {}
+    assert idle_shares([estimate(deep_run("data_parallel"), MACHINE, rank).cost for rank in range(2)]) == {}
 
 
 def test_an_uneven_split_moves_it() -> None:

@@ -12,7 +12,7 @@ from assay.cost.pipeline.bubble import bubble_fraction
 from assay.errors import UsageError
 from assay.estimator.plan import Plan, plan
 from assay.hardware.links import INFINIBAND_HDR, INFINIBAND_NDR, NVLINK_A100, NVLINK_H200, Network
-from cost.published import A100_FLOPS, KORTHIKANTI, MEGATRON, Korthikanti, Megatron, gpt
+from support.published import A100_FLOPS, KORTHIKANTI, MEGATRON, Korthikanti, Megatron, gpt
 
 SELENE = Network(inner=NVLINK_A100, outer=INFINIBAND_HDR, ranks_per_node=8)
 """Both papers' cluster: DGX A100 with eight HDR ports each (arXiv:2104.04473, section 5)."""

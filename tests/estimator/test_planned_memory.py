@@ -12,8 +12,8 @@ from assay.cost import parameter_count
 from assay.cost.analytic.layout import Layout
 from assay.cost.pipeline.bubble import StageTime, play
 from assay.estimator.planned_memory import held, rank_parameters
-from cost.published import gpt
-from estimator.drawn import model_configs
+from support.published import gpt
+from support.runs import model_configs
 
 GPT3 = gpt(96, 12288, 96)
 

@@ -10,11 +10,8 @@ from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.measure.memory.memory_pass import live_tensor_bytes, memory_pass
 from assay.training.loop import train_step
-from estimator.built import build_step
-from estimator.drawn import FOUR, runs
-from estimator.test_peak import CPU
-from estimator.test_saved_bytes import saved_bytes
-from optimizations.laboratory import run_with, traced
+from support.runs import FOUR, drawn_runs, run_with
+from support.steps import CPU, build_step, saved_bytes, traced
 
 MACHINE = Machine(processor="any", cores=1, memory_bytes=2**34)
 PRECISIONS = ("bf16_full", "fp16_full", "fp16_mixed")
@@ -31,7 +28,7 @@ def words(stack: tuple[Spec, ...]) -> str:
 @given(data=st.data())
 def test_saved_bytes_equal_the_measured_ones(stack: tuple[Spec, ...], data: st.DataObject) -> None:
     fused = any(spec.name == "sdpa_attention" for spec in stack)
-    run: Run = data.draw(runs(stack, dropout=not fused))
+    run: Run = data.draw(drawn_runs(stack, dropout=not fused))
     assert estimate(run, MACHINE).timeline.saved_bytes == saved_bytes(build_step(run))
 
 

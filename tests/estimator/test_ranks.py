@@ -11,9 +11,8 @@ from assay.estimator.pipeline_idle import bubble_share
 from assay.estimator.ranks import EveryRank, estimate_every_rank
 from assay.hardware import Machine
 from assay.records.prediction import Predicted
-from estimator.test_multi_rank_time import LINK
-from estimator.test_pipeline_idle import run_with
-from hardware.measured import MEASURED
+from support.machines import LINK, MEASURED
+from support.runs import deep_run
 
 MACHINE = Machine(
     processor="any", cores=4, memory_bytes=2**34, rates={"cpu": MEASURED.model_copy(update={"link": LINK})}
@@ -21,12 +20,12 @@ MACHINE = Machine(
 
 
 def every(stack: str, ranks: int) -> EveryRank:
-    return estimate_every_rank(run_with(stack, ranks), MACHINE)
+    return estimate_every_rank(deep_run(stack, ranks), MACHINE)
 
 
 @pytest.mark.parametrize(("stack", "ranks"), [("pipeline_parallel", 2), ("fully_sharded+tensor_parallel", 4)])
 def test_each_rank_is_its_own_estimate(stack: str, ranks: int) -> None:
-    found, run = every(stack, ranks), run_with(stack, ranks)
+    found, run = every(stack, ranks), deep_run(stack, ranks)
     alone = [estimate(run, MACHINE, rank) for rank in range(ranks)]
     peaks = [one.timeline.peak.nbytes for one in alone]
     assert found.fullest.timeline.peak.nbytes == max(peaks)
@@ -59,7 +58,7 @@ def test_as_plain_values_it_says_whose_they_are() -> None:
 
 
 def test_one_device_is_a_single_rank() -> None:
-    found, run = every("sdpa_attention", 1), run_with("sdpa_attention", 1)
+    found, run = every("sdpa_attention", 1), deep_run("sdpa_attention", 1)
     alone = estimate(run, MACHINE)
     assert found.to_dict() == alone.to_dict()
     assert found.predicted() == alone.predicted()

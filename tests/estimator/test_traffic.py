@@ -7,7 +7,7 @@ from assay.cost import parameter_count
 from assay.cost.analytic.layout import Layout
 from assay.cost.collectives import sent_by_axis
 from assay.estimator.traffic import gradient_traffic, layer_traffic, traffic
-from cost.published import gpt
+from support.published import gpt
 
 GPT3 = gpt(96, 12288, 96)
 UNIT = 2048 * 12288

@@ -6,7 +6,8 @@ from assay.config import Spec
 from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.optimizations import catalogue
-from optimizations.laboratory import run_with, traced
+from support.runs import run_with
+from support.steps import traced
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
 OPTIMIZERS = [name for name, kind in catalogue().items() if "optimizer" in kind.claims and name != "adamw_8bit"]

@@ -10,8 +10,7 @@ from assay.records.study import Ending
 from assay.store.run_folder import Event
 from assay.studies.plan import waves
 from support.designs import conduct, design
-
-from .fake_child import Stage
+from support.fake_child import Stage
 
 CELLS = design(load("demo"), ["sdpa_attention", "bf16_mixed"], seeds=2)
 NAMES = [cell.name for cell in CELLS]

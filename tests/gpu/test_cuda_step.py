@@ -10,8 +10,8 @@ from assay.measure.memory.memory_pass import memory_pass
 from assay.measure.trace import StepTracer
 from assay.optimizations import Unavailable, check, optimizations_of, resolve
 from assay.training.loop import read, take_step, train_step
-from estimator.built import build_step
-from optimizations.laboratory import ON_ONE_DEVICE, losses, run_with, traced
+from support.runs import ON_ONE_DEVICE, run_with
+from support.steps import build_step, losses, traced
 
 pytestmark = [
     pytest.mark.gpu,

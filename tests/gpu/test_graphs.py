@@ -8,8 +8,8 @@ from assay.estimator import estimate
 from assay.hardware import detect
 from assay.measure.memory.memory_pass import memory_pass
 from assay.training.loop import train_step
-from estimator.built import build_step
-from optimizations.laboratory import SHAPE, losses, run_with, specs_of
+from support.runs import SHAPE, run_with, specs_of
+from support.steps import build_step, losses
 
 pytestmark = [
     pytest.mark.gpu,

@@ -5,8 +5,8 @@ import torch
 
 from assay.config import Spec
 from assay.optimizations.pinned_prefetch.step import from_pinned_memory
-from estimator.built import build_step
-from optimizations.laboratory import losses, run_with
+from support.runs import run_with
+from support.steps import build_step, losses
 
 pytestmark = [
     pytest.mark.gpu,

@@ -11,9 +11,9 @@ import torch
 from assay.config import validate
 from assay.estimator import estimate
 from assay.hardware import detect
-from parallel.on_ranks import compute
-from parallel.test_equality import case
-from parallel.test_ledger import handed, payloads
+from support.ranks import compute
+from support.ranks.equality import case
+from support.ranks.ledger import handed, payloads
 
 pytestmark = [
     pytest.mark.gpu,

@@ -7,7 +7,7 @@ import pytest
 
 from assay.config import Home
 from assay.hardware import Accelerator, Machine, rates
-from hardware.measured import MEASURED
+from support.machines import MEASURED
 
 MACHINE = Machine(processor="a processor", cores=2, memory_bytes=2**34)
 

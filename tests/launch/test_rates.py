@@ -12,7 +12,7 @@ from assay.errors import UsageError
 from assay.launch import rates as machine
 from assay.launch.rates import measured_machine
 from assay.worker.processes.channel import PARENT_GONE
-from hardware.measured import MEASURED
+from support.machines import MEASURED
 
 
 @pytest.fixture

@@ -13,9 +13,8 @@ from assay.measure.anatomy import Dissector, anatomy
 from assay.records.anatomy import BETWEEN, CLASSES, UPDATE, Anatomy, Part, Sum, together
 from assay.step.compiled import Captures
 from assay.training.loop import train_step
-from estimator.built import build_step
-from measure.test_trace import VARIANTS
-from optimizations.laboratory import SHAPE, run_with, traced, without
+from support.runs import SHAPE, VARIANTS, run_with, without
+from support.steps import build_step, traced
 
 MACHINE = Machine(processor="any", cores=1, memory_bytes=2**34)
 CHECKPOINTING = Spec(name="activation_checkpointing")

@@ -7,7 +7,8 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from assay.measure.recomputation import runs_again
-from optimizations.laboratory import SHAPE, run_with, specs_of, traced
+from support.runs import SHAPE, run_with, specs_of
+from support.steps import traced
 
 
 class Seen(torch.autograd.Function):

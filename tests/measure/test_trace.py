@@ -19,8 +19,8 @@ from assay.step.compiled import Call, Graph
 from assay.step.program import MicroBatch, Step
 from assay.training.gradients import summed_loss
 from assay.training.loop import train_step
-from estimator.built import build_step, micro_batches
-from optimizations.laboratory import SHAPE, run_with, traced
+from support.runs import SHAPE, VARIANTS, run_with
+from support.steps import build_step, micro_batches, traced
 
 SDPA = Spec(name="sdpa_attention", fields={})
 BF16 = Spec(name="bf16_mixed", fields={})
@@ -50,15 +50,6 @@ def graph_bytes(step: Step) -> int:
                 if isinstance(tensor, Tensor) and not (tensor.dim() == 0 and tensor.dtype == torch.float64):
                     held[tensor.untyped_storage().data_ptr()] = tensor
     return sum(one.untyped_storage().nbytes() for address, one in held.items() if address not in parameters)
-
-
-VARIANTS = {
-    "baseline": SHAPE,
-    "dropout": SHAPE.model_copy(update={"dropout": 0.1}),
-    "post": SHAPE.model_copy(update={"norm_position": "post", "bias": False}),
-    "rotary": SHAPE.model_copy(update={"position": "rotary", "activation": "swiglu", "norm": "rms"}),
-    "untied": SHAPE.model_copy(update={"tie_embeddings": False, "qk_norm": True, "n_kv_head": 1}),
-}
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from assay.hardware import Machine
 from assay.model import Block
 from assay.optimizations import Conflict, check, resolve
 from assay.records.trace import CompiledGraph
-from estimator.built import measured_peak
-from optimizations.laboratory import SHAPE, losses, run_with, traced
-from optimizations.swapped import proof_of, traced_after
+from support.runs import SHAPE, run_with
+from support.steps import losses, measured_peak, traced
+from support.swapped import proof_of, traced_after
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
 FIVE = SHAPE.model_copy(update={"n_layer": 5})

@@ -13,8 +13,8 @@ from assay.optimizations import Conflict, Unavailable, check, resolve
 from assay.optimizations.activation_offload.ledger import saved_on_host
 from assay.step.activation_offload import Offload
 from assay.training.loop import train_step
-from estimator.built import build_step
-from optimizations.laboratory import losses, run_with, specs_of, traced
+from support.runs import run_with, specs_of
+from support.steps import build_step, losses, traced
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
 CUDA = CPU.model_copy(update={"accelerators": (Accelerator(name="any", memory_bytes=2**36),)})

@@ -6,8 +6,8 @@ from assay.config import Spec
 from assay.hardware import Machine
 from assay.optimizations import Conflict, resolve
 from assay.optimizers.recipes import adam
-from optimizations.laboratory import run_with
-from optimizations.swapped import proof_of, traced_with
+from support.runs import run_with
+from support.swapped import proof_of, traced_with
 
 RUN = run_with(Spec(name="adam"))
 

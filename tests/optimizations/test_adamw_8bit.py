@@ -17,9 +17,9 @@ from assay.step.program import Step
 from assay.training.checkpoints import checkpoint
 from assay.training.loop import train_step
 from assay.training.step_record import Position
-from estimator.built import build_step
-from optimizations.laboratory import losses, run_with, traced
-from optimizations.swapped import proof_of, traced_with
+from support.runs import run_with
+from support.steps import build_step, losses, traced
+from support.swapped import proof_of, traced_with
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
 EIGHT = Spec(name="adamw_8bit")

@@ -8,7 +8,7 @@ from assay.cost import Tensor, parameters
 from assay.cost.optimizers.updates import Pieces
 from assay.optimizations.adamw_8bit.ledger import EightBitAdamW
 from assay.optimizations.adamw_8bit.step import adamw_8bit
-from optimizers.measured import PIECES, state_bytes
+from support.optimizers import PIECES, state_bytes
 
 GPT2 = ModelConfig(n_layer=12, n_head=12, n_embd=768, context_length=1024, vocab_size=50257)
 

@@ -13,8 +13,8 @@ from assay.optimizations.adamw_bf16_state.step import NarrowAdamW
 from assay.optimizers.groups import decay_groups
 from assay.optimizers.recipes import sgd
 from assay.step.program import NamedParameters, OptimizerLike
-from optimizations.laboratory import run_with
-from optimizations.swapped import proof_of, traced_with
+from support.runs import run_with
+from support.swapped import proof_of, traced_with
 
 RUN = run_with(Spec(name="adamw_bf16_state"))
 

@@ -3,7 +3,7 @@ import torch
 from assay.config import TrainingConfig
 from assay.optimizations.adamw_bf16_state.step import narrow_adamw
 from assay.optimizers.recipes import adamw
-from optimizers.measured import after, made, update
+from support.optimizers import after, made, update
 
 TRAINING = TrainingConfig(learning_rate=1e-3)
 

@@ -13,8 +13,8 @@ from assay.optimizations import Conflict, Unavailable, resolve
 from assay.training.checkpoints import checkpoint
 from assay.training.loop import train_step
 from assay.training.step_record import Position
-from estimator.built import build_step
-from optimizations.laboratory import SHAPE, run_with, traced
+from support.runs import SHAPE, run_with
+from support.steps import build_step, traced
 
 FULL = Spec(name="bf16_full")
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)

@@ -6,7 +6,8 @@ from assay.config import Spec
 from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine
 from assay.optimizations import Unavailable, resolve
-from optimizations.laboratory import run_with, traced
+from support.runs import run_with
+from support.steps import traced
 
 BF16 = Spec(name="bf16_mixed")
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)

@@ -15,11 +15,9 @@ from assay.hardware import Machine
 from assay.model import ChunkedCrossEntropy as InPieces
 from assay.model import Head
 from assay.optimizations import Conflict, check, optimizations_of, resolve
-from estimator import test_peak
-from estimator.built import build_step, measured_peak
-from estimator.drawn import FOUR, runs
-from estimator.test_saved_bytes import saved_bytes
-from optimizations.laboratory import SHAPE, run_with, specs_of, traced
+from support.peaks import assert_peak
+from support.runs import FOUR, SHAPE, drawn_runs, run_with, specs_of
+from support.steps import build_step, measured_peak, saved_bytes, traced
 
 CHUNKED = Spec(name="chunked_cross_entropy", fields={"chunks": 8})
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
@@ -87,14 +85,14 @@ def test_nothing_of_the_logits_is_kept_and_the_model_needs_no_more_flops() -> No
 @settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_saved_bytes_equal_the_measured_ones(others: tuple[Spec, ...], data: st.DataObject) -> None:
-    run = data.draw(runs((CHUNKED, *others), dropout=not others))
+    run = data.draw(drawn_runs((CHUNKED, *others), dropout=not others))
     run = run.model_copy(update={"training": run.training.model_copy(update={"batch_size": 8})})
     assert estimate(run, CPU).timeline.saved_bytes == saved_bytes(build_step(run))
 
 
 @pytest.mark.parametrize("others", ["", "+sdpa_attention+activation_checkpointing"])
 def test_the_peak_and_its_instant_are_the_measured_ones(others: str) -> None:
-    test_peak.test_the_peak_and_its_instant_are_the_measured_ones(f"chunked_cross_entropy:chunks=4{others}")
+    assert_peak(f"chunked_cross_entropy:chunks=4{others}")
 
 
 @pytest.mark.parametrize("precision", ["bf16_full", "fp16_full"])

@@ -18,8 +18,8 @@ from assay.records.trace import Trace
 from assay.step.program import Step
 from assay.training.divergence import first_not_finite
 from assay.training.loop import train_step
-from estimator.built import build_step, measured_peak, micro_batches
-from optimizations.laboratory import SHAPE, run_with, without
+from support.runs import SHAPE, run_with, without
+from support.steps import build_step, measured_peak, micro_batches
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
 COMPILE = Spec(name="compile")

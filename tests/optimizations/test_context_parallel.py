@@ -6,7 +6,7 @@ from assay.config import ModelConfig, Run, Spec, TrainingConfig
 from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine
 from assay.optimizations import Conflict, Unavailable, check
-from optimizations.laboratory import SHAPE
+from support.runs import SHAPE
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
 GPUS = CPU.model_copy(update={"accelerators": (Accelerator(name="any", memory_bytes=2**36),) * 2})

@@ -11,7 +11,8 @@ from assay.errors import UsageError
 from assay.estimator import estimate
 from assay.hardware import Machine, detect
 from assay.optimizations import Numerics, Unpredicted, card, catalogue, resolve
-from optimizations.laboratory import ONE_BY_ONE, losses, run_with, traced, without
+from support.runs import ONE_BY_ONE, run_with, without
+from support.steps import losses, traced
 
 MACHINE = Machine(processor="any", cores=2, memory_bytes=2**34)
 NAMES = ONE_BY_ONE
@@ -84,7 +85,7 @@ def test_the_loss_keeps_to_the_declared_numerics(spec: Spec) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_renames_no_parameter(spec: Spec) -> None:
-    from estimator.built import build_step
+    from support.steps import build_step
 
     names = [name for name, _ in build_step(run_with()).named_parameters()]
     assert [name for name, _ in build_step(run_with(spec)).named_parameters()] == names
@@ -93,7 +94,7 @@ def test_it_renames_no_parameter(spec: Spec) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_applying_only_describes(spec: Spec) -> None:
     from assay.training.build import baseline as program_of
-    from estimator.built import RandomData
+    from support.corpora import RandomData
 
     run = run_with(spec)
     program = program_of(run, RandomData(run), torch.device("cpu"))  # type: ignore[arg-type]

@@ -20,8 +20,9 @@ from assay.step.program import Step
 from assay.training.build import baseline, build
 from assay.training.checkpoints.state import load_optimizer, optimizer_tensors
 from assay.training.loop import train_step
-from estimator.built import RandomData, build_step
-from optimizations.laboratory import SHAPE, losses, run_with, specs_of, traced, without
+from support.corpora import RandomData
+from support.runs import SHAPE, run_with, specs_of, without
+from support.steps import build_step, losses, traced
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
 CUDA = CPU.model_copy(update={"accelerators": (Accelerator(name="any", memory_bytes=2**36),)})

@@ -16,9 +16,10 @@ from assay.optimizations import Conflict, Unavailable, check, resolve
 from assay.records.trace import Trace
 from assay.training.build import baseline
 from assay.training.loop import train_step
-from estimator.built import RandomData, build_step
-from optimizations.laboratory import SHAPE, run_with, specs_of, traced
-from step import recording
+from support import graphs as recording
+from support.corpora import RandomData
+from support.runs import SHAPE, run_with, specs_of
+from support.steps import build_step, traced
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
 RATES = Rates(

@@ -15,8 +15,8 @@ from assay.step.program import MicroBatch, Program, Step
 from assay.training.loop import read, take_step, train_step
 from assay.training.probes import ActivationNorms
 from assay.training.queued_step import take
-from estimator.built import build_step
-from optimizations.laboratory import SHAPE, run_with, specs_of, traced
+from support.runs import SHAPE, run_with, specs_of
+from support.steps import build_step, traced
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
 DEFERRED = Spec(name="deferred_metrics")

@@ -9,8 +9,10 @@ import pytest
 from assay.config import ModelConfig, Spec
 from assay.hardware import Machine
 from assay.optimizations import Conflict, check, resolve
-from optimizations.laboratory import SHAPE, run_with, traced
-from parallel.on_ranks import compute
+from support.ranks import compute
+from support.ranks.equality import EXPERTS_EXACT as EXACT
+from support.runs import SHAPE, run_with
+from support.steps import traced
 
 MACHINE = Machine(processor="any", cores=2, memory_bytes=2**34)
 MODEL = {"n_layer": 2, "n_head": 2, "n_embd": 32, "context_length": 16, "vocab_size": 65, "n_expert": 4}
@@ -24,8 +26,6 @@ TECHNIQUES = (
     "pipeline_parallel",
 )
 
-EXACT = ("expert_parallel+data_parallel", "expert_parallel+fully_sharded", "tensor_parallel")
-"""Held over all steps, with evaluation and final weights."""
 STACKED = (
     "expert_parallel+data_parallel+activation_checkpointing+sdpa_attention",
     "expert_parallel+data_parallel+gradient_accumulation:micro_batches=2",

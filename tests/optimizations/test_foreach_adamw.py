@@ -4,8 +4,8 @@ import pytest
 
 from assay.config import Spec
 from assay.optimizers.recipes import Kernel, adamw
-from optimizations.laboratory import run_with
-from optimizations.swapped import proof_of, traced_with
+from support.runs import run_with
+from support.swapped import proof_of, traced_with
 
 RUN = run_with(Spec(name="foreach_adamw"))
 

@@ -9,8 +9,8 @@ from assay.config import ModelConfig, Spec
 from assay.hardware import Machine
 from assay.optimizations import Conflict, resolve
 from assay.training.loop import train_step
-from estimator.built import build_step
-from optimizations.laboratory import SHAPE, losses, run_with, traced
+from support.runs import SHAPE, run_with
+from support.steps import build_step, losses, traced
 
 FULL = Spec(name="fp16_full")
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)

@@ -13,8 +13,8 @@ from assay.step.program import Step
 from assay.training.checkpoints import checkpoint
 from assay.training.loop import train_step
 from assay.training.step_record import Position
-from estimator.built import build_step
-from optimizations.laboratory import run_with, traced
+from support.runs import run_with
+from support.steps import build_step, traced
 
 FP16 = Spec(name="fp16_mixed")
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)

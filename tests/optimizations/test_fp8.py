@@ -15,9 +15,9 @@ from assay.optimizations import Conflict, Unavailable, Unpredicted, fp8, resolve
 from assay.records.trace import Operation, Phase
 from assay.records.trace.float8_products import Float8Product
 from assay.training.loop import train_step
-from estimator.built import build_step
-from optimizations.laboratory import SHAPE, losses, run_with, specs_of, traced
-from optimizations.swapped import proof_of, traced_after
+from support.runs import SHAPE, run_with, specs_of
+from support.steps import build_step, losses, traced
+from support.swapped import proof_of, traced_after
 
 FP8 = Spec(name="fp8")
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)

@@ -8,7 +8,7 @@ from assay.hardware import Accelerator, Machine
 from assay.optimizations import Conflict, Numerics, Unavailable, check, resolve
 from assay.optimizations.fully_sharded import FullySharded
 from assay.records.trace import Communication, Held, Trace
-from optimizations.laboratory import SHAPE
+from support.runs import SHAPE
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
 GPUS = CPU.model_copy(update={"accelerators": (Accelerator(name="any", memory_bytes=2**36),) * 2})

@@ -6,9 +6,9 @@ from assay.config import Spec
 from assay.optimizers.groups import decay_groups
 from assay.optimizers.recipes import adamw
 from assay.step.program import NamedParameters, OptimizerLike
-from optimizations.laboratory import run_with
-from optimizations.swapped import proof_of, traced_with
-from optimizers.measured import after
+from support.optimizers import after
+from support.runs import run_with
+from support.swapped import proof_of, traced_with
 
 RUN = run_with(Spec(name="fused_adamw"))
 

@@ -6,8 +6,8 @@ import torch
 from assay.config import Run, Spec
 from assay.hardware import Machine
 from assay.optimizations import Conflict, check
-from estimator.built import build_step, micro_batches
-from optimizations.laboratory import run_with, traced, without
+from support.runs import run_with, without
+from support.steps import build_step, micro_batches, traced
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
 

@@ -2,8 +2,9 @@
 
 from assay.config import Spec
 from assay.optimizers.recipes import sgd
-from optimizations.laboratory import run_with, traced
-from optimizations.swapped import proof_of, traced_with
+from support.runs import run_with
+from support.steps import traced
+from support.swapped import proof_of, traced_with
 
 RUN = run_with(Spec(name="lion"))
 

@@ -14,8 +14,8 @@ from assay.hardware import Machine
 from assay.optimizations import Unavailable, check, resolve
 from assay.optimizations.loader_workers.step import Workers
 from assay.step.program import Step
-from estimator.built import build_step
-from optimizations.laboratory import losses, run_with, traced, without
+from support.runs import run_with, without
+from support.steps import build_step, losses, traced
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
 ALONE = (0, 1)

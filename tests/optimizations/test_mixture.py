@@ -6,7 +6,8 @@ from assay.config import ModelConfig, Spec
 from assay.errors import UsageError
 from assay.hardware import detect
 from assay.optimizations import Numerics, catalogue, check, optimizations_of, resolve
-from optimizations.laboratory import ON_ONE_DEVICE, SHAPE, losses, run_with, traced
+from support.runs import ON_ONE_DEVICE, SHAPE, run_with
+from support.steps import losses, traced
 
 MIXTURE = ModelConfig.model_validate({**SHAPE.model_dump(), "n_expert": 4})
 VARIANTS = {

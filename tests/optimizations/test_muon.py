@@ -5,8 +5,9 @@ import pytest
 from assay.config import ModelConfig, Run, Spec
 from assay.hardware import Machine
 from assay.optimizations import Conflict, check, resolve
-from optimizations.laboratory import SHAPE, run_with, traced
-from optimizations.swapped import proof_of
+from support.runs import SHAPE, run_with
+from support.steps import traced
+from support.swapped import proof_of
 
 CPU = Machine(processor="any", cores=4, memory_bytes=2**34)
 MUON = Spec(name="muon")

@@ -17,8 +17,8 @@ from assay.records.evidence import Evidence
 from assay.step.program import Step
 from assay.training.checkpoints.state import load_optimizer, optimizer_tensors
 from assay.training.loop import train_step
-from estimator.built import build_step
-from optimizations.laboratory import SHAPE, run_with, traced
+from support.runs import SHAPE, run_with
+from support.steps import build_step, traced
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
 IN_BACKWARD = Spec(name="optimizer_in_backward")

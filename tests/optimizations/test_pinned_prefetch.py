@@ -22,8 +22,9 @@ from assay.training.build import baseline as program_of
 from assay.training.build import build
 from assay.training.loop import train_step
 from assay.training.stops import Unread
-from estimator.built import RandomData, build_step
-from optimizations.laboratory import run_with, traced
+from support.corpora import RandomData
+from support.runs import run_with
+from support.steps import build_step, traced
 
 PREFETCH = Spec(name="pinned_prefetch")
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)

@@ -64,7 +64,8 @@ def test_a_file_in_a_folder_is_in_the_catalogue_the_cards_and_the_estimate(toy: 
 
 
 def test_a_dropped_in_file_trains(toy: str) -> None:
-    from optimizations.laboratory import losses, run_with
+    from support.runs import run_with
+    from support.steps import losses
 
     changed, plain = losses(run_with(Spec(name=toy))), losses(run_with())
     assert changed[0] == plain[0]

@@ -9,11 +9,9 @@ from assay.errors import UsageError
 from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine
 from assay.optimizations import Conflict, Unavailable, check, optimizations_of, resolve
-from estimator import test_peak
-from estimator.built import build_step
-from estimator.drawn import FOUR, runs
-from estimator.test_saved_bytes import saved_bytes
-from optimizations.laboratory import SHAPE, run_with, traced
+from support.peaks import assert_peak
+from support.runs import FOUR, SHAPE, drawn_runs, run_with
+from support.steps import build_step, saved_bytes, traced
 
 SDPA = Spec(name="sdpa_attention")
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
@@ -97,12 +95,12 @@ def test_kernels_of_16_bits_are_refused_in_float32_and_on_old_gpus() -> None:
 @settings(max_examples=10, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_bytes_saved_by_unfused_attention_are_the_measured_ones(others: tuple[Spec, ...], data: st.DataObject) -> None:
-    run = data.draw(runs((backend("math"), *others)))
+    run = data.draw(drawn_runs((backend("math"), *others)))
     assert estimate(run, CPU).timeline.saved_bytes == saved_bytes(build_step(run))
 
 
 def test_the_peak_of_unfused_attention_is_the_measured_one() -> None:
-    test_peak.test_the_peak_and_its_instant_are_the_measured_ones("sdpa_attention:backend=math")
+    assert_peak("sdpa_attention:backend=math")
 
 
 def test_no_mask_is_made_for_a_kernel() -> None:

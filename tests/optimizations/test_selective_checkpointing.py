@@ -12,9 +12,9 @@ from assay.measure.memory.memory_pass import live_tensor_bytes, memory_pass
 from assay.model import Attention, Block
 from assay.optimizations import Conflict, check, resolve
 from assay.training.loop import train_step
-from estimator.built import build_step
-from optimizations.laboratory import SHAPE, losses, run_with, traced
-from optimizations.swapped import proof_of, traced_after
+from support.runs import SHAPE, run_with
+from support.steps import build_step, losses, traced
+from support.swapped import proof_of, traced_after
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
 POLICIES = ("attention", "matmuls")

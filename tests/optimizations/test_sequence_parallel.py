@@ -5,7 +5,7 @@ import pytest
 from assay.config import ModelConfig, Run, Spec
 from assay.hardware import Machine
 from assay.optimizations import Conflict, check
-from optimizations.laboratory import SHAPE
+from support.runs import SHAPE
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
 

@@ -8,8 +8,9 @@ from assay.hardware import Machine
 from assay.optimizations import Conflict, resolve
 from assay.optimizers.lion import lion
 from assay.optimizers.recipes import sgd
-from optimizations.laboratory import losses, run_with, traced
-from optimizations.swapped import proof_of, traced_with
+from support.runs import run_with
+from support.steps import losses, traced
+from support.swapped import proof_of, traced_with
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
 RUN = run_with(Spec(name="sgd"))

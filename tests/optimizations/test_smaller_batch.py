@@ -7,8 +7,8 @@ from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.optimizations import Conflict, check, resolve, resolved
 from assay.training.loop import train_step
-from estimator.built import build_step, micro_batches
-from optimizations.laboratory import run_with, traced, without
+from support.runs import run_with, without
+from support.steps import build_step, micro_batches, traced
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
 

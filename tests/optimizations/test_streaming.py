@@ -18,8 +18,9 @@ from assay.training.build import baseline, build
 from assay.training.checkpoints import checkpoint
 from assay.training.loop import train_step
 from assay.training.step_record import Position
-from estimator.built import RandomData
-from optimizations.laboratory import SHAPE, run_with, traced
+from support.corpora import RandomData
+from support.runs import SHAPE, run_with
+from support.steps import traced
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
 OTHERS = (Spec(name="smaller_batch", fields={"factor": 2}), Spec(name="gradient_accumulation"))

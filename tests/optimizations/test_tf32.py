@@ -12,8 +12,8 @@ from assay.hardware import Accelerator, Machine
 from assay.measure.operations import multiplied_in
 from assay.optimizations import Conflict, Unavailable, check, resolve
 from assay.training.loop import train_step
-from estimator.built import build_step
-from optimizations.laboratory import run_with, traced
+from support.runs import run_with
+from support.steps import build_step, traced
 
 TF32 = Spec(name="tf32")
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)

@@ -10,11 +10,9 @@ from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.optimizations import Conflict, resolve
 from assay.training.loop import train_step
-from estimator import test_peak
-from estimator.built import build_step
-from estimator.drawn import FOUR
-from estimator.test_saved_bytes import saved_bytes
-from optimizations.laboratory import SHAPE, losses, run_with, traced, without
+from support.peaks import assert_peak
+from support.runs import FOUR, SHAPE, run_with, without
+from support.steps import build_step, losses, saved_bytes, traced
 
 PADDED = Spec(name="vocab_padding", fields={"multiple": 64})
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
@@ -49,7 +47,7 @@ def test_saved_bytes_equal_the_measured_ones(others: tuple[Spec, ...], model: ob
 
 
 def test_the_peak_is_the_measured_one() -> None:
-    test_peak.test_the_peak_and_its_instant_are_the_measured_ones("vocab_padding:multiple=96")
+    assert_peak("vocab_padding:multiple=96")
 
 
 def test_what_is_held_is_predicted_and_the_model_needs_no_more_flops() -> None:

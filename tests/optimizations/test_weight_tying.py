@@ -9,8 +9,8 @@ from assay.config import Spec
 from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.optimizations import Conflict, check, resolve, resolved, trained_model
-from estimator.built import build_step
-from optimizations.laboratory import SHAPE, losses, run_with, traced, without
+from support.runs import SHAPE, run_with, without
+from support.steps import build_step, losses, traced
 
 TYING = Spec(name="weight_tying")
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)

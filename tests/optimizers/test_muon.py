@@ -6,7 +6,7 @@ from torch import nn
 from assay.config import TrainingConfig
 from assay.optimizers.muon import muon
 from assay.optimizers.recipes import adamw
-from optimizers.measured import SHAPES, made, update
+from support.optimizers import SHAPES, made, update
 
 TRAINING = TrainingConfig(learning_rate=0.01, weight_decay=0.0)
 HIDDEN = {name for name, shape in SHAPES.items() if name.startswith("blocks.") and len(shape) == 2}

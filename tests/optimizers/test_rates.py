@@ -7,8 +7,8 @@ from assay.config import Spec, TrainingConfig
 from assay.optimizations import optimizations_of
 from assay.optimizers.rates import at_rate
 from assay.training.build import baseline
-from estimator.built import RandomData
-from optimizations.laboratory import run_with
+from support.corpora import RandomData
+from support.runs import run_with
 
 
 def test_warm_up_cosine_and_minimum_are_the_runs_times_a_factor() -> None:

@@ -4,8 +4,8 @@ from torch import nn
 from assay.config import TrainingConfig
 from assay.optimizers.groups import by_mesh, decay_groups
 from assay.optimizers.recipes import adamw
-from estimator.built import build_step
-from optimizations.laboratory import run_with
+from support.runs import run_with
+from support.steps import build_step
 
 
 def test_matrices_decay_and_vectors_do_not() -> None:

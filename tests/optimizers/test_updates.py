@@ -15,7 +15,7 @@ from assay.optimizations.adamw_bf16_state.step import narrow_adamw
 from assay.optimizers.lion import lion
 from assay.optimizers.muon import muon
 from assay.optimizers.recipes import OptimizerRecipe, adafactor, adam, adamw, sgd
-from optimizers.measured import PIECES, scratch, state_bytes
+from support.optimizers import PIECES, scratch, state_bytes
 
 TRAINING = TrainingConfig()
 SCALARS = 64

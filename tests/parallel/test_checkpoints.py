@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from parallel.on_ranks import compute
-from parallel.test_equality import case
+from support.ranks import compute
+from support.ranks.equality import case
 
 ON = {
     2: (

@@ -9,8 +9,8 @@ import pytest
 from assay.config import validate
 from assay.estimator import Estimate, estimate
 from assay.optimizations import forget, search
-from parallel.on_ranks import compute, settled_peaks
-from parallel.test_ledger import MACHINE, MODEL, handed, payloads
+from support.ranks import compute, settled_peaks
+from support.ranks.ledger import MACHINE, MODEL, handed, payloads
 
 RING = "ring_context+sdpa_attention"
 OTHER = {"norm": "rms", "position": "rotary", "qk_norm": True, "activation": "swiglu", "n_kv_head": 2}

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from parallel.on_ranks import compute
+from support.ranks import compute
 
 MODEL = {"n_layer": 4, "n_head": 2, "n_embd": 16, "context_length": 16, "vocab_size": 65}
 HUGE = 3.4e38

@@ -10,7 +10,7 @@ from assay.config import Spec, validate
 from assay.measure.collectives.pipeline_idle import Busy, idle
 from assay.optimizations import resolve
 from assay.records.trace import Trace
-from parallel.on_ranks import compute
+from support.ranks import compute
 
 MODEL = {"n_layer": 8, "n_head": 2, "n_embd": 64, "context_length": 64, "vocab_size": 65}
 EQUAL, UNEVEN = "pipeline_parallel", "pipeline_parallel:split=7-1"

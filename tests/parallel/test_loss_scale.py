@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from assay.parallel import loss_scale
 from assay.parallel.loss_scale import SMALLEST, DynamicLossScale
 from assay.step.program import Step
-from estimator.built import build_step
-from optimizations.laboratory import run_with
+from support.runs import run_with
+from support.steps import build_step
 
 FINITE, OVERFLOW = torch.tensor(1.0), torch.tensor(float("inf"))
 

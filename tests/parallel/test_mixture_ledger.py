@@ -8,8 +8,8 @@ import pytest
 
 from assay.config import validate
 from assay.estimator import Estimate, estimate
-from parallel.on_ranks import compute, settled_peaks
-from parallel.test_ledger import MACHINE, handed, payloads, run_with
+from support.ranks import compute, settled_peaks
+from support.ranks.ledger import MACHINE, handed, payloads, run_with
 
 EXPERTS, LAYERS, RANKS = 4, 2, 2
 ALL, SOME = {"n_expert_active": EXPERTS}, {"router_loss": 0.1}

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from parallel.on_ranks import compute
-from parallel.test_equality import (
+from support.ranks import compute
+from support.ranks.equality import (
     BESIDE_TENSOR,
     CROSSED,
     ON_FOUR,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from parallel.on_ranks import compute
-from parallel.test_ledger import case, holds_what_was_said, sends_what_was_said
+from support.ranks import compute
+from support.ranks.ledger import case, holds_what_was_said, sends_what_was_said
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,8 @@ import pytest
 from assay.config.loading import validate
 from assay.estimator import estimate
 from assay.hardware import Machine
-from optimizations.laboratory import losses
-from parallel.on_ranks import compute
+from support.ranks import compute
+from support.steps import losses
 
 MACHINE = Machine(processor="any", cores=4, memory_bytes=2**34)
 MODEL = {"n_layer": 4, "n_head": 2, "n_embd": 32, "context_length": 16, "vocab_size": 65}

@@ -12,8 +12,8 @@ import pytest
 from assay.config.loading import validate
 from assay.estimator import estimate
 from assay.hardware import Machine
-from optimizations.laboratory import losses
-from parallel.on_ranks import compute, settled_peaks
+from support.ranks import compute, settled_peaks
+from support.steps import losses
 
 MACHINE = Machine(processor="any", cores=4, memory_bytes=2**34)
 MODEL = {"n_layer": 2, "n_head": 4, "n_embd": 32, "context_length": 16, "vocab_size": 65}

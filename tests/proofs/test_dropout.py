@@ -8,8 +8,9 @@ from assay.config import Run, Spec
 from assay.model import Block
 from assay.proofs.dropout import fault, unequal_again
 from assay.records.trace import Trace
-from optimizations.laboratory import SHAPE, run_with, traced
-from optimizations.swapped import proof_of, traced_after
+from support.runs import SHAPE, run_with
+from support.steps import traced
+from support.swapped import proof_of, traced_after
 
 NOISY = SHAPE.model_copy(update={"dropout": 0.25})
 CHECKPOINTING = Spec(name="activation_checkpointing")

@@ -2,7 +2,8 @@
 
 from assay.config import Spec
 from assay.proofs.unchanged import differences
-from optimizations.laboratory import run_with, traced
+from support.runs import run_with
+from support.steps import traced
 
 SDPA = Spec(name="sdpa_attention")
 

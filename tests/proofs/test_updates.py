@@ -13,9 +13,9 @@ from assay.optimizers.recipes import OptimizerRecipe
 from assay.records.evidence import Evidence
 from assay.step.program import NamedParameters, OptimizerLike
 from assay.training.build import baseline
-from estimator.built import RandomData
-from optimizations.laboratory import run_with
-from optimizations.swapped import proof_of, traced_with
+from support.corpora import RandomData
+from support.runs import run_with
+from support.swapped import proof_of, traced_with
 
 NAMES = ("adafactor", "adam", "adamw_bf16_state", "foreach_adamw", "fused_adamw", "lion", "muon", "sgd")
 Spoil = Callable[[OptimizerLike], None]

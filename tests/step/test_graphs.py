@@ -24,9 +24,9 @@ from assay.training.divergence import first_not_finite
 from assay.training.loop import train_step
 from assay.training.probes import ActivationNorms
 from assay.training.step_record import StepRecord
-from estimator.built import build_step, micro_batches
-from optimizations.laboratory import run_with, specs_of
-from step import recording
+from support import graphs as recording
+from support.runs import run_with, specs_of
+from support.steps import build_step, micro_batches
 
 STEPS = 4
 STACKS = [

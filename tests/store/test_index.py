@@ -11,25 +11,16 @@ import pytest
 from assay.config import Home
 from assay.errors import StorageError, UsageError
 from assay.records.environment import Environment
-from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.store import index as store_module
 from assay.store.entry import entry_of
 from assay.store.index import SCHEMA, Store
-from assay.store.reconcile import begun
-from assay.store.run_folder import RunSpec
-from support.children import make_ready
-
-
-def result(home: Home, run: str, status: Status = Status.DONE, created: str = "2026-01-01") -> RunResult:
-    ready = make_ready(home)
-    spec = RunSpec(id=run, created=created, identity=ready.identity, config=ready.run, data_folder="")
-    return begun(spec).model_copy(update={"status": status})
+from support.records import result_of
 
 
 def test_what_was_ingested_comes_back(home: Home) -> None:
     store = Store(home)
-    one = result(home, "a").model_copy(update={"preset": "demo", "train_loss": 2.5, "val_loss": float("inf")})
+    one = result_of(home, "a").model_copy(update={"preset": "demo", "train_loss": 2.5, "val_loss": float("inf")})
     store.ingest(one, 5)
     assert store.entries() == {"a": entry_of(one, 5)}
     entry = store.entries()["a"]
@@ -39,15 +30,15 @@ def test_what_was_ingested_comes_back(home: Home) -> None:
 
 def test_a_second_ingest_replaces_the_first(home: Home) -> None:
     store = Store(home)
-    store.ingest(result(home, "a", Status.RUNNING), 0)
-    store.ingest(result(home, "a"), 7)
+    store.ingest(result_of(home, "a", Status.RUNNING), 0)
+    store.ingest(result_of(home, "a"), 7)
     assert [(entry.status, entry.stamp) for entry in store.entries().values()] == [("done", 7)]
 
 
 def test_removed_is_forgotten(home: Home) -> None:
     store = Store(home)
     for run in ("a", "b", "c"):
-        store.ingest(result(home, run), 0)
+        store.ingest(result_of(home, run), 0)
     store.remove(["a", "c"])
     store.remove(["a"])
     assert list(store.entries()) == ["b"]
@@ -55,7 +46,7 @@ def test_removed_is_forgotten(home: Home) -> None:
 
 def test_entries_are_written_all_or_none(home: Home) -> None:
     store = Store(home)
-    good = entry_of(result(home, "a"), 1)
+    good = entry_of(result_of(home, "a"), 1)
     with pytest.raises(OverflowError):
         store.put([good, good._replace(run="b", steps=2**70)])
     assert store.entries() == {}
@@ -64,7 +55,7 @@ def test_entries_are_written_all_or_none(home: Home) -> None:
 def test_the_environment_can_be_searched(home: Home) -> None:
     here = {"assay": "1", "torch": "2.13", "python": "3.11", "device": "cpu", "processor": "x", "cores": 2}
     environment = Environment.model_validate({**here, "threads": 2, "memory_bytes": 1})
-    Store(home).ingest(result(home, "a").model_copy(update={"environment": environment}), 0)
+    Store(home).ingest(result_of(home, "a").model_copy(update={"environment": environment}), 0)
     with sqlite3.connect(home.store) as connection:
         assert connection.execute("select torch, device, threads from runs").fetchall() == [("2.13", "cpu", 2)]
 
@@ -93,7 +84,7 @@ def test_an_older_layout_is_made_anew(home: Home) -> None:
         connection.execute("insert into runs values ('a', 'b')")
     store = Store(home)
     assert store.entries() == {}
-    store.ingest(result(home, "a"), 0)
+    store.ingest(result_of(home, "a"), 0)
     assert len(Store(home).entries()) == 1
 
 
@@ -102,7 +93,7 @@ def test_a_row_that_was_changed_counts_as_missing(home: Home, change: str) -> No
     """So that the folder is read again."""
     store = Store(home)
     for run in ("a", "b"):
-        store.ingest(result(home, run), 0)
+        store.ingest(result_of(home, run), 0)
     with sqlite3.connect(home.store) as connection:
         connection.execute(f"update runs set {change} where run = 'a'")
     assert list(store.entries()) == ["b"]
@@ -112,14 +103,14 @@ def test_a_row_that_was_changed_counts_as_missing(home: Home, change: str) -> No
 def test_a_file_that_is_no_store_is_put_aside(home: Home, content: bytes) -> None:
     home.store.write_bytes(content)
     store = Store(home)
-    store.ingest(result(home, "a"), 0)
+    store.ingest(result_of(home, "a"), 0)
     assert list(store.entries()) == ["a"]
     assert home.store.with_name("store.sqlite.damaged").read_bytes() == content
 
 
 def test_a_text_that_is_none_makes_the_store_anew(home: Home) -> None:
     store = Store(home)
-    store.ingest(result(home, "a"), 0)
+    store.ingest(result_of(home, "a"), 0)
     with sqlite3.connect(home.store) as connection:
         connection.execute("update runs set reason = cast(x'8aff' as text)")
     assert store.entries() == {}
@@ -127,20 +118,20 @@ def test_a_text_that_is_none_makes_the_store_anew(home: Home) -> None:
 
 @pytest.mark.parametrize("layout", ["x'8aff'", "'CREATE TABLE runs (run TEXT)'", "'no statement'"])
 def test_a_damaged_layout_is_made_anew(home: Home, layout: str) -> None:
-    Store(home).ingest(result(home, "a"), 0)
+    Store(home).ingest(result_of(home, "a"), 0)
     with sqlite3.connect(home.store) as connection:
         connection.execute("pragma writable_schema = 1")
         connection.execute(f"update sqlite_master set sql = cast({layout} as text) where name = 'runs'")
     connection.close()
     store = Store(home)
-    store.ingest(result(home, "b"), 0)
+    store.ingest(result_of(home, "b"), 0)
     assert "b" in store.entries()
 
 
 def test_a_home_that_cannot_be_written_has_its_index_in_memory(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     store = Store(home)
-    store.ingest(result(home, "a"), 0)
+    store.ingest(result_of(home, "a"), 0)
     assert list(store.entries()) == ["a"]
     assert not home.store.exists()
 
@@ -159,7 +150,7 @@ def test_a_full_disk_is_a_storage_error(home: Home, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(store_module, "_connect", full)
     with pytest.raises(StorageError, match="full"):  # noqa: PT012  some rows may still fit
         for number in range(100):
-            store.ingest(result(home, f"run-{number}"), 0)
+            store.ingest(result_of(home, f"run-{number}"), 0)
     assert Store(home).entries() is not None
 
 
@@ -174,11 +165,11 @@ import sys
 from assay.config import Home
 from assay.records.status import Status
 from assay.store.index import Store
-from store.test_index import result
+from support.records import result_of
 home = Home(sys.argv[1])
 store = Store(home)
 for number in range(40):
-    store.ingest(result(home, f"run-{number:03d}", created=f"2026-{number:03d}"), number)
+    store.ingest(result_of(home, f"run-{number:03d}", created=f"2026-{number:03d}"), number)
 print("written")
 """
 
@@ -186,6 +177,7 @@ READ = """
 import sys, time
 from assay.config import Home
 from assay.store.index import Store
+from support.records import result_of
 store, seen = Store(Home(sys.argv[1])), 0
 deadline = time.monotonic() + 60
 while seen < 40 and time.monotonic() < deadline:

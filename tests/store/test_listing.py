@@ -15,7 +15,7 @@ from assay.store.index import Store
 from assay.store.listing import Listing, reconcile
 from assay.store.reconcile import begun
 from assay.store.run_folder import RunFolder
-from store.test_reconcile import made, say, step
+from support.records import made, say, step
 
 
 def listed(home: Home) -> Listing:

@@ -1,6 +1,5 @@
 """What is said of runs that could not say it themselves."""
 
-import json
 import os
 import socket
 import subprocess
@@ -17,36 +16,13 @@ from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.store import liveness as alive
 from assay.store.reconcile import begun, compose, settle
-from assay.store.run_folder import Process, RunFolder, RunSpec, new_id
-
-
-def made(home: Home, ready: ReadyRun) -> RunFolder:
-    folder = RunFolder(home.runs / new_id(ready.identity))
-    spec = {"id": folder.id, "created": "2026-01-01", "identity": ready.identity, "data_folder": "", "predicted": None}
-    folder.prepare(RunSpec(**spec, config=ready.run))
-    return folder
+from assay.store.run_folder import Process, RunFolder
+from support.records import made, say, step
 
 
 def process_of(number: int, **changes: object) -> Process:
     known = {"host": socket.gethostname(), "pid": number, "started": psutil.Process(number).create_time()}
     return Process.model_validate({**known, **changes})
-
-
-def say(folder: RunFolder, *events: dict[str, object]) -> None:
-    with folder.events_file.open("a") as stream:
-        stream.writelines(json.dumps(event) + "\n" for event in events)
-
-
-def step(index: int, **facts: object) -> dict[str, object]:
-    return {
-        "event": "step",
-        "step": index,
-        "loss": 3.0 - index,
-        "seconds": 0.1,
-        "tokens": 16,
-        "phase": "steady",
-        **facts,
-    }
 
 
 def test_a_living_process_is_believed(home: Home, ready_run: ReadyRun) -> None:

@@ -7,8 +7,7 @@ import pytest
 from assay.config import Home
 from assay.errors import UsageError
 from assay.studies.folder import StudyFolder, find, folders, new_id
-
-from .synthetic import record
+from support.comparisons import record
 
 
 def saved(home: Home, name: str = "20261121-000000-0000") -> StudyFolder:

@@ -14,6 +14,19 @@ from assay.records.prediction import Predicted
 
 FAKE_WORKER = (sys.executable, "-S", str(Path(__file__).parent / "fake_worker.py"))
 
+LAUNCH = """
+import sys
+from assay.launch import spawn as launcher
+from assay.launch import prepare
+from assay.records.prediction import Predicted
+launcher.WORKER = tuple(sys.argv[1].split("|"))
+prepare.predict = lambda run, machine: Predicted()
+from assay.cli.main import main
+sys.argv = ["assay", *sys.argv[2:]]
+main()
+"""
+"""Code of a process that is the command line with the worker that its first argument names."""
+
 
 class Fake:
     """How the stand-in behaves; nothing is trained."""

@@ -15,7 +15,8 @@ from assay.model.weights import save_weights
 from assay.step.program import Program, Step
 from assay.training.build import baseline, build
 from assay.training.initial import initial_weights
-from support.tiny import CPU, step_of, tiny, weights
+from support.runs import tiny
+from support.steps import CPU, step_of, weights
 
 
 def test_nothing_is_allocated_before_build(corpus: Prepared) -> None:

@@ -8,7 +8,8 @@ from torch import Tensor
 from assay.data import Prepared
 from assay.model import Block
 from assay.training.stops import Diverged, is_out_of_memory, what_was_refused
-from support.tiny import loop_of, step_of, tiny, weights
+from support.runs import tiny
+from support.steps import loop_of, step_of, weights
 
 
 def test_a_weight_that_is_not_finite_is_named(corpus: Prepared, tmp_path: Path) -> None:

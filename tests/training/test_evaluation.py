@@ -10,7 +10,8 @@ from assay.data import Prepared, validation_windows
 from assay.step.program import MicroBatch, Step
 from assay.training.batches import validation_batches
 from assay.training.evaluation import Evaluation, evaluate, standard_error, summed_evaluation
-from support.tiny import step_of, tiny
+from support.runs import tiny
+from support.steps import step_of
 
 
 def evaluation(run: Run, step: Step, corpus: Prepared, rows: int) -> Evaluation:

@@ -7,7 +7,8 @@ from assay.errors import UsageError
 from assay.step.program import LossScale, Step
 from assay.training.gradients import cut
 from assay.training.loop import train_step
-from support.tiny import step_of, tiny, weights
+from support.runs import tiny
+from support.steps import step_of, weights
 
 
 def gradient_of(step: Step, index: int = 0) -> tuple[Tensor, Tensor]:

@@ -6,7 +6,8 @@ from assay.data import Prepared
 from assay.model import initializer
 from assay.training.build import baseline
 from assay.training.initial import nudged
-from support.tiny import CPU, tiny
+from support.runs import tiny
+from support.steps import CPU
 
 NAME, SHAPE = "blocks.0.mlp.up.weight", torch.Size((40, 30))
 

@@ -9,7 +9,8 @@ from assay.training.checkpoints import checkpoint
 from assay.training.evaluation import Evaluation
 from assay.training.loop import Loop, train_step
 from assay.training.stops import BudgetReached, Diverged, Interrupted, TargetReached
-from support.tiny import Watcher, loop_of, step_of, tiny
+from support.runs import tiny
+from support.steps import Watcher, loop_of, step_of
 
 
 def watched(loop: Loop) -> Watcher:

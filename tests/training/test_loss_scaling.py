@@ -12,7 +12,8 @@ from assay.parallel.loss_scale import DynamicLossScale
 from assay.step.program import Step
 from assay.training.build import baseline, build
 from assay.training.stops import Diverged
-from support.tiny import CPU, Watcher, loop_of, tiny
+from support.runs import tiny
+from support.steps import CPU, Watcher, loop_of
 
 
 def scaled(run: Run, corpus: Prepared, value: float) -> Step:

@@ -12,8 +12,8 @@ from assay.optimizations import Unavailable, catalogue, resolve
 from assay.training.checkpoints import checkpoint
 from assay.training.loop import train_step
 from assay.training.step_record import Position
-from estimator.built import build_step
-from optimizations.laboratory import run_with
+from support.runs import run_with
+from support.steps import build_step
 
 OPTIMIZERS = [name for name, kind in catalogue().items() if "optimizer" in kind.claims]
 

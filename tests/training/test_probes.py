@@ -12,7 +12,8 @@ from assay.step.program import Step
 from assay.training.evaluation import evaluate
 from assay.training.loop import train_step
 from assay.training.probes import ActivationNorms, RouterStatistics
-from support.tiny import step_of, tiny
+from support.runs import tiny
+from support.steps import step_of
 
 
 def by_hand(step: Step) -> list[float]:

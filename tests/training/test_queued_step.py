@@ -19,7 +19,8 @@ from assay.training.loop import Loop, read
 from assay.training.queued_step import take
 from assay.training.step_record import StepRecord
 from assay.training.stops import BudgetReached, Diverged, Interrupted, Unread
-from support.tiny import Watcher, loop_of, step_of, tiny, weights
+from support.runs import tiny
+from support.steps import Watcher, loop_of, step_of, weights
 
 
 def told(loop: Loop) -> list[StepRecord]:

@@ -13,7 +13,8 @@ from assay.training.loop import read, take_step
 from assay.values.check import check_values
 from assay.values.recorded import Recorded
 from assay.values.recorder import StepRecorder
-from estimator.built import CPU, RandomData, build_step
+from support.corpora import RandomData
+from support.steps import CPU, build_step
 
 
 def record_steps(step: Step, run: Run, folder: Path, steps: int = 3) -> None:

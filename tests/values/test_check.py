@@ -12,7 +12,7 @@ from assay.config.run import Spec
 from assay.optimizations import resolved
 from assay.records.evidence import ValueProof
 from assay.step.program import Step
-from optimizations.laboratory import SHAPE, run_with
+from support.runs import SHAPE, run_with
 from values.recording import proof_of_values
 
 CHECKPOINTED = Spec(name="activation_checkpointing")

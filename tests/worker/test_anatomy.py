@@ -4,8 +4,8 @@ from assay.config import Spec
 from assay.optimizations import optimizations_of
 from assay.parallel.loss_scale import DynamicLossScale
 from assay.worker import anatomy as anatomy_worker
-from estimator.built import build_step
-from optimizations.laboratory import run_with
+from support.runs import run_with
+from support.steps import build_step
 
 
 def test_what_is_proven_is_a_step_whose_update_is_not_skipped() -> None:

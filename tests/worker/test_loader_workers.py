@@ -11,17 +11,11 @@ from assay.records.status import Status
 from assay.store import history
 from assay.store.reconcile import compose
 from assay.store.run_folder import RunFolder
-from support.worker_runs import run_folder, small_corpus
-
-from .test_worker import Process, finished
+from support.runs import run_folder
+from support.workers import Process, finished
 
 LOADED = {"optimizations": [{"name": "loader_workers", "fields": {"workers": 1}}], "model": {"dropout": 0.1}}
 STEPS = {"steps": 30, "checkpoint_interval": 7}
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
-    return small_corpus(tmp_path_factory.mktemp("corpus"))
 
 
 @pytest.fixture(scope="module")

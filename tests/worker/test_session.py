@@ -4,55 +4,23 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from assay.data import Prepared
 from assay.optimizations import forget, search
 from assay.parallel.loss_scale import DynamicLossScale
 from assay.records.events import AGAIN, GO
 from assay.records.evidence import BEGINNING_ONLY
-from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.report import run as summary
 from assay.store.run_folder import RunFolder
 from assay.training.checkpoints import checkpoint
-from assay.worker import session as worker_session
-from assay.worker.__main__ import conclude
-from assay.worker.phases import Phases
 from assay.worker.processes.channel import Channel
-from assay.worker.result import Findings
-from support.worker_runs import run_folder, small_corpus
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
-    return small_corpus(tmp_path_factory.mktemp("corpus"))
-
-
-@pytest.fixture(autouse=True)
-def torchs_own_settings() -> Iterator[None]:
-    threads, fill = torch.get_num_threads(), torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
-    yield
-    torch.set_num_threads(threads)
-    torch.use_deterministic_algorithms(False)
-    torch.utils.deterministic.fill_uninitialized_memory = fill  # type: ignore[attr-defined]
-
-
-def ended(folder: RunFolder, voice: type[Channel] = Channel) -> RunResult:
-    """The result of a run, as `worker.main` would write it."""
-    _, out = os.pipe()
-    requests, _ = os.pipe()
-    channel = voice(folder.events_file, os.open(os.devnull, os.O_WRONLY), requests, in_turns=False)
-    os.close(out)
-    phases = Phases(channel, "import", 0.0)
-    findings = Findings(folder.spec(), phases)
-    session = worker_session.Session(folder, channel, phases, findings, None)
-    return findings.result(*conclude(session.work, lambda: f"in the phase {phases.current}"))
+from support.runs import run_folder
+from support.workers import ended
 
 
 class Repeating(Channel):

@@ -1,96 +1,24 @@
 """The measured child as a real process: what it says, what it leaves behind, and how it ends."""
 
-import json
 import random
 import resource
 import shutil
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from assay.data import Prepared
 from assay.errors import START_AGAIN, StorageError, UsageError
 from assay.optimizations import Unavailable
-from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.store import history
 from assay.store.run_folder import RunFolder
 from assay.training.stops import Diverged, TargetReached, WrongValues
 from assay.worker.__main__ import conclude
-from support.worker_runs import run_folder, small_corpus
-
-WORKER = (sys.executable, "-m", "assay.worker")
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
-    return small_corpus(tmp_path_factory.mktemp("corpus"))
-
-
-class Process:
-    """A child and its parent's end of the pipes; it is killed when the test is over."""
-
-    def __init__(self, folder: RunFolder, *arguments: str, command: Sequence[str] = WORKER, **options: Any) -> None:
-        self.folder = folder
-        self.child = subprocess.Popen(
-            [*command, str(folder.path), *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=folder.log_file.open("ab"),
-            start_new_session=True,
-            **options,
-        )
-
-    def __enter__(self) -> "Process":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.child.kill()
-        self.child.wait()
-        for pipe in (self.child.stdin, self.child.stdout):
-            if pipe is not None:
-                with suppress(OSError):
-                    pipe.close()
-
-    def events(self) -> Iterator[dict[str, Any]]:
-        assert self.child.stdout is not None
-        for line in self.child.stdout:
-            yield json.loads(line)
-
-    def until(self, kind: str, **values: Any) -> dict[str, Any]:
-        """The next event of this kind and with these values."""
-        for event in self.events():
-            if event["event"] == kind and all(event[name] == value for name, value in values.items()):
-                return event
-        raise AssertionError(f"there was no {kind} {values}; the log says:\n{self.folder.log_file.read_text()}")
-
-    def go(self) -> None:
-        assert self.child.stdin is not None
-        self.child.stdin.write(b"go\n")
-        self.child.stdin.flush()
-
-    def end(self) -> tuple[int, list[dict[str, Any]]]:
-        """(exit code, the events that were left)"""
-        left = list(self.events())
-        return self.child.wait(timeout=30), left
-
-
-def finished(folder: RunFolder, *arguments: str, **options: Any) -> tuple[int, RunResult]:
-    with Process(folder, *arguments, **options) as process:
-        code, events = process.end()
-    result = folder.result()
-    assert result is not None, folder.log_file.read_text()
-    assert code == result.status.exit_code
-    assert (events[-1]["event"], events[-1]["status"]) == ("end", result.status)
-    return code, result
-
+from support.runs import run_folder
+from support.workers import Process, finished
 
 LONG = {"steps": 40, "checkpoint_interval": 7, "eval_interval": 10}
 NOISY = {"model": {"dropout": 0.1}}

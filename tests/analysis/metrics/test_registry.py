@@ -16,7 +16,7 @@ from assay.records.prediction import Predicted
 from assay.report.page import render
 from assay.report.terminal.comparison import print_comparison
 from assay.report.wording import columns
-from studies.synthetic import TREATMENTS, record
+from support.comparisons import TREATMENTS, record
 
 BUILT_IN = (
     "tensors_peak_bytes",

@@ -13,7 +13,7 @@ from assay.cost.analytic.closed_forms import (
 )
 from assay.estimator import estimate
 from assay.hardware import Machine
-from cost.published import A100_FLOPS, KORTHIKANTI, MEGATRON, Korthikanti, Megatron, gpt
+from support.published import A100_FLOPS, KORTHIKANTI, MEGATRON, Korthikanti, Megatron, gpt
 
 DAY = 86_400
 

@@ -7,7 +7,7 @@ import pytest
 from assay.config.mesh import Mesh
 from assay.cost.analytic.layout import Layout
 from assay.errors import UsageError
-from cost.published import gpt
+from support.published import gpt
 
 GPT3 = gpt(96, 12288, 96)
 

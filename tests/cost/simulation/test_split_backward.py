@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from assay.cost import Cost, Gradient, replay
 from assay.cost.pipeline.schedules import Action, Kind, Schedule
-from cost.simulation.test_micro_batch import N, cost, operation, tensor
+from support.tapes import N, cost, operation, tensor
 
 TAPE = (
     operation("first", "x w", "a", saves="x"),

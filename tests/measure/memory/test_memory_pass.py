@@ -19,8 +19,8 @@ from assay.measure.memory.heap import heap_of
 from assay.measure.memory.memory_pass import live_tensor_bytes, memory_pass
 from assay.measure.memory.tensor_peak import tensor_peak
 from assay.training.loop import train_step
-from estimator.built import build_step
-from optimizations.laboratory import run_with
+from support.runs import run_with
+from support.steps import build_step
 
 CPU = torch.device("cpu")
 MB = 10**6

@@ -34,9 +34,9 @@ from assay.training.evaluation import evaluate
 from assay.training.loop import read, take_step
 from assay.training.queued_step import Taken
 from assay.training.step_record import StepRecord
-from estimator.built import RandomData
 from optimizations.mutations.mutant import LATE, Break
 from optimizations.mutations.values import ValueRecord
+from support.corpora import RandomData
 
 VERIFY, VALUES, SECOND = "verify", "values", "second trace"
 """The parts of the proof; each failure begins with the part that found it."""

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from assay.config import ModelConfig, Run, Spec, TrainingConfig
 from assay.optimizations import resolve, resolved
-from optimizations.laboratory import SHAPE
 from optimizations.mutations.mutant import Mutant
+from support.runs import SHAPE
 
 TRAINING = TrainingConfig(batch_size=8, steps=20, warmup_steps=2, gradient_clip=0.0)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from optimizations.mutations.harness import Account, account
 from optimizations.mutations.named import HONEST, mutants_of, run_of
-from parallel.on_ranks import compute
+from support.ranks import compute
 
 Asked = tuple[str, str, bool, bool]
 """Technique, mutant, whether the mutant is in the run or only gives its settings, and whether it is a late one."""

@@ -4,7 +4,7 @@ from assay.analysis.comparison import Comparison, analyse
 from assay.records.study import BASELINE, Curve
 from assay.report.page import inline
 from assay.report.page.theme import DARK, LIGHT, series, variable
-from studies.synthetic import TREATMENTS, record
+from support.comparisons import TREATMENTS, record
 
 
 def words(svg: str) -> str:

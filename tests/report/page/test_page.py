@@ -11,7 +11,7 @@ from assay.records.evidence import Evidence
 from assay.records.memory import Memory
 from assay.records.status import Status
 from assay.report.page import render, write_page
-from studies.synthetic import ENVIRONMENT, TREATMENTS, record
+from support.comparisons import ENVIRONMENT, TREATMENTS, record
 
 HOSTILE = "<script>alert('x')</script>&\"$\\alpha$"
 VOID = {"meta", "link", "br", "hr", "img", "input", "wbr", "path", "use", "rect"}

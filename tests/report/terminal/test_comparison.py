@@ -11,7 +11,7 @@ from assay.records.status import Status
 from assay.report.footnotes import seeds
 from assay.report.terminal.comparison import print_comparison, wide
 from assay.report.wording import columns
-from studies.synthetic import TREATMENTS, record
+from support.comparisons import TREATMENTS, record
 
 DEAD: dict[str, Any] = {
     "status": Status.NO_EFFECT,

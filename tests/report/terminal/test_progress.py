@@ -7,8 +7,8 @@ from assay.executors.base import Interrupting, News
 from assay.records.status import Status
 from assay.report.terminal.progress import Board, Lines, Live
 from assay.studies.plan import waves
-from executors.fake_child import Stage
 from support.designs import conduct, design
+from support.fake_child import Stage
 
 CELLS = design(load("demo"), ["sdpa_attention", "bf16_mixed"], seeds=2)
 

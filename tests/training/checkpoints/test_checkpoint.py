@@ -19,7 +19,8 @@ from assay.parallel.ranks import ALONE, Ranks
 from assay.step.program import Step
 from assay.training.checkpoints import checkpoint
 from assay.training.step_record import Position
-from support.tiny import Watcher, loop_of, step_of, tiny, weights
+from support.runs import tiny
+from support.steps import Watcher, loop_of, step_of, weights
 
 RUN = tiny({"steps": 8, "checkpoint_interval": 2}, dropout=0.1)
 

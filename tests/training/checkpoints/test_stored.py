@@ -18,8 +18,8 @@ from assay.training.checkpoints import checkpoint, state
 from assay.training.loop import train_step
 from assay.training.step_record import Position
 from assay.training.stops import WrongValues
-from estimator.built import build_step
-from optimizations.laboratory import run_with
+from support.runs import run_with
+from support.steps import build_step
 
 ADAM, PADDED, SCALED = (run_with(Spec(name=name)) for name in ("adam", "vocab_padding", "fp16_mixed"))
 

@@ -11,16 +11,8 @@ from assay.data import Prepared
 from assay.optimizations import forget, search
 from assay.records.run import RunResult
 from assay.records.status import Status
-from support.worker_runs import run_folder, small_corpus
-from worker.test_session import ended, torchs_own_settings
-
-__all__ = ["torchs_own_settings"]
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
-    return small_corpus(tmp_path_factory.mktemp("corpus"))
-
+from support.runs import run_folder
+from support.workers import ended
 
 FADING = """
 from dataclasses import replace

@@ -38,7 +38,7 @@ def forked(ranks: int, asked: Path, answered: Path, errors: Path) -> int:
 def _program() -> subprocess.Popen[str]:
     """What ranks are forked from: with those of a process's first cases it has imported what all need."""
     # Ranks import what their parent does, which need not be what is installed.
-    imported = os.pathsep.join((str(Path(__file__).parents[1]), *filter(None, sys.path)))
+    imported = os.pathsep.join((str(Path(__file__).parents[2]), *filter(None, sys.path)))
     own = {"TORCHELASTIC_USE_AGENT_STORE": "True", "OMP_NUM_THREADS": "1", "PYTHONPATH": imported}
     started = subprocess.Popen(
         [sys.executable, __file__],
@@ -71,7 +71,7 @@ def _main() -> None:
     from assay.optimizations import search
 
     torch.set_num_threads(1)
-    search(Path(__file__).parent / "references")
+    search(Path(__file__).parents[2] / "parallel" / "references")
     gc.freeze()  # what was imported is no rank's to look through
     answer = os.dup(1)
     os.dup2(2, 1)  # whatever a rank prints is no answer
@@ -82,7 +82,7 @@ def _main() -> None:
 
 def _fork(ranks: int, asked: Path, answered: Path, errors: Path) -> int:
     """The exit code of the first that failed; the others are not waited for."""
-    from parallel.on_ranks import be
+    from support.ranks.process import be
 
     children = []
     for rank in range(ranks):

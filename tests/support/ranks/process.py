@@ -1,63 +1,16 @@
-"""Cases that are computed by several ranks: forked once for many, each in a process group of its own.
-
-Ranks read a list of cases from a file, and rank 0 writes what came of each. Cases for the most ranks come first: a rank
-that no later one needs has ended.
-"""
+"""One rank of a case: it builds the step, trains, traces and measures, and rank 0 writes what came of all."""
 
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from parallel.forks import forked
+from support.ranks import Case, ranks_of
 
 _MOST_PEAKS, _SAME_PEAKS = 24, 3
-_ATTEMPTS = 3
-
-Case = Mapping[str, Any]
-"""`run`: a configuration, and on how many ranks it runs (1: on one device); `steps`; `dtype`: of the weights; `whole`:
-whether an evaluation and the final weights are asked for; `folder`: where a checkpoint may lie, or none is made;
-`peaks`: whether tensors' peaks are measured at the end; `watched`: in how many steps a pipeline's stages are; `broken`:
-a rank, a parameter and a value that fills it there, after which a step that is not finite is diagnosed, and an
-evaluation."""
-
-
-def compute(cases: Sequence[Case], place: Path) -> list[dict[str, Any]]:
-    """What each case came to, in order."""
-    import torch.distributed as dist
-
-    order = sorted(range(len(cases)), key=lambda index: -_ranks_of(cases[index]))
-    most = _ranks_of(cases[order[0]])
-    asked, answered, errors = place / "cases.json", place / "answers.json", place / "errors.txt"
-    answered.unlink(missing_ok=True)
-    # One meeting place for each case, as torchrun's agent makes one: the system chooses ports that nobody else has.
-    stores = [dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False) for _ in cases]
-    asked.write_text(json.dumps([[store.port, cases[index]] for store, index in zip(stores, order, strict=True)]))
-    if forked(most, asked, answered, errors):
-        raise AssertionError(errors.read_text() if errors.exists() else "what ranks are forked from has ended")
-    answers: dict[int, dict[str, Any]] = dict(zip(order, json.loads(answered.read_text()), strict=True))
-    return [answers[index] for index in range(len(cases))]
-
-
-def settled_peaks(ranks: Sequence[Mapping[str, Any]], case: Case, near: object, place: Path) -> list[int]:
-    """Each rank's peak, measured again while it is not `near`.
-
-    A thread of gloo's may let go of a tensor late in every step of a process: that only adds, so the least counts.
-    """
-    peaks = [one["peak"] for one in ranks]
-    for _ in range(_ATTEMPTS):
-        if peaks != near:
-            again = compute([case], place)[0]["ranks"]
-            peaks = [min(peak, one["peak"]) for peak, one in zip(peaks, again, strict=True)]
-    return peaks
-
-
-def _ranks_of(case: Case) -> int:
-    return int(case["run"]["ranks"])
 
 
 def _answer(case: Case) -> dict[str, Any]:
@@ -124,7 +77,7 @@ def _built(case: Case, run: Any, device: Any, ranks: Any) -> Any:
 
     from assay.optimizations import optimizations_of
     from assay.training.build import baseline, build
-    from estimator.built import RandomData
+    from support.corpora import RandomData
 
     program = baseline(run, RandomData(run), device, None, ranks)  # type: ignore[arg-type]
     for part in program.parts:
@@ -206,9 +159,9 @@ def be(rank: int, asked: Path, answered: Path) -> None:
     """One of the ranks, in a process of its own."""
     answers = []
     for port, case in json.loads(asked.read_text()):
-        if rank >= _ranks_of(case):
+        if rank >= ranks_of(case):
             break
-        os.environ |= {"MASTER_PORT": str(port), "WORLD_SIZE": str(_ranks_of(case))}
+        os.environ |= {"MASTER_PORT": str(port), "WORLD_SIZE": str(ranks_of(case))}
         try:
             answers.append(_answer(case))
         except Exception as error:

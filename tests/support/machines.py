@@ -1,6 +1,7 @@
-"""Rates as a machine might have them, round enough to compute with by hand."""
+"""Rates and a link as a machine might have them, round enough to compute with by hand."""
 
 from assay.hardware import Rates
+from assay.hardware.links import Link
 
 MEASURED = Rates(
     device="cpu",
@@ -11,3 +12,5 @@ MEASURED = Rates(
     threads=2,
     torch="any",
 )
+
+LINK = Link(name="slow", latency_seconds=1e-4, bandwidth_bytes=1e8, source="any")

@@ -1,0 +1,103 @@
+"""Stacks over ranks that are compared with one device, and the comparison."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+MODEL = {"n_layer": 2, "n_head": 4, "n_embd": 32, "context_length": 16, "vocab_size": 65}
+"""65 tokens divide by nothing, as a character vocabulary may."""
+
+DEEP = {**MODEL, "n_layer": 4}
+"""For pipelines: two stages on each of two ranks."""
+
+STEPS, FEWER_STEPS = 20, 5
+"""The second for what is only stacked on a technique, and in float64."""
+
+SCHEDULES = tuple(f"pipeline_parallel:schedule={one}" for one in ("gpipe", "1f1b", "interleaved", "zero-bubble"))
+TECHNIQUES = ("data_parallel", "fully_sharded", "tensor_parallel", "zero_optimizer", "pipeline_parallel")
+STACKED = ("activation_checkpointing", "gradient_accumulation:micro_batches=2")
+BESIDE_TENSOR = ("sequence_parallel+tensor_parallel",)
+"""What is a technique only together with another."""
+
+ON_TWO = (
+    *TECHNIQUES[:4],
+    "fully_sharded:reshard=false",
+    *SCHEDULES,
+    "pipeline_parallel:split=3-1",
+    *BESIDE_TENSOR,
+    "gathered_context",
+    "data_parallel+smaller_batch",
+    *(f"{one}+deferred_metrics" for one in ("zero_optimizer", "pipeline_parallel")),
+    "data_parallel+loader_workers",
+    *(f"{one}+{STACKED[0]}" for one in (*TECHNIQUES, *BESIDE_TENSOR)),
+    *(f"{one}+{STACKED[1]}" for one in (*TECHNIQUES[:4], *BESIDE_TENSOR)),
+)
+CROSSED = (
+    "fully_sharded+tensor_parallel",
+    "pipeline_parallel+data_parallel",
+    "pipeline_parallel:schedule=interleaved,micro_batches=2+tensor_parallel",
+)
+ON_FOUR = (
+    *CROSSED,
+    "sequence_parallel+tensor_parallel+data_parallel",
+    "zero_optimizer+tensor_parallel",
+    "gathered_context+data_parallel",
+)
+LOSSY = (
+    *(f"{one}+bf16_mixed" for one in (*TECHNIQUES, *BESIDE_TENSOR)),
+    "fully_sharded:mixed_precision=true",
+    "fully_sharded:mixed_precision=true+gradient_accumulation:micro_batches=2",
+)
+EXPERTS_EXACT = ("expert_parallel+data_parallel", "expert_parallel+fully_sharded", "tensor_parallel")
+"""Stacks of a mixture of experts, in `tests/optimizations/test_expert_parallel_step.py`."""
+
+
+def case(stack: str, ranks: int, dtype: str) -> dict[str, Any]:
+    """One stack on so many ranks."""
+    training = {"batch_size": 8, "steps": STEPS, "warmup_steps": 2}
+    model = DEEP if "pipeline" in stack or "deep" in stack else MODEL
+    listed = [one for one in stack.split("+") if one not in ("", "deep")]
+    run = {"model": model, "training": training, "device": "cpu", "ranks": ranks, "optimizations": listed}
+    return {"run": run, "steps": steps_of(stack, dtype), "dtype": dtype, "whole": True}
+
+
+def steps_of(stack: str, dtype: str = "float32") -> int:
+    """As many as what it is held against."""
+    return STEPS if exact(stack) and dtype == "float32" else FEWER_STEPS
+
+
+def exact(stack: str) -> bool:
+    """Whether a stack is held against one device in float64, too."""
+    return stack in ("", "deep", *CROSSED, *BESIDE_TENSOR) or (stack in ON_TWO and "+" not in stack)
+
+
+def alone_of(stack: str) -> str:
+    """What is left of a stack on one device; a deeper model is another one."""
+    kept = [
+        one
+        for one in stack.split("+")
+        if not one.startswith(("data_", "fully_", "tensor_", "pipeline_", "sequence_", "zero_", "gathered_"))
+    ]
+    return "+".join([*kept, *(["deep"] if "pipeline" in stack else [])])
+
+
+def agree(here: Any, there: Any, within: float) -> None:
+    """Over the steps that are there; `there` may have more, and an evaluation belongs to the last."""
+    steps = len(here["losses"])
+    assert here["losses"] == pytest.approx(there["losses"][:steps], rel=within)
+    assert here["norms"] == pytest.approx(there["norms"][:steps], abs=10 * within)
+    for mine, other in zip(here["activations"], there["activations"], strict=False):
+        assert mine == pytest.approx(other, rel=10 * within)
+    if steps == len(there["losses"]):
+        assert here["evaluation"] == pytest.approx(there["evaluation"], rel=within)
+
+
+def same_weights(here: Mapping[str, Sequence[float]], there: Mapping[str, Sequence[float]]) -> None:
+    """But for key biases."""
+    assert here.keys() == there.keys()
+    for name, weight in there.items():
+        # A key bias has no gradient but rounding, which Adam makes into full steps.
+        if not name.endswith("qkv.bias"):
+            assert math.dist(here[name], weight) <= 1e-5 * math.hypot(*weight), name
