@@ -1,12 +1,17 @@
-"""The bound of oneDNN's scratch against what torch's allocator shows, on whatever processor this is."""
+"""The bounds of scratch against what torch's allocator shows, on whatever processor this is."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from assay.config.run import Spec
+from assay.cost.attention import FLASH
 from assay.cost.scratch import _accumulated, _blocks, _Product, library_scratch
+from assay.cost.tensors import Tensor
 from assay.estimator import estimate
 from assay.hardware import Machine, detect
 from assay.measure.memory.tensor_peak import tensor_peak
@@ -43,19 +48,61 @@ def _multiply(a: torch.Tensor, b: torch.Tensor) -> None:
     torch.mm(a, b)
 
 
+@pytest.fixture(params=[1, 2])
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+@pytest.mark.skipif(not HERE, reason="what this processor's library takes is not known")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("shape", [(2, 3, 256, 8), (1, 2, 33, 16), (1, 2, 800, 24), (1, 1, 8, 600)], ids=str)
+def test_buffers_of_fused_attention_are_no_tensors(shape: tuple[int, ...], dtype: str, threads: int) -> None:
+    rows, heads, length, depth = shape
+    made = torch.empty(rows, length, heads, depth, dtype=getattr(torch, dtype)).transpose(1, 2)
+    q, k, v = (torch.ones_like(made).requires_grad_() for _ in range(3))
+    results: list[torch.Tensor] = []
+    attend = partial(F.scaled_dot_product_attention, q, k, v, is_causal=True)
+    forward = tensor_peak(lambda: results.append(attend()), "cpu")
+    backward = tensor_peak(partial(results[0].backward, torch.ones_like(made)), "cpu")
+    assert forward.above_start_bytes == made.nbytes + 4 * rows * heads * length
+    assert backward.above_start_bytes == 3 * made.nbytes
+    cost = estimate(run_with(Spec(name="sdpa_attention")), MACHINE).cost
+    kernel = next(one for one in cost.tape if one.name == FLASH)
+    cost = replace(cost, tape=(kernel,), parameters={}, tables=(), batch=(Tensor(kernel.inputs[0], shape, dtype),))
+    bound = library_scratch(cost, HERE, threads)
+    taken = max(forward.library_scratch_bytes, backward.library_scratch_bytes)
+    assert bound is not None
+    assert taken <= bound
+    if dtype == "float32":
+        # Only threads that compute have sums: one number for each query of a block.
+        assert bound - taken <= 4 * 256
+
+
+def test_the_rows_in_which_a_layer_norm_sums_are_no_tensors(threads: int) -> None:
+    x, weight, bias = (torch.ones(*shape, requires_grad=True) for shape in ((50, 96), (96,), (96,)))
+    out = F.layer_norm(x, (96,), weight, bias)
+    measured = tensor_peak(partial(out.backward, torch.ones(50, 96)), "cpu")
+    assert measured.above_start_bytes == x.nbytes + weight.nbytes + bias.nbytes
+    assert measured.library_scratch_bytes == threads * 2 * weight.nbytes
+
+
 def test_the_range_follows_instructions_and_dtypes() -> None:
     bf16, fp16, plain = (
         estimate(run_with(*specs), MACHINE).cost
         for specs in ((Spec(name="bf16_mixed"),), (Spec(name="fp16_mixed"),), ())
     )
     assert library_scratch(bf16, "", 1) is None
-    assert library_scratch(bf16, "avx2", 1) == 0
+    rows = 2 * 4 * bf16.values["embedding:tokens"].shape[-1]
+    assert library_scratch(bf16, "avx2", 1) == rows
     for name in ("avx512_core", "avx512_core_bf16"):
         most = library_scratch(bf16, name, 1)
         assert most is not None
         assert most > 0
         assert library_scratch(bf16, name, 2) == pytest.approx(2 * most, rel=0.5)
-        assert library_scratch(plain, name, 1) == library_scratch(fp16, name, 1) == 0
+        assert library_scratch(plain, name, 1) == library_scratch(fp16, name, 1) == rows
     assert library_scratch(fp16, "avx512_core_fp16", 1) == library_scratch(bf16, "avx512_core_fp16", 1)
 
 

@@ -12,6 +12,9 @@ from assay.cost.layers import ALIAS, FRESH, NONE
 from assay.cost.tape import Writer
 from assay.cost.tensors import Tensor
 
+FLASH = "aten._scaled_dot_product_flash_attention"
+"""Name of fused attention; the kernel of a CPU is called so, too."""
+
 
 def hand_coded(tape: Writer, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, p: float, noise: str | None) -> Tensor:
     """Attention with explicit scores; saves the copies of q, k and v for `bmm`, the mask, and the probabilities."""
@@ -54,7 +57,7 @@ def flash(tape: Writer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     # Scores and mixture take 2·T²·d FLOPs a head each; backward recomputes the scores: five products for two.
     flops = 4 * rows * heads * length * length * depth
     tape.write(
-        "aten._scaled_dot_product_flash_attention",
+        FLASH,
         "contraction",
         (q, k, v),
         (out,),

@@ -1,8 +1,13 @@
-"""Scratch that oneDNN takes from torch's allocator for a product in 16 bits, in addition to tensors: an upper bound.
+"""Scratch that kernels take from torch's allocator in addition to tensors: an upper bound.
 
-Torch passes such products to oneDNN on x86 processors with AVX-512: those in bfloat16 from `avx512_core` on, those in
-float16 from `avx512_core_fp16` on. The scratch depends on the library's choice of blocks, so the ledger gives a range:
-from nothing to this bound. Two kernels take it:
+Fused attention on a CPU works in blocks of queries and keys. Each thread has buffers for the scores of one block: one
+in forward and two in backward, in 16 bits with narrow copies. They depend on the context and the width of a head, not
+on the batch or the processor (read off torch 2.13's `FlashAttentionKernel.cpp`). The backward of a layer norm sums the
+gradients of its weight and its bias in a row of each thread.
+
+The rest is oneDNN's, for products in 16 bits, also those of fused attention. Torch passes them to it on x86 processors
+with AVX-512: those in bfloat16 from `avx512_core` on, those in float16 from `avx512_core_fp16` on. This scratch depends
+on the library's choice of blocks, so the ledger gives a range: from nothing to this bound. Two kernels take it:
 
 - Without native bfloat16 (`avx512_core`, `avx512_core_vnni`) a product accumulates in a float32 matrix of its own. A
   batched product has one for each thread.
@@ -15,10 +20,13 @@ processors is not known.
 """
 
 from collections.abc import Iterator
+from itertools import permutations
 from typing import NamedTuple
 
+from assay.cost.attention import FLASH
 from assay.cost.step import Cost
 from assay.cost.tape import Operation
+from assay.cost.tensors import DTYPE_BYTES, Tensor
 
 _WITHOUT = ("sse41", "avx", "avx2", "avx2_vnni")
 _ACCUMULATING = ("avx512_core", "avx512_core_vnni")
@@ -27,6 +35,10 @@ _ROWS, _COLUMNS, _INNER = 256, 512, 4096
 """Sides of the largest block."""
 _SLACK = 4096
 """Bytes of bookkeeping for each thread."""
+_QUERIES = ((768, 256), (192, 64), (0, 32))
+"""Contexts, and the queries of a block of fused attention from that length on."""
+_KEYS, _PACKED = 512, 64
+"""Keys of its largest block, and the multiple to which packed keys are padded."""
 
 
 class _Product(NamedTuple):
@@ -38,30 +50,60 @@ class _Product(NamedTuple):
     columns: int
 
 
+class _Kernel(NamedTuple):
+    """One operation: the dtype in which it multiplies, its products, one at a time, and the buffers of each thread."""
+
+    dtype: str
+    products: tuple[_Product, ...]
+    buffers: int = 0
+
+
 def library_scratch(cost: Cost, instruction_set: str, threads: int) -> int | None:
-    """Most bytes that one product of a step may take at once; None if the processor's library is not known."""
+    """Most bytes that one operation of a step may take at once; None if the processor's library is not known."""
     if not instruction_set:
         return None
-    if instruction_set in _WITHOUT:
-        return 0
     narrow = {"bfloat16"} if instruction_set in _WITHOUT_FLOAT16 else {"bfloat16", "float16"}
     bound = _accumulated if instruction_set in _ACCUMULATING else _blocks
-    return max((bound(one, threads) for one in _products(cost, narrow)), default=0)
+    dtypes = set() if instruction_set in _WITHOUT else narrow
+    most = 0
+    for kernel in _kernels(cost):
+        buffers = threads * kernel.buffers
+        products = kernel.products if kernel.dtype in dtypes else ()
+        most = max(most, buffers, *(buffers + bound(one, threads) for one in products))
+    return most
 
 
-def _products(cost: Cost, dtypes: set[str]) -> Iterator[_Product]:
-    values = cost.values
+def _kernels(cost: Cost) -> Iterator[_Kernel]:
     for operation in cost.tape:
-        if operation.kind == "contraction" and values[operation.inputs[0]].dtype in dtypes:
-            yield from _of_operation(operation, cost)
+        if operation.name == FLASH:
+            yield _fused(cost.values[operation.inputs[0]])
+        elif operation.name == "aten.native_layer_norm":
+            x = cost.values[operation.inputs[0]]
+            yield _Kernel(x.dtype, (), 2 * DTYPE_BYTES[x.dtype] * x.shape[-1])
+        elif operation.kind == "contraction":
+            yield _Kernel(cost.values[operation.inputs[0]].dtype, tuple(_of_operation(operation, cost)))
     for product in cost.rule.products(cost.updated):
-        if product.dtype in dtypes:
-            yield _Product(1, product.rows, product.inner, product.columns)
+        yield _Kernel(product.dtype, (_Product(1, product.rows, product.inner, product.columns),))
+
+
+def _fused(q: Tensor) -> _Kernel:
+    """Fused attention: the scores of a block, and its sums; in backward two blocks of scores, and a sum a query."""
+    rows, heads, length, depth = q.shape
+    queries = min(length, next(block for context, block in _QUERIES if length >= context))
+    keys = min(length, _KEYS)
+    copied = 0 if q.dtype == "float32" else DTYPE_BYTES[q.dtype]
+    # Keys are padded if they are packed, which only a processor with products in float16 does.
+    padded = _rounded(keys, _PACKED) if copied else keys
+    forward = 4 * queries * (padded + 2 + depth) + copied * queries * padded
+    backward = 2 * (4 + copied) * queries * keys + 4 * queries
+    sides = permutations((queries, depth, keys))
+    matrices = rows * heads * -(-length // queries)
+    return _Kernel(q.dtype, tuple(_Product(matrices, *one) for one in sides), max(forward, backward))
 
 
 def _of_operation(operation: Operation, cost: Cost) -> Iterator[_Product]:
-    """The product and those of its backward; none for a fused attention kernel, which is not the library's."""
-    if len(operation.inputs) < 2 or "attention" in operation.name:
+    """The product and those of its backward."""
+    if len(operation.inputs) < 2:
         return
     left, right = (cost.values[name] for name in operation.inputs[:2])
     inner = left.shape[-1]

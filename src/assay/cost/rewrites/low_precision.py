@@ -8,12 +8,13 @@ they have the dtype of the norm's input.
 
 from dataclasses import replace
 
+from assay.cost.attention import FLASH
 from assay.cost.rewrites.autocast import LIFTED, composed_in_float32
 from assay.cost.step import Cost
 from assay.cost.tape import Gradient, Operation
 from assay.cost.tensors import Tensor
 
-_WIDE_EXTRAS = {"aten._scaled_dot_product_flash_attention"}
+_WIDE_EXTRAS = {FLASH}
 _WIDE_EXTRAS_ON_CUDA = {"aten.native_layer_norm"}
 
 

@@ -11,6 +11,9 @@ A library may take scratch from the same allocator, as oneDNN does for bfloat16 
 size depends on the processor and the number of threads, so it is counted apart from the tensors. It is recognized by
 where it is allocated. A product's result outlives the product, and torch copies an argument inside another operator
 (`aten::clone`). So memory that a product allocates and frees directly is the library's.
+
+Fused attention on a CPU and the backward of a layer norm work in buffers of each thread. They request these through
+another operator and free them themselves. The buffers depend on the number of threads, so they are scratch, too.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,6 +29,13 @@ _OPERATOR = "aten::"
 _PRODUCTS = frozenset(
     _OPERATOR + name for name in ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "linear", "_addmm_activation")
 )
+_FUSED = _OPERATOR + "_scaled_dot_product_flash_attention_for_cpu"
+_BUFFERED = {
+    _FUSED: _OPERATOR + "empty",
+    f"{_FUSED}_backward": _OPERATOR + "empty",
+    _OPERATOR + "native_layer_norm_backward": _OPERATOR + "resize_",
+}
+"""Operators with buffers of each thread, and the operator through which each requests them."""
 
 
 @dataclass(frozen=True)
@@ -97,18 +107,34 @@ def _all_events(tree: list[Any]) -> Iterator[Any]:
 
 
 def _changes(tree: list[Any], device_type: str) -> Iterator[_Change]:
-    """Yield every allocation and free on one type of device; those of a product follow the product's event."""
+    """Yield every allocation and free on one type of device; those of an operator with scratch follow its event."""
     for event in _all_events(tree):
-        if event.name.removesuffix("_") in _PRODUCTS:
-            own = [child for child in event.children if _is_allocation(child, device_type)]
+        if _takes_scratch(event):
+            own = [one for one in _own_events(event) if _is_allocation(one, device_type)]
             scratch = _released_inside(own)
-            yield from (_Change(child, index in scratch) for index, child in enumerate(own))
-        elif _is_allocation(event, device_type) and not _is_in_product(event):
+            yield from (_Change(change, index in scratch) for index, change in enumerate(own))
+        elif _is_allocation(event, device_type) and not _is_own(event):
             yield _Change(event, scratch=False)
 
 
-def _is_in_product(event: Any) -> bool:
-    return event.parent is not None and event.parent.name.removesuffix("_") in _PRODUCTS
+def _takes_scratch(event: Any) -> bool:
+    return event.name in _BUFFERED or event.name.removesuffix("_") in _PRODUCTS
+
+
+def _own_events(event: Any) -> Iterator[Any]:
+    """Yield the events that happen directly in an operator with scratch, its requests of buffers among them."""
+    for child in event.children:
+        yield from child.children if child.name == _BUFFERED.get(event.name) else (child,)
+
+
+def _is_own(event: Any) -> bool:
+    """True if it is among the own events of an operator with scratch."""
+    parent = event.parent
+    if parent is None:
+        return False
+    outer = parent.parent
+    through = outer is not None and _BUFFERED.get(outer.name) == parent.name
+    return through or _takes_scratch(parent)
 
 
 def _released_inside(changes: list[Any]) -> set[int]:

@@ -21,6 +21,7 @@ first, in 16 bits, two more such tensors are alive at once. They are not counted
 from collections.abc import Iterator
 
 from assay.cost import layers
+from assay.cost.attention import FLASH
 from assay.cost.gpt import CPU, Kernels
 from assay.cost.layers import FRESH
 from assay.cost.tape import Exchange, Sending, Tape, Writer
@@ -43,7 +44,7 @@ def ring(site: str, q: Tensor, k: Tensor, v: Tensor, *, place: int, ranks: int, 
     gathered = Tensor(f"{site}:gathered", (rows, heads, 2 * ranks * length, depth), q.dtype)
     arriving = Tensor(f"{site}:arriving", (rows, heads, 2 * length, depth), wide=True)
     tape.write(
-        "aten._scaled_dot_product_flash_attention",
+        FLASH,
         "contraction",
         (q, k, v),
         (out,),
