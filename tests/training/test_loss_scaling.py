@@ -17,8 +17,8 @@ from support.tiny import CPU, Watcher, loop_of, tiny
 
 def scaled(run: Run, corpus: Prepared, value: float) -> Step:
     step = build(Fp16Mixed().apply(baseline(run, corpus, CPU), run))
-    assert isinstance(step.program.loss_scale, DynamicLossScale)
-    step.program.loss_scale.value = value
+    assert isinstance(step.program.precision.loss_scale, DynamicLossScale)
+    step.program.precision.loss_scale.value = value
     return step
 
 
