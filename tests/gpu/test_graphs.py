@@ -7,6 +7,7 @@ from assay.config import Run, Spec
 from assay.estimator import estimate
 from assay.hardware import detect
 from assay.measure.memory.memory_pass import memory_pass
+from assay.step.graphs import StepGraphs
 from assay.training.loop import train_step
 from support.runs import SHAPE, run_with, specs_of
 from support.steps import build_step, losses
@@ -44,8 +45,9 @@ def test_what_graphs_keep_is_predicted_and_measured() -> None:
     step = build_step(run)
     for index in range(3):
         train_step(step, index)
-    assert step.program.graphs is not None
-    idle = step.program.graphs.idle_bytes()
+    graphs = step.program.witness(StepGraphs)
+    assert graphs is not None
+    idle = graphs.idle_bytes()
     measured = memory_pass(torch.device("cuda"), lambda: _train(step), 0, idle_bytes=idle)
     assert idle > 0
     # The pool comes in segments of 2 and 20 MiB.

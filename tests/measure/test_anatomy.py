@@ -149,7 +149,7 @@ def test_blocks_are_taken_together() -> None:
 
 def test_compiled_code_is_refused() -> None:
     step = build_step(run_with())
-    step = replace(step, program=replace(step.program, captures=Captures()))
+    step = replace(step, program=replace(step.program, witnesses=(Captures(),)))
     with pytest.raises(UsageError, match="leave compilation out"):
         anatomy(step, train_step)
 

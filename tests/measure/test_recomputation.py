@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from assay.measure.recomputation import runs_again
+from assay.measure.phase import runs_again
 from support.runs import SHAPE, run_with, specs_of
 from support.steps import traced
 

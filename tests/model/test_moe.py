@@ -13,7 +13,7 @@ from assay.config import ModelConfig
 from assay.errors import UsageError
 from assay.model import GPT, MixtureMLP, initializer
 from assay.model.generate import generate
-from assay.model.hf_tensors import to_hf
+from assay.model.hf.tensors import to_hf
 from assay.model.mlp import MLP, GatedMLP, build_mlp
 from support.models import random_ids, random_model
 

@@ -98,7 +98,7 @@ def test_what_must_run_again_is_known_whatever_the_shape(change: Mapping[str, An
 def test_one_block_of_five_is_no_proof() -> None:
     def only_the_first(part: nn.Module) -> None:
         for block in [module for module in part.modules() if isinstance(module, Block)][1:]:
-            del block.forward
+            block.__class__ = Block
 
     run = run_with(checkpointing(1), model=FIVE)
     evidence = proof_of(run, traced_after(only_the_first, run))

@@ -30,7 +30,7 @@ def test_what_is_copied_when_saved_gives_the_same_losses(beside: tuple[str, ...]
     run = run_with(*specs_of(beside))
     step = build_step(run)
     offload = Offload(step.parts)
-    away = replace(step, program=replace(step.program, step_contexts=(offload,), offload=offload))
+    away = replace(step, program=replace(step.program, step_contexts=(offload,), witnesses=(offload,)))
     assert [train_step(away, index).loss for index in range(3)] == losses(run)
 
 

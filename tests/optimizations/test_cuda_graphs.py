@@ -14,6 +14,7 @@ from assay.hardware import Accelerator, Machine, Rates
 from assay.measure.trace import StepTracer
 from assay.optimizations import Conflict, Unavailable, check, resolve
 from assay.records.trace import Trace
+from assay.step.graphs import StepGraphs
 from assay.training.build import baseline
 from assay.training.loop import train_step
 from support import graphs as recording
@@ -105,8 +106,9 @@ def test_applying_only_describes() -> None:
     run = on_cuda(GRAPHS)
     program = resolve(GRAPHS).apply(baseline(run, RandomData(run), torch.device("cpu")), run)  # type: ignore[arg-type]
     assert all(parameter.is_meta for part in program.parts for parameter in part.parameters())
-    assert program.graphs is not None
-    assert program.gradients == program.graphs.gradients
+    graphs = program.witness(StepGraphs)
+    assert graphs is not None
+    assert program.gradients == graphs.gradients
 
 
 def traced_by_graphs(run: Run) -> Trace:

@@ -21,7 +21,7 @@ CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
 
 
 def scale_of(step: Step) -> DynamicLossScale:
-    scale = step.program.loss_scale
+    scale = step.program.precision.loss_scale
     assert isinstance(scale, DynamicLossScale)
     return scale
 

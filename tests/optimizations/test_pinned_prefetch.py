@@ -53,7 +53,8 @@ class Copier:
 def prefetching(copier: Copier, run: Run) -> Step:
     program = program_of(run, RandomData(run), torch.device("cpu"))  # type: ignore[arg-type]
     batches = Prefetch(program, copier)
-    return build(replace(program, batches=batches, finish_gradients=(batches.fetch_next,)))
+    witnesses = (batches.prepared,)
+    return build(replace(program, batches=batches, finish_gradients=(batches.fetch_next,), witnesses=witnesses))
 
 
 def test_it_trains_on_the_same_batches_and_fetches_each_but_the_first() -> None:
@@ -115,7 +116,7 @@ def test_both_proofs_stand_over_loader_workers() -> None:
     run = run_with()
     program = program_of(run, RandomData(run), torch.device("cpu"))  # type: ignore[arg-type]
     changed = replace(
-        program, batches=batches, finish_gradients=(batches.fetch_next,), prepared=inner.prepared, makers=inner.makers
+        program, batches=batches, finish_gradients=(batches.fetch_next,), witnesses=(*inner.witnesses, batches.prepared)
     )
     trace = traced_twice(build(changed))
     assert resolve(PREFETCH).verify(trace, run).verdict

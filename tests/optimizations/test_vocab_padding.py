@@ -25,7 +25,7 @@ def test_padding_is_never_learned_and_changes_no_loss(model: object) -> None:
     found = [train_step(step, index).loss for index in range(3)]
     assert found == pytest.approx(losses(run_with(model=model)), rel=1e-6)  # type: ignore[arg-type]
     weights = dict(step.named_parameters())
-    for name in step.program.rows_at_rest.keys() & weights.keys():
+    for name in step.program.weights.rows_at_rest.keys() & weights.keys():
         assert weights[name].shape[0] == 64
         assert not weights[name][61:].any()
         assert weights[name][:61].any()

@@ -45,7 +45,7 @@ def _recorded(monkeypatch: pytest.MonkeyPatch) -> None:
 def replayed(run: Run) -> tuple[Step, StepGraphs]:
     step = build_step(run)
     graphs = StepGraphs(step.program.gradients)
-    return replace(step, program=replace(step.program, gradients=graphs.gradients, graphs=graphs)), graphs
+    return replace(step, program=replace(step.program, gradients=graphs.gradients, witnesses=(graphs,))), graphs
 
 
 def replayed_ledger(run: Run) -> Cost:

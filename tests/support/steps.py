@@ -42,7 +42,7 @@ def build_step(run: Run, data: RandomData | None = None) -> Step:
 
 def micro_batches(step: Step, index: int = 0) -> Sequence[MicroBatch]:
     """What the step trains on at `index`."""
-    return cut(step.program.batches(index, step.program.share), step.program.micro_batches)
+    return cut(step.program.batches(index, step.program.parallel.share), step.program.micro_batches)
 
 
 def losses(run: Run, steps: int = 3) -> list[float]:

@@ -12,7 +12,7 @@ from assay.errors import UsageError
 from assay.measure.memory.tensor_peak import tensor_peak
 from assay.model import initializer
 from assay.model.weights import save_weights
-from assay.step.program import Program, Step
+from assay.step.program import Precision, Program, Step
 from assay.training.build import baseline, build
 from assay.training.initial import initial_weights
 from support.runs import tiny
@@ -75,7 +75,7 @@ def test_forward_contexts_are_entered_around_each_forward_and_rename_nothing(cor
         entered.append("out")
 
     plain = step_of(tiny(), corpus)
-    step = step_of(tiny(), corpus, forward_contexts=(context,))
+    step = step_of(tiny(), corpus, precision=Precision((context,)))
     assert [name for name, _ in step.named_parameters()] == [name for name, _ in plain.named_parameters()]
     ids, targets = step.program.batches(0, (0, 1))[0]
     loss = step.parts[0](ids, targets)

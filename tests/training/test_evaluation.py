@@ -7,7 +7,7 @@ import torch
 
 from assay.config import Run
 from assay.data import Prepared, validation_windows
-from assay.step.program import MicroBatch, Step
+from assay.step.program import MicroBatch, Precision, Step
 from assay.training.batches import validation_batches
 from assay.training.evaluation import Evaluation, evaluate, standard_error, summed_evaluation
 from support.runs import tiny
@@ -71,7 +71,7 @@ def test_dropout_is_off_and_neither_gradients_nor_noise_are_touched(corpus: Prep
 def test_forward_contexts_are_active(corpus: Prepared) -> None:
     run = tiny()
     plain = evaluation(run, step_of(run, corpus), corpus, 4)
-    low = step_of(run, corpus, forward_contexts=(lambda: torch.autocast("cpu", dtype=torch.bfloat16),))
+    low = step_of(run, corpus, precision=Precision((lambda: torch.autocast("cpu", dtype=torch.bfloat16),)))
     mixed = evaluation(run, low, corpus, 4)
     assert mixed.loss != plain.loss
     assert mixed.loss == pytest.approx(plain.loss, rel=1e-2)

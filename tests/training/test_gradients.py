@@ -4,7 +4,7 @@ from torch import Tensor
 
 from assay.data import Prepared
 from assay.errors import UsageError
-from assay.step.program import LossScale, Step
+from assay.step.program import LossScale, Parallel, Precision, Step
 from assay.training.gradients import cut
 from assay.training.loop import train_step
 from support.runs import tiny
@@ -14,7 +14,7 @@ from support.steps import step_of, weights
 def gradient_of(step: Step, index: int = 0) -> tuple[Tensor, Tensor]:
     """(all gradients in one vector, loss) of a step that is not updated."""
     program = step.program
-    rows = cut(program.batches(index, program.share), program.micro_batches)
+    rows = cut(program.batches(index, program.parallel.share), program.micro_batches)
     tokens = sum(targets.numel() for _, targets in rows)
     loss = program.gradients(step, rows, tokens) / tokens
     gradients = [parameter.grad for _, parameter in step.named_parameters()]
@@ -79,7 +79,7 @@ def test_a_loss_scale_changes_nothing_once_gradients_are_unscaled(corpus: Prepar
                 assert parameter.grad is not None
                 parameter.grad.div_(1024)
 
-    plain, scaled = step_of(tiny(), corpus), step_of(tiny(), corpus, loss_scale=Double())
+    plain, scaled = step_of(tiny(), corpus), step_of(tiny(), corpus, precision=Precision(loss_scale=Double()))
     for index in range(3):
         assert train_step(plain, index).log_gradient_norm == train_step(scaled, index).log_gradient_norm
     assert all(torch.equal(value, weights(scaled)[name]) for name, value in weights(plain).items())
@@ -95,7 +95,7 @@ def test_a_skipped_update_leaves_the_weights_and_goes_on(corpus: Prepared) -> No
         def skip(self, step: Step, norm: Tensor) -> bool:
             return True
 
-    step = step_of(tiny(), corpus, loss_scale=Overflow())
+    step = step_of(tiny(), corpus, precision=Precision(loss_scale=Overflow()))
     before = weights(step)
     record = train_step(step, 0)
     assert record.skipped
@@ -120,7 +120,7 @@ def test_contexts_and_synchronization_surround_what_they_should(corpus: Prepared
         corpus,
         micro_batches=2,
         step_contexts=(lambda: around("step"),),
-        synchronize=lambda step, last: around(f"sync {last}"),
+        parallel=Parallel(lambda loss: loss, synchronize=lambda step, last: around(f"sync {last}")),
         finish_gradients=(lambda step: log.append("finish"),),
     )
     train_step(step, 0)

@@ -35,7 +35,8 @@ def test_a_zero_stays() -> None:
 def test_only_a_nudged_run_starts_from_other_weights(corpus: Prepared) -> None:
     run = tiny()
     weights = [
-        baseline(run.model_copy(update={"nudge": nudge}), corpus, CPU).initialize(NAME, SHAPE) for nudge in (0, 1)
+        baseline(run.model_copy(update={"nudge": nudge}), corpus, CPU).weights.initialize(NAME, SHAPE)
+        for nudge in (0, 1)
     ]
     assert torch.equal(weights[0], initializer(run.model, run.seed)(NAME, SHAPE))
     assert not torch.equal(weights[0], weights[1])

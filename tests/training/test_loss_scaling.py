@@ -18,8 +18,8 @@ from support.steps import CPU, Watcher, loop_of
 
 def scaled(run: Run, corpus: Prepared, value: float) -> Step:
     step = build(Fp16Mixed().apply(baseline(run, corpus, CPU), run))
-    assert isinstance(step.program.loss_scale, DynamicLossScale)
-    step.program.loss_scale.value = value
+    assert isinstance(step.program.precision.loss_scale, DynamicLossScale)
+    step.program.precision.loss_scale.value = value
     return step
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from assay.data import Prepared
 from assay.errors import UsageError
 from assay.parallel.ranks import Ranks
-from assay.step.program import MicroBatch, Share, Step
+from assay.step.program import Figures, MicroBatch, Share, Step
 from assay.training.gradients import gradients
 from assay.training.loop import Loop, read
 from assay.training.queued_step import take
@@ -40,7 +40,7 @@ def test_records_and_weights_are_bit_equal_to_those_that_are_read_at_once(
     run = tiny({"steps": 7, "gradient_clip": clip, "eval_interval": 5})
     loops = []
     for every in (1, 3):
-        step = step_of(run, corpus, read_every=every)
+        step = step_of(run, corpus, figures=Figures(read_every=every))
         loops.append(loop_of(run, step, corpus, tmp_path))
         loops[-1].advance(7)
     there, here = loops
@@ -54,7 +54,7 @@ def test_records_and_weights_are_bit_equal_to_those_that_are_read_at_once(
 def test_steps_are_read_together_and_before_whatever_is_due(corpus: Prepared, tmp_path: Path) -> None:
     def sizes(**due: int) -> list[int]:
         run, found = tiny({"steps": 10, **due}), []
-        loop = loop_of(run, step_of(run, corpus, read_every=4, read=counting(found)), corpus, tmp_path)
+        loop = loop_of(run, step_of(run, corpus, figures=Figures(counting(found), 4)), corpus, tmp_path)
         loop.advance(10)
         return found
 
@@ -69,7 +69,7 @@ def test_steps_before_one_that_cannot_be_read_stand(
     corpus: Prepared, tmp_path: Path, every: int, error: Exception
 ) -> None:
     run = tiny({"steps": 7})
-    whole, broken = step_of(run, corpus), step_of(run, corpus, read_every=every)
+    whole, broken = step_of(run, corpus), step_of(run, corpus, figures=Figures(read_every=every))
 
     def batches(index: int, share: Share) -> Sequence[MicroBatch]:
         if index == 4:
@@ -108,20 +108,20 @@ def test_the_time_of_reading_is_that_of_all_steps_read(corpus: Prepared) -> None
         time.sleep(next(waits))
         return figures.tolist()  # type: ignore[no-any-return]
 
-    records = read(replace(step, program=replace(step.program, read=slow)), taken)
+    records = read(replace(step, program=replace(step.program, figures=Figures(slow))), taken)
     assert [record.seconds - one.seconds >= 0.25 for record, one in zip(records, taken, strict=True)] == [True, True]
 
 
 def test_a_budget_of_tokens_ends_after_the_step_that_reaches_it(corpus: Prepared, tmp_path: Path) -> None:
     run = tiny({"steps": 6, "tokens": 150})
-    loop = loop_of(run, step_of(run, corpus, read_every=10), corpus, tmp_path)
+    loop = loop_of(run, step_of(run, corpus, figures=Figures(read_every=10)), corpus, tmp_path)
     with pytest.raises(BudgetReached, match="150 tokens is reached after 3 steps"):
         loop.advance(6)
     assert len(told(loop)) == 3
 
 
 def test_who_asks_to_stop_need_not_wait_until_figures_are_due(corpus: Prepared, tmp_path: Path) -> None:
-    loop = loop_of(tiny(), step_of(tiny(), corpus, read_every=5), corpus, tmp_path)
+    loop = loop_of(tiny(), step_of(tiny(), corpus, figures=Figures(read_every=5)), corpus, tmp_path)
     asked = iter([False, False, True, True])
     loop.observer.interrupted = lambda: next(asked)  # type: ignore[method-assign]
     with pytest.raises(Interrupted, match="after 2 steps"):
@@ -142,7 +142,7 @@ def test_a_step_that_is_not_finite_is_named_late_and_what_came_after_is_not_told
             grad[0, 0] = float("inf")
         return calls[-1]
 
-    loop = loop_of(tiny(), step_of(tiny(), corpus, read_every=4, gradients=breaking), corpus, tmp_path)
+    loop = loop_of(tiny(), step_of(tiny(), corpus, figures=Figures(read_every=4), gradients=breaking), corpus, tmp_path)
     with pytest.raises(Diverged, match=r"at step 1, read after step 3: by then the weight \S+ is the first tensor"):
         loop.advance(6)
     assert [record.finite for record in told(loop)] == [True, False]

@@ -67,8 +67,8 @@ def test_a_gradient_that_is_off_is_named(tmp_path: Path) -> None:
 
 def test_a_loss_that_is_off_is_named(tmp_path: Path) -> None:
     def shrink(step: Step) -> None:
-        inner = step.program.reduce_loss
-        _with(step, reduce_loss=lambda loss: inner(loss) * 0.875)
+        inner = step.program.parallel.reduce_loss
+        _with(step, parallel=replace(step.program.parallel, reduce_loss=lambda loss: inner(loss) * 0.875))
 
     assert "the loss in step 0" in proven(tmp_path, Spec(name="sdpa_attention"), change=shrink).failures[0]
 

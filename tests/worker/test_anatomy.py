@@ -11,7 +11,7 @@ from support.steps import build_step
 def test_what_is_proven_is_a_step_whose_update_is_not_skipped() -> None:
     run = run_with(Spec(name="fp16_mixed"), Spec(name="fused_adamw"))
     step = build_step(run)
-    scale = step.program.loss_scale
+    scale = step.program.precision.loss_scale
     assert isinstance(scale, DynamicLossScale)
     scale.value = start = 2.0**38
     proofs = anatomy_worker.proofs(step, run, optimizations_of(run))

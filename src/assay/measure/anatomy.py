@@ -29,10 +29,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from assay.errors import UsageError
 from assay.measure import operations
-from assay.measure.recomputation import runs_again
+from assay.measure.phase import current_phase
 from assay.records.anatomy import BETWEEN, UPDATE, Anatomy, Part
 from assay.records.trace import OperationClass, Phase
 from assay.step.checkpoint import is_repeated
+from assay.step.compiled import Captures
+from assay.step.graphs import StepGraphs
 from assay.step.program import Step
 
 _Key = tuple[str, Phase, OperationClass]
@@ -48,11 +50,11 @@ def anatomy(step: Step, train: Callable[[Step, int], object]) -> Anatomy:
 
     Raises `UsageError` if the step is compiled, replayed as a graph or divided among ranks.
     """
-    if step.program.captures is not None:
+    if step.program.witness(Captures) is not None:
         raise UsageError("compiled code has no single operators to time; leave compilation out of `assay anatomy`")
-    if step.program.graphs is not None:
+    if step.program.witness(StepGraphs) is not None:
         raise UsageError("replayed graphs have no single operators to time; leave them out of `assay anatomy`")
-    if step.program.mesh is not None and step.program.mesh.size() > 1:
+    if step.program.parallel.mesh is not None and step.program.parallel.mesh.size() > 1:
         raise UsageError(
             "`assay anatomy` measures the step of one device; leave out techniques that divide it among ranks"
         )
@@ -158,17 +160,18 @@ class _Owners:
 
     def now(self) -> tuple[str, Phase]:
         """Return (module, phase) of the operator that is about to run."""
-        if self.updating:
-            return UPDATE, "update"
+        phase = current_phase(updating=self.updating)
+        if phase == "update":
+            return UPDATE, phase
+        if phase == "forward":
+            return self._of_forward(), phase
         node = torch._C._current_autograd_node()
-        if node is None:
-            return self._of_forward(), "forward"
-        if runs_again():
-            return self._of_forward(self._repeated_around(node)), "recompute"
+        if phase == "recompute":
+            return self._of_forward(self._repeated_around(node)), phase
         weight = getattr(node, "variable", None)
         if weight is not None:
-            return self._of_weight.get(id(weight), BETWEEN), "backward"
-        return self._of_node.get(node._sequence_nr(), BETWEEN), "backward"
+            return self._of_weight.get(id(weight), BETWEEN), phase
+        return self._of_node.get(node._sequence_nr(), BETWEEN), phase
 
     def _repeated_around(self, node: Any) -> str:
         """The checkpointed module that contains a backward node, or `BETWEEN` if there is none."""

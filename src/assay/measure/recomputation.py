@@ -8,24 +8,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-import torch
 from torch import nn
 
 from assay.model import Block
 from assay.records.trace import BlockForward, OperationClass, Phase
-
-_OF_A_CHECKPOINT = "_recomputation_hook"
-"""Torch's name of the hook that receives the tensors saved by a recomputed forward."""
-
-
-def runs_again() -> bool:
-    """True if a checkpoint is recomputing its forward; valid only inside the autograd engine.
-
-    Only recomputation enables gradients there. An autograd function that it calls disables them, so the hook that
-    receives saved tensors is checked as well.
-    """
-    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
-    return torch.is_grad_enabled() or (hooks is not None and _OF_A_CHECKPOINT in getattr(hooks[0], "__qualname__", ""))
 
 
 @dataclass

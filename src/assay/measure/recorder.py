@@ -1,9 +1,4 @@
-"""The dispatch mode behind a trace: counts every operator of a step by phase, class and dtype.
-
-The phase of an operator follows from where it runs. Inside the program's update or an optimizer's step it is `update`.
-Inside the autograd engine it is `backward`, or `recompute` if a checkpoint repeats its forward. Elsewhere it is
-`forward`.
-"""
+"""The dispatch mode behind a trace: counts every operator of a step by phase, class and dtype."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,9 +16,11 @@ from assay.measure.host_syncs import Synchronizations
 from assay.measure.masks import MaskCounts
 from assay.measure.memory.storages import identity, storages
 from assay.measure.optimizer import Writes
-from assay.measure.recomputation import BlockForwards, runs_again
+from assay.measure.phase import current_phase
+from assay.measure.recomputation import BlockForwards
 from assay.records.trace import Communication, Operation, OperationClass, Phase
 from assay.step.compiled import Call
+from assay.step.graphs import StepGraphs
 from assay.step.program import Step
 
 _Key = tuple[str, str, Phase, OperationClass, str]
@@ -62,8 +59,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if name.startswith("blocks.")
             for storage in storages(parameter)
         }
-        self._axes = Axes(step.program.mesh)
-        self._replayed = step.program.graphs
+        self._axes = Axes(step.program.parallel.mesh)
+        self._replayed = step.program.witness(StepGraphs)
         self._blocks = blocks
         self._tallies: dict[_Key, _Tally] = {}
         self._sent: dict[tuple[str, str, Phase, str], _Tally] = {}
@@ -88,7 +85,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self.updating:
             self.writes.note(func, args, kwargs)
         elif self._replayed is None:  # values cannot be read while a CUDA graph is captured
-            self.masks.note(func, args, result, self._phase())
+            self.masks.note(func, args, result, current_phase(updating=self.updating > 0))
         return result
 
     def origin(self, storage: int) -> str:
@@ -127,7 +124,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _record(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         arguments = list(operations.tensors_in((args, kwargs)))
         results = list(operations.tensors_in(result))
-        name, phase = operations.name_of(func), self._phase()
+        name, phase = operations.name_of(func), current_phase(updating=self.updating > 0)
         view = operations.is_view(func, arguments, results)
         kind = operations.class_of(func, view=view)
         moved = 0 if view else operations.bytes_of(func, [*arguments, *results])
@@ -182,15 +179,3 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             made = identity(one.untyped_storage())
             if made not in given:
                 self._origins[made] = label
-
-    def _phase(self) -> Phase:
-        if self.updating:
-            return "update"
-        if in_backward():
-            return "recompute" if runs_again() else "backward"
-        return "forward"
-
-
-def in_backward() -> bool:
-    """True while the autograd engine runs on this thread."""
-    return torch._C._current_graph_task_id() != -1

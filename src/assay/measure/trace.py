@@ -1,9 +1,8 @@
 """Watch one training step and record, as plain data, what it executes.
 
 A dispatch mode sees every operator that autograd and the kernels run, on whichever thread backward runs. The phase of
-an operator follows from where it runs. Inside the program's update, or inside any optimizer's step, it is `update`.
-Inside the autograd engine it is `backward`, or `recompute` if a checkpoint repeats its forward there. Elsewhere it is
-`forward`. The watched step's loss and weights are bit-equal to those of an unwatched step.
+an operator follows from where it runs (`measure.phase`). The watched step's loss and weights are bit-equal to those of
+an unwatched step.
 
 Caveats: a step under the mode is slow, so it is never timed. An ordinary dispatch mode turns compilation off. This one
 declares itself a part of the infrastructure, so compiled code stays compiled. Its operators are read from the captured
@@ -15,7 +14,6 @@ graph, once per call (`step.compiled`). Sharded tensors are followed down to the
 """
 
 import time
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -23,6 +21,7 @@ from types import TracebackType
 from typing import Any
 
 import torch
+from torch.distributed.device_mesh import DeviceMesh
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from assay.measure import operations
@@ -33,9 +32,10 @@ from assay.measure.memory.storages import bytes_by_dtype, distinct_bytes, identi
 from assay.measure.optimizer import groups, updated
 from assay.measure.parameter_shards import held, shared
 from assay.measure.recomputation import BlockForwards
-from assay.measure.recorder import Recorder, in_backward
+from assay.measure.recorder import Recorder
+from assay.measure.witnesses import WitnessCounts
+from assay.model.backward import in_backward
 from assay.records.trace import Trace
-from assay.step.compiled import graph_breaks
 from assay.step.program import MicroBatch, Share, Step
 
 
@@ -56,14 +56,16 @@ class StepTracer:
         self._sequences = 0
         self._data_seconds = 0.0
         self._index = 0
-        self._scaled = ScaledLosses(step.program.loss_scale)
+        self._scaled = ScaledLosses(step.program.precision.loss_scale)
         self._schedule: list[str] = []
-        self._prepared: Counter[str] = Counter()
+        self._witnesses = WitnessCounts(step.program)
 
     def watch(self) -> Step:
         """Return the step to run: same parts and optimizer; its batch, update and reading of figures are marked."""
         program = self.step.program
-        return replace(self.step, program=replace(program, update=self._update, read=self._read, batches=self._batches))
+        figures = replace(program.figures, read=self._read)
+        watched = replace(program, update=self._update, figures=figures, batches=self._batches)
+        return replace(self.step, program=watched)
 
     def __enter__(self) -> "StepTracer":
         hook = self.step.parts[-1].register_forward_hook(self._count_forward)
@@ -73,16 +75,7 @@ class StepTracer:
             register_optimizer_step_post_hook(self._after_optimizer),
         ):
             self._open.callback(handle.remove)
-        for kept in self.step.program.kept:
-            kept.watcher = self._saved.note
-            self._open.callback(setattr, kept, "watcher", None)
-        if (offload := self.step.program.offload) is not None:
-            offload.moved_bytes = 0
-        if (captures := self.step.program.captures) is not None:
-            self._open.enter_context(captures.watched(self._recorder.graphs.watch))
-        if (graphs := self.step.program.graphs) is not None:
-            self._open.enter_context(graphs.observed())
-        self._open.callback(self._count_prepared, Counter(self.step.program.prepared))
+        self._open.enter_context(self._witnesses.watched(self._recorder.graphs, self._saved))
         self._open.enter_context(self._blocks.watched())
         self._open.enter_context(self._scaled.watched())
         self._open.enter_context(recorded(self.step, self._schedule))
@@ -102,43 +95,51 @@ class StepTracer:
         """
         if self._gradient_bytes is None:
             raise RuntimeError("no step was traced: run one step of `watch()` inside the context, up to its update")
-        device = self.step.program.device
-        mesh, state = self.step.program.mesh, list(operations.tensors_in(list(self.step.optimizer.state.values())))
+        program = self.step.program
         return Trace(
             **self._recorder.fields(),
+            **self._witnesses.fields(),
+            **self._parameter_fields(),
+            **self._optimizer_fields(),
+            **_place(program.parallel.mesh),
             loss=loss,
             saved_bytes=self._saved.highest,
-            offloaded_saved_bytes=0 if (offload := self.step.program.offload) is None else offload.moved_bytes,
             forwards=self._forwards,
             targets=targets,
             sequences=self._sequences,
-            prepared=dict(self._prepared),
-            makers=dict(self.step.program.makers),
             data_seconds=self._data_seconds,
-            parameter_bytes=distinct_bytes(parameter for _, parameter in self.step.named_parameters()),
-            offloaded_bytes=distinct_bytes(p for _, p in self.step.named_parameters() if p.device.type != device.type),
-            parameters=tuple(held(name, parameter) for name, parameter in self.step.named_parameters()),
             gradient_bytes=self._gradient_bytes,
             gradients_together_bytes=self._gradients_together_bytes,
             updates_in_backward=self._updates_in_backward,
-            optimizer_state_bytes=distinct_bytes(state),
-            offloaded_state_bytes=distinct_bytes(one for one in state if one.device.type != device.type),
-            whole_state_bytes=bytes_by_dtype(state),
-            updates=updated(self.step, self._recorder.writes),
-            groups=groups(self.step),
-            read_every=self.step.program.read_every,
+            read_every=program.figures.read_every,
             scaling=self._scaled.scaling(self._index, skipped),
             schedule=tuple(self._schedule),
-            learning_rate=self.step.program.schedule(self._index),
-            ranks={} if mesh is None else dict(zip(mesh.mesh_dim_names or (), mesh.shape, strict=True)),
-            place={} if mesh is None else {axis: mesh.get_local_rank(axis) for axis in mesh.mesh_dim_names or ()},
-            whole_parameter_bytes=sum(p.numel() * p.element_size() for _, p in self.step.named_parameters()),
+            learning_rate=program.schedule(self._index),
             block_forwards=self._blocks.forwards(),
-            graph_replays=0 if (graphs := self.step.program.graphs) is None else graphs.replays,
-            graph_breaks=0 if self.step.program.captures is None else graph_breaks(),
-            training_graphs=0 if (captures := self.step.program.captures) is None else captures.trained,
-            shared_parameters=shared(self.step.parts),
         )
+
+    def _parameter_fields(self) -> dict[str, Any]:
+        """Return the fields of a trace that describe this rank's parameters."""
+        named, device = self.step.named_parameters(), self.step.program.device
+        return {
+            "parameter_bytes": distinct_bytes(parameter for _, parameter in named),
+            "offloaded_bytes": distinct_bytes(one for _, one in named if one.device.type != device.type),
+            "whole_parameter_bytes": sum(one.numel() * one.element_size() for _, one in named),
+            "parameters": tuple(held(name, parameter) for name, parameter in named),
+            "shared_parameters": shared(self.step.parts),
+        }
+
+    def _optimizer_fields(self) -> dict[str, Any]:
+        """Return the fields of a trace that describe the optimizer and its update."""
+        state = list(operations.tensors_in(list(self.step.optimizer.state.values())))
+        device = self.step.program.device
+        return {
+            "optimizer_state_bytes": distinct_bytes(state),
+            "offloaded_state_bytes": distinct_bytes(one for one in state if one.device.type != device.type),
+            "whole_state_bytes": bytes_by_dtype(state),
+            "updates": updated(self.step, self._recorder.writes),
+            "groups": groups(self.step),
+        }
 
     def _batches(self, index: int, share: Share) -> Sequence[MicroBatch]:
         self._index = index
@@ -147,9 +148,6 @@ class StepTracer:
         self._data_seconds += time.perf_counter() - asked
         self._sequences += sum(len(ids) for ids, _ in rows)
         return rows
-
-    def _count_prepared(self, before: Counter[str]) -> None:
-        self._prepared = self.step.program.prepared - before
 
     def _update(self, step: Step) -> torch.Tensor:
         self._gradient_bytes = self._living_gradient_bytes()
@@ -162,7 +160,7 @@ class StepTracer:
     def _read(self, figures: torch.Tensor) -> list[list[float]]:
         """Count one synchronization: `tolist` calls no operator on a CPU, and one elsewhere."""
         with self._recorder.synchronizations.waiting_for("figures"):
-            return self.step.program.read(figures)
+            return self.step.program.figures.read(figures)
 
     def _before_optimizer(self, *_: Any) -> None:
         self._gradients_together_bytes = max(self._gradients_together_bytes, self._living_gradient_bytes())
@@ -180,3 +178,14 @@ class StepTracer:
         if torch.is_grad_enabled() and not in_backward():
             self._forwards += 1
             self._saved.forward_ended()
+
+
+def _place(mesh: DeviceMesh | None) -> dict[str, Any]:
+    """Return the fields of a trace that locate this rank in the mesh."""
+    if mesh is None:
+        return {}
+    names = mesh.mesh_dim_names or ()
+    return {
+        "ranks": dict(zip(names, mesh.shape, strict=True)),
+        "place": {axis: mesh.get_local_rank(axis) for axis in names},
+    }

@@ -26,21 +26,23 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from assay.model.backward import backward_id
+
 
 class _Factor:
     """The gradient of the summed loss, with the id of its backward pass; or a factor that `scaled_by` has set."""
 
-    backward: int = -1
+    backward: int | None = None
     noted: Tensor | None = None
     said: Tensor | float | None = None
 
     def note(self, gradient: Tensor) -> None:
-        self.backward, self.noted = torch._C._current_graph_task_id(), gradient.detach()
+        self.backward, self.noted = backward_id(), gradient.detach()
 
     def read(self) -> Tensor | float:
         if self.said is not None:
             return self.said
-        if self.noted is None or self.backward != torch._C._current_graph_task_id():
+        if self.noted is None or self.backward != backward_id():
             raise RuntimeError(
                 "a router's balance loss has no scale, because this backward did not start at the model's summed loss; "
                 "wrap it in `scaled_by(factor)`, or set model.router_loss=0"

@@ -30,6 +30,7 @@ from torch import Tensor, nn
 
 from assay.config import ModelConfig
 from assay.hardware import AMPERE
+from assay.model.backward import in_backward
 from assay.model.balance import balance_loss, balanced
 from assay.model.routes import Routes, plan
 
@@ -100,7 +101,7 @@ class MixtureMLP(nn.Module):
 
     @torch.no_grad()
     def _tell(self, probabilities: Tensor, routes: Routes, places: int | None, shares: Tensor | None) -> None:
-        if self.watcher is None or shares is None or torch._C._current_graph_task_id() != -1:
+        if self.watcher is None or shares is None or in_backward():
             return
         limit = routes.counts if places is None else routes.counts.clamp(max=places)
         balance = balance_loss(probabilities, shares)

@@ -6,7 +6,6 @@ last tensor that backward needs, so without dropout the MLP's down projection is
 """
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import PositiveInt
@@ -53,15 +52,13 @@ class ActivationCheckpointing(Optimization):
         return cost.recomputing(cost.block_sites[:: self.every], noise=run.model.dropout > 0)
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
-        from torch.utils.checkpoint import checkpoint
-
         from assay.model import Block
+        from assay.step.checkpoint import repeat_in_backward
 
         blocks = [module for part in program.parts for module in part.modules() if isinstance(module, Block)]
-        for block in blocks[:: self.every]:
-            # Dropout must draw the same masks in the recomputation; without dropout, saving the RNG state is wasted.
-            again = partial(checkpoint, block.forward, use_reentrant=False, preserve_rng_state=run.model.dropout > 0)
-            block.forward = again  # type: ignore[method-assign]
+        # Dropout must draw the same masks in the recomputation; without dropout, saving the RNG state is wasted.
+        again = {"use_reentrant": False, "preserve_rng_state": run.model.dropout > 0}
+        repeat_in_backward(blocks[:: self.every], again)
         return program
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:

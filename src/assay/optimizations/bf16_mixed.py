@@ -65,7 +65,8 @@ class Bf16Mixed(Optimization):
         import torch
 
         context = partial(torch.autocast, program.device.type, dtype=torch.bfloat16)
-        return replace(program, forward_contexts=(*program.forward_contexts, context))
+        precision = replace(program.precision, forward_contexts=(*program.precision.forward_contexts, context))
+        return replace(program, precision=precision)
 
     def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
         return expected.loosened(gradients=_NEAR)

@@ -44,7 +44,7 @@ class DataParallel(Optimization):
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.parallel.fsdp import whole_replicas
 
-        return whole_replicas(program, program.axis("dp"))
+        return whole_replicas(program, program.parallel.axis("dp"))
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         from assay.proofs.replicas import summed_once, wrong_share

@@ -67,7 +67,7 @@ class DeferredMetrics(Optimization):
         return replace(cost, buffers=(*cost.buffers, unread))
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
-        return replace(program, read_every=self.every)
+        return replace(program, figures=replace(program.figures, read_every=self.every))
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         waits = {phase: count for phase, count in trace.synchronizations.items() if count}

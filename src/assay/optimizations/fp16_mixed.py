@@ -58,15 +58,13 @@ class Fp16Mixed(Optimization):
         import torch
 
         from assay.parallel.loss_scale import DynamicLossScale
+        from assay.step.program import Precision
 
         scale = DynamicLossScale()
+        context = partial(torch.autocast, program.device.type, dtype=torch.float16)
         return replace(
             program,
-            forward_contexts=(
-                *program.forward_contexts,
-                partial(torch.autocast, program.device.type, dtype=torch.float16),
-            ),
-            loss_scale=scale,
+            precision=Precision((*program.precision.forward_contexts, context), scale),
             stateful={**program.stateful, "loss_scale": scale},
         )
 

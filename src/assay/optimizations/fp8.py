@@ -109,7 +109,8 @@ class Fp8(Optimization):
                 if isinstance(layer, Float8Linear):
                     layer.register_forward_pre_hook(_narrow)
         context = partial(torch.autocast, program.device.type, dtype=torch.bfloat16)
-        return replace(program, forward_contexts=(*program.forward_contexts, context))
+        precision = replace(program.precision, forward_contexts=(*program.precision.forward_contexts, context))
+        return replace(program, precision=precision)
 
     def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
         return expected.loosened(gradients=_NEAR)

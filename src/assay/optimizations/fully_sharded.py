@@ -105,7 +105,7 @@ class FullySharded(Optimization):
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.parallel.fsdp import shards
 
-        return shards(program, program.axis("dp"), **self.model_dump())
+        return shards(program, program.parallel.axis("dp"), **self.model_dump())
 
     def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
         near = _NEAR if self.mixed_precision else REASSOCIATED

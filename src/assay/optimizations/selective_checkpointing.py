@@ -88,7 +88,7 @@ class SelectiveCheckpointing(Optimization):
         cores = [module.core for module in modules if isinstance(module, Attention)]
         blocks = [module for module in modules if isinstance(module, Block)]
         repeat_in_backward(cores if self.policy == "attention" else blocks, again)
-        return replace(program, kept=(*program.kept, *kept))
+        return replace(program, witnesses=(*program.witnesses, *kept))
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         from assay.proofs.dropout import unequal_again

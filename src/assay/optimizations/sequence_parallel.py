@@ -63,7 +63,7 @@ class SequenceParallel(Optimization):
         return replace(cost, sequence_parts=self.degree)
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
-        return replace(program, sequence_parts=self.degree)
+        return replace(program, parallel=replace(program.parallel, sequence_parts=self.degree))
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         scattered = trace.communicated("reduce_scatter", axis="tp", phase="forward")

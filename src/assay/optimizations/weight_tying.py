@@ -67,7 +67,7 @@ class WeightTying(Optimization):
 
         for part in program.parts:
             tie(part, TIED)
-        return replace(program, tied=TIED)
+        return replace(program, weights=replace(program.weights, tied=TIED))
 
     def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
         return expected  # `model` is the tied one already

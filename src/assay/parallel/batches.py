@@ -27,10 +27,10 @@ def share_batch(program: Program, mesh: DeviceMesh) -> Program:
         for module in part.modules():
             if isinstance(module, MixtureMLP):
                 _pool(module, mesh)
-    index, before = program.share
+    index, before = program.parallel.share
     share = (index * count + place, before * count)
     shared = sum_losses(program, mesh, lambda batches: _dealt(batches, place, count))
-    return replace(shared, share=share)
+    return replace(shared, parallel=replace(shared.parallel, share=share))
 
 
 def _pool(mixture: MixtureMLP, mesh: DeviceMesh) -> None:

@@ -40,7 +40,7 @@ def replicas(program: Program, mesh: DeviceMesh, wrap: Wrap) -> Program:
         group.set_gradient_divide_factor(1.0)
         group.set_force_sum_reduction_for_comms(True)
     shared = share_batch(program, mesh)
-    return replace(shared, gradient_norm=gradient_norm, synchronize=_synchronize)
+    return replace(shared, gradient_norm=gradient_norm, parallel=replace(shared.parallel, synchronize=_synchronize))
 
 
 def shards(
@@ -57,7 +57,8 @@ def shards(
         precision = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     if offload:
         place = CPUOffloadPolicy(pin_memory=program.device.type == "cuda")
-        program = replace(program, rest=torch.device("cpu"), update=norm_on_device(program.update))
+        weights = replace(program.weights, rest=torch.device("cpu"))
+        program = replace(program, weights=weights, update=norm_on_device(program.update))
 
     def wrap(module: nn.Module, apart: set[nn.Parameter]) -> Any:
         return fully_shard(

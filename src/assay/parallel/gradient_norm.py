@@ -31,7 +31,7 @@ def gradient_norm(step: Step) -> Tensor:
         total = squared if total is None else total + squared
     if total is None:
         raise ValueError("there are no gradients to measure")
-    mesh = step.program.mesh
+    mesh = step.program.parallel.mesh
     if mesh is not None and mesh.size((mesh.mesh_dim_names or ()).index("pp")) > 1:
         dist.all_reduce(total, group=mesh.get_group("pp"))
     return total.sqrt()
@@ -39,7 +39,7 @@ def gradient_norm(step: Step) -> Tensor:
 
 def _own(step: Step) -> Iterator[Tensor]:
     """Yield the gradients of this rank's weights, without copies of tied weights, which are counted at their owner."""
-    aliases = {alias for alias, _ in step.program.tied}
+    aliases = {alias for alias, _ in step.program.weights.tied}
     return (p.grad for name, p in step.named_parameters() if p.grad is not None and name not in aliases)
 
 

@@ -16,7 +16,7 @@ Batches = Iterable[MicroBatch]
 def sum_losses(program: Program, mesh: DeviceMesh, own: Callable[[Batches], Batches]) -> Program:
     """Evaluate each rank's `own` part of every batch, and sum all losses over a one-dimensional `mesh`."""
     group = mesh.get_group()
-    evaluate_here, reduce_here = program.evaluate, program.reduce_loss
+    evaluate_here, reduce_here = program.evaluate, program.parallel.reduce_loss
 
     def evaluate(step: Step, batches: Batches) -> tuple[float, int]:
         loss, targets = evaluate_here(step, own(batches))
@@ -29,4 +29,4 @@ def sum_losses(program: Program, mesh: DeviceMesh, own: Callable[[Batches], Batc
         dist.all_reduce(total, group=group)
         return total
 
-    return replace(program, evaluate=evaluate, reduce_loss=reduce_loss)
+    return replace(program, evaluate=evaluate, parallel=replace(program.parallel, reduce_loss=reduce_loss))

@@ -25,9 +25,8 @@ def repeat_in_backward(modules: Iterable[nn.Module], settings: Mapping[str, Any]
 
 
 def is_repeated(module: nn.Module) -> bool:
-    """True if backward recomputes the module's forward: its class does so, or its forward is a partial `checkpoint`."""
-    forward = vars(module).get("forward")
-    return getattr(type(module), _MARK, False) or getattr(forward, "func", None) is checkpoint
+    """True if backward recomputes the module's forward."""
+    return getattr(type(module), _MARK, False)
 
 
 def _repeated(kind: type[nn.Module], settings: Mapping[str, Any]) -> type[nn.Module]:

@@ -21,6 +21,8 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
+from assay.step.program import Program
+
 _KERNEL = re.compile(r"^\w+ = async_compile\.(?:cpp_pybinding|triton)\(", re.MULTILINE)
 """Definition of a kernel in inductor's code."""
 
@@ -121,9 +123,9 @@ def graph_breaks() -> int:
     return sum(counters["graph_break"].values())
 
 
-def interpreted(captures: Captures | None) -> AbstractContextManager[Any]:
+def interpreted(program: Program) -> AbstractContextManager[Any]:
     """Context in which compiled forwards run eagerly, so that hooks inside them are called."""
-    return nullcontext() if captures is None else torch.compiler.set_stance("force_eager")
+    return nullcontext() if program.witness(Captures) is None else torch.compiler.set_stance("force_eager")
 
 
 def _calls(module: torch.fx.GraphModule, backward: bool) -> Iterator[Call]:

@@ -14,20 +14,17 @@ An instrument can see a graph's operators only during capture. So under `observe
 before it is replayed, and the graphs that are timed afterwards are the ones that were seen.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from assay.step.program import MicroBatch, Step
+from assay.step.program import MicroBatch, Program, Step
 
-Gradients = Callable[["Step", Sequence["MicroBatch"], int], Tensor]
+Gradients = Callable[[Step, Sequence[MicroBatch], int], Tensor]
 """Type of `Program.gradients`."""
 Pool = Any
 """Torch's handle of memory that graphs share."""
@@ -156,8 +153,9 @@ class StepGraphs:
         return _Graph(recording, loss, tuple(self._handed))
 
 
-def launched(graphs: StepGraphs | None) -> AbstractContextManager[None]:
+def launched(program: Program) -> AbstractContextManager[None]:
     """Context in which the host launches every kernel, without replays."""
+    graphs = program.witness(StepGraphs)
     return nullcontext() if graphs is None else graphs.as_written()
 
 

@@ -7,25 +7,23 @@ The choice of seams follows experience on one, two and four ranks. Forward and b
 (`gradients`), because a pipeline schedule replaces both. The loss scale is a value, not a wrapper. The optimizer is a
 recipe, because it must be built from the live parameters. A context around each part's forward differs from one around
 forward and backward together.
+
+The functions of a step are fields of `Program` itself. The rest is in groups: `Weights`, `Precision`, `Parallel` and
+`Figures`. No field serves one technique alone. If its proof needs more than a trace sees by itself, a technique adds an
+object to `witnesses`. An instrument asks for it by its class.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-
-from assay.step.activation_offload import Offload
-from assay.step.compiled import Captures
-from assay.step.graphs import StepGraphs
-from assay.step.saved_results import Keeper
 
 MicroBatch = tuple[Tensor, Tensor]
 """Token ids and targets, each `[rows, T]`, int64."""
@@ -37,6 +35,8 @@ BatchSource = Callable[[int, Share], Sequence[MicroBatch]]
 
 Context = Callable[[], AbstractContextManager[Any]]
 NamedParameters = Sequence[tuple[str, nn.Parameter]]
+
+Witness = TypeVar("Witness")
 
 
 class OptimizerLike(Protocol):
@@ -82,6 +82,60 @@ class LossScale:
 
 
 @dataclass(frozen=True)
+class Weights:
+    """Initial values of the parameters, and their form and place between steps."""
+
+    initialize: Callable[[str, torch.Size], Tensor]
+    """(name, full shape) → a parameter's initial value. It is pure, so that every sharding starts with equal values."""
+    tied: tuple[tuple[str, str], ...]
+    """(alias, owner) parameter names, tied again after the parts are materialised."""
+    rows_at_rest: Mapping[str, int] = field(default_factory=dict)
+    """Number of rows before the always-zero rows of a weight, by its name. A checkpoint has only these rows."""
+    rest: torch.device | None = None
+    """Device that stores weights, gradients and optimizer state between uses; None: the program's."""
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Formats in which the forward computes, and the scale that keeps gradients within a format's range."""
+
+    forward_contexts: tuple[Context, ...] = ()
+    """Entered inside each part's forward (autocast)."""
+    loss_scale: LossScale = field(default_factory=LossScale)
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """This rank's place among all ranks, its share of their work, and the sums that it makes with them."""
+
+    reduce_loss: Callable[[Tensor], Tensor]
+    """This rank's loss → the global one."""
+    synchronize: Callable[[Step, bool], AbstractContextManager[Any]]
+    """(step, True for the last micro-batch) → the context in which its backward runs."""
+    mesh: DeviceMesh | None = None
+    share: Share = (0, 1)
+    """Share of this rank among the ranks that split the batch."""
+    sequence_parts: int = 1
+    """Number of parts of the residual stream, norms and dropout, one per rank of tp; 1: each rank has them whole."""
+
+    def axis(self, name: str) -> DeviceMesh:
+        """Return the one-dimensional mesh of this rank's group along an axis. Raises `RuntimeError` on one device."""
+        if self.mesh is None:
+            raise RuntimeError(f"there is no axis {name!r}: the program is for one device")
+        return self.mesh[name]
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Read of a step's figures by the host: the loss, the gradient norm and the activation norms."""
+
+    read: Callable[[Tensor], list[list[float]]] = Tensor.tolist
+    """(figures, with a row for each step) → the same figures on the host, which waits for them."""
+    read_every: int = 1
+    """Number of steps whose figures are read together. 1: each step reads its own, and its norm before its update."""
+
+
+@dataclass(frozen=True)
 class Program:
     """Description of a training step. Functions take the built `Step`, so that they see live parameters."""
 
@@ -89,71 +143,46 @@ class Program:
     parts: tuple[nn.Module, ...]
     """Modules of this rank, on the meta device until they are built; the last returns the summed loss. Functions that
     are their attributes (the head's `cross_entropy`, attention's `core`) are replaced there."""
-    initialize: Callable[[str, torch.Size], Tensor]
-    """(name, full shape) → a parameter's initial value. It is pure, so that every sharding starts with equal values."""
-    tied: tuple[tuple[str, str], ...]
-    """(alias, owner) parameter names, tied again after the parts are materialised."""
-    optimizer: Callable[[NamedParameters], OptimizerLike]
-    gradients: Callable[[Step, Sequence[MicroBatch], int], Tensor]
-    """(step, micro-batches, tokens in the global batch) → this rank's summed loss; sets the gradients."""
-    gradient_norm: Callable[[Step], Tensor]
-    update: Callable[[Step], Tensor]
-    """Unscale, compute the norm, clip, step, clear; returns the global gradient norm before clipping."""
-    schedule: Callable[[int], float]
-    """Learning rate of a step, set before the step's gradients."""
+    weights: Weights
+    parallel: Parallel
     batches: BatchSource
     """(step index, share) → this rank's rows as one micro-batch, in host memory or already on the device. The step
     moves them there, and `micro_batches` splits them. It is pure, so that any step can be requested again."""
     encode: Callable[[str], Iterable[Any]]
     """Text → arrays of token ids, by the tokenizer of the run's corpus."""
+    schedule: Callable[[int], float]
+    """Learning rate of a step, set before the step's gradients."""
+    gradients: Callable[[Step, Sequence[MicroBatch], int], Tensor]
+    """(step, micro-batches, tokens in the global batch) → this rank's summed loss; sets the gradients."""
+    gradient_norm: Callable[[Step], Tensor]
+    optimizer: Callable[[NamedParameters], OptimizerLike]
+    update: Callable[[Step], Tensor]
+    """Unscale, compute the norm, clip, step, clear; returns the global gradient norm before clipping."""
     evaluate: Callable[[Step, Iterable[MicroBatch]], tuple[float, int]]
     """(step, batches) → (summed loss, number of targets), without gradients and without dropout."""
-    reduce_loss: Callable[[Tensor], Tensor]
-    """This rank's loss → the global one."""
-    synchronize: Callable[[Step, bool], AbstractContextManager[Any]]
-    """(step, True for the last micro-batch) → the context in which its backward runs."""
-    optimized: Callable[[NamedParameters], NamedParameters] = tuple
-    """Parameters → the tensors that the optimizer updates on this rank, by the same names: whole, views or copies."""
-    rows_at_rest: Mapping[str, int] = field(default_factory=dict)
-    """Number of rows before the always-zero rows of a weight, by its name. A checkpoint has only these rows."""
-    rest: torch.device | None = None
-    """Device that stores weights, gradients and optimizer state between uses; None: `device`."""
-    mesh: DeviceMesh | None = None
-    share: Share = (0, 1)
-    """Share of this rank among the ranks that split the batch."""
-    prepared: Counter[str] = field(default_factory=Counter)
-    """Number of sequences not simply read from prepared tokens, by their maker; a trace reads it."""
-    makers: dict[str, int] = field(default_factory=dict)
-    """Number of makers of the last batch by kind, for instance of processes, as one of them reported it."""
     micro_batches: int = 1
-    sequence_parts: int = 1
-    """Number of parts of the residual stream, norms and dropout, one per rank of tp; 1: each rank has them whole."""
-    loss_scale: LossScale = field(default_factory=LossScale)
-    forward_contexts: tuple[Context, ...] = ()
-    """Entered inside each part's forward (autocast)."""
+    precision: Precision = field(default_factory=Precision)
     step_contexts: tuple[Context, ...] = ()
     """Entered around forward and backward together."""
     finish_gradients: tuple[Callable[[Step], None], ...] = ()
     """Called between the last backward and the update (a tied weight's all-reduce under a pipeline)."""
+    optimized: Callable[[NamedParameters], NamedParameters] = tuple
+    """Parameters → the tensors that the optimizer updates on this rank, by the same names: whole, views or copies."""
+    figures: Figures = field(default_factory=Figures)
     stateful: Mapping[str, Stateful] = field(default_factory=dict)
-    read: Callable[[Tensor], list[list[float]]] = Tensor.tolist
-    """(figures, with a row for each step) → the same figures on the host, which waits for them."""
-    read_every: int = 1
-    """Number of steps whose figures are read together. 1: each step reads its own, and its norm before its update."""
-    kept: tuple[Keeper, ...] = ()
-    """Keepers of tensors for backward that autograd does not save."""
-    offload: Offload | None = None
-    """Offload of saved tensors, which counts their bytes; None: no tensor is offloaded."""
-    captures: Captures | None = None
-    """Graphs of compiled forwards, which a trace reads; None: nothing is compiled."""
-    graphs: StepGraphs | None = None
-    """CUDA graphs that `gradients` replays; None: the host launches every kernel."""
+    witnesses: tuple[object, ...] = ()
+    """Objects that show an instrument what a trace cannot see: replayed graphs, offloaded bytes, prepared batches."""
 
-    def axis(self, name: str) -> DeviceMesh:
-        """Return the one-dimensional mesh of this rank's group along an axis. Raises `RuntimeError` on one device."""
-        if self.mesh is None:
-            raise RuntimeError(f"there is no axis {name!r}: the program is for one device")
-        return self.mesh[name]
+    def witnesses_of(self, kind: type[Witness]) -> list[Witness]:
+        """Return the witnesses of one class, in the order in which they were added."""
+        return [one for one in self.witnesses if isinstance(one, kind)]
+
+    def witness(self, kind: type[Witness]) -> Witness | None:
+        """Return the only witness of a class, or None. Raises `ValueError` if there are several."""
+        found = self.witnesses_of(kind)
+        if len(found) > 1:
+            raise ValueError(f"the program has {len(found)} witnesses of the class {kind.__name__}, not one")
+        return found[0] if found else None
 
 
 @dataclass(frozen=True)
@@ -176,7 +205,7 @@ class Step:
 
     def stored_name(self, name: str) -> str:
         """Return a parameter's name in a checkpoint: a copy of a tied weight has its owner's."""
-        return dict(self.program.tied).get(name, name)
+        return dict(self.program.weights.tied).get(name, name)
 
     @cached_property
     def _named_parameters(self) -> list[tuple[str, nn.Parameter]]:

@@ -6,25 +6,24 @@ not see such results, so the policy itself reports them to an instrument.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any
 
 from torch._ops import OpOverload
 from torch.utils.checkpoint import CheckpointPolicy, SelectiveCheckpointContext
 
 
-class Keeper(Protocol):
-    """An object that keeps tensors for backward which hooks on saved tensors do not see."""
+class Keeper:
+    """Witness of tensors kept for backward that hooks on saved tensors do not see."""
 
-    watcher: Callable[[Any], None] | None
+    watcher: Callable[[Any], None] | None = None
+    """Receives each tensor that is kept."""
 
 
-class ResultsKept:
+class ResultsKept(Keeper):
     """Checkpoint policy that keeps the results of the given operators."""
 
     def __init__(self, operators: Iterable[OpOverload]) -> None:
         self.operators = frozenset(operators)
-        self.watcher: Callable[[Any], None] | None = None
-        """Receives each result that is kept."""
 
     def __call__(
         self, context: SelectiveCheckpointContext, operator: OpOverload, *args: Any, **kwargs: Any

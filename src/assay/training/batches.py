@@ -25,7 +25,7 @@ def micro_batches_of(program: Program, step: int) -> list[MicroBatch]:
     Raises `Unread` if the source cannot give the batch, `UsageError` if its rows do not divide into micro-batches.
     """
     try:
-        batch = list(program.batches(step, program.share))
+        batch = list(program.batches(step, program.parallel.share))
     except (UsageError, OSError) as error:
         raise Unread(first_line(error)) from error
     return cut([_moved(rows, program.device) for rows in batch], program.micro_batches)

@@ -22,7 +22,7 @@ from assay.model import GPT, TIED, initializer, tie
 from assay.optimizers.recipes import adamw
 from assay.parallel.dtensor import fill
 from assay.parallel.ranks import ALONE, Ranks
-from assay.step.program import Context, Program, Step
+from assay.step.program import Context, Parallel, Program, Step, Weights
 from assay.training.batches import training_batches
 from assay.training.evaluation import summed_evaluation
 from assay.training.gradients import gradient_norm, gradients, not_synchronized, updater
@@ -50,19 +50,19 @@ def baseline(
     return Program(
         device=device,
         parts=(model,),
-        initialize=nudged(initialize, run.nudge) if run.nudge else initialize,
-        tied=TIED if run.model.tie_embeddings else (),
-        optimizer=adamw(run.training),
-        gradients=gradients,
-        gradient_norm=gradient_norm,
-        update=updater(run.training.gradient_clip),
-        schedule=schedule(run.training),
+        weights=Weights(
+            initialize=nudged(initialize, run.nudge) if run.nudge else initialize,
+            tied=TIED if run.model.tie_embeddings else (),
+        ),
+        parallel=Parallel(reduce_loss=lambda loss: loss, synchronize=not_synchronized, mesh=ranks.mesh),
         batches=training_batches(run, data),
         encode=lambda text: (ids for ids, _ in data.tokenizer.encode_long(text)),
+        schedule=schedule(run.training),
+        gradients=gradients,
+        gradient_norm=gradient_norm,
+        optimizer=adamw(run.training),
+        update=updater(run.training.gradient_clip),
         evaluate=summed_evaluation,
-        reduce_loss=lambda loss: loss,
-        synchronize=not_synchronized,
-        mesh=ranks.mesh,
     )
 
 
@@ -72,15 +72,16 @@ def build(program: Program) -> Step:
     Raises `ValueError` if a part has a buffer, `RuntimeError` if a built step's program is built a second time.
     """
     for part in program.parts:
-        part.to_empty(device=program.rest or program.device)
+        part.to_empty(device=program.weights.rest or program.device)
         names = {name for name, _ in part.named_parameters(remove_duplicate=False)}
-        tie(part, tuple(pair for pair in program.tied if names.issuperset(pair)))
-        _initialize(part, program.initialize, dict(program.tied))
-        if program.forward_contexts:
-            _enter_around_forward(part, program.forward_contexts)
+        tie(part, tuple(pair for pair in program.weights.tied if names.issuperset(pair)))
+        _initialize(part, program.weights.initialize, dict(program.weights.tied))
+        if program.precision.forward_contexts:
+            _enter_around_forward(part, program.precision.forward_contexts)
     parameters = [item for part in program.parts for item in part.named_parameters()]
     optimized = program.optimized(parameters)
-    return Step(replace(program, initialize=_spent), program.optimizer(optimized), optimized)
+    weights = replace(program.weights, initialize=_spent)
+    return Step(replace(program, weights=weights), program.optimizer(optimized), optimized)
 
 
 def _spent(name: str, shape: torch.Size) -> Tensor:

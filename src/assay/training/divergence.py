@@ -36,7 +36,7 @@ def first_not_finite(step: Step, micro_batches: Sequence[MicroBatch], ranks: Ran
 
     The result is the same on every rank; all must call it.
     """
-    tokens = sum(targets.numel() for _, targets in micro_batches) * step.program.share[1]
+    tokens = sum(targets.numel() for _, targets in micro_batches) * step.program.parallel.share[1]
     return first_not_finite_in(step, lambda: step.program.gradients(step, micro_batches, tokens).item(), ranks)
 
 
@@ -75,7 +75,7 @@ def _first_gradient(step: Step) -> _Found | None:
 
 
 def _first_output(step: Step, again: Callable[[], float]) -> _Found | None:
-    with _watched_outputs(step) as outputs, interpreted(step.program.captures), launched(step.program.graphs):
+    with _watched_outputs(step) as outputs, interpreted(step.program), launched(step.program):
         loss = again()
     for position, (name, finite) in enumerate(outputs):
         if not finite:

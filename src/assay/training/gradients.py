@@ -57,8 +57,8 @@ def gradients(step: Step, micro_batches: Sequence[MicroBatch], tokens: int) -> T
             for context in program.step_contexts:
                 contexts.enter_context(context())
             loss = summed_loss(step, micro_batch)
-            with program.synchronize(step, micro_batch is micro_batches[-1]):
-                program.loss_scale.scale(loss / tokens).backward()  # type: ignore[no-untyped-call]
+            with program.parallel.synchronize(step, micro_batch is micro_batches[-1]):
+                program.precision.loss_scale.scale(loss / tokens).backward()  # type: ignore[no-untyped-call]
         total = loss.detach() if total is None else total + loss.detach()
         del loss  # else its graph, and objects that wrappers attach to it, would live through the next forward
     if total is None:
@@ -86,11 +86,11 @@ def updater(clip: float) -> Callable[[Step], Tensor]:
     """
 
     def update(step: Step) -> Tensor:
-        scale = step.program.loss_scale
+        scale = step.program.precision.loss_scale
         scale.unscale(step)
         norm = step.program.gradient_norm(step)
         if not scale.skip(step, norm):
-            if step.program.read_every > 1:
+            if step.program.figures.read_every > 1:
                 _clip_unread(step, norm, clip)
             elif not _clipped(step, norm, clip):
                 return norm

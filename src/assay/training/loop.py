@@ -63,7 +63,7 @@ def train_until_updated(step: Step, index: int, probes: ActivationNorms | None =
 
 def take_step(step: Step, index: int, probes: ActivationNorms | None = None) -> StepRecord | Taken:
     """Like `train_step`, but leaves the figures on the device if `read_every > 1`."""
-    return take(step, index, probes) if step.program.read_every > 1 else train_step(step, index, probes)
+    return take(step, index, probes) if step.program.figures.read_every > 1 else train_step(step, index, probes)
 
 
 def read(step: Step, taken: Sequence[StepRecord | Taken]) -> list[StepRecord]:
@@ -72,7 +72,7 @@ def read(step: Step, taken: Sequence[StepRecord | Taken]) -> list[StepRecord]:
     if not unread:
         return [one for one in taken if isinstance(one, StepRecord)]
     start = time.perf_counter()
-    rows = step.program.read(torch.stack([one.figures for one in unread]))
+    rows = step.program.figures.read(torch.stack([one.figures for one in unread]))
     waited = (time.perf_counter() - start) / len(unread)
     found = (_record(one, row, waited) for one, row in zip(unread, rows, strict=True))
     return [next(found) if isinstance(one, Taken) else one for one in taken]
@@ -147,7 +147,7 @@ class Loop:
         due = [interval - position.step % interval for interval in intervals if interval > 0]
         if training.tokens is not None:
             due.append(math.ceil((training.tokens - position.tokens) / self.run.tokens_per_step))
-        return min([self.step.program.read_every, *due])
+        return min([self.step.program.figures.read_every, *due])
 
     def _take_together(self, steps: int, take: TakeStep) -> list[StepRecord | Taken]:
         """Take `steps` steps without interruption; fewer if a stop is requested or the next batch cannot be read."""
@@ -183,7 +183,7 @@ class Loop:
         """
         records: list[StepRecord] = []
         while steps > 0:
-            some = min(steps, self.step.program.read_every)
+            some = min(steps, self.step.program.figures.read_every)
             first = self.position.step + self.discarded
             records += self._read([take_step(self.step, first + at, self.probes) for at in range(some)])
             self.discarded += some

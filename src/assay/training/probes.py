@@ -17,7 +17,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from assay.model import Block, MixtureMLP
+from assay.model.backward import in_backward
 from assay.model.moe import Routing
+from assay.step.graphs import StepGraphs
 from assay.step.program import Step
 
 _UNLIKE = ("pp", "dp", "cp")
@@ -31,11 +33,11 @@ class ActivationNorms:
         blocks = step.modules_of(Block)
         self._watched = [blocks[0], blocks[-1]] if blocks else []
         self._norms: dict[nn.Module, list[Tensor]] = {block: [] for block in self._watched}
-        self._graphs = step.program.graphs
+        self._graphs = step.program.witness(StepGraphs)
         self._handles = [block.register_forward_hook(self._note) for block in self._norms]
 
     def _note(self, block: nn.Module, args: Any, output: Tensor) -> None:
-        if output.requires_grad and block.training and torch._C._current_graph_task_id() == -1:
+        if output.requires_grad and block.training and not in_backward():
             dtype = torch.promote_types(output.dtype, torch.float32)
             norm, noted = torch.linalg.vector_norm(output.detach(), dtype=dtype), self._norms[block].append
             noted(norm) if self._graphs is None else self._graphs.hand(norm, noted)
@@ -75,7 +77,7 @@ class RouterStatistics:
     """Sums the routing statistics of every mixture of a step until `remove()`."""
 
     def __init__(self, step: Step) -> None:
-        self._mesh = step.program.mesh
+        self._mesh = step.program.parallel.mesh
         self._watched = dict(_mixtures(step))
         self._sums: dict[int, Tensor] = {}
         self._heard = False

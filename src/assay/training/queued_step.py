@@ -44,24 +44,24 @@ def take(step: Step, index: int, probes: ActivationNorms | None = None) -> Taken
     rate = program.schedule(index)
     for group in step.optimizer.param_groups:
         group["lr"] = rate
-    scale = program.loss_scale.value
+    scale = program.precision.loss_scale.value
     asked = time.perf_counter()
     micro_batches = micro_batches_of(program, index)
     data_seconds = time.perf_counter() - asked
-    tokens = sum(targets.numel() for _, targets in micro_batches) * program.share[1]
+    tokens = sum(targets.numel() for _, targets in micro_batches) * program.parallel.share[1]
     summed = program.gradients(step, micro_batches, tokens)
     for finish in program.finish_gradients:
         finish(step)
     norm = program.update(step)
     watched = [norm.square() for norm in probes.take()] if probes else []
-    sums = program.reduce_loss(torch.stack([summed, *watched]))
+    sums = program.parallel.reduce_loss(torch.stack([summed, *watched]))
     return Taken(
         step=index,
         learning_rate=rate,
         loss_scale=scale,
         tokens=tokens,
         figures=torch.stack([sums[0] / tokens, norm, *sums[1:]]),
-        left_out=program.loss_scale.skips and not gradients_remain(step),
+        left_out=program.precision.loss_scale.skips and not gradients_remain(step),
         seconds=time.perf_counter() - start,
         data_seconds=data_seconds,
     )

@@ -63,10 +63,12 @@ class StepRecorder:
         self._steps: dict[int, dict[str, Any]] = {}
         self._parameters = {step.stored_name(name): one for name, one in step.named_parameters()}
         self._names = {id(one): step.stored_name(name) for name, one in step.optimized}
-        padded = {name: len(self._parameters[name]) for name in step.program.rows_at_rest if name in self._parameters}
+        padded = {
+            name: len(self._parameters[name]) for name in step.program.weights.rows_at_rest if name in self._parameters
+        }
         self._about = {
             "rank": ranks.rank,
-            "share": list(step.program.share),
+            "share": list(step.program.parallel.share),
             "place": _noise_place(step, ranks),
             "first": first,
             "padded_rows": padded,
@@ -111,15 +113,15 @@ class StepRecorder:
         """Record loss and gradients of the first batch with dropout off. Weights and random state stay unchanged."""
         step, program = self._step, self._step.program
         micro_batches = micro_batches_of(program, self._first)
-        tokens = sum(targets.numel() for _, targets in micro_batches) * program.share[1]
+        tokens = sum(targets.numel() for _, targets in micro_batches) * program.parallel.share[1]
         for part in step.parts:
             part.eval()
         try:
             summed = program.gradients(step, micro_batches, tokens)
             for finish in program.finish_gradients:
                 finish(step)
-            program.loss_scale.unscale(step)
-            self._about["probe_loss"] = float(program.reduce_loss(torch.stack([summed]))[0]) / tokens
+            program.precision.loss_scale.unscale(step)
+            self._about["probe_loss"] = float(program.parallel.reduce_loss(torch.stack([summed]))[0]) / tokens
             for name, parameter in self._parameters.items():
                 if (gradient := placed_gradient(parameter)) is not None:
                     self._add("probe", self._first, name, gradient)
@@ -194,7 +196,7 @@ class StepRecorder:
 
     def _add(self, kind: str, step: int, name: str, tensor: Tensor) -> None:
         whole, stored = _whole(tensor)
-        rows = self._step.program.rows_at_rest.get(name)
+        rows = self._step.program.weights.rows_at_rest.get(name)
         self._writer.add(Key(kind, step, name), whole if rows is None else whole[:rows], stored=stored)
         if rows is not None:
             self._writer.add(Key(f"{kind} padding", step, name), whole[rows:].abs().sum())
@@ -202,7 +204,7 @@ class StepRecorder:
 
 def _noise_place(step: Step, ranks: Ranks) -> list[int]:
     """Return this rank's index along each axis whose ranks compute other layers, rows or positions."""
-    divided = step.program.sequence_parts > 1
+    divided = step.program.parallel.sequence_parts > 1
     return [index for axis, index in ranks.place.items() if axis != "tp" or divided]
 
 

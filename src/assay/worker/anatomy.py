@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         stack = optimizations_of(run)
         step = build_step(run, open_prepared(options.data), device, stack, ALONE, fresh=True)
-        if step.program.loss_scale.skips:
+        if step.program.precision.loss_scale.skips:
             train_until_updated(step, 0)
         found = anatomy(step, train_step)
     except UsageError as error:

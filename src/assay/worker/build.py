@@ -10,7 +10,6 @@ import torch
 from assay.config.run import ResolvedRun
 from assay.data import Prepared, open_prepared
 from assay.hardware import detect
-from assay.measure.moved import digests
 from assay.optimizations import Optimization, check
 from assay.parallel.ranks import ALONE, Ranks
 from assay.parallel.rendezvous import local_world
@@ -24,6 +23,7 @@ from assay.training.initial import initial_weights
 from assay.training.loop import Loop, Observer
 from assay.training.probes import ActivationNorms
 from assay.worker.environment import environment
+from assay.worker.proof.moved import digests
 
 NUDGED_NOISE = 1_000_003
 """Distance between the dropout seeds of two nudges: a CPU's generator reads the low 32 bits of a seed."""
@@ -53,7 +53,7 @@ def build_loop(
     fresh = not checkpoint.complete(folder.checkpoints)
     step = build_step(run, data, device, optimizations, ranks, fresh=fresh)
     initial = digests(step)
-    torch.manual_seed(run.seed + ranks.noise(step.program.sequence_parts) + NUDGED_NOISE * run.nudge)
+    torch.manual_seed(run.seed + ranks.noise(step.program.parallel.sequence_parts) + NUDGED_NOISE * run.nudge)
     position, notes = checkpoint.resume(folder.checkpoints, step, ranks, run.seed)
     windows, sample = validation_batches(run, data, device)
     loop = Loop(

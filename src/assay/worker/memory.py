@@ -7,6 +7,7 @@ import torch
 
 from assay.measure.memory.memory_pass import live_tensor_bytes, memory_pass
 from assay.records.memory import Memory
+from assay.step.graphs import StepGraphs
 from assay.training.loop import Loop
 from assay.training.stops import Unread, is_out_of_memory
 from assay.worker.phases import Phases
@@ -34,9 +35,9 @@ def measure_memory(loop: Loop, notes: list[str], tell: Callable[[int, int], None
     frees. With a loss scale, steps precede it until one makes its update: a skipped update leaves no optimizer state.
     `tell` receives the number of measured steps so far, and their total.
     """
-    device, graphs = loop.step.program.device, loop.step.program.graphs
+    device, graphs = loop.step.program.device, loop.step.program.witness(StepGraphs)
     try:
-        if loop.ranks.world > 1 or loop.step.program.loss_scale.skips:
+        if loop.ranks.world > 1 or loop.step.program.precision.loss_scale.skips:
             loop.discard_until_updated()
         repeats = _REPEATS_OVER_RANKS if loop.ranks.world > 1 else 1
         idle = 0 if graphs is None else graphs.idle_bytes()

@@ -24,7 +24,7 @@ _WATCHED_STEPS = 3
 
 def every_rank(loop: Loop, findings: Findings, ranks: Ranks) -> tuple[RankResult, ...]:
     """Gather every rank's results, in order, on each rank. All ranks must call it. It discards more steps."""
-    listed = calls(loop.step.program.mesh, loop.discard_step)
+    listed = calls(loop.step.program.parallel.mesh, loop.discard_step)
     ranks.meet()
     profiled = travel(loop.step.program.device, loop.discard_step)
     trace = findings.trace

@@ -205,7 +205,7 @@ class Session:
                 return traced
         raise Unproven(
             f"nothing could be proven: the update was skipped in each of {format_steps(left)} that were traced, and "
-            f"the loss scale is now {loop.step.program.loss_scale.value:g}; give more training.steps"
+            f"the loss scale is now {loop.step.program.precision.loss_scale.value:g}; give more training.steps"
         )
 
     def _traced_step(self, step: Step, index: int, probes: ActivationNorms | None) -> StepRecord:

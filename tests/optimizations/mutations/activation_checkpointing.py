@@ -7,6 +7,7 @@ import torch
 
 from assay.config import Run
 from assay.model import Block
+from assay.model.backward import in_backward
 from assay.step.program import Program
 from optimizations.mutations.mutant import Clock, Mutant, applied, rewritten
 
@@ -16,16 +17,14 @@ _EVERY = "blocks[:: self.every]"
 _DROPOUT = {"model": {"dropout": 0.1}}
 
 
-def _other_rate(block: Block) -> Callable[..., Any]:
-    """The block's forward, with another rate of dropout where backward repeats it."""
-    honest, layers = block.forward, [one for one in block.modules() if isinstance(one, torch.nn.Dropout)]
+def _other_rate(blocks: list[Block]) -> None:
+    """Give dropout another rate where backward repeats a block."""
 
-    def forward(x: torch.Tensor) -> torch.Tensor:
-        for layer in layers:
-            layer.p = 0.1 if torch._C._current_graph_task_id() == -1 else 0.2
-        return honest(x)
+    def set_rate(layer: torch.nn.Module, _: Any) -> None:
+        layer.p = 0.2 if in_backward() else 0.1  # type: ignore[assignment]
 
-    return forward
+    for layer in (one for block in blocks for one in block.modules() if isinstance(one, torch.nn.Dropout)):
+        layer.register_forward_pre_hook(set_rate)
 
 
 def _until_late(program: Program, run: Run, clock: Clock) -> Program:
@@ -43,13 +42,13 @@ MUTANTS = (
     Mutant(
         "other noise",
         "Recomputation draws other dropout masks than the forward did.",
-        rewritten(_APPLY, ("preserve_rng_state=run.model.dropout > 0", "preserve_rng_state=False")),
+        rewritten(_APPLY, ('"preserve_rng_state": run.model.dropout > 0', '"preserve_rng_state": False')),
         _DROPOUT,
     ),
     Mutant(
         "other rate",
         "Recomputation drops twice as many activations as the forward did.",
-        rewritten(_APPLY, ("partial(checkpoint, block.forward", "partial(checkpoint, other(block)"), other=_other_rate),
+        rewritten(_APPLY, ("    return program", "    other_rate(blocks)\n    return program"), other_rate=_other_rate),
         _DROPOUT,
     ),
     Mutant("first block only", "Only the first block is checkpointed.", rewritten(_APPLY, (_EVERY, "blocks[:1]"))),

@@ -7,7 +7,7 @@ from functools import partial
 import torch
 
 from assay.config import Run
-from assay.step.program import Program
+from assay.step.program import Precision, Program
 from optimizations.mutations.mutant import Clock, Mutant, applied, rewritten
 from optimizations.mutations.precision import (
     NORM_IN_16_BITS,
@@ -24,7 +24,7 @@ _NAME = "bf16_mixed"
 
 def _until_late(program: Program, run: Run, clock: Clock) -> Program:
     honest = partial(torch.autocast, program.device.type, dtype=torch.bfloat16)
-    return replace(program, forward_contexts=(lambda: nullcontext() if clock.late else honest(),))
+    return replace(program, precision=Precision((lambda: nullcontext() if clock.late else honest(),)))
 
 
 MUTANTS = (

@@ -23,7 +23,7 @@ _NAME = "data_parallel"
 
 
 def _broadcast(program: Program, run: Run) -> Program:
-    honest, group = program.update, program.axis("dp").get_group()
+    honest, group = program.update, program.parallel.axis("dp").get_group()
 
     def update(step: Any) -> Any:
         norm = honest(step)
@@ -35,12 +35,11 @@ def _broadcast(program: Program, run: Run) -> Program:
 
 
 def _whole_batch_each(program: Program, run: Run) -> Program:
-    reduce, honest = program.reduce_loss, program.gradients
+    reduce, honest = program.parallel.reduce_loss, program.gradients
     return replace(
         program,
-        share=(0, 1),
         gradients=lambda step, rows, tokens: honest(step, rows, 2 * tokens),
-        reduce_loss=lambda sums: reduce(sums) / 2,
+        parallel=replace(program.parallel, share=(0, 1), reduce_loss=lambda sums: reduce(sums) / 2),
     )
 
 

@@ -16,7 +16,12 @@ _CLIPPED = {"training": {"gradient_clip": 0.1}}
 
 def _read(change: Any) -> Break:
     """Have the figures of several steps read in another way."""
-    return applied(_NAME, lambda program, run: replace(program, read=lambda figures: change(figures).tolist()))
+    return applied(
+        _NAME,
+        lambda program, run: replace(
+            program, figures=replace(program.figures, read=lambda rows: change(rows).tolist())
+        ),
+    )
 
 
 def _of_the_step_before() -> Any:
@@ -32,7 +37,7 @@ def _of_the_step_before() -> Any:
 
 
 def _fewer(program: Program, run: Run) -> Program:
-    return replace(program, read_every=1)
+    return replace(program, figures=replace(program.figures, read_every=1))
 
 
 MUTANTS = (

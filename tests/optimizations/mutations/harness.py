@@ -19,7 +19,6 @@ import torch
 
 from assay.config import Run
 from assay.data.tokenizers import ByteTokenizer
-from assay.measure.moved import digests, state_fault, unmoved
 from assay.measure.trace import StepTracer
 from assay.optimizations import optimizations_of
 from assay.parallel.dtensor import local
@@ -34,6 +33,7 @@ from assay.training.evaluation import evaluate
 from assay.training.loop import read, take_step
 from assay.training.queued_step import Taken
 from assay.training.step_record import StepRecord
+from assay.worker.proof.moved import digests, state_fault, unmoved
 from optimizations.mutations.mutant import LATE, Break
 from optimizations.mutations.values import ValueRecord
 from support.corpora import RandomData
@@ -82,7 +82,7 @@ def account(run: Run, mutate: Break, *, late: bool = False, ranks: Ranks = ALONE
         mutate(patch)
         torch.manual_seed(run.seed)
         step = built(run, ranks)
-        torch.manual_seed(run.seed + ranks.noise(step.program.sequence_parts))
+        torch.manual_seed(run.seed + ranks.noise(step.program.parallel.sequence_parts))
         initial = digests(step)
         trace = _beginning(step, run, ranks, found)
         if late:

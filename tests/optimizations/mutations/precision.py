@@ -69,13 +69,13 @@ def updates_left_out(technique: str) -> Break:
     """Leave every second update out, without a word."""
 
     def change(program: Program, run: Run) -> Program:
-        honest, done = program.loss_scale.skip, [0]
+        honest, done = program.precision.loss_scale.skip, [0]
 
         def skip(step: Any, norm: Tensor) -> bool:
             done[0] += 1
             return honest(step, norm) or done[0] % 2 == 0
 
-        program.loss_scale.skip = skip  # type: ignore[method-assign]
+        program.precision.loss_scale.skip = skip  # type: ignore[method-assign]
         return program
 
     return applied(technique, change)
@@ -85,7 +85,7 @@ def scale_of(technique: str, value: float) -> Break:
     """Begin with another loss scale."""
 
     def change(program: Program, run: Run) -> Program:
-        program.loss_scale.value = value
+        program.precision.loss_scale.value = value
         return replace(program)
 
     return applied(technique, change)

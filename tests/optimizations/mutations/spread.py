@@ -29,7 +29,8 @@ LOSS_NOT_SUMMED = rewritten(
 )
 """A rank reports the loss of its own rows."""
 TOKENS_OF_ONE = rewritten(
-    "assay.training.loop:take", ("(step, micro_batches, tokens)", "(step, micro_batches, tokens // program.share[1])")
+    "assay.training.loop:take",
+    ("(step, micro_batches, tokens)", "(step, micro_batches, tokens // program.parallel.share[1])"),
 )
 """Gradients are of a loss that is divided by the tokens of one rank."""
 NORM_OF_PIECES = replaced("assay.parallel.gradient_norm:_split_over", lambda gradient: ())

@@ -78,7 +78,7 @@ MUTANTS = (
         "Splitting leaves two weights where there was a tied one.",
         together(
             replaced("assay.optimizations.tensor_parallel.step:_tie_again", lambda part, tied: None),
-            applied(_NAME, lambda program, run: replace(program, tied=())),
+            applied(_NAME, lambda program, run: replace(program, weights=replace(program.weights, tied=()))),
         ),
     ),
     Mutant("bias twice", "The bias of a row-split layer is added by each rank.", applied(_NAME, _bias_added_twice)),

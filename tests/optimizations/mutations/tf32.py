@@ -14,7 +14,7 @@ MUTANTS = (
     Mutant(
         "forward only",
         "Backward's products are in float32.",
-        rewritten(_APPLY, (_AROUND, "forward_contexts=(*program.forward_contexts, _allowed)")),
+        rewritten(_APPLY, (_AROUND, "precision=replace(program.precision, forward_contexts=(_allowed,))")),
         gpu=True,
     ),
     Mutant(
@@ -22,8 +22,8 @@ MUTANTS = (
         "Products are in bfloat16.",
         rewritten(
             _APPLY,
-            (_AROUND, "forward_contexts=(lambda: torch.autocast('cuda', dtype=torch.bfloat16),)"),
-            ("    return", "    import torch\n    return"),
+            (_AROUND, "precision=Precision((lambda: torch.autocast('cuda', dtype=torch.bfloat16),))"),
+            ("    return", "    import torch\n    from assay.step.program import Precision\n    return"),
         ),
         gpu=True,
     ),

@@ -22,7 +22,7 @@ MUTANTS = (
     Mutant(
         "padding not zero",
         "Rows of the padding begin as random ones, and decay.",
-        rewritten(_APPLY, ("zero_padding(program.initialize, tokens)", "program.initialize")),
+        rewritten(_APPLY, ("zero_padding(program.weights.initialize, tokens)", "program.weights.initialize")),
     ),
     Mutant(
         "head only",

@@ -42,12 +42,12 @@ def _scaled(program: Program, run: Run) -> Program:
 
 
 def _of_the_head(program: Program, run: Run) -> Program:
-    honest = program.initialize
+    honest = program.weights.initialize
 
     def initialize(name: str, shape: Any) -> Tensor:
         return honest(_ALIAS if name == _OWNER else name, shape)
 
-    return replace(program, initialize=initialize)
+    return replace(program, weights=replace(program.weights, initialize=initialize))
 
 
 def _twice(program: Program, run: Run) -> Program:
@@ -67,11 +67,11 @@ MUTANTS = (
             _APPLY,
             ("tie(part, TIED)", "pass"),
             (
-                "replace(program, tied=TIED)",
-                "replace(program, initialize=lambda name, shape: honest("
+                "replace(program.weights, tied=TIED)",
+                "replace(program.weights, initialize=lambda name, shape: honest("
                 "'embedding.token.weight' if name == 'head.projection.weight' else name, shape))",
             ),
-            ("    for part in", "    honest = program.initialize\n    for part in"),
+            ("    for part in", "    honest = program.weights.initialize\n    for part in"),
         ),
     ),
     Mutant("head detached", "The shared weight learns nothing as an output.", applied(_NAME, _head_detached)),

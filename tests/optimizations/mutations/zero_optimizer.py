@@ -9,8 +9,9 @@ from optimizations.mutations.mutant import Mutant, rewritten
 from optimizations.mutations.rules import forgets_when_saved
 from optimizations.mutations.spread import AVERAGED, SAME_ROWS, SYNCHRONIZED_ALWAYS, one_rank_stands_still
 
-_NAME, _STEP = "zero_optimizer", "assay.optimizations.zero_optimizer.step:_Handing.step"
-_PIECES, _GRADIENT = "assay.optimizations.zero_optimizer.step:_pieces", "_part(whole.grad, piece.placements)"
+_NAME, _HOME = "zero_optimizer", "assay.optimizations.zero_optimizer.step"
+_BEFORE, _AFTER = f"{_HOME}:_gradients_to_pieces", f"{_HOME}:_gather_weights"
+_PIECES, _GRADIENT = f"{_HOME}:_pieces", "_part(whole.grad, piece.placements)"
 _GATHERED = "local(whole).copy_(local(piece.redistribute(placements=whole.placements)))"
 
 
@@ -39,13 +40,13 @@ MUTANTS = (
     Mutant(
         "vectors not gathered",
         "Updated pieces of biases and gains are not gathered.",
-        rewritten(_STEP, (_GATHERED, f"gathered = {_GATHERED} if whole.ndim > 1 else None")),
+        rewritten(_AFTER, (_GATHERED, f"gathered = {_GATHERED} if whole.ndim > 1 else None")),
     ),
     Mutant(
         "one half gathered",
         "Only the first rank's pieces reach the weights.",
         rewritten(
-            _STEP,
+            _AFTER,
             (_GATHERED, "local(whole).copy_(own(whole, local(piece.redistribute(placements=whole.placements))))"),
             own=_own,
         ),
@@ -53,12 +54,12 @@ MUTANTS = (
     Mutant(
         "the other's gradients",
         "Each rank's pieces get the gradients of the other's.",
-        rewritten(_STEP, (_GRADIENT, "_part(rolled(whole.grad), piece.placements)"), rolled=_rolled),
+        rewritten(_BEFORE, (_GRADIENT, "_part(rolled(whole.grad), piece.placements)"), rolled=_rolled),
     ),
     Mutant(
         "gradients of before",
         "Pieces get the gradients of the step before.",
-        rewritten(_STEP, (_GRADIENT, f"before(kept, piece, {_GRADIENT})"), before=_before, kept={}),
+        rewritten(_BEFORE, (_GRADIENT, f"before(kept, piece, {_GRADIENT})"), before=_before, kept={}),
     ),
     Mutant(
         "vectors whole",
@@ -83,7 +84,7 @@ MUTANTS = (
     Mutant(
         "vectors not gathered late",
         "Late in the run updated pieces of biases and gains are not gathered.",
-        rewritten(_STEP, (_GATHERED, f"gathered = {_GATHERED} if whole.ndim > 1 else None"), late=True),
+        rewritten(_AFTER, (_GATHERED, f"gathered = {_GATHERED} if whole.ndim > 1 else None"), late=True),
         late=True,
     ),
 )

@@ -34,7 +34,7 @@ class GatheredContext(Optimization):
         from assay.model import Attention
         from assay.optimizations.context_parallel.step import divide_positions
 
-        mesh = program.axis("cp")
+        mesh = program.parallel.axis("cp")
         program = divide_positions(program, mesh, run.model.context_length)
         for part in program.parts:
             for module in part.modules():

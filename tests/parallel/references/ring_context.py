@@ -39,7 +39,7 @@ class RingContext(Optimization):
         from assay.model import Attention
         from assay.optimizations.context_parallel.step import divide_positions
 
-        mesh = program.axis("cp")
+        mesh = program.parallel.axis("cp")
         for part in program.parts:
             for module in part.modules():
                 if isinstance(module, Attention):

@@ -5,7 +5,7 @@ from assay.api.study_results import StudyResult
 from assay.report.blocks import Facts, Table
 from assay.report.notebook import html
 from assay.report.page.theme import LIGHT, PRINTED
-from studies.synthetic import record
+from support.comparisons import record
 
 
 def test_blocks_become_tables_and_paragraphs_with_escaped_texts() -> None:

@@ -145,7 +145,7 @@ def _named(broken: tuple[int, str, float], step: Any, ranks: Any) -> Any:
             local(dict(step.named_parameters())[name]).fill_(value)
     record = train_step(step, 0)
     program, rows = step.program, step.program.batches(0, (0, 1))
-    named = first_not_finite(step, cut(program.batches(0, program.share), program.micro_batches), ranks)
+    named = first_not_finite(step, cut(program.batches(0, program.parallel.share), program.micro_batches), ranks)
     return [record.finite, named, first_not_finite_in(step, lambda: evaluate(step, lambda: rows, 1.0, 1).loss, ranks)]
 
 

@@ -95,7 +95,7 @@ def test_noise_that_begins_anew_is_an_error(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_scale_that_counts_anew_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     step = trained(SCALED)
-    scale = step.program.loss_scale
+    scale = step.program.precision.loss_scale
     assert isinstance(scale, DynamicLossScale)
     scale.stood = 2
     checkpoint.save(tmp_path, step, Position(step=2), "any")

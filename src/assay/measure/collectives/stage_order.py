@@ -14,7 +14,7 @@ def recorded(step: Step, ran: list[str]) -> Iterator[None]:
     F is a forward and B a whole backward; I and W are its halves, the gradients of inputs and of weights. Without a
     pipeline nothing is recorded.
     """
-    mesh = step.program.mesh
+    mesh = step.program.parallel.mesh
     if mesh is None or mesh.size((mesh.mesh_dim_names or ()).index("pp")) == 1:
         yield
         return

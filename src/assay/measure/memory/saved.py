@@ -21,6 +21,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from assay.measure.memory.storages import dtype_name, identity, storages
 from assay.measure.operations import tensors_in
+from assay.model.backward import in_backward
 
 
 class SavedTensors:
@@ -60,7 +61,7 @@ class SavedTensors:
         self._noted = []
 
     def _pack(self, tensor: torch.Tensor) -> Any:
-        if torch._C._current_graph_task_id() != -1 or _is_parameter(tensor):
+        if in_backward() or _is_parameter(tensor):
             return tensor
         # `data` has no history: a result would refer to the node that holds it, and leak if backward never runs.
         return _Holder(tensor.data, self._counted(tensor), self._release)

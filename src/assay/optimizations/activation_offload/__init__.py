@@ -56,7 +56,11 @@ class ActivationOffload(Optimization):
         from assay.step.activation_offload import Offload
 
         offload = Offload(program.parts)
-        return replace(program, offload=offload, step_contexts=(*program.step_contexts, offload))
+        return replace(
+            program,
+            step_contexts=(*program.step_contexts, offload),
+            witnesses=(*program.witnesses, offload),
+        )
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         moved, kept = trace.offloaded_saved_bytes, trace.saved_total_bytes

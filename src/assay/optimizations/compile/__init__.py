@@ -86,7 +86,7 @@ class Compile(Optimization):
                 region = module.region if isinstance(module, Head) else module
                 if isinstance(module, Embedding | Block | Head) and not isinstance(region, Identity):
                     region.forward = captures.compile(region.forward)
-        return replace(program, captures=captures)
+        return replace(program, witnesses=(*program.witnesses, captures))
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         # Only an eager chunked loss calls this operator; compiled code decomposes it.

@@ -97,7 +97,7 @@ class ContextParallel(Optimization):
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizations.context_parallel.step import divide_positions, ring_attention
 
-        mesh = program.axis("cp")
+        mesh = program.parallel.axis("cp")
         return ring_attention(divide_positions(program, mesh, run.model.context_length), mesh)
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:

@@ -6,7 +6,7 @@ is dropped and made again from the host when its node runs. Weights do not chang
 recomputed in backward copies its weights once more, and keeps them until its backward has finished.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +19,7 @@ from assay.model import Block, Embedding
 from assay.model.gpt import Head
 from assay.step.optimizer_offload import norm_on_device
 from assay.step.program import NamedParameters, Program
+from assay.step.saved_results import Keeper
 
 
 def weights_on_host(program: Program) -> Program:
@@ -28,11 +29,11 @@ def weights_on_host(program: Program) -> Program:
         fetching.around(unit)
     return replace(
         program,
-        rest=torch.device("cpu"),
+        weights=replace(program.weights, rest=torch.device("cpu")),
         optimized=_pinned if program.device.type == "cuda" else program.optimized,
         update=norm_on_device(program.update),
         step_contexts=(*program.step_contexts, fetching.dropping),
-        kept=(*program.kept, fetching),
+        witnesses=(*program.witnesses, fetching),
     )
 
 
@@ -46,12 +47,10 @@ class _Dropped:
     offset: int
 
 
-class Fetching:
-    """Copies weights to a device while a module runs."""
+class Fetching(Keeper):
+    """Copies weights to a device while a module runs; reports every other tensor saved for backward."""
 
     def __init__(self, device: torch.device) -> None:
-        self.watcher: Callable[[Any], None] | None = None
-        """Receives every other tensor saved for backward, which other hooks on saved tensors do not see."""
         self._device = device
         self._weights: dict[int, Tensor] = {}
         """Weights by the storage of their copy, while it is in use."""

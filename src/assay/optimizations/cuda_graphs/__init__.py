@@ -81,7 +81,7 @@ class CudaGraphs(Optimization):
         from assay.step.graphs import StepGraphs
 
         graphs = StepGraphs(program.gradients)
-        return replace(program, gradients=graphs.gradients, graphs=graphs)
+        return replace(program, gradients=graphs.gradients, witnesses=(*program.witnesses, graphs))
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         inside, total = trace.captured_contractions, trace.contractions()

@@ -68,7 +68,7 @@ class ExpertParallel(Optimization):
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizations.expert_parallel.step import divide_experts
 
-        return divide_experts(program, program.axis("dp"))
+        return divide_experts(program, program.parallel.axis("dp"))
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         from assay.proofs.shares import divided_as

@@ -77,7 +77,7 @@ class Fp16Full(Optimization):
         return replace(
             program,
             optimizer=optimizer,
-            loss_scale=scale,
+            precision=replace(program.precision, loss_scale=scale),
             stateful={**program.stateful, "loss_scale": scale},
         )
 

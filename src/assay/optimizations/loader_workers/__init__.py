@@ -62,7 +62,8 @@ class LoaderWorkers(Optimization):
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizations.loader_workers.step import Workers
 
-        return replace(program, batches=Workers(program, self.workers, _AHEAD))
+        batches = Workers(program, self.workers, _AHEAD)
+        return replace(program, batches=batches, witnesses=(*program.witnesses, batches.prepared))
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         made, processes = (of.get(ANOTHER_PROCESS, 0) for of in (trace.prepared, trace.makers))

@@ -24,6 +24,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
 
 from assay.records.trace import ANOTHER_PROCESS
+from assay.step.prepared import PreparedSequences
 from assay.step.program import BatchSource, MicroBatch, Program, Share
 
 _Made = tuple[int, int, list[tuple[Any, Any]]]
@@ -34,8 +35,8 @@ class Workers:
     """Batch source of a program, with `workers` other processes that each make `ahead` batches ahead."""
 
     def __init__(self, program: Program, workers: int, ahead: int) -> None:
-        self._inner, self._prepared, self._makers = program.batches, program.prepared, program.makers
-        self._workers, self._ahead = workers, ahead
+        self.prepared = PreparedSequences(ANOTHER_PROCESS)
+        self._inner, self._workers, self._ahead = program.batches, workers, ahead
         self._share: Share | None = None
         self._loaders: list[DataLoader[_Made]] = []
         finalize(self, self._loaders.clear)
@@ -53,8 +54,8 @@ class Workers:
         process, processes, arrays = next(self._made)
         rows = [(torch.from_numpy(ids), torch.from_numpy(targets)) for ids, targets in arrays]
         if process != os.getpid():
-            self._prepared[ANOTHER_PROCESS] += sum(len(ids) for ids, _ in rows)
-            self._makers[ANOTHER_PROCESS] = processes
+            self.prepared.sequences += sum(len(ids) for ids, _ in rows)
+            self.prepared.makers = processes
         return rows
 
     def _begin(self, step: int, share: Share) -> None:

@@ -14,6 +14,7 @@ import torch
 
 from assay.errors import UsageError
 from assay.records.trace import SIDE_STREAM
+from assay.step.prepared import PreparedSequences
 from assay.step.program import MicroBatch, Program, Share, Step
 
 Rows = Sequence[MicroBatch]
@@ -25,7 +26,8 @@ class Prefetch:
     """Batch source of a program; `copy` copies the next batch ahead."""
 
     def __init__(self, program: Program, copy: Copy) -> None:
-        self._inner, self._prepared, self._copy = program.batches, program.prepared, copy
+        self.prepared = PreparedSequences(SIDE_STREAM)
+        self._inner, self._copy = program.batches, copy
         self._asked: tuple[int, Share] | None = None
         self._ahead: tuple[tuple[int, Share], Callable[[], Rows]] | None = None
 
@@ -35,7 +37,7 @@ class Prefetch:
         if ahead is None or ahead[0] != self._asked:
             return self._inner(step, share)
         rows = ahead[1]()
-        self._prepared[SIDE_STREAM] += sum(len(ids) for ids, _ in rows)
+        self.prepared.sequences += sum(len(ids) for ids, _ in rows)
         return rows
 
     def fetch_next(self, step: Step) -> None:
@@ -50,7 +52,12 @@ class Prefetch:
 def prefetched(program: Program) -> Program:
     """Return the program whose batches are copied from pinned memory, one step ahead."""
     batches = Prefetch(program, from_pinned_memory(program.device))
-    return replace(program, batches=batches, finish_gradients=(*program.finish_gradients, batches.fetch_next))
+    return replace(
+        program,
+        batches=batches,
+        finish_gradients=(*program.finish_gradients, batches.fetch_next),
+        witnesses=(*program.witnesses, batches.prepared),
+    )
 
 
 def from_pinned_memory(device: torch.device) -> Copy:

@@ -126,7 +126,7 @@ class PipelineParallel(Optimization):
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizations.pipeline_parallel.step import pipelined
 
-        return pipelined(program, program.axis("pp"), self.stages, self.schedule, self.micro_batches)
+        return pipelined(program, program.parallel.axis("pp"), self.stages, self.schedule, self.micro_batches)
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         layers, stages = run.model.n_layer, self.stages

@@ -48,8 +48,8 @@ def pipelined(program: Program, mesh: DeviceMesh, split: Split, schedule: str, m
         gradients=line.gradients,
         gradient_norm=gradient_norm,
         evaluate=line.evaluate,
-        reduce_loss=_over_stages(program.reduce_loss, line),
-        finish_gradients=(*program.finish_gradients, _TiedGradients(mesh, split, program.tied)),
+        parallel=replace(program.parallel, reduce_loss=_over_stages(program.parallel.reduce_loss, line)),
+        finish_gradients=(*program.finish_gradients, _TiedGradients(mesh, split, program.weights.tied)),
         micro_batches=program.micro_batches * micro_batches,
     )
 
@@ -138,7 +138,7 @@ class _Line:
     def _schedule(self, step: Step, micro_batches: int, shape: torch.Size, how: str) -> Any:
         if (how, micro_batches) not in self._schedules:
             stages = [
-                self._stage(part, index, shape, step.program.sequence_parts)
+                self._stage(part, index, shape, step.program.parallel.sequence_parts)
                 for part, index in zip(step.parts, self.split.of(self.mesh.get_local_rank()), strict=True)
             ]
             kind = get_schedule_class(self.schedule_name)

@@ -9,6 +9,7 @@ from assay.config import ResolvedRun
 from assay.data.documents import documents_of_dataset, documents_of_files
 from assay.data.streaming import DocumentBatches
 from assay.records.trace import DOCUMENTS
+from assay.step.prepared import PreparedSequences
 from assay.step.program import MicroBatch, Program, Share
 
 
@@ -20,9 +21,16 @@ def streamed(program: Program, run: ResolvedRun, *, path: str | None, dataset: s
         read = documents_of_dataset(dataset or "", split, run.data.text_field)
     source = DocumentBatches(read, program.encode, run.training.batch_size, run.model.context_length)
 
+    prepared = PreparedSequences(DOCUMENTS)
+
     def batches(step: int, share: Share) -> Sequence[MicroBatch]:
         ids, targets = source.at(step, share)
-        program.prepared[DOCUMENTS] += len(ids)
+        prepared.sequences += len(ids)
         return [(torch.from_numpy(ids), torch.from_numpy(targets))]
 
-    return replace(program, batches=batches, stateful={**program.stateful, "documents": source})
+    return replace(
+        program,
+        batches=batches,
+        stateful={**program.stateful, "documents": source},
+        witnesses=(*program.witnesses, prepared),
+    )

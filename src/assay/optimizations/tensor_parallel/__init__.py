@@ -60,7 +60,7 @@ class TensorParallel(Optimization):
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizations.tensor_parallel.step import split_matrices
 
-        return split_matrices(program, program.axis("tp"))
+        return split_matrices(program, program.parallel.axis("tp"))
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         from assay.proofs.shares import divided_as

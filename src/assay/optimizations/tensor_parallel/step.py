@@ -34,7 +34,7 @@ from assay.step.program import Program, Step
 
 def split_matrices(program: Program, mesh: DeviceMesh) -> Program:
     """Split every block's matrices, the embedding and the head over a one-dimensional `mesh`."""
-    divided = program.sequence_parts > 1
+    divided = program.parallel.sequence_parts > 1
     for part in program.parts:
         for module in list(part.modules()):
             if isinstance(module, Block):
@@ -50,7 +50,7 @@ def split_matrices(program: Program, mesh: DeviceMesh) -> Program:
                 sequence.divide_embedding(module, mesh)
             elif isinstance(module, Embedding):
                 parallelize_module(module.token, mesh, RowwiseParallel(input_layouts=Replicate()))
-        _tie_again(part, program.tied)
+        _tie_again(part, program.weights.tied)
 
     def finish(step: Step) -> None:
         for _, parameter in step.named_parameters():
@@ -58,12 +58,13 @@ def split_matrices(program: Program, mesh: DeviceMesh) -> Program:
         for gradient in _partial_gradients(step):
             dist.all_reduce(gradient, group=mesh.get_group())
 
+    reduce = program.parallel.reduce_loss
     return replace(
         program,
         gradient_norm=gradient_norm,
         step_contexts=(*program.step_contexts, loss_parallel),
         finish_gradients=(*program.finish_gradients, finish),
-        reduce_loss=sequence.over_parts(program.reduce_loss, mesh) if divided else program.reduce_loss,
+        parallel=replace(program.parallel, reduce_loss=sequence.over_parts(reduce, mesh) if divided else reduce),
     )
 
 

@@ -62,8 +62,9 @@ class VocabPadding(Optimization):
         tokens = run.model.vocabulary
         for part in program.parts:
             pad_vocabulary(part, tokens, self._rows(run))
+        initialize = zero_padding(program.weights.initialize, tokens)
         at_rest = dict.fromkeys(PADDED, tokens)
-        return replace(program, initialize=zero_padding(program.initialize, tokens), rows_at_rest=at_rest)
+        return replace(program, weights=replace(program.weights, initialize=initialize, rows_at_rest=at_rest))
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         from assay.cost import DTYPE_BYTES

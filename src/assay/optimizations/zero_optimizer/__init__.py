@@ -54,7 +54,7 @@ class ZeroOptimizer(Optimization):
         from assay.optimizations.zero_optimizer.step import divide_state
         from assay.parallel.fsdp import whole_replicas
 
-        return divide_state(whole_replicas(program, program.axis("dp")))
+        return divide_state(whole_replicas(program, program.parallel.axis("dp")))
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         from assay.proofs.replicas import summed_once, wrong_share

@@ -7,24 +7,26 @@ unscaling and clipping. Torch's `ZeroRedundancyOptimizer` assigns whole weights 
 ones.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Shard
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
 from assay.parallel.dtensor import local
-from assay.step.program import NamedParameters, OptimizerLike, Program, Step
+from assay.step.optimized import Pairs, update_in_place_of
+from assay.step.program import NamedParameters, Program, Step
 
 
 def divide_state(program: Program) -> Program:
     """Make the optimizer of each replica along dp update its shard of every weight only."""
-    return replace(program, optimized=_pieces, update=_on_pieces(program.update))
+    update = update_in_place_of(program.update, _gradients_to_pieces, _gather_weights)
+    return replace(program, optimized=_pieces, update=update)
 
 
 def _pieces(parameters: NamedParameters) -> NamedParameters:
@@ -70,32 +72,15 @@ def _cut(
     return tuple((offset - origin, length) for offset, origin, length in zip(offsets, origins, lengths, strict=True))
 
 
-def _on_pieces(inner: Callable[[Step], Tensor]) -> Callable[[Step], Tensor]:
-    def update(step: Step) -> Tensor:
-        both = zip(step.named_parameters(), step.optimized, strict=True)
-        pairs = [(whole, piece) for (_, whole), (_, piece) in both if whole is not piece]
-        return inner(replace(step, optimizer=_Handing(step.optimizer, pairs)))
-
-    return update
+def _gradients_to_pieces(step: Step, pairs: Pairs) -> None:
+    for whole, piece in pairs:
+        if isinstance(whole.grad, DTensor) and isinstance(piece, DTensor):
+            piece.grad = _part(whole.grad, piece.placements)
 
 
-class _Handing:
-    """An optimizer of shards that takes the gradients of the whole weights, and gathers the weights after its step."""
-
-    def __init__(self, inner: OptimizerLike, pairs: Sequence[tuple[Tensor, Tensor]]) -> None:
-        self.param_groups = inner.param_groups
-        self.state = inner.state
-        self.state_dict = inner.state_dict
-        self.load_state_dict = inner.load_state_dict
-        self._inner = inner
-        self._pairs = [(w, p) for w, p in pairs if isinstance(w, DTensor) and isinstance(p, DTensor)]
-
-    @torch.no_grad()
-    def step(self) -> None:
-        for whole, piece in self._pairs:
-            if isinstance(whole.grad, DTensor):
-                piece.grad = _part(whole.grad, piece.placements)
-        self._inner.step()
-        for whole, piece in self._pairs:
+def _gather_weights(step: Step, pairs: Pairs) -> None:
+    """Gather every weight from its updated shards."""
+    for whole, piece in pairs:
+        if isinstance(whole, DTensor) and isinstance(piece, DTensor):
             piece.grad = None
             local(whole).copy_(local(piece.redistribute(placements=whole.placements)))

@@ -202,7 +202,7 @@ def _set_generators(state: Mapping[str, Any], ranks: Ranks, seed: int, step: Ste
     if saved == ranks.layout:
         _restore_generators(state["generators"][ranks.rank])
         return []
-    said = f"{seed} {done} {ranks.noise(step.program.sequence_parts)}".encode()
+    said = f"{seed} {done} {ranks.noise(step.program.parallel.sequence_parts)}".encode()
     torch.manual_seed(int.from_bytes(hashlib.sha256(said).digest()[:8]))
     return [
         f"the checkpoint of step {done} was written on {saved} and is read on {ranks.layout}: "

@@ -20,7 +20,7 @@ def weights_at_rest(step: Step) -> dict[str, Tensor]:
 
     A tied parameter has its owner's name, also if the owner is on another rank.
     """
-    rows = step.program.rows_at_rest
+    rows = step.program.weights.rows_at_rest
     found = _by_owner(step, step.named_parameters())
     return {name: one.detach()[: rows[name]] if name in rows else one for name, one in found.items()}
 
@@ -36,12 +36,12 @@ def copies_here(step: Step) -> tuple[tuple[Tensor, Tensor], ...]:
     The first and the last stage of a pipeline may share a rank.
     """
     here = dict(step.named_parameters())
-    both = ((here.get(copy), here.get(owner)) for copy, owner in step.program.tied)
+    both = ((here.get(copy), here.get(owner)) for copy, owner in step.program.weights.tied)
     return tuple((copy, owner) for copy, owner in both if copy is not None and owner is not None and copy is not owner)
 
 
 def _by_owner(step: Step, parameters: NamedParameters) -> dict[str, Tensor]:
-    owners = dict(step.program.tied)
+    owners = dict(step.program.weights.tied)
     elsewhere: dict[str, Tensor] = {owners[name]: parameter for name, parameter in parameters if name in owners}
     return elsewhere | {name: parameter for name, parameter in parameters if name not in owners}
 
@@ -52,7 +52,7 @@ def optimizer_tensors(step: Step) -> dict[str, Tensor]:
     The order of entries differs between a new and a resumed optimizer. Sorted, both write the same file.
     """
     names = _names_by_index(step)
-    rows, padded = step.program.rows_at_rest, _padded(step)
+    rows, padded = step.program.weights.rows_at_rest, _padded(step)
     found = {
         f"state.{names[index]}.{key}": value[: rows[names[index]]]
         if isinstance(value, Tensor) and padded.get(names[index]) == value.shape
@@ -87,14 +87,16 @@ def load_optimizer(step: Step, tensors: Mapping[str, Tensor]) -> None:
 
 def _padded(step: Step) -> dict[str, torch.Size]:
     """Return the shapes, by name, of parameters that have more rows here than in a checkpoint."""
-    return {name: one.shape for name, one in optimized_at_rest(step).items() if name in step.program.rows_at_rest}
+    return {
+        name: one.shape for name, one in optimized_at_rest(step).items() if name in step.program.weights.rows_at_rest
+    }
 
 
 def _whole(tensor: Tensor, name: str, step: Step) -> Tensor:
     """Return a copy with the rows of zeros that a checkpoint leaves out."""
     shape = _padded(step).get(name)
     # Adafactor's column statistics have one row; only a tensor with a row for each token lacks padding.
-    if shape is None or tensor.shape != (step.program.rows_at_rest[name], *shape[1:]):
+    if shape is None or tensor.shape != (step.program.weights.rows_at_rest[name], *shape[1:]):
         return tensor.clone()
     whole = tensor.new_zeros(shape)
     whole[: len(tensor)] = tensor

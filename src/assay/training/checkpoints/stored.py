@@ -75,7 +75,9 @@ def _in_file(path: Path, live: Entries, step: Step, ranks: Ranks) -> str:
         stored = set(file.keys())
         for key, name, value in live:
             seen.add(key)
-            if key not in stored or not _equal(value, file.get_tensor(key), step.program.rows_at_rest.get(_owner(key))):
+            if key not in stored or not _equal(
+                value, file.get_tensor(key), step.program.weights.rows_at_rest.get(_owner(key))
+            ):
                 return name
     here = {_owner(key) for key in seen}
     left = sorted(key for key in stored - seen if ranks.world == 1 or _owner(key) in here)

@@ -15,7 +15,6 @@ from itertools import islice
 import torch
 
 from assay.config.run import ResolvedRun
-from assay.measure.moved import digests, state_digests, state_fault, unmoved
 from assay.measure.trace import StepTracer
 from assay.optimizations import Optimization
 from assay.parallel.ranks import Ranks
@@ -29,6 +28,7 @@ from assay.training.loop import Loop, read, take_step
 from assay.training.probes import ActivationNorms
 from assay.training.step_record import StepRecord
 from assay.training.stops import NoEffect, Unread, WrongValues, is_out_of_memory
+from assay.worker.proof.moved import digests, state_digests, state_fault, unmoved
 from assay.worker.proof.values import ValueCheck
 from assay.worker.result import Findings
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.measure import surroundings
+from assay.measure.rates import surroundings
 from assay.records.timing import Block
 
 

@@ -1,6 +1,6 @@
 """Import and export of Hugging Face GPT-2 checkpoints: `config.json` and safetensors, in one file or in shards.
 
-`hf_tensors` converts the tensors' names and layouts; this module handles the files and the configuration. Nothing is
+`tensors` converts the tensors' names and layouts; this module handles the files and the configuration. Nothing is
 ever unpickled. If a checkpoint has more positions than the configuration's context, the first ones are used: a causal
 decoder computes the same on shorter inputs. GPT-2 has three dropouts; resid_pdrop is read, and training may change it.
 """
@@ -15,7 +15,7 @@ from assay.config import ModelConfig
 from assay.config.fit import check_fit
 from assay.config.gpt2 import ACTIVATIONS, CONFIG, FIXED, config_from_hf, read_json
 from assay.errors import UsageError
-from assay.model.hf_tensors import from_hf, to_hf
+from assay.model.hf.tensors import from_hf, to_hf
 from assay.model.weights import NOTHING, WEIGHTS, new_folder, read_safetensors, write_json, write_safetensors
 
 

@@ -3,8 +3,8 @@
 import torch
 
 from assay.measure.memory.memory_pass import live_tensor_bytes
-from assay.measure.moved import _digest
 from assay.values.tensors import _bits
+from assay.worker.proof.moved import _digest
 
 
 def test_reading_the_bits_of_a_weight_does_not_take_it_out_of_the_count() -> None:
