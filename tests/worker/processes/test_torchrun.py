@@ -117,7 +117,7 @@ def test_what_rank_0_refuses_all_refuse(home: Home, text: str, monkeypatch: pyte
     assert one.startswith("2 processes were started, but the run uses one device; name techniques")
     assert other == one
     one, other = refusals(monkeypatch, [*SHAPE, "training.step=4"])
-    assert "did you mean 'steps'" in one
+    assert "did you mean 'training.steps'" in one
     assert other == one
     assert not list(home.runs.glob("*"))
 
