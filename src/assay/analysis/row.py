@@ -20,6 +20,7 @@ from assay.analysis.noise import Verdict
 from assay.analysis.timed import figure
 from assay.config.base import Frozen
 from assay.records.evidence import Evidence, ValueProof
+from assay.records.memory import highest
 from assay.records.prediction import Predicted
 from assay.records.ranks import RankResult
 from assay.records.run import RunResult
@@ -72,7 +73,7 @@ def figures(
 ) -> dict[str, Figure]:
     """Return the figures of a row, with times from `timed` cells; `kept` has the rounds of each wave that count."""
     good, every = usable(cells), metrics().values()
-    scratch = _most(one.result.memory.library_scratch_bytes for one in good)
+    scratch = highest(one.result.memory.library_scratch_bytes for one in good)
     return {
         **{metric.name: _figure(metric, good, timed, kept) for metric in every if metric.kind == "exact"},
         "library_scratch_bytes": scratch,
@@ -116,7 +117,7 @@ def _figure(
     if metric.kind == "loss":
         return _by_seed(metric, good)
     if metric.kind == "exact" or (metric.unit == "bytes" and metric.of):
-        return _most(metric.of_run(one.result) for one in good)
+        return highest(metric.of_run(one.result) for one in good)
     if metric.per_step is None:
         return _mean(metric, good, timed, kept)
     step = _mean(STEP_SECONDS, good, timed, kept)
@@ -147,7 +148,3 @@ def _by_seed(metric: Metric, cells: Sequence[CellResult]) -> tuple[float, ...]:
         if (value := metric.of_run(one.result)) is not None:
             found.setdefault(one.cell.seed, []).append(value)
     return tuple(values[0] if len(set(values)) == 1 else fmean(values) for values in found.values())
-
-
-def _most(values: Iterable[float | None]) -> float | None:
-    return max((value for value in values if value is not None), default=None)

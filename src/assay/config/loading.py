@@ -5,8 +5,7 @@ that names the key, its fault, and the key that was probably meant.
 """
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from assay.config.fit import SHAPE
-from assay.config.reading import as_corpus, check_size, is_mapping, read_text
+from assay.config.reading import as_corpus, check_size, one_sentence, parsed, read_text
 from assay.config.run import Run, Spec
 from assay.errors import UsageError, first_line, meant, shown
 
@@ -53,7 +52,7 @@ def load(
     if isinstance(source, str) and source in presets() and any(one.startswith("model.init_from=") for one in overrides):
         for name in SHAPE:
             base.get("model", {}).pop(name, None)
-    with _one_sentence(f"the overrides {' '.join(overrides)}"):
+    with one_sentence(f"the overrides {' '.join(overrides)}"):
         for override in overrides:
             check_size(override.partition("=")[2], shown(override))
         values = OmegaConf.to_container(OmegaConf.merge(base, OmegaConf.from_dotlist(list(overrides))), resolve=True)
@@ -66,30 +65,6 @@ def load(
 def stack(listed: Sequence[str | Spec]) -> tuple[Spec, ...]:
     """Parse texts such as ``"sdpa_attention+bf16_mixed"`` and specs into single optimizations. Raises `UsageError`."""
     return validate({"optimizations": list(listed)}).optimizations
-
-
-@contextmanager
-def _one_sentence(what: str) -> Iterator[None]:
-    """Turn errors of OmegaConf and its YAML parser into one sentence about `what`, with line and column if known."""
-    from omegaconf.errors import OmegaConfBaseException
-    from yaml import YAMLError
-
-    try:
-        yield
-    except YAMLError as error:
-        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
-        place = f" in line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
-        raise UsageError(f"{what} cannot be read as YAML{place}: {problem or first_line(error)}") from error
-    except RecursionError as error:
-        raise UsageError(f"{what} cannot be read: it is nested too deeply, or refers to itself") from error
-    except (OmegaConfBaseException, ValueError, TypeError, AttributeError, LookupError, AssertionError) as error:
-        raise UsageError(f"{what} cannot be read: {_reason(error)}") from error
-
-
-def _reason(error: Exception) -> str:
-    """First line of a parser's error. Python's message on a huge integer is replaced, as it names a Python function."""
-    line = first_line(error)
-    return "an integer has more than 4,300 digits" if "integer string conversion" in line else line
 
 
 def validate(values: Any) -> Run:
@@ -111,14 +86,9 @@ def _read(source: str | Path | None) -> Any:
     from omegaconf import OmegaConf
 
     name, text = str(source or "the configuration"), _text(source)
+    expected = "not a configuration: it must be a mapping with keys such as model and training"
     try:
-        with _one_sentence(name):
-            check_size(text, name)
-            if not is_mapping(text):
-                raise UsageError(
-                    f"{name} is not a configuration: it must be a mapping with keys such as model and training"
-                )
-            base = OmegaConf.create(text)
+        base = parsed(text, name, expected, OmegaConf.create)
         if base and as_corpus(name) and not any(key in Run.model_fields for key in base):
             raise UsageError(f"{name} is not a configuration: it has none of the keys {', '.join(Run.model_fields)}")
     except UsageError as error:

@@ -7,9 +7,14 @@ parser's events give the size without building the values. A file is read up to 
 
 import os
 import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
-from assay.errors import UsageError
+from assay.errors import UsageError, first_line
+
+Parsed = TypeVar("Parsed")
 
 LONGEST_BYTES = 1 << 20
 _DEEPEST = 32
@@ -82,3 +87,39 @@ def check_size(text: str, what: str) -> None:
         sizes.append((anchor, size + added))
         if size + added > _MOST_NODES:
             raise UsageError(f"{what} has more than {_MOST_NODES} values; write fewer")
+
+
+def parsed(text: str, what: str, expected: str, parse: Callable[[str], Parsed]) -> Parsed:
+    """Return the values of a YAML text, which `parse` builds once its size is checked and it is a mapping or empty.
+
+    Raises `UsageError` with one sentence about `what`; `expected` ends it if the text is no mapping.
+    """
+    with one_sentence(what):
+        check_size(text, what)
+        if not is_mapping(text):
+            raise UsageError(f"{what} is {expected}")
+        return parse(text)
+
+
+@contextmanager
+def one_sentence(what: str) -> Iterator[None]:
+    """Turn errors of OmegaConf and its YAML parser into one sentence about `what`, with line and column if known."""
+    from omegaconf.errors import OmegaConfBaseException
+    from yaml import YAMLError
+
+    try:
+        yield
+    except YAMLError as error:
+        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+        place = f" in line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
+        raise UsageError(f"{what} cannot be read as YAML{place}: {problem or first_line(error)}") from error
+    except RecursionError as error:
+        raise UsageError(f"{what} cannot be read: it is nested too deeply, or refers to itself") from error
+    except (OmegaConfBaseException, ValueError, TypeError, AttributeError, LookupError, AssertionError) as error:
+        raise UsageError(f"{what} cannot be read: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """First line of a parser's error. Python's message on a huge integer is replaced, as it names a Python function."""
+    line = first_line(error)
+    return "an integer has more than 4,300 digits" if "integer string conversion" in line else line

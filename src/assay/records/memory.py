@@ -1,10 +1,18 @@
 """Memory figures of a run, each with the place at which it is measured."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 from pydantic import Field
 
 from assay.records.base import Record
+
+_Number = TypeVar("_Number", int, float)
+
+
+def highest(values: Iterable[_Number | None]) -> _Number | None:
+    """Return the highest of the figures that are known; None if none is."""
+    return max((value for value in values if value is not None), default=None)
 
 
 class PhaseMemory(Record):

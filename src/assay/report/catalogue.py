@@ -9,8 +9,7 @@ from typing import Literal
 
 from assay.analysis.catalogue import Change, Entry
 from assay.analysis.noise import Verdict
-from assay.records.status import Status
-from assay.report.wording import fine_percent
+from assay.report.wording import ending, fine_percent, interval
 from assay.units import format_bytes, format_percent
 
 TITLES = ("method", "speed", "memory", "loss, same seed", "proof")
@@ -38,7 +37,7 @@ def card_lines(entries: Sequence[Entry]) -> list[tuple[str, str]]:
 def _lines(one: Entry) -> list[tuple[str, str]]:
     place = f"{one.device}, torch {one.torch}, {one.date}"
     if one.proven is None:
-        return [("proven on", f"{NOT_YET} on {place}: {_ending(one)}")]
+        return [("proven on", f"{NOT_YET} on {place}: {ending(one.status, one.reason)}")]
     proof = "proven on" if one.proven else "not proven on"
     lines = [(proof, f"{place}: {one.evidence}")]
     bytes_ = [
@@ -68,18 +67,11 @@ def _changes(one: Entry) -> list[str]:
 def _row(name: str, one: Entry | None) -> tuple[str, ...]:
     if one is None:
         return (name, "", "", "", NOT_YET)
-    proof = {True: f"✓ {one.evidence}", False: f"✗ {one.evidence}", None: _ending(one)}[one.proven]
+    proof = {True: f"✓ {one.evidence}", False: f"✗ {one.evidence}", None: ending(one.status, one.reason)}[one.proven]
     speed = _helps(one.changes.get("tokens_per_second"), "more")
     memory = _helps(one.changes.get("tensors_peak_bytes"), "less")
     loss = one.changes.get("val_loss")
     return (one.treatment, speed, memory, "" if loss is None else _said(loss), proof)
-
-
-def _ending(one: Entry) -> str:
-    words = one.status.value.replace("_", " ")
-    if one.status is Status.DONE or one.reason is None:
-        return words
-    return one.reason if one.reason.startswith(words) else f"{words}: {one.reason}"
 
 
 def _helps(change: Change | None, better: Literal["less", "more"]) -> str:
@@ -100,8 +92,7 @@ def _said(change: Change) -> str:
         return "exactly equal"
     text = format_percent(change.change)
     if change.interval is not None:
-        low, high = (format_percent(end).removesuffix(" %") for end in change.interval)
-        text += f" [{low}, {high}]"
+        text += f" {interval(change.interval)}"
     if change.verdict is Verdict.NOT_DISTINGUISHABLE:
         return f"not distinguishable ({text})"
     if change.verdict is Verdict.TOO_FEW:

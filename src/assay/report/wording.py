@@ -45,7 +45,7 @@ def texts(row: Row, metric: Metric) -> Texts:
     return Texts(
         value=figure(metric, row.metrics.get(metric.name)),
         change=format_percent(effect.change) if effect else "",
-        interval=interval(effect) if effect else "",
+        interval=interval(effect.interval) if effect else "",
         remark=_remark(metric, effect, verdict),
         predicted=_predicted(row, metric),
         tone=_tone(metric, effect, verdict),
@@ -68,11 +68,11 @@ def figure(metric: Metric, value: Figure) -> str:
     return "" if value is None else quantity(value, metric.unit)
 
 
-def interval(effect: Effect) -> str:
-    """Format the interval in percent, such as ``"[−12.9, −11.2]"``; empty if there is none."""
-    if effect.interval is None:
+def interval(ends: tuple[float, float] | None) -> str:
+    """Format an interval of fractions in percent, such as ``"[−12.9, −11.2]"``; empty if there is none."""
+    if ends is None:
         return ""
-    low, high = (format_percent(end).removesuffix(" %") for end in effect.interval)
+    low, high = (format_percent(end).removesuffix(" %") for end in ends)
     return f"[{low}, {high}]"
 
 
@@ -80,12 +80,16 @@ def status(row: Row) -> str:
     """Return a text such as ``"out of memory, 1 of 2 processes finished: …"``; empty if the row is done."""
     if row.status is Status.DONE:
         return ""
-    words = row.status.value.replace("_", " ")
-    if 0 < row.finished < row.planned:
-        words += f", {row.finished} of {row.planned} processes finished"
-    if row.reason and row.reason.startswith(words):
-        return row.reason
-    return f"{words}: {row.reason}" if row.reason else words
+    part = 0 < row.finished < row.planned
+    return ending(row.status, row.reason, f", {row.finished} of {row.planned} processes finished" if part else "")
+
+
+def ending(status: Status, reason: str | None, progress: str = "") -> str:
+    """Return a status in words and its reason, which is not preceded by the words with which it begins."""
+    words = status.value.replace("_", " ") + progress
+    if status is Status.DONE or not reason:
+        return words
+    return reason if reason.startswith(words) else f"{words}: {reason}"
 
 
 def value_check(proof: ValueProof) -> str:

@@ -5,10 +5,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from assay.config.reading import check_size, is_mapping, read_text
-from assay.errors import UsageError, first_line, meant
+from assay.config.reading import parsed, read_text
+from assay.errors import UsageError, meant
 from assay.studies.base import Study
 from assay.studies.kinds import kinds
+
+_EXPECTED = "no study: it must be a mapping with the key kind"
 
 
 def read_study(path: Path) -> Study:
@@ -34,11 +36,7 @@ def _values(path: Path) -> dict[str, Any]:
         text = read_text(path)
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror}); name a YAML file of a study") from error
-    try:
-        check_size(text, str(path))
-        values = yaml.safe_load(text) if is_mapping(text) else None
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read as YAML: {first_line(error)}") from error
-    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
-        raise UsageError(f"{path} is no study: it must be a mapping with the key kind")
+    values: dict[str, Any] | None = parsed(text, str(path), _EXPECTED, yaml.safe_load)
+    if values is None or not all(isinstance(key, str) for key in values):
+        raise UsageError(f"{path} is {_EXPECTED}")
     return values

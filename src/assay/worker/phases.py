@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from assay.measure.memory.process import read, reset_peak
-from assay.records.memory import PhaseMemory
+from assay.records.memory import PhaseMemory, highest
 from assay.worker.clock import PhaseClock
 from assay.worker.processes.channel import Voice
 
@@ -76,15 +76,11 @@ class Phases:
     def _read(self) -> None:
         now, before = read(), self.memory.get(self.current, PhaseMemory())
         found = before.model_copy(
-            update={"tensors_peak_bytes": _higher(self.tensors_peak(), before.tensors_peak_bytes)}
+            update={"tensors_peak_bytes": highest((self.tensors_peak(), before.tensors_peak_bytes))}
         )
         if now is not None:
             self.held_peaks.append((self.current, now.held_peak_bytes))
-            highest = _higher(now.peak_bytes, before.process_peak_bytes)
+            peak = highest((now.peak_bytes, before.process_peak_bytes))
             held = {"anonymous_bytes": now.anonymous_bytes, "file_bytes": now.file_bytes}
-            found = found.model_copy(update={"process_peak_bytes": highest, **held})
+            found = found.model_copy(update={"process_peak_bytes": peak, **held})
         self.memory[self.current] = found
-
-
-def _higher(one: int | None, other: int | None) -> int | None:
-    return max((value for value in (one, other) if value is not None), default=None)

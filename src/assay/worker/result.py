@@ -5,14 +5,14 @@ Totals (steps, tokens, skipped updates) are over all processes of a run; times, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from assay.proofs.mispredicted import mispredicted
 from assay.records.environment import Environment
 from assay.records.evidence import Evidence, ValueProof
-from assay.records.memory import Memory
+from assay.records.memory import Memory, highest
 from assay.records.ranks import RankResult
 from assay.records.run import RunResult
 from assay.records.status import Status
@@ -113,7 +113,7 @@ class Findings:
     @property
     def process_peak_bytes(self) -> int | None:
         """Highest peak of this process over the timed blocks, without repeated ones."""
-        return _most(block.process_peak_bytes for block in self.blocks if not block.repeated)
+        return highest(block.process_peak_bytes for block in self.blocks if not block.repeated)
 
     @property
     def _data_wait_share(self) -> float | None:
@@ -130,17 +130,13 @@ class Findings:
         )
         if not self.ranks:
             return own
-        highest = ("tensors_peak_bytes", "process_peak_bytes")
-        return own.model_copy(update={name: _most(getattr(one, name) for one in self.ranks) for name in highest})
+        peaks = ("tensors_peak_bytes", "process_peak_bytes")
+        return own.model_copy(update={name: highest(getattr(one, name) for one in self.ranks) for name in peaks})
 
     def _extra(self) -> dict[str, Any]:
         trace = trace_summary(self.trace) if self.trace else None
         found = {"trace": trace, "routers": self.routers, "loss_scale": self.loss_scale}
         return {name: value for name, value in found.items() if value}
-
-
-def _most(values: Iterable[int | None]) -> int | None:
-    return max((value for value in values if value is not None), default=None)
 
 
 def trace_summary(trace: Trace) -> Mapping[str, Any]:
