@@ -10,6 +10,7 @@ import torch.nn.functional as F
 
 from assay.config.run import Spec
 from assay.cost.attention import FLASH
+from assay.cost.parts import Batch
 from assay.cost.scratch import _accumulated, _blocks, _Product, library_scratch
 from assay.cost.tensors import Tensor
 from assay.estimator import estimate
@@ -71,7 +72,8 @@ def test_buffers_of_fused_attention_are_no_tensors(shape: tuple[int, ...], dtype
     assert backward.above_start_bytes == 3 * made.nbytes
     cost = estimate(run_with(Spec(name="sdpa_attention")), MACHINE).cost
     kernel = next(one for one in cost.tape if one.name == FLASH)
-    cost = replace(cost, tape=(kernel,), parameters={}, tables=(), batch=(Tensor(kernel.inputs[0], shape, dtype),))
+    batch = Batch((Tensor(kernel.inputs[0], shape, dtype),))
+    cost = replace(cost, tape=(kernel,), parameters={}, tables=(), batch=batch)
     bound = library_scratch(cost, HERE, threads)
     taken = max(forward.library_scratch_bytes, backward.library_scratch_bytes)
     assert bound is not None

@@ -38,7 +38,7 @@ def test_equal_stages_take_their_work_and_the_bubble(schedule: str) -> None:
     costs = every(f"pipeline_parallel:schedule={schedule}", vocab_size=1)
     found = step_seconds_over_ranks(costs, FAST)
     assert found is not None
-    stages = [stage_time(cost, FAST, cost.stages[0]) for cost in costs]
+    stages = [stage_time(cost, FAST, cost.pipeline.stages[0]) for cost in costs]
     longest, shortest = (choose(4 * (one.of("F") + one.of("B")) for one in stages) for choose in (max, min))
     without = found - max(update_seconds(cost, FAST) for cost in costs)
     # Between a line of the shortest and a line of the longest of two stages that are nearly equal.

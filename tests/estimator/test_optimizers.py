@@ -51,7 +51,7 @@ def test_what_an_update_multiplies_is_what_the_trace_counts(name: str, narrow: t
         if one.flops and one.phase == "update":
             counted[one.dtype] = counted.get(one.dtype, 0) + one.flops
     cost = estimate(run, MACHINE).cost
-    assert {one.dtype for one in cost.rule.products(cost.updated)} == counted.keys()
-    assert sum(one.flops for one in cost.rule.products(cost.updated)) == sum(counted.values())
+    assert {one.dtype for one in cost.optimizer.rule.products(cost.updated)} == counted.keys()
+    assert sum(one.flops for one in cost.optimizer.rule.products(cost.updated)) == sum(counted.values())
     assert estimate(run, MACHINE).step_flops == sum(one.flops for one in operations)
     assert counted or name not in ("muon", "adafactor")

@@ -43,7 +43,7 @@ def test_a_run_s_prediction_has_every_rank() -> None:
     assert [one.tensors_peak_bytes for one in said.ranks] == [one.timeline.peak.nbytes for one in found.ranks]
     assert [one.sent_bytes for one in said.ranks] == list(found.handed_bytes)
     assert [one.idle_share for one in said.ranks] == [found.idle_shares[rank] for rank in range(2)]
-    schedule = found.fullest.cost.schedule
+    schedule = found.fullest.cost.pipeline.schedule
     assert schedule is not None
     assert said.bubble_share == bubble_share(schedule)
     assert said.tensors_peak_bytes == max(one.tensors_peak_bytes for one in said.ranks)

@@ -27,7 +27,7 @@ def test_an_update_reads_and_writes_what_is_predicted(text: str) -> None:
     calls = sum(one.count for one in update if one.bytes and one.name not in SCALARS)
     if calls < len(cost.updated):
         pytest.skip("over lists or in one kernel, where operators do not tell what is read")
-    predicted = cost.rule.traffic(cost.updated)
+    predicted = cost.optimizer.rule.traffic(cost.updated)
     # The norm reads every gradient once before.
     assert predicted.nbytes == pytest.approx(moved - cost.parameter_bytes, rel=0.03)
     assert predicted.launches == pytest.approx(calls, rel=0.1)
@@ -38,7 +38,7 @@ def test_over_lists_and_in_one_kernel_few_operators_run() -> None:
     for name in ("", "foreach_adamw", "fused_adamw"):
         run = run_with(*(Spec.parse_stack(name) if name else ()))
         cost = estimate(run, CPU).cost
-        calls[name] = (cost.rule.traffic(cost.updated), traced(run))
+        calls[name] = (cost.optimizer.rule.traffic(cost.updated), traced(run))
     plain, _ = calls[""]
     for name in ("foreach_adamw", "fused_adamw"):
         predicted, trace = calls[name]

@@ -96,8 +96,9 @@ def test_a_weights_gradient_frees_what_it_read_before_the_other_factors_is_made(
 def test_a_region_hands_its_gradients_over_together() -> None:
     """Updated in backward, gradients of a block whose weights are most of it are all there in the end."""
     few = MODEL.model_copy(update={"context_length": 4, "n_embd": 128})
-    loops = replace(compiled(ledger(few)), updates_in_backward=True)
-    ones = replace(loops, handed_together=())
+    loops = compiled(ledger(few))
+    loops = replace(loops, optimizer=replace(loops.optimizer, in_backward=True))
+    ones = replace(loops, backward=replace(loops.backward, accumulated_together=()))
 
     def highest(cost: Cost) -> int:
         return max(one.nbytes for one in replay(cost).instants if (one.phase, one.site[:8]) == ("backward", "blocks.0"))

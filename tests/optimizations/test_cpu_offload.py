@@ -111,7 +111,7 @@ def on_this_processor(run: Run) -> Timeline:
         else one
         for one in cost.tape
     )
-    return replay(replace(cost, tape=tape, pieces=plain.pieces, rule=plain.rule))
+    return replay(replace(cost, tape=tape, pieces=plain.pieces, optimizer=plain.optimizer))
 
 
 BESIDE = [

@@ -128,7 +128,7 @@ def test_the_ledger_has_one_more_batch_on_the_device_and_one_beside_it() -> None
     plain = baseline(run, "cuda")
     fetched = resolve(PREFETCH).predict(plain, run, GPU)
     assert fetched.held_bytes - plain.held_bytes == 16 * run.tokens_per_step
-    assert fetched.waiting_batches * fetched.batch_bytes == 16 * run.tokens_per_step
+    assert fetched.batch.waiting * fetched.batch.nbytes == 16 * run.tokens_per_step
 
 
 def test_a_cpu_is_told_why_not() -> None:

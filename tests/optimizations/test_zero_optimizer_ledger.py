@@ -59,7 +59,7 @@ def test_the_update_makes_less_and_then_gathers_one_weight_at_a_time() -> None:
     assert max(one.nbytes for one in after.update if one.operation == "AdamW") <= largest.nbytes / 2
     gathered = {one.site: one.nbytes for one in after.update if one.operation == "all_gather"}
     # gloo copies all; on a GPU only columns are copied, since rows arrive as they lie.
-    on_gpu = {one.site: one.nbytes for one in divided(replace(before, kernels=CUDA), WHOLE).after_update}
+    on_gpu = {one.site: one.nbytes for one in divided(replace(before, kernels=CUDA), WHOLE).optimizer.after}
     up, down = "blocks.0.mlp.up.weight", "blocks.0.mlp.down.weight"
     assert gathered[up] == on_gpu[up] == 2 * before.pieces[up].nbytes
     assert gathered[down] == 2 * on_gpu[down] == 2 * before.pieces[down].nbytes

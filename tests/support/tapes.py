@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from assay.cost import Cost, Gradient, Instant, Tensor, UpdateRule
 from assay.cost.gpt import CPU
+from assay.cost.parts import Batch, OptimizerStep
 from assay.cost.tape import Operation
 
 N = 100
@@ -49,8 +50,8 @@ def cost(*tape: Operation, parameters: str = "w", **changes: object) -> Cost:
         parameters=learned,
         pieces=learned,
         tables=(),
-        batch=(tensor("x", batched=False),),
-        rule=Makes(),
+        batch=Batch((tensor("x", batched=False),)),
+        optimizer=OptimizerStep(Makes()),
         kernels=CPU,
     )
     return replace(base, **changes)  # type: ignore[arg-type]

@@ -82,7 +82,7 @@ def _kernels(cost: Cost) -> Iterator[_Kernel]:
             yield _Kernel(x.dtype, (), 2 * DTYPE_BYTES[x.dtype] * x.shape[-1])
         elif operation.kind == "contraction":
             yield _Kernel(cost.values[operation.inputs[0]].dtype, tuple(_of_operation(operation, cost)))
-    for product in cost.rule.products(cost.updated):
+    for product in cost.optimizer.rule.products(cost.updated):
         yield _Kernel(product.dtype, (_Product(1, product.rows, product.inner, product.columns),))
 
 

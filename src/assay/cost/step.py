@@ -6,7 +6,7 @@ the ledger is that of one rank: its operations, its shards and its communication
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from assay.config import ResolvedRun
@@ -14,9 +14,9 @@ from assay.config.mesh import ONE_DEVICE, Mesh
 from assay.cost.collectives import Communication
 from assay.cost.gpt import CPU, CUDA, Forward, Kernels
 from assay.cost.optimizers.on_host import OnHost
-from assay.cost.optimizers.updates import AdamW, Instant, UpdateRule
-from assay.cost.pipeline.schedules import Action, Schedule
-from assay.cost.simulation.fsdp_groups import Group
+from assay.cost.optimizers.updates import Instant, UpdateRule
+from assay.cost.parts import Backward, Batch, OptimizerStep, Pipeline, Sharding
+from assay.cost.pipeline.schedules import Action
 from assay.cost.tape import Operation, Tape, replace_site
 from assay.cost.tensors import Tensor
 
@@ -34,57 +34,26 @@ class Cost:
     and dtype."""
     tables: tuple[Tensor, ...]
     """Constant tensors on the device, such as the mask: neither learned nor part of a batch."""
-    batch: tuple[Tensor, ...]
-    """Token ids and targets, `[B, T]` each, and in a pipeline the activations received from another stage."""
-    rule: UpdateRule
-    """The optimizer: its state, and the temporaries of its update."""
-    optimized: dict[str, Tensor] | None = None
-    """Shard of each parameter that the optimizer updates; None: `pieces`."""
-    after_update: tuple[Instant, ...] = ()
-    """Instants that follow the optimizer's update."""
+    batch: Batch
+    optimizer: OptimizerStep = field(default_factory=OptimizerStep)
+    backward: Backward = field(default_factory=Backward)
+    sharding: Sharding = field(default_factory=Sharding)
+    pipeline: Pipeline = field(default_factory=Pipeline)
     kernels: Kernels = CPU
     blocks: int = 0
     """Number of blocks in the whole model."""
     micro_batches: int = 1
-    recomputed: tuple[str, ...] = ()
-    """Modules that save only their inputs and are recomputed in backward."""
-    kept_results: frozenset[str] = frozenset()
-    """Kinds of operations whose results recomputed modules save too, so that these operations run once."""
-    noise_bytes: int = 0
-    """Bytes of generator state that each recomputed module saves, to draw the same noise in recompute."""
-    updates_in_backward: bool = False
-    """True if each parameter is updated, and its gradient freed, as soon as the gradient is complete."""
-    handed_together: tuple[str, ...] = ()
-    """Modules whose weight gradients are all accumulated when the module's backward has finished."""
     replayed: bool = False
     """True if forward and backward are replayed as a captured graph, whose memory stays until the next step."""
     mesh: Mesh = ONE_DEVICE
     rank: int = 0
     """Rank whose ledger this is."""
-    groups: tuple[Group, ...] = ()
-    """Weights that are gathered only while their module runs."""
-    stages: tuple[tuple[str, ...], ...] = ()
-    """Modules of each pipeline stage on this rank; empty: a single stage with all modules."""
-    schedule: Schedule | None = None
-    """Schedule of the pipeline; None: micro-batches run one after the other."""
     sequence_parts: int = 1
     """Parts into which positions are divided outside the pairs of split matrices, one a tp rank; 1: undivided."""
-    padding_bytes: int = 0
-    """Bytes of padding in the storage of all shards."""
-    exchanged: tuple[str, ...] = ()
-    """Weights whose gradients are summed over the first and the last pipeline stage."""
-    sent_stays: bool = False
-    """True if tensors sent to another stage stay allocated until the step ends."""
     buffers: tuple[Tensor, ...] = ()
     """Further tensors on the device between steps, such as receive buffers and batches fetched ahead."""
     summed_over: tuple[str, ...] = ()
     """Axes over which this rank's gradients are summed after the last backward of a step."""
-    owned: tuple[str, ...] = ()
-    """Weights divided among the ranks that share a batch: neither replicated nor sharded."""
-    picked: tuple[Tensor, ...] = ()
-    """Parts of the batch that a micro-batch reads instead of the whole, under the same names."""
-    waiting_batches: int = 0
-    """Batches ready in the host's memory for later steps, outside torch's allocator."""
     sent: tuple[Communication, ...] = ()
     """Communications of this rank in a step, without those of operations and groups; `cost.work` lists all."""
 
@@ -96,7 +65,8 @@ class Cost:
     @property
     def order(self) -> tuple[Action, ...]:
         """Forwards and backwards of this rank's stages, in order; empty without a pipeline."""
-        return () if self.schedule is None else self.schedule.orders[self.place["pp"]]
+        schedule = self.pipeline.schedule
+        return () if schedule is None else schedule.orders[self.place["pp"]]
 
     @property
     def block_sites(self) -> tuple[str, ...]:
@@ -121,19 +91,21 @@ class Cost:
 
     def part(self, parts: int) -> Self:
         """The ledger of a step that has one of `parts` equal parts of the batch."""
-        batch = tuple(replace(one, shape=(one.shape[0] // parts, *one.shape[1:])) for one in self.batch)
         return replace(
             self,
             tape=tuple(operation.cut(parts) for operation in self.tape),
-            batch=batch,
-            picked=tuple(one.cut(parts) for one in self.picked),
+            batch=self.batch.part(parts),
             buffers=tuple(one.cut(parts) for one in self.buffers),
             sent=tuple(one.cut(parts) if one.collective == "send" else one for one in self.sent),
         )
 
     def holding(self, pieces: dict[str, Tensor], padding_bytes: int = 0) -> Self:
-        """The ledger with `pieces` as this rank's shards, which the optimizer updates unless `optimized` is set."""
-        return replace(self, pieces=pieces, padding_bytes=padding_bytes)
+        """The ledger with `pieces` as this rank's shards, which the optimizer updates if it has no other shards."""
+        return replace(self, pieces=pieces, sharding=replace(self.sharding, padding_bytes=padding_bytes))
+
+    def updated_by(self, rule: UpdateRule) -> Self:
+        """The ledger with another optimizer."""
+        return replace(self, optimizer=replace(self.optimizer, rule=rule))
 
     def reporting(self, axis: str) -> Self:
         """The ledger with the loss and activation norms of a step summed over an axis."""
@@ -152,7 +124,7 @@ class Cost:
     def recomputing(self, sites: Iterable[str], *, noise: bool) -> Self:
         """The ledger with these modules recomputed in backward; `noise` is true if they draw random numbers."""
         kept = self.kernels.generator_bytes if noise else 0
-        return replace(self, recomputed=(*self.recomputed, *sites), noise_bytes=kept)
+        return replace(self, backward=self.backward.recomputing(sites, kept))
 
     def rewrite(self, inside: Callable[[str], bool], change: Callable[[Tape], Iterable[Operation]]) -> Self:
         """The ledger in which `change` rewrites each run of operations at a site that satisfies `inside`."""
@@ -166,39 +138,41 @@ class Cost:
     def cut(self, micro_batches: int) -> Self:
         """The ledger with the same batch in `micro_batches` equal parts, one after the other."""
         tape = tuple(operation.cut(micro_batches) for operation in self.tape)
-        picked = tuple(one.cut(micro_batches) for one in self.picked)
-        return replace(self, tape=tape, picked=picked, micro_batches=self.micro_batches * micro_batches)
+        return replace(
+            self, tape=tape, batch=self.batch.cut(micro_batches), micro_batches=self.micro_batches * micro_batches
+        )
 
     @property
     def values(self) -> dict[str, Tensor]:
         """Every tensor by name: parameters, tables, the batch, and the results of operations."""
-        held = {**self.parameters, **{tensor.name: tensor for tensor in (*self.tables, *self.batch, *self.picked)}}
+        given = (*self.tables, *self.batch.tensors, *self.batch.picked)
+        held = {**self.parameters, **{tensor.name: tensor for tensor in given}}
         made = (tensor for operation in self.tape for tensor in (*operation.outputs, *operation.extras))
         return held | {tensor.name: tensor for tensor in made}
 
     @property
     def parameter_bytes(self) -> int:
         """Bytes of this rank's weights, padding included."""
-        return sum(tensor.nbytes for tensor in self.pieces.values()) + self.padding_bytes
+        return sum(tensor.nbytes for tensor in self.pieces.values()) + self.sharding.padding_bytes
 
     @property
     def updated(self) -> dict[str, Tensor]:
         """Shards that the optimizer updates."""
-        return self.pieces if self.optimized is None else self.optimized
+        return self.pieces if self.optimizer.shards is None else self.optimizer.shards
 
     @property
     def optimizer_state(self) -> tuple[Tensor, ...]:
         """Tensors that the optimizer keeps between steps."""
-        return self.rule.state(self.updated)
+        return self.optimizer.rule.state(self.updated)
 
     @property
     def update(self) -> tuple[Instant, ...]:
         """Instants of the update that follows backward."""
-        if self.rests_on_host:
+        if self.sharding.on_host:
             return OnHost().instants(self.updated)
-        if self.updates_in_backward:
+        if self.optimizer.in_backward:
             return ()
-        return (*self.norms, *self.rule.instants(self.updated), *self.after_update)
+        return (*self.norms, *self.optimizer.rule.instants(self.updated), *self.optimizer.after)
 
     @property
     def norms(self) -> tuple[Instant, ...]:
@@ -211,7 +185,7 @@ class Cost:
     @property
     def gradient_bytes(self) -> int:
         """Bytes of the gradients that wait for the update when backward has ended."""
-        return 0 if self.updates_in_backward else sum(tensor.nbytes for tensor in self.pieces.values())
+        return 0 if self.optimizer.in_backward else sum(tensor.nbytes for tensor in self.pieces.values())
 
     @property
     def optimizer_state_bytes(self) -> int:
@@ -219,20 +193,10 @@ class Cost:
         return sum(tensor.nbytes for tensor in self.optimizer_state)
 
     @property
-    def batch_bytes(self) -> int:
-        """Bytes of the token ids and targets of this rank's share of a batch."""
-        return sum(tensor.nbytes for tensor in self.batch)
-
-    @property
-    def rests_on_host(self) -> bool:
-        """True if this rank's weights and optimizer state are stored in the host's memory between steps."""
-        return any(group.on_host for group in self.groups)
-
-    @property
     def held_bytes(self) -> int:
         """Bytes on the device before a step: weights, optimizer state, tables and buffers; gradients are cleared."""
         lasting = sum(tensor.nbytes for tensor in (*self.tables, *self.buffers))
-        return lasting if self.rests_on_host else self.parameter_bytes + self.optimizer_state_bytes + lasting
+        return lasting if self.sharding.on_host else self.parameter_bytes + self.optimizer_state_bytes + lasting
 
 
 def baseline(run: ResolvedRun, device: str = "cpu") -> Cost:
@@ -246,8 +210,7 @@ def baseline(run: ResolvedRun, device: str = "cpu") -> Cost:
         parameters=learned,
         pieces=learned,
         tables=tuple(forward.tables.values()),
-        batch=tuple(forward.batch.values()),
-        rule=AdamW(),
+        batch=Batch(tuple(forward.batch.values())),
         kernels=kernels,
         blocks=run.model.n_layer,
     )

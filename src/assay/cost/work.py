@@ -21,7 +21,7 @@ def executed_flops(cost: Cost) -> dict[str, int]:
         if work:
             dtype = operation.products or values[operation.inputs[0]].dtype
             total[dtype] = total.get(dtype, 0) + work * cost.micro_batches
-    for product in cost.rule.products(cost.updated):
+    for product in cost.optimizer.rule.products(cost.updated):
         total[product.dtype] = total.get(product.dtype, 0) + product.flops
     return total
 
@@ -61,7 +61,7 @@ def _of_operations(cost: Cost) -> Iterator[Communication]:
 
 
 def _of_groups(cost: Cost) -> Iterator[Communication]:
-    for group in cost.groups:
+    for group in cost.sharding.groups:
         if group.ranks > 1:
             times = _gatherings(cost, group)
             dtype = cost.parameters[group.weights[0]].dtype
@@ -75,7 +75,7 @@ def _gatherings(cost: Cost, group: Group) -> int:
     """Number of times a step gathers a group. In a pipeline its weights stay from a backward to the next forward."""
     if not cost.order:
         return cost.micro_batches * (2 if group.reshard else 1)
-    chunk = next(index for index, sites in enumerate(cost.stages) if set(group.sites) <= set(sites))
+    chunk = next(index for index, sites in enumerate(cost.pipeline.stages) if set(group.sites) <= set(sites))
     times, there = 0, False
     for action in cost.order:
         if action.chunk == chunk and action.kind != "W":
@@ -85,7 +85,7 @@ def _gatherings(cost: Cost, group: Group) -> int:
 
 
 def _of_ends(cost: Cost) -> Iterator[Communication]:
-    for name in cost.exchanged:
+    for name in cost.pipeline.exchanged:
         piece = cost.pieces[name]
         yield Communication("all_reduce", "pp", piece.nbytes, 1, "the tied embedding's gradient", piece.dtype)
 

@@ -104,7 +104,7 @@ class Estimate:
             "parameter_bytes": self.cost.parameter_bytes,
             "gradient_bytes": self.gradient_bytes,
             "optimizer_state_bytes": self.cost.optimizer_state_bytes,
-            "waiting_batch_bytes": self.cost.waiting_batches * self.cost.batch_bytes,
+            "waiting_batch_bytes": self.cost.batch.waiting * self.cost.batch.nbytes,
             "model_flops": self.model_flops,
             "flops_by_dtype": self.flops,
             "instants": [{"instant": str(moment), "bytes": moment.nbytes} for moment in self.timeline.instants],

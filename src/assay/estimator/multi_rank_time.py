@@ -29,13 +29,14 @@ def step_seconds_over_ranks(every: Sequence[Cost], rates: Rates) -> float | None
 
 def _line_seconds(line: Sequence[Cost], rates: Rates, link: Link) -> float:
     """Seconds of a step on the ranks of one pipeline, or on a single rank if there is no pipeline."""
-    mesh, schedule = line[0].mesh, line[0].schedule
+    mesh, schedule = line[0].mesh, line[0].pipeline.schedule
     here = Network(inner=link, outer=link, ranks_per_node=mesh.size)
     if schedule is None:
         return max((step_seconds(cost, rates) or 0.0) + seconds(communications(cost), mesh, here) for cost in line)
     passed = [one for cost in line for one in communications(cost) if _passes_on(one)]
     send = max((link.seconds(one.payload_bytes) for one in passed), default=0.0)
-    played = play_chunks(schedule, [[stage_time(cost, rates, sites) for sites in cost.stages] for cost in line], send)
+    chunks = [[stage_time(cost, rates, sites) for sites in cost.pipeline.stages] for cost in line]
+    played = play_chunks(schedule, chunks, send)
     others = [[one for one in communications(cost) if not _passes_on(one)] for cost in line]
     behind = max(
         update_seconds(cost, rates) + seconds(sent, mesh, here) for cost, sent in zip(line, others, strict=True)

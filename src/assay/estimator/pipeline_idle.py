@@ -25,17 +25,17 @@ def idle_shares(every: Sequence[Cost]) -> Mapping[int, float]:
     """Share of a step that each rank idles, given the ledgers of all ranks; empty without a pipeline."""
     shares: dict[int, float] = {}
     mesh = every[0].mesh
-    for line in mesh.groups("pp") if every[0].schedule else ():
+    for line in mesh.groups("pp") if every[0].pipeline.schedule else ():
         played = _played([every[rank] for rank in line])
         shares |= dict(zip(line, played.idle_shares, strict=True))
     return shares
 
 
 def _played(line: Sequence[Cost]) -> Played:
-    schedule = line[0].schedule
+    schedule = line[0].pipeline.schedule
     if schedule is None:
         raise ValueError("there is no pipeline to simulate")
-    return play_chunks(schedule, [[_chunk(cost, sites) for sites in cost.stages] for cost in line])
+    return play_chunks(schedule, [[_chunk(cost, sites) for sites in cost.pipeline.stages] for cost in line])
 
 
 def _chunk(cost: Cost, sites: tuple[str, ...]) -> StageTime:

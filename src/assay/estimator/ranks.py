@@ -58,7 +58,7 @@ class EveryRank:
     @property
     def bubble_share(self) -> float | None:
         """Share of a step that each of equal stages idles; None without a pipeline."""
-        schedule = self.fullest.cost.schedule
+        schedule = self.fullest.cost.pipeline.schedule
         return bubble_share(schedule) if schedule else None
 
     @cached_property

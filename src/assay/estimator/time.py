@@ -70,7 +70,8 @@ def update_seconds(cost: Cost, rates: Rates) -> float:
 
 def _update(cost: Cost, rates: Rates) -> tuple[float, float]:
     """Seconds of work and of launches: the gradient norm, and what the optimizer reads, writes and multiplies."""
-    products, traffic = cost.rule.products(cost.updated), cost.rule.traffic(cost.updated)
+    rule = cost.optimizer.rule
+    products, traffic = rule.products(cost.updated), rule.traffic(cost.updated)
     multiplying = sum(
         max(one.flops / rates.matmul_flops[one.dtype], one.nbytes / rates.bandwidth_bytes) for one in products
     )

@@ -50,7 +50,7 @@ class Adafactor(Optimization):
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         from assay.cost.optimizers import matrix as matrix_updates
 
-        return replace(cost, rule=matrix_updates.Adafactor())
+        return cost.updated_by(matrix_updates.Adafactor())
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizers.rates import at_rate, rescheduled

@@ -45,7 +45,7 @@ class Adam(Optimization):
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         from assay.cost.optimizers import adam as adam_updates
 
-        return replace(cost, rule=adam_updates.Adam())
+        return cost.updated_by(adam_updates.Adam())
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizers.recipes import adam

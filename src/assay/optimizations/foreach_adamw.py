@@ -39,7 +39,7 @@ class ForeachAdamw(Optimization):
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         from assay.cost.optimizers.adam import ForeachAdamW
 
-        return replace(cost, rule=ForeachAdamW())
+        return cost.updated_by(ForeachAdamW())
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizers.recipes import adamw

@@ -39,7 +39,7 @@ class FusedAdamw(Optimization):
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         from assay.cost.optimizers.adam import FusedAdamW
 
-        return replace(cost, rule=FusedAdamW())
+        return cost.updated_by(FusedAdamW())
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizers.recipes import adamw

@@ -49,7 +49,7 @@ class Lion(Optimization):
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         from assay.cost.optimizers import momentum as momentum_updates
 
-        return replace(cost, rule=momentum_updates.Lion())
+        return cost.updated_by(momentum_updates.Lion())
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizers.lion import lion

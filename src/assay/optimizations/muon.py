@@ -63,7 +63,7 @@ class Muon(Optimization):
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         from assay.cost.optimizers import matrix as matrix_updates
 
-        return replace(cost, rule=matrix_updates.Muon())
+        return cost.updated_by(matrix_updates.Muon())
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizers.muon import muon

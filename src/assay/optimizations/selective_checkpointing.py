@@ -64,7 +64,7 @@ class SelectiveCheckpointing(Optimization):
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         if self.policy == "matmuls":
-            keeping = replace(cost, kept_results=frozenset({"contraction"}))
+            keeping = replace(cost, backward=replace(cost.backward, kept_results=frozenset({"contraction"})))
             apart = keeping.rewrite(lambda site: site.endswith(".attention.core"), _sum_apart)
             return apart.recomputing(cost.block_sites, noise=run.model.dropout > 0)
         inside = cost.rewrite(lambda site: site.endswith(".attention"), _repeat_in_core)

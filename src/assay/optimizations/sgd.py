@@ -56,7 +56,7 @@ class Sgd(Optimization):
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         from assay.cost.optimizers.momentum import SGD
 
-        return replace(cost, rule=SGD(self.momentum > 0, self.nesterov, self.weight_decay > 0))
+        return cost.updated_by(SGD(self.momentum > 0, self.nesterov, self.weight_decay > 0))
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizers.rates import rescheduled

@@ -11,6 +11,7 @@ import pytest
 from assay.config import ModelConfig, Run
 from assay.config.mesh import Mesh
 from assay.cost import Cost, baseline, executed_flops, replay
+from assay.cost.parts import Sharding
 from assay.cost.rewrites.replicas import computing_in, sharded
 from assay.cost.work import communications
 
@@ -45,8 +46,9 @@ def test_what_lies_here_and_its_state_stay_wide() -> None:
 
 def test_gradients_that_wait_for_later_micro_batches_wait_in_float32() -> None:
     cost = ledger("bfloat16", micro_batches=3)
-    narrow_sum = replace(cost, groups=tuple(replace(one, summed_bytes=one.whole_bytes) for one in cost.groups))
-    lifted = sum(one.summed_bytes - one.whole_bytes for one in cost.groups)
+    narrow = tuple(replace(one, summed_bytes=one.whole_bytes) for one in cost.sharding.groups)
+    narrow_sum = replace(cost, sharding=Sharding(narrow, cost.sharding.owned, cost.sharding.padding_bytes))
+    lifted = sum(one.summed_bytes - one.whole_bytes for one in cost.sharding.groups)
     (here,), (there,) = (
         [moment.nbytes for moment in replay(one).instants if (moment.phase, moment.site) == ("forward", "head")]
         for one in (cost, narrow_sum)
@@ -64,7 +66,7 @@ def test_of_shards_on_the_host_a_device_has_what_is_gathered_and_no_more(dtype: 
     assert away.optimizer_state_bytes == here.optimizer_state_bytes > 0
     resting = here.parameter_bytes + here.optimizer_state_bytes
     assert here.held_bytes - away.held_bytes == resting
-    largest = max(group.whole_bytes // group.ranks for group in here.groups)
+    largest = max(group.whole_bytes // group.ranks for group in here.sharding.groups)
     (first, *_, last), (its_first, *_, its_last) = replay(here).instants, replay(away).instants
     assert first.nbytes - its_first.nbytes == resting
     assert (its_last.phase, its_last.nbytes) == ("update", away.held_bytes)

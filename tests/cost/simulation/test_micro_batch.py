@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from assay.config import ModelConfig, Run, TrainingConfig
 from assay.cost import Cost, Gradient, Instant, baseline, executed_flops, replay
+from assay.cost.parts import Backward, OptimizerStep
 from support.tapes import Makes, cost, operation
 
 
@@ -44,7 +45,7 @@ def test_a_recomputed_module_keeps_its_input_only() -> None:
     )
     plain = cost(*tape)
     inner = tuple(replace(one, site="block") if one.name in "bc" else one for one in tape)
-    again = cost(*inner, recomputed=("block",))
+    again = cost(*inner, backward=Backward(recomputed=("block",)))
     assert replay(plain).saved_bytes == 1200
     assert replay(again).saved_bytes == 400
     assert any(moment.phase == "recompute" for moment in replay(again).instants)
@@ -58,8 +59,8 @@ def test_a_recomputed_module_keeps_the_generators_state_until_its_backward_is_th
         operation("d", "u", "end"),
     )
     modules = {"a": "before", "b": "block", "c": "block", "d": "behind"}
-    plain = cost(*(replace(one, site=modules[one.name]) for one in tape), recomputed=("block",))
-    noisy = replace(plain, noise_bytes=5000)
+    plain = cost(*(replace(one, site=modules[one.name]) for one in tape), backward=Backward(recomputed=("block",)))
+    noisy = replace(plain, backward=replace(plain.backward, noise_bytes=5000))
 
     def highest(ledger: Cost) -> dict[tuple[str, str], int]:
         return {(moment.phase, moment.site): moment.nbytes for moment in replay(ledger).instants}
@@ -105,7 +106,7 @@ def test_nothing_is_added_into_a_gradient_that_comes_as_a_view() -> None:
 
 
 def test_the_update_has_moments_of_its_own() -> None:
-    ledger = cost(operation("a", "w", "end"), rule=Makes(Instant("AdamW", "w", 5000)))
+    ledger = cost(operation("a", "w", "end"), optimizer=OptimizerStep(Makes(Instant("AdamW", "w", 5000))))
     assert replay(ledger).peak.label == "update: AdamW"
     assert replay(ledger).peak.nbytes == 400 + 400 + 5000
 
@@ -119,6 +120,6 @@ def test_cutting_the_batch_divides_activations_and_keeps_the_rest() -> None:
     parts = whole.cut(4)
     assert executed_flops(parts) == executed_flops(whole)
     assert parts.held_bytes == whole.held_bytes
-    batch = sum(one.nbytes for one in (*whole.batch, *whole.tables))
+    batch = sum(one.nbytes for one in (*whole.batch.tensors, *whole.tables))
     constant = 4  # the loss's total weight, a scalar
     assert replay(parts).saved_bytes - batch - constant == (replay(whole).saved_bytes - batch - constant) // 4

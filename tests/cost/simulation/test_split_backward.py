@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from assay.cost import Cost, Gradient, replay
+from assay.cost.parts import Batch, Pipeline
 from assay.cost.pipeline.schedules import Action, Kind, Schedule
 from support.tapes import N, cost, operation, tensor
 
@@ -20,8 +21,8 @@ def staged(*kinds: Kind, comes_in: Gradient = Gradient.FRESH) -> Cost:
     first, *rest = TAPE
     first = operation("first", "x w", "a", saves="x", how=comes_in)
     order = tuple(Action(kind, 0) for kind in kinds)
-    ledger = cost(first, *rest, parameters="w w2", batch=(tensor("x"),), stages=(("site",),))
-    return replace(ledger, schedule=Schedule((order,)))
+    pipeline = Pipeline((("site",),), Schedule((order,)))
+    return cost(first, *rest, parameters="w w2", batch=Batch((tensor("x"),)), pipeline=pipeline)
 
 
 def peak(ledger: Cost) -> float:

@@ -9,6 +9,7 @@ lives until its stage's backward has ended.
 from dataclasses import dataclass, replace
 
 from assay.cost.collectives import Communication
+from assay.cost.parts import Pipeline
 from assay.cost.pipeline.schedules import Schedule
 from assay.cost.step import Cost
 from assay.cost.tape import Tape
@@ -66,8 +67,8 @@ def staged(cost: Cost, split: Split, micro_batches: int, schedule: Schedule) -> 
     read = {name for one in tape for name in one.inputs}
     learned = {name: tensor for name, tensor in cost.parameters.items() if name in read}
     received = tuple(one.cut(micro_batches) for one in _received(cost, tape))
-    own = replace(cost, tape=tape, parameters=learned, batch=(*cost.batch, *received), stages=stages)
-    own = replace(own.holding(learned).cut(micro_batches), schedule=schedule)
+    batch = replace(cost.batch, tensors=(*cost.batch.tensors, *received))
+    own = replace(cost, tape=tape, parameters=learned, batch=batch).holding(learned).cut(micro_batches)
     sends, buffers = [], []
     for stage in owned:
         for neighbour, what in ((stage + 1, "activations"), (stage - 1, "their gradients")):
@@ -77,8 +78,9 @@ def staged(cost: Cost, split: Split, micro_batches: int, schedule: Schedule) -> 
                 if split.owner(neighbour) != cost.place[_AXIS]:
                     sends.append(Communication("send", _AXIS, between.nbytes, micro_batches, what, between.dtype))
     # Torch's schedule for several stages a rank waits for its sends at the end, and keeps the sent tensors until then.
-    own = replace(own, buffers=tuple(buffers), exchanged=_exchanged(cost, split))
-    return replace(own, sent_stays=split.per_rank > 1).sending(*sends).reporting(_AXIS).measuring_norm(_AXIS)
+    pipeline = Pipeline(stages, schedule, _exchanged(cost, split), sent_stays=split.per_rank > 1)
+    own = replace(own, buffers=tuple(buffers), pipeline=pipeline)
+    return own.sending(*sends).reporting(_AXIS).measuring_norm(_AXIS)
 
 
 def _with_copy(cost: Cost, split: Split) -> Cost:
@@ -97,7 +99,7 @@ def _head_reads(cost: Cost) -> list[str]:
 def _received(cost: Cost, tape: Tape) -> tuple[Tensor, ...]:
     """Inputs of this rank's operations that other ranks compute."""
     made = {tensor.name for one in tape for tensor in (*one.outputs, *one.extras)}
-    there = made | set(cost.parameters) | {tensor.name for tensor in (*cost.tables, *cost.batch)}
+    there = made | set(cost.parameters) | {tensor.name for tensor in (*cost.tables, *cost.batch.tensors)}
     values = cost.values
     read = dict.fromkeys(name for one in tape for name in one.inputs)
     return tuple(values[name] for name in read if name not in there)

@@ -32,7 +32,8 @@ def divide_experts(cost: Cost) -> Cost:
     learned = {name: one.piece(ranks, place) if name in owned else one for name, one in cost.parameters.items()}
     pieces = {name: one.piece(ranks, place) if name in owned else one for name, one in cost.pieces.items()}
     tape = tuple(_exchanged(cost, ranks))
-    return replace(cost, tape=tape, parameters=learned, owned=owned).holding(pieces)
+    sharding = replace(cost.sharding, owned=owned)
+    return replace(cost, tape=tape, parameters=learned, sharding=sharding).holding(pieces)
 
 
 def _exchanged(cost: Cost, ranks: int) -> Iterator[Operation]:

@@ -68,8 +68,9 @@ def plan(cost: Cost) -> Plan:
             for name, how in zip(operation.inputs, operation.gradients, strict=True)
             if name in cost.parameters and how is not Gradient.NONE
         )
-    segments = tuple(_segment(cost, site, base) for site in cost.recomputed)
-    begins = (next(i for i, one in enumerate(cost.tape) if one.within(site)) for site in cost.handed_together)
+    segments = tuple(_segment(cost, site, base) for site in cost.backward.recomputed)
+    together = cost.backward.accumulated_together
+    begins = (next(i for i, one in enumerate(cost.tape) if one.within(site)) for site in together)
     ordered = tuple(sorted(segments, key=lambda segment: segment.first))
     return Plan(base, last_use, dict(readers), ordered, frozenset(begins))
 
@@ -83,8 +84,8 @@ def _segment(cost: Cost, site: str, base: dict[str, str]) -> Segment:
     stop = max(index for index in inside if cost.tape[index].saves)
     outside = tuple(name for name in read if name not in made and name not in lasting)
     # Compiled code does not keep the last operation's result, because recomputation does not read it.
-    needed = [index for index in inside if index < stop or site not in cost.handed_together]
-    cached = frozenset(index for index in needed if cost.tape[index].kind in cost.kept_results)
+    needed = [index for index in inside if index < stop or site not in cost.backward.accumulated_together]
+    cached = frozenset(index for index in needed if cost.tape[index].kind in cost.backward.kept_results)
     end = stop + _keeps_its_own(cost.tape[stop])
     return Segment(
         first=inside[0],

@@ -51,8 +51,8 @@ class Pass:
             operation, segment = self.cost.tape[index], inside.get(index)
             for group in self.stage.begins.get(index, ()):
                 gathered.before_forward(group)
-            if segment is not None and index == segment.first and self.cost.noise_bytes:
-                self.noise[index] = self.ledger.take(self.cost.noise_bytes)
+            if segment is not None and index == segment.first and self.cost.backward.noise_bytes:
+                self.noise[index] = self.ledger.take(self.cost.backward.noise_bytes)
             self._run(index, operation, "forward")
             if index == self.stage.indices[-1] and self.stage.output is not None:
                 self.storages[self.plan.base[self.stage.output]].holders += 1
@@ -81,7 +81,7 @@ class Pass:
             for group in self.stage.ends.get(index, ()):
                 self.stage.gathered.before_backward(group)
             if index in segments:
-                with self.ledger.held(self.cost.noise_bytes):
+                with self.ledger.held(self.cost.backward.noise_bytes):
                     self._recompute(segments[index])
             self._node(index, self.cost.tape[index])
             if index in self.plan.hands_over:
@@ -105,7 +105,7 @@ class Pass:
     def _leave(self) -> None:
         """End backward: send the gradient of the stage's input, sum a pipeline's groups, and free the last message."""
         gathered, output = self.stage.gathered, self.stage.output
-        if output is not None and not self.cost.sent_stays:
+        if output is not None and not self.cost.pipeline.sent_stays:
             self.stage.leave(self.ledger, [self.storages[self.plan.base[output]], *self.gradients.values()])
         if self.cost.order and self.last:
             for group in gathered.groups:
@@ -260,13 +260,13 @@ class Pass:
         earlier = self.gradients.get(name)
         if earlier is not None:
             # Measured: torch's engine for replicas and shards sums a tied weight's gradients in a third tensor.
-            shared = bool(self.cost.groups) and name in self.cost.parameters
+            shared = bool(self.cost.sharding.groups) and name in self.cost.parameters
             storage = self.ledger.add(earlier, storage, operation.site, in_place=not shared)
         self.gradients[name] = storage
         if name in self.cost.parameters:
             self.reported[name] += 1
             if self.reported[name] == self.plan.readers[name]:
-                if operation.within(*self.cost.handed_together):
+                if operation.within(*self.cost.backward.accumulated_together):
                     self.complete.append(name)
                 else:
                     self._accumulate(name)
@@ -277,8 +277,8 @@ class Pass:
         With updates in backward, use it and free it.
         """
         storage = self.gradients.pop(name)
-        if self.cost.updates_in_backward:
-            self.step.update(self.cost.rule.instants({name: self.cost.pieces[name]}))
+        if self.cost.optimizer.in_backward:
+            self.step.update(self.cost.optimizer.rule.instants({name: self.cost.pieces[name]}))
             self.ledger.drop(storage)
         elif name not in self.step.gradients:
             self.step.gradients[name] = storage

@@ -22,7 +22,8 @@ class PlayedStage:
         """Output of the stage, None without a pipeline. It is kept until the stage's backward, which receives its
         gradient."""
         self.made = {one.name for index in inside for one in (*cost.tape[index].outputs, *cost.tape[index].extras)}
-        groups = [one for one in cost.groups if any(cost.tape[index].within(*one.sites) for index in self.indices)]
+        operations = [cost.tape[index] for index in self.indices]
+        groups = [one for one in cost.sharding.groups if any(each.within(*one.sites) for each in operations)]
         self.gathered = Gathered(tuple(groups), ledger, cost.kernels.copied_gathers)
         self.begins: dict[int, list[Group]] = {}
         self.ends: dict[int, list[Group]] = {}
@@ -43,9 +44,10 @@ class PlayedStage:
 
 
 def _beside(cost: Cost, chunk: int) -> tuple[bool, bool]:
-    if cost.schedule is None:
+    schedule = cost.pipeline.schedule
+    if schedule is None:
         return False, False
-    here = [cost.schedule.position(cost.place["pp"], one) for one in range(cost.schedule.chunks)]
+    here = [schedule.position(cost.place["pp"], one) for one in range(schedule.chunks)]
     return here[chunk] - 1 in here, here[chunk] + 1 in here
 
 
@@ -57,8 +59,8 @@ class PlayedStep:
         self.values = cost.values
         self.plan = plan(cost)
         self.ledger = Ledger(live=cost.held_bytes)
-        self.stages = [PlayedStage(cost, *chunk, self.ledger) for chunk in enumerate(cost.stages or ((),))]
-        self.lasting = set(cost.parameters) | {tensor.name for tensor in (*cost.tables, *cost.batch)}
+        self.stages = [PlayedStage(cost, *chunk, self.ledger) for chunk in enumerate(cost.pipeline.stages or ((),))]
+        self.lasting = set(cost.parameters) | {tensor.name for tensor in (*cost.tables, *cost.batch.tensors)}
         self.gradients: dict[str, Storage] = {}
         """Gradients of parameters, once all uses in a micro-batch have contributed."""
 

@@ -56,7 +56,8 @@ def _in_order(step: PlayedStep) -> int:
     """Play the actions of the schedule; returns the largest number of bytes saved for backward at once."""
     alive: dict[tuple[int, int], Halved] = {}
     highest, last = 0, step.cost.micro_batches - 1
-    step.ledger.take(sum(one.nbytes for one in step.cost.batch if not one.batched))  # the schedule's own copy
+    whole = (one.nbytes for one in step.cost.batch.tensors if not one.batched)
+    step.ledger.take(sum(whole))  # the schedule's own copy
     for action in step.cost.order:
         key = (action.micro_batch, action.chunk)
         if action.kind == "F":
@@ -75,7 +76,7 @@ def _in_order(step: PlayedStep) -> int:
 
 def _together(step: PlayedStep, passes: Iterable[Pass]) -> int:
     """Bytes that several micro-batches save; tables and token ids, which all of them share, count once."""
-    shared = {one.name for one in (*step.cost.tables, *step.cost.batch) if not one.batched}
+    shared = {one.name for one in (*step.cost.tables, *step.cost.batch.tensors) if not one.batched}
     kept = [one.saved() for one in passes]
     own = sum(step.values[name].nbytes for names in kept for name in names - shared)
     return own + sum(step.values[name].nbytes for name in shared & set().union(*kept))

@@ -61,7 +61,7 @@ class Adamw8Bit(Optimization):
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         from assay.optimizations.adamw_8bit.ledger import EightBitAdamW
 
-        return replace(cost, rule=EightBitAdamW())
+        return cost.updated_by(EightBitAdamW())
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizations.adamw_8bit.step import adamw_8bit

@@ -52,7 +52,7 @@ class AdamwBf16State(Optimization):
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         from assay.cost.optimizers.adam import NarrowAdamW
 
-        return replace(cost, rule=NarrowAdamW())
+        return cost.updated_by(NarrowAdamW())
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizations.adamw_bf16_state.step import narrow_adamw

@@ -41,10 +41,9 @@ def fused(cost: Cost, sites: Sequence[str]) -> Cost:
         run = tuple(operations)
         tape.extend(_Region(cost, values, reads, run).compiled() if site else run)
     # A checkpointed region saves the generator's state before each draw.
-    draws = sum(operation.within(*cost.recomputed[:1]) and _draws(operation) for operation in cost.tape)
-    return replace(
-        cost, tape=tuple(tape), handed_together=sites, noise_bytes=cost.noise_bytes * draws
-    ).with_tables_read()
+    draws = sum(operation.within(*cost.backward.recomputed[:1]) and _draws(operation) for operation in cost.tape)
+    backward = replace(cost.backward, accumulated_together=sites, noise_bytes=cost.backward.noise_bytes * draws)
+    return replace(cost, tape=tuple(tape), backward=backward).with_tables_read()
 
 
 def _regions(cost: Cost, site: str, opaque: Sequence[Operation]) -> Iterable[str]:
@@ -67,7 +66,7 @@ class _Region:
     ) -> None:
         self.operations, self.values, self.parameters = operations, values, cost.parameters
         self.tables = {table.name for table in cost.tables}
-        self.streamless = self.parameters.keys() | self.tables | {one.name for one in cost.batch}
+        self.streamless = self.parameters.keys() | self.tables | {one.name for one in cost.batch.tensors}
         self.maker = {name: one for one in operations for name in one.own}
         inside = _reads(operations)
         elsewhere = {name for name in (*inside, *self.maker) if reads[name] > inside[name]}

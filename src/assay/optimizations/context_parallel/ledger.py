@@ -28,9 +28,9 @@ def ring_core(site: str, q: Tensor, k: Tensor, v: Tensor, cost: Cost) -> Tape:
 
 def divide_context(cost: Cost, core: Core = ring_core) -> Cost:
     """The ledger of one of the ranks that divide every sequence; `core` writes attention."""
-    length, parts = cost.batch[0].shape[1], cost.mesh.degree(_AXIS)
+    length, parts = cost.batch.tensors[0].shape[1], cost.mesh.degree(_AXIS)
     positions = Tensor("positions", (length // parts,), "int64", batched=False)
-    picked = tuple(replace(one, shape=(one.shape[0], length // parts), batched=True) for one in cost.batch)
+    picked = tuple(replace(one, shape=(one.shape[0], length // parts), batched=True) for one in cost.batch.tensors)
 
     def of_this_rank(site: str, q: Tensor, k: Tensor, v: Tensor) -> Tape:
         return core(site, _part(q, parts), _part(k, parts), _part(v, parts), cost)
@@ -38,7 +38,8 @@ def divide_context(cost: Cost, core: Core = ring_core) -> Cost:
     inner = exchange_core(cost, of_this_rank)
     tape = tuple(one for operation in inner.tape for one in _divided(operation, cost, positions))
     tables = (*replace(cost, tape=tape).with_tables_read().tables, positions)
-    divided = replace(inner, tape=tape, tables=tables, picked=picked, buffers=(*cost.buffers, *picked))
+    batch = replace(inner.batch, picked=picked)
+    divided = replace(inner, tape=tape, tables=tables, batch=batch, buffers=(*cost.buffers, *picked))
     return replace(divided, summed_over=(*cost.summed_over, _AXIS)).reporting(_AXIS)
 
 

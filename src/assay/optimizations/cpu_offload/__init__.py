@@ -12,7 +12,6 @@ until backward. Over ranks, `fully_sharded:offload=true` does the same. The tech
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import ResolvedRun
@@ -76,7 +75,7 @@ class CpuOffload(Optimization):
             return weights_on_host(cost)
         from assay.cost.optimizers.on_host import OnHost
 
-        return replace(cost, rule=OnHost())
+        return cost.updated_by(OnHost())
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         if self.parameters:

@@ -20,7 +20,7 @@ def weights_on_host(cost: Cost) -> Cost:
     tape: list[Operation] = []
     for site, run in groupby(cost.tape, key=lambda one: _unit(one.site)):
         tape.extend(_fetched(cost, site, tuple(run)))
-    return replace(cost, tape=tuple(tape), rule=OnHost()).holding({})
+    return replace(cost, tape=tuple(tape)).updated_by(OnHost()).holding({})
 
 
 def _fetched(cost: Cost, site: str, run: tuple[Operation, ...]) -> Iterator[Operation]:
@@ -30,7 +30,7 @@ def _fetched(cost: Cost, site: str, run: tuple[Operation, ...]) -> Iterator[Oper
     yield from (_fetch(site, name, copy) for name, copy in copies.items())
     names, frame = ({name: copy.name for name, copy in copies.items()}, tuple(one.name for one in copies.values()))
     for one in (*run[:-1], replace(run[-1], holds=(*run[-1].holds, *frame))):
-        yield (one if one.within(*cost.recomputed) else _dropping(one, copies)).reading(names)
+        yield (one if one.within(*cost.backward.recomputed) else _dropping(one, copies)).reading(names)
 
 
 def _fetch(site: str, name: str, copy: Tensor) -> Operation:

@@ -12,7 +12,7 @@ from assay.cost.tensors import Tensor
 
 def replayed(cost: Cost) -> Cost:
     """The ledger of a step that a captured graph replays."""
-    inputs = {one.name: _place(one, cost.micro_batches) for one in cost.batch}
+    inputs = {one.name: _place(one, cost.micro_batches) for one in cost.batch.tensors}
     names = {name: one.name for name, one in inputs.items()}
     tape = tuple(operation.reading(names) for operation in cost.tape)
     return replace(cost, tape=tape, tables=(*cost.tables, *inputs.values()), replayed=True)

@@ -59,7 +59,7 @@ class Fp16Full(Optimization):
         from assay.cost.rewrites.low_precision import narrowed
         from assay.optimizations.fp16_full.ledger import AdamW16
 
-        return replace(narrowed(cost, "float16"), rule=AdamW16())
+        return narrowed(cost, "float16").updated_by(AdamW16())
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         import torch

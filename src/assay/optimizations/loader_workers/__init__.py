@@ -57,7 +57,7 @@ class LoaderWorkers(Optimization):
         return layout
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        return replace(cost, waiting_batches=_AHEAD * self.workers)
+        return replace(cost, batch=replace(cost.batch, waiting=_AHEAD * self.workers))
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizations.loader_workers.step import Workers

@@ -48,7 +48,7 @@ class OptimizerInBackward(Optimization):
             )
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        return replace(cost, updates_in_backward=True)
+        return replace(cost, optimizer=replace(cost.optimizer, in_backward=True))
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizations.optimizer_in_backward.step import update_in_backward

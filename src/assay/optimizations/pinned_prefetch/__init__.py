@@ -42,8 +42,9 @@ class PinnedPrefetch(Optimization):
         return layout
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        fetched = (replace(one, name=f"next.{one.name}") for one in cost.batch)
-        return replace(cost, buffers=(*cost.buffers, *fetched), waiting_batches=cost.waiting_batches + 1)
+        fetched = (replace(one, name=f"next.{one.name}") for one in cost.batch.tensors)
+        batch = replace(cost.batch, waiting=cost.batch.waiting + 1)
+        return replace(cost, buffers=(*cost.buffers, *fetched), batch=batch)
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizations.pinned_prefetch.step import prefetched

@@ -1,6 +1,6 @@
 """A decoder cut into stages: consecutive blocks, the embedding with the first and the head with the last.
 
-Parameters keep the names that they have in the whole model. `cost.stages` computes which stages a rank has.
+Parameters keep the names that they have in the whole model. `cost.pipeline.stages` computes which stages a rank has.
 """
 
 from torch import Tensor, nn

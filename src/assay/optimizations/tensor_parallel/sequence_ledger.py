@@ -26,7 +26,7 @@ def divide_positions(cost: Cost) -> Cost:
     parts = cost.sequence_parts
     tape = tuple(_Divided(cost).tape())
     # The stages of a pipeline send each other parts of the positions.
-    batch = tuple(_part(one, parts) if len(one.shape) == 3 else one for one in cost.batch)
+    given = tuple(_part(one, parts) if len(one.shape) == 3 else one for one in cost.batch.tensors)
     buffers = tuple(_part(one, parts) for one in cost.buffers)
     sent = tuple(one.cut(parts) if one.collective == "send" else one for one in cost.sent)
     sums = [
@@ -35,6 +35,7 @@ def divide_positions(cost: Cost) -> Cost:
         if name.rpartition(".")[0].endswith(_NORMS)
     ]
     norms = Communication("all_reduce", _AXIS, cost.reported_norm_bytes, 1, "the activation norms", "float32")
+    batch = replace(cost.batch, tensors=given)
     return replace(cost, tape=tape, batch=batch, buffers=buffers, sent=sent).sending(*sums, norms)
 
 

@@ -51,17 +51,14 @@ def divided(cost: Cost, whole: Mapping[str, Tensor]) -> Cost:
         Communication("all_gather", _AXIS, one.gathered_bytes, 1, "updated weights", one.weight.dtype)
         for one in divisions.values()
     ]
-    own = replace(
-        cost,
-        optimized=cost.pieces | pieces,
-        after_update=tuple(one.gathering(cost.kernels) for one in divisions.values()),
-    )
-    return own.sending(*sent)
+    gathers = tuple(one.gathering(cost.kernels) for one in divisions.values())
+    optimizer = replace(cost.optimizer, shards=cost.pieces | pieces, after=gathers)
+    return replace(cost, optimizer=optimizer).sending(*sent)
 
 
 def _divisions(cost: Cost, whole: Mapping[str, Tensor]) -> Iterator[tuple[str, _Division]]:
     for name, weight in cost.pieces.items():
-        if name in cost.owned:
+        if name in cost.sharding.owned:
             continue
         # A tied weight's copy at the other end of a pipeline has the shape of its original.
         lengths = enumerate(zip(weight.shape, whole[weight.name].shape, strict=True))
