@@ -25,6 +25,11 @@ _ASIDE = ".aside-"
 _STALE_SECONDS = 24 * 3600
 
 
+def is_full(error: BaseException | None) -> bool:
+    """True if an error means that the disk, or the user's share of it, is full."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
 @contextmanager
 def refused(place: Path) -> Iterator[None]:
     """Turn every `OSError` of the block into a `StorageError` that names `place`; the block must only write."""

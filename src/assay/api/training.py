@@ -13,7 +13,9 @@ from assay.errors import UsageError
 if TYPE_CHECKING:
     from assay.api.run_results import TrainedRun
     from assay.launch.child import Child
+    from assay.launch.prepare import ReadyRun
     from assay.records.run import RunResult
+    from assay.store.run_folder import RunFolder
 
 Listener = Callable[[dict[str, Any]], None]
 """Called with each event of a run as it happens: the lines of `events.jsonl`, and three more. `prepare` (message,
@@ -41,32 +43,41 @@ def train(
     anything is written, and `StorageError` if the disk refuses.
     """
     from assay.api.run_results import TrainedRun
-    from assay.launch.prepare import ready
-    from assay.launch.resume import continued, same_corpus
     from assay.launch.spawn import start
-    from assay.optimizations import check_divided
 
     place = home_of(home)
     tell: Listener = on_event or (lambda event: None)
     if timeout is not None and not timeout > 0:
         raise UsageError(f"a timeout of {timeout:g} s is not possible; give a positive number of seconds")
-    folder = None
     if name is not None:
         _can_be_called(name, resume, place)
-    if resume is None:
-        run = configure(source, overrides, optimizations)
-        check_divided(run)
-    else:
-        folder, run = continued(place, resume, _only_overrides(source, overrides), specs_of(optimizations))
-    prepared = ready(run, place, lambda message, fraction: tell(_event("prepare", message=message, fraction=fraction)))
-    if folder is not None:
-        same_corpus(folder, prepared)
+    folder, prepared = _ready(source, overrides, optimizations, resume, place, tell)
     prepared = replace(prepared, preset=preset_of(source), name=name)
     with start(prepared, place, resume=folder, timeout=timeout) as child:
         where, done = {"run": child.folder.id, "folder": str(child.folder.path)}, prepared.run
         told = {"steps": done.training.steps, "tokens_per_step": done.tokens_per_step}
         tell(_event("run", **where, **told, eval_interval=done.training.eval_interval))
         return TrainedRun.of(_follow(child, tell), place)
+
+
+def _ready(
+    source: Source, overrides: Sequence[str], optimizations: Stack, resume: str | None, home: Home, tell: Listener
+) -> "tuple[RunFolder | None, ReadyRun]":
+    """Return the folder of a resumed run (None for a new one), and the run with its corpus and prediction."""
+    from assay.launch.prepare import ready
+    from assay.launch.resume import continued, same_corpus
+    from assay.optimizations import check_divided
+
+    folder = None
+    if resume is None:
+        run = configure(source, overrides, optimizations)
+        check_divided(run)
+    else:
+        folder, run = continued(home, resume, _only_overrides(source, overrides), specs_of(optimizations))
+    prepared = ready(run, home, lambda message, fraction: tell(_event("prepare", message=message, fraction=fraction)))
+    if folder is not None:
+        same_corpus(folder, prepared)
+    return folder, prepared
 
 
 def _follow(child: "Child", tell: Listener) -> "RunResult":

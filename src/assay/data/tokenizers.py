@@ -14,6 +14,7 @@ another tokenizer.json, so that one encodes the whole text at once, and needs me
 
 import json
 import re
+from abc import abstractmethod
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import islice
@@ -60,7 +61,21 @@ class Tokenizer(Protocol):
         """Return the text from which `from_json` restores the tokenizer."""
 
 
-class ByteTokenizer:
+class _CutAnywhere:
+    """Tokenizer whose ids of a text do not depend on where the text is cut."""
+
+    @abstractmethod
+    def encode(self, text: str) -> Ids:
+        """Return the ids of a text."""
+
+    def encode_long(self, text: str) -> Iterator[tuple[Ids, int]]:
+        """Yield ids in pieces, cut between any characters."""
+        for start in range(0, len(text), _PIECE_CHARACTERS):
+            piece = text[start : start + _PIECE_CHARACTERS]
+            yield self.encode(piece), len(piece)
+
+
+class ByteTokenizer(_CutAnywhere):
     """UTF-8 bytes as ids: 256 ids for any text."""
 
     name = "byte"
@@ -69,12 +84,6 @@ class ByteTokenizer:
     def encode(self, text: str) -> Ids:
         """Return one id per byte, uint8. Raises `UsageError` for half a surrogate pair."""
         return np.frombuffer(utf8(text), dtype=np.uint8)
-
-    def encode_long(self, text: str) -> Iterator[tuple[Ids, int]]:
-        """Yield ids in pieces, cut between any characters."""
-        for start in range(0, len(text), _PIECE_CHARACTERS):
-            piece = text[start : start + _PIECE_CHARACTERS]
-            yield self.encode(piece), len(piece)
 
     def decode(self, ids: Ids) -> str:
         """Return the text; bytes that are not UTF-8, and ids from 256 on, become U+FFFD."""
@@ -86,7 +95,7 @@ class ByteTokenizer:
         return json.dumps({_KEY: self.name})
 
 
-class CharTokenizer:
+class CharTokenizer(_CutAnywhere):
     """One id per character of a given set, in the order of their code points."""
 
     name = "char"
@@ -119,12 +128,6 @@ class CharTokenizer:
                 " leave it out, or train with data.tokenizer=byte"
             )
         return ids.astype(np.uint32)
-
-    def encode_long(self, text: str) -> Iterator[tuple[Ids, int]]:
-        """Yield ids in pieces, cut between any characters."""
-        for start in range(0, len(text), _PIECE_CHARACTERS):
-            piece = text[start : start + _PIECE_CHARACTERS]
-            yield self.encode(piece), len(piece)
 
     def decode(self, ids: Ids) -> str:
         """Return the text; ids beyond the set become U+FFFD."""

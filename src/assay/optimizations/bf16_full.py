@@ -16,7 +16,8 @@ from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Un
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
 from assay.reference.expected import Expected, lossy
-from assay.reference.rules import AdamW, NarrowAdamW
+from assay.reference.narrow_rules import NarrowAdamW
+from assay.reference.rules import AdamW
 
 if TYPE_CHECKING:
     from assay.cost import Cost

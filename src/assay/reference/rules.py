@@ -1,9 +1,9 @@
 """Slow references of optimizers: each rule is a few plain lines, replayed one tensor at a time.
 
 A rule shares no code with the optimizer that it checks. It computes in float64, except where a technique's own rounding
-is part of its rule (`precise`, `_rounded`). A rule keeps its own state and receives the same gradients as the program's
-optimizer, so a replay checks the update alone. Sources: AdamW arXiv:1711.05101, Adam arXiv:1412.6980, SGD with momentum
-as torch documents it; Lion arXiv:2302.06675; Adafactor arXiv:1804.04235 in torch's form; Muon
+is part of its rule (`precise`, `narrow_rules`). A rule keeps its own state and receives the same gradients as the
+program's optimizer, so a replay checks the update alone. Sources: AdamW arXiv:1711.05101, Adam arXiv:1412.6980, SGD
+with momentum as torch documents it; Lion arXiv:2302.06675; Adafactor arXiv:1804.04235 in torch's form; Muon
 kellerjordan.github.io/posts/muon with the step size of arXiv:2502.16982.
 
 This file imports no torch: a rule only calls methods of its tensors.
@@ -11,7 +11,7 @@ This file imports no torch: a rule only calls methods of its tensors.
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from assay.config.base import Frozen
 
@@ -62,7 +62,8 @@ class Rule(Frozen):
         """
 
 
-def _count(state: State) -> int:
+def count(state: State) -> int:
+    """Count one more update of a tensor, and return the number so far."""
     state["steps"] = state.get("steps", 0) + 1
     return int(state["steps"])
 
@@ -84,71 +85,13 @@ class AdamW(Rule):
         return {"m": self.precise(entries["exp_avg"]), "v": self.precise(square), "steps": int(entries["step"])}
 
     def update(self, name: str, weight: "Tensor", gradient: "Tensor", state: State, rate: float) -> "Tensor":
-        w, g, t, decay = self.precise(weight), self.precise(gradient), _count(state), self.decay(weight)
+        w, g, t, decay = self.precise(weight), self.precise(gradient), count(state), self.decay(weight)
         g = g + decay * w if self.coupled else g
         state["m"] = self.beta1 * state.get("m", 0.0) + (1 - self.beta1) * g
         state["v"] = self.beta2 * state.get("v", 0.0) + (1 - self.beta2) * g * g
         mean, square = state["m"] / (1 - self.beta1**t), state["v"] / (1 - self.beta2**t)
         w = w if self.coupled else w * (1 - rate * decay)
         moved: Tensor = w - rate * mean / (square.sqrt() + self.epsilon)
-        return moved
-
-
-class EightBitAdamW(AdamW):
-    """AdamW with moments in 8 bits: a replay starts each update from the dequantized moments."""
-
-    @property
-    def rounds_state(self) -> bool:
-        return True
-
-
-class NarrowStateAdamW(AdamW):
-    """AdamW whose moments are rounded to a narrow dtype after every update; arithmetic is float64."""
-
-    dtype: Literal["bfloat16", "half"]
-    """Name of the tensor method that rounds to the dtype."""
-    keeps_root: bool = False
-    """True if √v is kept in place of v, as in float16, where a square would be zero."""
-    narrow_weight: bool = False
-    """True if the weight is rounded to `dtype` as well."""
-
-    @property
-    def rounds_weight(self) -> bool:
-        return self.narrow_weight
-
-    def adopt(self, entries: Mapping[str, "Tensor"]) -> State:
-        if not self.keeps_root:
-            return super().adopt(entries)
-        return super().adopt({**entries, "exp_avg_sq": self.precise(entries["exp_avg_root"]) ** 2})
-
-    def update(self, name: str, weight: "Tensor", gradient: "Tensor", state: State, rate: float) -> "Tensor":
-        moved = super().update(name, weight, gradient, state, rate)
-        state["m"] = self._rounded(state["m"])
-        state["v"] = self._rounded(state["v"].sqrt()) ** 2 if self.keeps_root else self._rounded(state["v"])
-        return self._rounded(moved) if self.narrow_weight else moved
-
-    def _rounded(self, tensor: "Tensor") -> "Tensor":
-        rounded: Tensor = getattr(tensor.float(), self.dtype)()
-        return rounded.double()
-
-
-class NarrowAdamW(AdamW):
-    """AdamW with every operation rounded to the weight's own dtype, as in torch's plain loop."""
-
-    @property
-    def rounds_weight(self) -> bool:
-        return True
-
-    def precise(self, tensor: "Tensor") -> "Tensor":
-        return tensor.clone()
-
-    def update(self, name: str, weight: "Tensor", gradient: "Tensor", state: State, rate: float) -> "Tensor":
-        w, g, t = weight.clone(), gradient, _count(state)
-        mean, square = state.setdefault("m", g.new_zeros(g.shape)), state.setdefault("v", g.new_zeros(g.shape))
-        mean.lerp_(g, 1 - self.beta1)
-        square.mul_(self.beta2).addcmul_(g, g, value=1 - self.beta2)
-        root = (square.sqrt() / (1 - self.beta2**t) ** 0.5).add_(self.epsilon)
-        moved: Tensor = w.mul_(1 - rate * self.decay(weight)).addcdiv_(mean, root, value=-rate / (1 - self.beta1**t))
         return moved
 
 
@@ -208,7 +151,7 @@ class Adafactor(Rule):
         return {**state, "steps": int(entries["step"])}
 
     def update(self, name: str, weight: "Tensor", gradient: "Tensor", state: State, rate: float) -> "Tensor":
-        w, g, t = self.precise(weight), self.precise(gradient), _count(state)
+        w, g, t = self.precise(weight), self.precise(gradient), count(state)
         least = _EPSILONS[str(weight.dtype)]
         fresh = t**-0.8
         if g.ndim > 1:

@@ -24,7 +24,10 @@ from assay.parallel.ranks import ALONE, Ranks
 from assay.step.compiled import interpreted
 from assay.step.graphs import launched
 from assay.step.program import MicroBatch, Step
+from assay.training.evaluation import Evaluation
+from assay.units import format_steps
 
+_FIRST = "is the first tensor that is not finite"
 _WEIGHT, _OUTPUT, _LOSS, _GRADIENT = range(4)
 """Kinds of tensors, in the order in which a step uses or computes them."""
 _Found = tuple[int, int, str]
@@ -53,6 +56,30 @@ def first_not_finite_in(step: Step, again: Callable[[], float], ranks: Ranks = A
             # Later stages have later layers, and gradients are computed from the output backwards.
             everyone.append((what, -stage if what == _GRADIENT else stage, position, name))
     return min(everyone)[-1] if everyone else None
+
+
+def diverged_step(step: Step, micro_batches: Sequence[MicroBatch], ranks: Ranks, index: int, last: int) -> str:
+    """Describe the divergence of the step `index`; `last` is the last step before the read.
+
+    Steps in between spread the values that are not finite.
+    """
+    found = first_not_finite(step, micro_batches, ranks)
+    what = f"{found} {_FIRST}" if found else "the loss or its gradient is not finite"
+    late = f", read after step {last}: by then" if last > index else ":"
+    return f"diverged at step {index}{late} {what}"
+
+
+def diverged_evaluation(
+    step: Step, again: Callable[[], Evaluation], ranks: Ranks, known: Evaluation, updated_by: int | None
+) -> str:
+    """Describe the divergence of an evaluation, which `again` repeats; the step `updated_by` made the last update.
+
+    That update can make weights not finite without its step showing it.
+    """
+    found = first_not_finite_in(step, lambda: again().loss, ranks)
+    after = "" if updated_by is None else f" after the update of step {updated_by}"
+    what = f": {found} {_FIRST}{after}" if found else ""
+    return f"the validation loss after {format_steps(known.step)} is {known.loss}{what}"
 
 
 def gradients_remain(step: Step) -> bool:

@@ -3,7 +3,7 @@
 A step's time covers the batch, forward, backward, update, and one read of its figures by the host, after all is queued.
 Processing the figures is not timed. A step is followed by its record and a check that it was finite. An evaluation, a
 checkpoint and a stop follow in this order, if due, so a resumed run never lacks an evaluation. Budgets are checked
-before each step. Every stop is an exception (see `endings`) and leaves whole steps.
+before each step. Every stop is an exception (see `stops`) and leaves whole steps.
 
 A program may read the figures of several steps together (`read_every`). Steps then run without interruption until the
 read or anything else is due. All other work follows the read, so nothing is due while a step is unread.
@@ -24,15 +24,13 @@ from assay.errors import UsageError
 from assay.parallel.ranks import ALONE, Ranks
 from assay.step.program import MicroBatch, Step
 from assay.training.batches import micro_batches_of
-from assay.training.divergence import first_not_finite, first_not_finite_in
+from assay.training.divergence import diverged_evaluation, diverged_step
 from assay.training.evaluation import UNKNOWN, Evaluation, Sample, Windows, evaluate
 from assay.training.probes import ActivationNorms
 from assay.training.queued_step import Taken, take
 from assay.training.step_record import Position, StepRecord
 from assay.training.stops import BudgetReached, Diverged, Interrupted, TargetReached, Unread
 from assay.units import format_steps
-
-_FIRST = "is the first tensor that is not finite"
 
 TakeStep = Callable[[Step, int, ActivationNorms | None], StepRecord | Taken]
 
@@ -118,11 +116,7 @@ class Loop:
     discarded: int = 0
     """Number of steps that `discard` has done."""
 
-    def advance(
-        self,
-        steps: int,
-        take: TakeStep = take_step,
-    ) -> None:
+    def advance(self, steps: int, take: TakeStep = take_step) -> None:
         """Do `steps` steps by `take`, and the work that is due between them. Raises an `Ending`.
 
         All figures are read before any work that is due, and before this returns.
@@ -137,7 +131,8 @@ class Loop:
                     self.updated_by = record.step
                 self.observer.stepped(record)
                 if not record.finite:
-                    raise Diverged(self._diagnosis(record, taken[-1].step))
+                    rows = micro_batches_of(self.step.program, record.step)
+                    raise Diverged(diverged_step(self.step, rows, self.ranks, record.step, taken[-1].step))
             self.between_steps()
 
     def _until_due(self) -> int:
@@ -207,15 +202,8 @@ class Loop:
     def stop_if_spent(self) -> None:
         """Raise `BudgetReached` if the run's tokens or seconds are spent, `Interrupted` if a stop is requested."""
         self._stop_if_asked()
-        training, position = self.run.training, self.position
-        if training.tokens is not None and position.tokens >= training.tokens:
-            raise BudgetReached(
-                f"the budget of {training.tokens} tokens is reached after {format_steps(position.step)}"
-            )
-        if training.seconds is not None and position.seconds >= training.seconds:
-            raise BudgetReached(
-                f"the budget of {training.seconds:g} seconds is reached after {format_steps(position.step)}"
-            )
+        if reason := self.position.spent(self.run.training):
+            raise BudgetReached(reason)
 
     def _stop_if_asked(self) -> None:
         if self.observer.interrupted():
@@ -230,7 +218,7 @@ class Loop:
             self.position.evaluation = known
             self.observer.evaluated(known)
         if not math.isfinite(known.loss):
-            raise Diverged(self._diagnosis_of(known))
+            raise Diverged(diverged_evaluation(self.step, self._evaluation, self.ranks, known, self.updated_by))
         if target is not None and known.loss <= target:
             raise TargetReached(f"target loss reached: {known.loss:.4f} ≤ {target:g} after {format_steps(known.step)}")
 
@@ -250,21 +238,6 @@ class Loop:
                 place = self.save(self.position)
             self.saved_at = self.position.step
             self.observer.saved(place, self.saved_at)
-
-    def _diagnosis(self, record: StepRecord, last: int) -> str:
-        """Describe a divergence; `last` is the last step before the read. Steps after `record`'s spread the values."""
-        rows = micro_batches_of(self.step.program, record.step)
-        found = first_not_finite(self.step, rows, self.ranks)
-        what = f"{found} {_FIRST}" if found else "the loss or its gradient is not finite"
-        late = f", read after step {last}: by then" if last > record.step else ":"
-        return f"diverged at step {record.step}{late} {what}"
-
-    def _diagnosis_of(self, known: Evaluation) -> str:
-        """Repeat the evaluation, watched. The last update can make weights not finite without its step showing it."""
-        found = first_not_finite_in(self.step, lambda: self._evaluation().loss, self.ranks)
-        after = "" if self.updated_by is None else f" after the update of step {self.updated_by}"
-        what = f": {found} {_FIRST}{after}" if found else ""
-        return f"the validation loss after {format_steps(known.step)} is {known.loss}{what}"
 
 
 def _due(interval: int, done: int) -> bool:

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
+from assay.config.training import TrainingConfig
 from assay.training.evaluation import Evaluation
+from assay.units import format_steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,14 @@ class Position:
     train_loss: float | None = None
     """Loss of the last step, in nats per token."""
     evaluation: Evaluation | None = None
+
+    def spent(self, training: TrainingConfig) -> str:
+        """Return which budget of tokens or seconds is spent, in words; empty if none is."""
+        if training.tokens is not None and self.tokens >= training.tokens:
+            return f"the budget of {training.tokens} tokens is reached after {format_steps(self.step)}"
+        if training.seconds is not None and self.seconds >= training.seconds:
+            return f"the budget of {training.seconds:g} seconds is reached after {format_steps(self.step)}"
+        return ""
 
     def advance(self, record: StepRecord) -> None:
         """Add the figures of one more step."""

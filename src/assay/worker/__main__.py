@@ -9,7 +9,6 @@ leaves its traceback in the log.
 """
 
 import argparse
-import errno
 import os
 import sys
 import time
@@ -20,6 +19,7 @@ from contextlib import suppress
 import psutil
 
 from assay.errors import StorageError, UsageError, first_line
+from assay.files import is_full
 from assay.optimizations import Unavailable
 from assay.records.run import RunResult
 from assay.records.status import Status
@@ -162,8 +162,7 @@ def _disk(error: Exception) -> str:
     """First line of the error, prefixed "the disk is full" if it, its cause or its context is ENOSPC or EDQUOT."""
     line = first_line(error)
     chain = (error, error.__cause__, error.__context__)
-    full = any(isinstance(one, OSError) and one.errno in (errno.ENOSPC, errno.EDQUOT) for one in chain)
-    return f"the disk is full: {line}" if full and not line.startswith("the disk is full") else line
+    return f"the disk is full: {line}" if any(map(is_full, chain)) and not line.startswith("the disk is full") else line
 
 
 def _seconds_since_start() -> float:

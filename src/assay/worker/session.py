@@ -8,9 +8,7 @@ module imports torch, which is a phase of its own, so the caller imports it late
 import json
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict
-from pathlib import Path
+from contextlib import contextmanager
 
 import psutil
 
@@ -20,13 +18,11 @@ from assay.optimizations import mesh_of, optimizations_of
 from assay.parallel.ranks import ALONE, joined, local_rank
 from assay.proofs import dropout
 from assay.records.events import AGAIN
-from assay.records.evidence import Evidence, ValueProof
-from assay.records.timing import Block, Quartiles
+from assay.records.evidence import ValueProof
 from assay.step.program import Step
 from assay.store import history
 from assay.store.event_log import Event
 from assay.store.run_folder import RunFolder
-from assay.training.evaluation import Evaluation
 from assay.training.loop import Loop, take_step
 from assay.training.probes import ActivationNorms, RouterStatistics
 from assay.training.step_record import StepRecord
@@ -42,11 +38,10 @@ from assay.training.stops import (
     stopped,
 )
 from assay.units import format_steps
-from assay.values.rates import Rates
-from assay.worker.blocks import TimedBlocks
 from assay.worker.build import build_loop, device_of
 from assay.worker.environment import same_versions, versions
 from assay.worker.memory import count_tensors, measure_memory
+from assay.worker.observer import RunObserver
 from assay.worker.phases import Phases
 from assay.worker.plan import BLOCKS, plan, steps_left
 from assay.worker.processes.channel import Voice
@@ -57,7 +52,7 @@ from assay.worker.result import Findings
 
 
 class Session:
-    """One run in this process. It observes its own training and records the results."""
+    """One run in this process."""
 
     def __init__(
         self, folder: RunFolder, channel: Voice, phases: Phases, findings: Findings, turns: int | None
@@ -65,13 +60,13 @@ class Session:
         self.folder, self.channel, self.phases, self.findings = folder, channel, phases, findings
         self.run = findings.spec.config
         self.optimizations = optimizations_of(self.run)
-        self.blocks, self.rates = turns or BLOCKS, Rates(self.run)
+        self.blocks = turns or BLOCKS
         self.ranks = ALONE
 
     def work(self) -> None:
         """Run all pieces. Raises the `Ending` of a run that stops early, once the remaining pieces are done."""
         with joined(mesh_of(self.run), device_of(self.run, local_rank())) as self.ranks:
-            self.timed = TimedBlocks(self.phases, self.findings, self.ranks, self._say_block)
+            self.observer = RunObserver(self.channel, self.phases, self.findings, self.ranks)
             same_versions([json.loads(said) for said in self.ranks.gather(json.dumps(versions()))])
             self._work()
 
@@ -90,7 +85,7 @@ class Session:
             loop.checkpoint()
         has_trained(loop, self.initial, self.ranks)
         if ended is None:
-            self.timed.repeat(loop, lambda: self._wait("repeat") == AGAIN)
+            self.observer.timed.repeat(loop, lambda: self._wait("repeat") == AGAIN)
         if self.run.training.measure_memory:
             self.phases.enter("memory_pass")
             self.findings.memory = measure_memory(loop, self.findings.notes, self.phases.progressed)
@@ -98,7 +93,7 @@ class Session:
                 self.findings.ranks = every_rank(loop, self.findings, self.ranks)
         if not isinstance(ended, Unproven):
             self.phases.enter("last_trace")
-            prove_at_end(loop, self.findings, self.optimizations, self.ranks, self.folder, self._say_evidence)
+            prove_at_end(loop, self.findings, self.optimizations, self.ranks, self.folder, self.observer.say_evidence)
         self.phases.enter("recording")
         if ended is not None:
             raise ended
@@ -107,9 +102,9 @@ class Session:
         self.phases.enter("build")
         return_freed_memory()  # until the timed steps, so that these begin with an unfragmented heap
         findings, earlier = self.findings, self.folder.events()
-        built = build_loop(self.folder, findings.spec, self.optimizations, self, self.ranks)
+        built = build_loop(self.folder, findings.spec, self.optimizations, self.observer, self.ranks)
         loop, step, self.initial = built.loop, built.loop.position.step, built.initial
-        self.routers = RouterStatistics(loop.step)
+        self.observer.routers = RouterStatistics(loop.step)
         count_tensors(self.phases, loop.step.program.device)
         findings.position, findings.environment, findings.notes = loop.position, built.environment, list(built.notes)
         findings.parameters = parameter_count(self.run.model)
@@ -125,21 +120,8 @@ class Session:
         for note in built.notes:
             self.channel.event("note", text=note)
         if step > 0:
-            self._recall(history.of_last_mesh([*earlier, {"event": "start", **start}])[:-1], step)
+            self.observer.recall(history.of_last_mesh([*earlier, {"event": "start", **start}])[:-1], step)
         return loop
-
-    def _recall(self, earlier: list[Event], step: int) -> None:
-        """Adopt timings of earlier processes on this mesh, and if no step is left also evidence, routing and blocks."""
-        steady = [one for one in history.steps(earlier) if one["step"] < step and one["phase"] == "steady"]
-        self.findings.earlier_seconds = Quartiles.of([one["seconds"] for one in steady])
-        self.findings.earlier_data_share = history.data_wait_share(steady)
-        if step >= self.run.training.steps:
-            for event in history.of_last_process(earlier, "evidence"):
-                self._say_evidence(Evidence.model_validate({name: event[name] for name in Evidence.model_fields}))
-            for event in history.of_last_process(earlier, "router"):
-                self.findings.routers = event["layers"]
-            for block in history.blocks(earlier):
-                self._say_block(block)
 
     def _train(self, loop: Loop) -> None:
         """Train the steps of this process. Raises an `Ending` if they stop before the last."""
@@ -162,7 +144,7 @@ class Session:
                 loop.advance(pieces.warmup, self.values.recording(take_step))
         for steps in pieces.blocks:
             self._wait("block")
-            self.timed.block(steps, loop.advance)
+            self.observer.timed.block(steps, loop.advance)
         loop.stop_if_spent()
 
     @contextmanager
@@ -172,6 +154,7 @@ class Session:
         A run that reaches its budget or target in these steps is checked as far as it came.
         """
         self.values = ValueCheck(self.folder, self.run, loop.step, loop.position.step, self.ranks)
+        self.observer.values = self.values
         stop: Ending | None = None
         first = loop.position.step
         try:
@@ -219,7 +202,7 @@ class Session:
             raise RuntimeError("there is no trace for a proof")
         with self.phases.aside():
             for one in self.optimizations:
-                self._say_evidence(one.verify(self.findings.trace, self.run))
+                self.observer.say_evidence(one.verify(self.findings.trace, self.run))
         own = [
             f"{one.optimization} took no effect: {one.observed}" for one in self.findings.evidence if not one.verdict
         ]
@@ -234,64 +217,3 @@ class Session:
             word = self.channel.wait(upcoming)
             (again,) = self.ranks.highest(float(word == AGAIN))
         return AGAIN if again else word
-
-    def _say_evidence(self, evidence: Evidence) -> None:
-        self.findings.evidence.append(evidence)
-        self.channel.event("evidence", **evidence.model_dump())
-
-    def _say_block(self, block: Block) -> None:
-        self.findings.blocks.append(block)
-        self.channel.event("block", **block.model_dump())
-
-    # Callbacks of the loop's observer.
-
-    def stepped(self, record: StepRecord) -> None:
-        with self.phases.aside():
-            self.rates.hold(record.step, record.learning_rate)
-            self.values.stepped(record)
-            phase = self.phases.current
-            if phase == "steady":
-                self.timed.steady.append(record)
-            elif phase == "first_step":
-                self.findings.first_step_seconds = record.seconds
-            self.channel.event(
-                "step",
-                step=record.step,
-                loss=record.loss,
-                learning_rate=record.learning_rate,
-                log_gradient_norm=record.log_gradient_norm,
-                activation_norms=record.activation_norms,
-                seconds=record.seconds,
-                data_seconds=record.data_seconds,
-                tokens=record.tokens,
-                phase=phase,
-                **self._scaling(record),
-            )
-
-    def _scaling(self, record: StepRecord) -> dict[str, float | bool]:
-        """The loss scale, and whether the update was skipped; empty if losses are not scaled."""
-        if record.loss_scale == 1.0:
-            return {}
-        self.findings.loss_scale = record.loss_scale
-        return {"loss_scale": record.loss_scale, "skipped": record.skipped}
-
-    def evaluated(self, evaluation: Evaluation) -> None:
-        with self.phases.aside():
-            self.channel.event("evaluation", **evaluation.facts())
-            if layers := [asdict(layer) for layer in self.routers.take()]:
-                self.findings.routers = layers
-                self.channel.event("router", step=evaluation.step, layers=layers)
-
-    def progressed(self, done: int, total: int) -> None:
-        self.phases.progressed(done, total)
-
-    def saved(self, folder: Path, step: int) -> None:
-        with self.phases.aside():
-            self.channel.event("checkpoint", step=step, folder=folder.name)
-
-    def interrupted(self) -> bool:
-        (asked,) = self.ranks.highest(float(self.channel.interrupted))
-        return asked > 0
-
-    def during(self, phase: str) -> AbstractContextManager[None]:
-        return self.phases.during(phase)

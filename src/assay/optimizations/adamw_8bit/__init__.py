@@ -17,7 +17,7 @@ from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Un
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
 from assay.reference.expected import Expected
-from assay.reference.rules import EightBitAdamW
+from assay.reference.narrow_rules import EightBitAdamW
 
 if TYPE_CHECKING:
     from assay.cost import Cost

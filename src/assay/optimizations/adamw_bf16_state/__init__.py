@@ -15,7 +15,7 @@ from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
 from assay.reference.expected import Expected, lossy
-from assay.reference.rules import NarrowStateAdamW
+from assay.reference.narrow_rules import NarrowStateAdamW
 
 if TYPE_CHECKING:
     from assay.cost import Cost

@@ -6,19 +6,16 @@
 
 Batches are a function of (seed, step), so no loader has a state; streamed documents have a position. With the weights,
 the optimizer's state and torch's generators, a run continues bit for bit on a CPU. On another mesh it continues within
-rounding. The saved generator states do not fit another mesh, so generators are seeded anew from (seed, step, rank's
-place). A folder is written under a hidden name, flushed and renamed. The digests detect a damaged file; then the
-previous checkpoint is used. What is saved and what is loaded is compared with the live state bit for bit (`stored`).
+rounding (`generators`). A folder is written under a hidden name, flushed and renamed (`disk`). The digests detect a
+damaged file; then the previous checkpoint is used. What is saved and what is loaded is compared with the live state bit
+for bit (`stored`).
 """
 
-import errno
 import hashlib
 import json
-import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +23,12 @@ import torch
 from torch import Tensor
 
 from assay.config.mesh import Mesh
-from assay.errors import START_AGAIN, StorageError, UsageError
-from assay.files import new_folder, refused
+from assay.errors import START_AGAIN, UsageError
 from assay.model.weights import WEIGHTS, read_safetensors, write_json, write_safetensors
 from assay.parallel.ranks import ALONE, Ranks
 from assay.step.program import Step
+from assay.training.checkpoints import generators
+from assay.training.checkpoints.disk import digest, flush_folder, naming_the_cause, written_by_all
 from assay.training.checkpoints.sharded_files import read_spread, read_spread_state, write_spread
 from assay.training.checkpoints.state import (
     copies_here,
@@ -60,8 +58,8 @@ def save(folder: Path, step: Step, position: Position, identity: str, ranks: Ran
     """
     place = folder / f"step-{position.step:08d}"
     plain, tensors = stateful_parts(step.program.stateful)
-    generators = [json.loads(said) for said in ranks.gather(json.dumps(_generators(step.program.device)))]
-    with _disk(place), _seen_by_all(place, ranks) as made:
+    streams = [json.loads(said) for said in ranks.gather(json.dumps(generators.states(step.program.device)))]
+    with naming_the_cause(place), written_by_all(place, ranks) as made:
         _write(weights_at_rest(step), made / WEIGHTS, ranks)
         _write({**optimizer_tensors(step), **tensors}, made / OPTIMIZER, ranks)
         if ranks.rank == 0:
@@ -70,34 +68,18 @@ def save(folder: Path, step: Step, position: Position, identity: str, ranks: Ran
                 "identity": identity,
                 "position": _position_to_json(position),
                 "mesh": vars(ranks.layout),
-                "generators": generators,
+                "generators": streams,
                 "stateful": plain,
-                "sha256": {name: _digest(made / name) for name in (WEIGHTS, OPTIMIZER)},
+                "sha256": {name: digest(made / name) for name in (WEIGHTS, OPTIMIZER)},
             }
             write_json({**state, "digest": _digest_of(state)}, made / STATE)
     if ranks.rank == 0:
-        _flush_folder(folder)
+        flush_folder(folder)
         for old in complete(folder)[KEPT:]:
             shutil.rmtree(old, ignore_errors=True)
-    plain_now = {"stateful": plain, "generators": generators}
+    plain_now = {"stateful": plain, "generators": streams}
     _same(f"the checkpoint {place.name} does not hold the state of the run", place, plain_now, step, ranks)
     return place
-
-
-@contextmanager
-def _seen_by_all(place: Path, ranks: Ranks) -> Iterator[Path]:
-    """Yield the hidden folder that rank 0 makes, and that it renames when every rank has written its part."""
-    if ranks.rank == 0:
-        with new_folder(place, lambda _: False) as made:
-            ranks.gather(str(made))
-            yield made
-            ranks.meet()
-    else:
-        made = Path(ranks.gather("")[0])
-        with refused(place):
-            yield made
-        ranks.meet()
-    ranks.meet()
 
 
 def _write(tensors: Mapping[str, Tensor], path: Path, ranks: Ranks) -> None:
@@ -137,7 +119,7 @@ def resume(folder: Path, step: Step, ranks: Ranks = ALONE, seed: int = 0) -> tup
         ranks.meet()  # every rank has read the damaged checkpoints before rank 0 removes them
         for later in found[: len(notes)] if ranks.rank == 0 else ():
             shutil.rmtree(later, ignore_errors=True)
-        notes += _set_generators(state, ranks, seed, step, position.step)
+        notes += generators.adopt(state, ranks, seed, step, position.step)
         _same(f"the run does not continue from the state of the checkpoint {place.name}", place, state, step, ranks)
         return position, notes
     if notes:
@@ -152,8 +134,9 @@ def read_state(place: Path) -> dict[str, Any]:
     """
     try:
         state: dict[str, Any] = json.loads((place / STATE).read_text(encoding="utf-8"))
-        digest = state.pop("digest")
-        whole = digest == _digest_of(state) and all(_digest(place / n) == d for n, d in state["sha256"].items())
+        whole = state.pop("digest") == _digest_of(state) and all(
+            digest(place / n) == d for n, d in state["sha256"].items()
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         whole = False
     if not whole:
@@ -170,7 +153,7 @@ def _same(what: str, place: Path, state: Mapping[str, Any], step: Step, ranks: R
     """
     found = difference(place, state["stateful"], step, ranks)
     same_mesh = "mesh" not in state or Mesh(**state["mesh"]) == ranks.layout
-    if not found and same_mesh and state["generators"][ranks.rank] != _generators(step.program.device):
+    if not found and same_mesh and state["generators"][ranks.rank] != generators.states(step.program.device):
         found = "the random generator's state"
     if faults := [one for one in ranks.gather(found) if one]:
         raise WrongValues(f"{what}: {faults[0]} differs")
@@ -196,34 +179,6 @@ def _load(place: Path, state: Mapping[str, Any], step: Step, ranks: Ranks) -> No
     load_stateful(step.program.stateful, state["stateful"], tensors)
 
 
-def _set_generators(state: Mapping[str, Any], ranks: Ranks, seed: int, step: Step, done: int) -> list[str]:
-    """Restore each rank's generators; on another mesh, seed them anew and return a note about it."""
-    saved = Mesh(**state["mesh"])
-    if saved == ranks.layout:
-        _restore_generators(state["generators"][ranks.rank])
-        return []
-    said = f"{seed} {done} {ranks.noise(step.program.parallel.sequence_parts)}".encode()
-    torch.manual_seed(int.from_bytes(hashlib.sha256(said).digest()[:8]))
-    return [
-        f"the checkpoint of step {done} was written on {saved} and is read on {ranks.layout}: "
-        "losses agree within rounding, and dropout draws other masks"
-    ]
-
-
-def _generators(device: torch.device) -> dict[str, str]:
-    states = {"cpu": torch.get_rng_state()}
-    if device.type == "cuda":
-        states["cuda"] = torch.cuda.get_rng_state(device)
-    return {name: bytes(state.tolist()).hex() for name, state in states.items()}
-
-
-def _restore_generators(states: Mapping[str, str]) -> None:
-    tensors = {name: torch.tensor(list(bytes.fromhex(state)), dtype=torch.uint8) for name, state in states.items()}
-    torch.set_rng_state(tensors["cpu"])
-    if "cuda" in tensors and torch.cuda.is_available():
-        torch.cuda.set_rng_state(tensors["cuda"])
-
-
 def _position_to_json(position: Position) -> dict[str, Any]:
     seen = position.evaluation
     return {**vars(position), "evaluation": None if seen is None else vars(seen)}
@@ -234,45 +189,5 @@ def _position_from_json(values: Mapping[str, Any]) -> Position:
     return Position(**{**values, "evaluation": None if seen is None else Evaluation(**seen)})
 
 
-def _digest(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
 def _digest_of(state: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
-
-
-@contextmanager
-def _disk(place: Path) -> Iterator[None]:
-    """Turn the errors of a full disk, also those of safetensors, into one `StorageError` that names the cause."""
-    from safetensors import SafetensorError
-
-    try:
-        yield
-    except StorageError as error:
-        raise _full(place, error) if _is_full(error.__cause__) else error from error.__cause__
-    except SafetensorError as error:
-        if "os error 28" in str(error):
-            raise _full(place, error) from error
-        raise StorageError(f"{place} could not be written: {error}") from error
-
-
-def _is_full(error: BaseException | None) -> bool:
-    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-
-
-def _full(place: Path, error: Exception) -> StorageError:
-    return StorageError(f"the disk is full: {place.name} could not be written; free some space and resume the run")
-
-
-def _flush_folder(folder: Path) -> None:
-    """Make a rename durable, if the file system can flush folders."""
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -1,0 +1,64 @@
+"""Checkpoints on disk: one folder that all ranks write, its durability, its digests, and the errors of a full disk."""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from assay.errors import StorageError
+from assay.files import is_full, new_folder, refused
+from assay.parallel.ranks import Ranks
+
+
+@contextmanager
+def written_by_all(place: Path, ranks: Ranks) -> Iterator[Path]:
+    """Yield the hidden folder that rank 0 makes, and that it renames when every rank has written its part."""
+    if ranks.rank == 0:
+        with new_folder(place, lambda _: False) as made:
+            ranks.gather(str(made))
+            yield made
+            ranks.meet()
+    else:
+        made = Path(ranks.gather("")[0])
+        with refused(place):
+            yield made
+        ranks.meet()
+    ranks.meet()
+
+
+def digest(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+@contextmanager
+def naming_the_cause(place: Path) -> Iterator[None]:
+    """Turn the errors of a full disk, also those of safetensors, into one `StorageError` that names the cause."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except StorageError as error:
+        raise _full(place, error) if is_full(error.__cause__) else error from error.__cause__
+    except SafetensorError as error:
+        if "os error 28" in str(error):
+            raise _full(place, error) from error
+        raise StorageError(f"{place} could not be written: {error}") from error
+
+
+def _full(place: Path, error: Exception) -> StorageError:
+    return StorageError(f"the disk is full: {place.name} could not be written; free some space and resume the run")
+
+
+def flush_folder(folder: Path) -> None:
+    """Make a rename durable, if the file system can flush folders."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
