@@ -43,7 +43,7 @@ def test_a_device_is_predicted_to_keep_nothing_and_to_have_each_nodes_own_again(
     for there, here in zip(before.tape, after.tape, strict=True):
         assert set(here.saves) <= set(there.saves)
         back = len(there.saves) - len(here.saves)
-        assert len(here.backward_scratch) == len(there.backward_scratch) + back
+        assert len(here.scratch.backward) == len(there.scratch.backward) + back
 
 
 def test_the_proof_wants_all_of_it_away() -> None:

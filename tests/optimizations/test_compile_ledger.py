@@ -79,7 +79,9 @@ def test_a_weights_gradient_frees_what_it_read_before_the_other_factors_is_made(
     """In the last block's projection down; with a bias autograd's order stays."""
     inner = 4 * B * T * C * 4
     loops = compiled(ledger())
-    in_order = replace(loops, tape=tuple(replace(one, compiled=one.compiled and not one.flops) for one in loops.tape))
+    in_order = replace(
+        loops, tape=tuple(replace(one, compiled=one.compiled and not one.flops.forward) for one in loops.tape)
+    )
 
     def highest(cost: Cost) -> int:
         last = f"blocks.{LAYERS - 1}"
@@ -87,8 +89,8 @@ def test_a_weights_gradient_frees_what_it_read_before_the_other_factors_is_made(
 
     assert highest(in_order) - highest(loops) == inner
     biased = compiled(ledger(MODEL.model_copy(update={"bias": True})))
-    first = {one.site for one in biased.tape if one.flops and one.compiled}
-    assert first == {one.site for one in loops.tape if one.flops and one.compiled} - {
+    first = {one.site for one in biased.tape if one.flops.forward and one.compiled}
+    assert first == {one.site for one in loops.tape if one.flops.forward and one.compiled} - {
         f"blocks.{index}.{name}" for index in range(LAYERS) for name in ("mlp.down", "attention.projection")
     }
 

@@ -8,7 +8,7 @@ import torch
 from assay.config import Run, Spec
 from assay.cost import Timeline, replay
 from assay.cost import baseline as ledger_of
-from assay.cost.tape import Gradient
+from assay.cost.operation import Gradient
 from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine
 from assay.measure.memory.memory_pass import live_tensor_bytes

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from assay.cost import Cost, Gradient, Instant, Tensor, UpdateRule
 from assay.cost.gpt import CPU
+from assay.cost.operation import Operation
 from assay.cost.parts import Batch, OptimizerStep
-from assay.cost.tape import Operation
 
 N = 100
 """Elements of every tensor here: 400 bytes in float32."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from assay.cost import layers
 from assay.cost.layers import ALIAS, FRESH, NONE
+from assay.cost.operation import Flops, Scratch
 from assay.cost.tape import Writer
 from assay.cost.tensors import Tensor
 
@@ -64,8 +65,7 @@ def flash(tape: Writer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         (FRESH, FRESH, FRESH),
         saves=(q, k, v, out, row_sums),
         extras=(row_sums,),
-        flops=flops,
-        backward_flops=flops * 5 // 2,
+        flops=Flops(flops, flops * 5 // 2),
         backward="ScaledDotProductFlashAttentionBackward",
     )
     return layers.view(tape, out, "merged", (rows, length, heads * depth))
@@ -101,7 +101,7 @@ def unfused(tape: Writer, q: Tensor, k: Tensor, v: Tensor, p: float, noise: str 
         (FRESH,),
         saves=(weights,),
         backward="SafeSoftmaxBackward",
-        forward_scratch=tuple(replace(one, name=f"{one.name} empty") for one in empty),
+        scratch=Scratch(tuple(replace(one, name=f"{one.name} empty") for one in empty)),
     )
     mixed = bmm(tape, "mixed", layers.dropout(tape, weights, p, noise), v, holds=(*given, *wide, *scaled, mask))
     # A view is cast by its readers, except the views of the arguments.
@@ -146,9 +146,8 @@ def bmm(tape: Writer, label: str, left: Tensor, right: Tensor, holds: Sequence[T
         (out,),
         (FRESH, FRESH),
         saves=(left, right),
-        flops=flops,
+        flops=Flops(flops, 2 * flops),
         holds=holds,
-        backward_flops=2 * flops,
         backward="BmmBackward",
     )
     return out

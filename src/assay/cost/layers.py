@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from assay.cost.tape import Gradient, Writer
+from assay.cost.operation import Flops, Gradient, Scratch
+from assay.cost.tape import Writer
 from assay.cost.tensors import Tensor
 
 FRESH, ALIAS, INPLACE, NONE = Gradient.FRESH, Gradient.ALIAS, Gradient.INPLACE, Gradient.NONE
@@ -34,8 +35,7 @@ def linear(
         (VIEWED, VIEWED, INPLACE)[: len(inputs)],
         saves=(x, weight),
         holds=holds,
-        flops=flops,
-        backward_flops=2 * flops,
+        flops=Flops(flops, 2 * flops),
         backward="MmBackward" if bias is None else "AddmmBackward",
         autocast=autocast,
     )
@@ -77,7 +77,7 @@ def rms_norm(tape: Writer, x: Tensor, weight: Tensor) -> Tensor:
         saves=(x, deviation, normalized),
         extras=(deviation, normalized),
         backward="PowBackward",
-        backward_scratch=(x, replace(x, shape=(*x.shape[:-1], x.shape[-1] - 1))),
+        scratch=Scratch(backward=(x, replace(x, shape=(*x.shape[:-1], x.shape[-1] - 1)))),
     )
     return out
 

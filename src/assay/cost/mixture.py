@@ -15,6 +15,7 @@ from math import prod
 from assay.config import ModelConfig
 from assay.cost import layers
 from assay.cost.layers import ALIAS, FRESH, INPLACE, NONE
+from assay.cost.operation import Flops, Scratch
 from assay.cost.tape import Writer
 from assay.cost.tensors import Tensor
 
@@ -39,7 +40,7 @@ def mixture(site: Writer, x: Tensor, config: ModelConfig, parameters: dict[str, 
         (FRESH, FRESH),
         saves=(y, gates),
         backward="MulBackward",
-        backward_scratch=(y,),
+        scratch=Scratch(backward=(y,)),
     )
     summed = site.made("mixed", x.shape, "float32")
     site.write("aten.sum", "normalization", (weighted,), (summed,), (ALIAS,), backward="SumBackward")
@@ -155,9 +156,7 @@ def _product(site: Writer, x: Tensor, weight: Tensor, ends: Tensor | None, confi
         (out,),
         (FRESH, INPLACE, NONE)[: 2 + len(kept)],
         saves=(x, weight, *kept),
-        flops=flops,
-        backward_flops=2 * flops,
-        padding_flops=3 * 2 * max(0, prod(x.shape[:-1]) - needed) * wide * narrow,
+        flops=Flops(flops, 2 * flops, 3 * 2 * max(0, prod(x.shape[:-1]) - needed) * wide * narrow),
         backward=node,
         autocast="low",
     )

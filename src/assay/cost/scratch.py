@@ -24,8 +24,8 @@ from itertools import permutations
 from typing import NamedTuple
 
 from assay.cost.attention import FLASH
+from assay.cost.operation import Operation
 from assay.cost.step import Cost
-from assay.cost.tape import Operation
 from assay.cost.tensors import DTYPE_BYTES, Tensor
 
 _WITHOUT = ("sse41", "avx", "avx2", "avx2_vnni")

@@ -13,11 +13,12 @@ from assay.config import ResolvedRun
 from assay.config.mesh import ONE_DEVICE, Mesh
 from assay.cost.collectives import Communication
 from assay.cost.gpt import CPU, CUDA, Forward, Kernels
+from assay.cost.operation import Operation
 from assay.cost.optimizers.on_host import OnHost
 from assay.cost.optimizers.updates import Instant, UpdateRule
 from assay.cost.parts import Backward, Batch, OptimizerStep, Pipeline, Sharding
 from assay.cost.pipeline.schedules import Action
-from assay.cost.tape import Operation, Tape, replace_site
+from assay.cost.tape import Tape, replace_site
 from assay.cost.tensors import Tensor
 
 

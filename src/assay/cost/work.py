@@ -17,7 +17,7 @@ def executed_flops(cost: Cost) -> dict[str, int]:
     values = cost.values
     total: dict[str, int] = {}
     for index, operation in enumerate(cost.tape):
-        work = operation.flops * (2 if index in again else 1) + operation.backward_flops
+        work = operation.flops.forward * (2 if index in again else 1) + operation.flops.backward
         if work:
             dtype = operation.products or values[operation.inputs[0]].dtype
             total[dtype] = total.get(dtype, 0) + work * cost.micro_batches
@@ -28,7 +28,8 @@ def executed_flops(cost: Cost) -> dict[str, int]:
 
 def model_flops(cost: Cost) -> int:
     """FLOPs that one optimizer step needs, without recomputation and padding: the numerator of MFU."""
-    return cost.micro_batches * sum(one.flops + one.backward_flops - one.padding_flops for one in cost.tape)
+    work = (operation.flops for operation in cost.tape)
+    return cost.micro_batches * sum(one.forward + one.backward - one.padding for one in work)
 
 
 def repeated(cost: Cost) -> frozenset[int]:
@@ -44,17 +45,15 @@ def communications(cost: Cost) -> tuple[Communication, ...]:
 def _of_operations(cost: Cost) -> Iterator[Communication]:
     again, values = repeated(cost), cost.values
     for index, operation in enumerate(cost.tape):
-        passes = cost.micro_batches
-        if operation.sends is not None:
+        passes, (forward, backward, exchanges) = cost.micro_batches, operation.collectives
+        if forward is not None:
             times = 2 if index in again else 1
-            scatters = operation.sends.collective == "reduce_scatter"
-            whole = values[operation.inputs[0]] if scatters else operation.outputs[0]
-            yield Communication(*operation.sends, whole.nbytes, times * passes, operation.site, whole.dtype)
-        if operation.sends_back is not None:
-            scatters = operation.sends_back.collective == "reduce_scatter"
-            whole = operation.outputs[0] if scatters else values[operation.inputs[0]]
-            yield Communication(*operation.sends_back, whole.nbytes, passes, operation.site, whole.dtype)
-        for one in operation.exchanges:
+            whole = values[operation.inputs[0]] if forward.collective == "reduce_scatter" else operation.outputs[0]
+            yield Communication(*forward, whole.nbytes, times * passes, operation.site, whole.dtype)
+        if backward is not None:
+            whole = operation.outputs[0] if backward.collective == "reduce_scatter" else values[operation.inputs[0]]
+            yield Communication(*backward, whole.nbytes, passes, operation.site, whole.dtype)
+        for one in exchanges:
             whole = operation.own[one.of]
             times = one.times * passes * (2 if index in again and not one.back else 1)
             yield Communication(*one.sending, whole.nbytes, times, operation.site, whole.dtype)

@@ -44,8 +44,8 @@ def _chunk(cost: Cost, sites: tuple[str, ...]) -> StageTime:
     forward = backward = weight = 0.0
     for index, operation in enumerate(cost.tape):
         if operation.within(*sites):
-            forward += operation.flops
-            backward += operation.backward_flops + (operation.flops if index in again else 0)
+            forward += operation.flops.forward
+            backward += operation.flops.backward + (operation.flops.forward if index in again else 0)
             if not cost.parameters.keys().isdisjoint(operation.inputs):
-                weight += operation.backward_flops / 2
+                weight += operation.flops.backward / 2
     return StageTime(forward, backward - weight, weight)

@@ -51,7 +51,7 @@ def stage_time(cost: Cost, rates: Rates, sites: tuple[str, ...]) -> StageTime:
         if viewed or not operation.within(*sites):
             continue
         once, back = _operation_seconds(operation, values, rates)
-        half = back / 2 if operation.flops and not cost.parameters.keys().isdisjoint(operation.inputs) else 0.0
+        half = back / 2 if operation.flops.forward and not cost.parameters.keys().isdisjoint(operation.inputs) else 0.0
         forward, weight = forward + once, weight + half
         backward += back - half + (once if index in again else 0.0)
         launches += 1
@@ -94,7 +94,7 @@ def _operation_seconds(operation: Operation, values: dict[str, Tensor], rates: R
         return max(flops / rate if flops else 0.0, nbytes / rates.bandwidth_bytes)
 
     # Backward reads the tensors that forward read and wrote, and writes a gradient for each.
-    return seconds(operation.flops, moved), seconds(operation.backward_flops, 2 * moved)
+    return seconds(operation.flops.forward, moved), seconds(operation.flops.backward, 2 * moved)
 
 
 def _nbytes(tensors: Iterable[Tensor]) -> int:

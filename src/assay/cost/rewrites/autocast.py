@@ -9,8 +9,8 @@ other operation computes in the widest dtype of its inputs.
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from assay.cost.operation import Gradient, Operation
 from assay.cost.step import Cost
-from assay.cost.tape import Gradient, Operation
 from assay.cost.tensors import Tensor
 
 LIFTED = {"aten._log_softmax", "aten.nll_loss_forward"}
@@ -35,7 +35,7 @@ def composed_in_float32(operation: Operation, values: Mapping[str, Tensor]) -> O
         operation,
         extras=(*operation.extras, lifted),
         saves=(lifted.name, *operation.saves[1:]),
-        backward_scratch=(*operation.backward_scratch, replace(lifted, name=f"{lifted.name} gradient")),
+        scratch=operation.scratch.and_also(backward=[replace(lifted, name=f"{lifted.name} gradient")]),
     )
 
 
@@ -145,8 +145,7 @@ class _Caster:
         elif operation.autocast == "low":
             operation = replace(
                 operation,
-                forward_scratch=tuple(one.cast(dtype) for one in operation.forward_scratch),
-                backward_scratch=tuple(one.cast(dtype) for one in operation.backward_scratch),
+                scratch=operation.scratch.changed(lambda one: one.cast(dtype)),
             )
         outputs = tuple(self._result(output, dtype) for output in operation.outputs)
         self.values.update({tensor.name: tensor for tensor in (*outputs, *operation.extras)})
@@ -166,9 +165,8 @@ class _Caster:
         wide = (replace(one.cast(dtype), name=f"{operation.site}:{dtype} of {one.name}") for one in lifted)
         return replace(
             operation,
-            forward_scratch=(*operation.forward_scratch, *wide),
             # A wide gradient has twice the bytes of the narrow one, which is counted already.
-            backward_scratch=(*operation.backward_scratch, *narrow),
+            scratch=operation.scratch.and_also(wide, narrow),
         )
 
     def _handed(self, operation: Operation, how: Gradient) -> Iterator[str]:

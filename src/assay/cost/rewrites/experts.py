@@ -17,8 +17,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby
 
+from assay.cost.operation import Collectives, Gradient, Operation, Scratch, Sending
 from assay.cost.step import Cost
-from assay.cost.tape import Gradient, Operation, Sending, Tape
+from assay.cost.tape import Tape
 from assay.cost.tensors import Tensor
 
 _AXIS = "dp"
@@ -59,13 +60,13 @@ def _there_and_back(cost: Cost, site: str, run: Tape, ranks: int) -> Iterator[Op
     order, again = (Tensor(f"{site}:{label}", rows.shape[:2], "int64") for label in ("order", "order back"))
     arrived, sorted_rows = (replace(rows, name=f"{site}:{label}") for label in ("arrived", "sorted"))
     computed, leaving = (replace(out, name=f"{site}:{label}") for label in ("computed", "leaving"))
-    yield replace(_integers("all_to_all", rows, counts), site=site, sends=_EXCHANGE)
-    yield replace(_integers("aten.sort", counts, order, ends), site=site, forward_scratch=(order, order))
+    yield replace(_integers("all_to_all", rows, counts), site=site, collectives=Collectives(_EXCHANGE))
+    yield replace(_integers("aten.sort", counts, order, ends), site=site, scratch=Scratch((order, order)))
     yield _exchange(site, rows, arrived)
     yield _gather(site, arrived, order, sorted_rows)
     there = {rows.name: sorted_rows.name, **{name: ends.name for name in run[0].inputs if name.endswith(":ends")}}
     yield from (_making(one.reading(there), out.name, computed) for one in run)
-    yield replace(_integers("aten.sort", order, again), site=site, forward_scratch=(again,))
+    yield replace(_integers("aten.sort", order, again), site=site, scratch=Scratch((again,)))
     yield _gather(site, computed, again, leaving)
     yield replace(_exchange(site, leaving, out), holds=(rows.name,))
 
@@ -88,8 +89,7 @@ def _exchange(site: str, leaving: Tensor, arriving: Tensor) -> Operation:
         outputs=(arriving,),
         gradients=(Gradient.FRESH,),
         backward="all_to_all",
-        sends=_EXCHANGE,
-        sends_back=_EXCHANGE,
+        collectives=Collectives(_EXCHANGE, _EXCHANGE),
     )
 
 

@@ -9,8 +9,9 @@ row of operations that do nothing in forward, each with the temporaries of one i
 from collections.abc import Sequence
 from dataclasses import replace
 
+from assay.cost.operation import Gradient, Operation, Scratch
 from assay.cost.step import Cost
-from assay.cost.tape import Gradient, Operation, Writer
+from assay.cost.tape import Writer
 from assay.cost.tensors import Tensor
 
 FORMAT = "float8_e4m3fn"
@@ -67,7 +68,7 @@ class _Layer:
         tape.write("aten.t", "movement", (weight,), (turned,), (Gradient.INPLACE,), saves=(x,), backward="TBackward")
         for one in (x, weight):
             scratch = _widened(one)
-            tape.write(_CAST, "movement", (one,), (self._rounded(one),), (Gradient.NONE,), forward_scratch=scratch)
+            tape.write(_CAST, "movement", (one,), (self._rounded(one),), (Gradient.NONE,), scratch=Scratch(scratch))
         product = tape.made("product", self.out.shape, self.out.dtype)
         tape.operations.append(
             replace(
@@ -78,7 +79,7 @@ class _Layer:
                 gradients=(Gradient.VIEWED, Gradient.NONE, Gradient.NONE),
                 saves=(),
                 products=FORMAT,
-                forward_scratch=self._converted(x, weight, product),
+                scratch=Scratch(self._converted(x, weight, product)),
                 backward=_BACKWARD,
             )
         )
@@ -90,7 +91,8 @@ class _Layer:
         g, w, i = map(self._rounded, (product, weight, x))
         # The second product computes the weight's gradient, and needs both of its factors transposed.
         scratch = (g, w, g, i, g, i, *self._converted(product, x, weight))
-        tape.operations[-1] = replace(tape.operations[-1], backward_scratch=scratch)
+        written = tape.operations[-1]
+        tape.operations[-1] = replace(written, scratch=written.scratch.and_also(backward=scratch))
         last = self._instant(product, g, w, g, i, *_widened(x))
         last = self._instant(last, g, w, g, *_widened(product))
         # The first product computes the input's gradient, and needs the weight transposed.
@@ -112,7 +114,7 @@ class _Layer:
             # A Python function saves its tensors after it has run, so a recomputation multiplies before it stops.
             saves=(self.x,),
             backward=_BACKWARD,
-            backward_scratch=held,
+            scratch=Scratch(backward=held),
         )
         return after
 

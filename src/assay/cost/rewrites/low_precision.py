@@ -9,9 +9,9 @@ they have the dtype of the norm's input.
 from dataclasses import replace
 
 from assay.cost.attention import FLASH
+from assay.cost.operation import Gradient, Operation
 from assay.cost.rewrites.autocast import LIFTED, composed_in_float32
 from assay.cost.step import Cost
-from assay.cost.tape import Gradient, Operation
 from assay.cost.tensors import Tensor
 
 _WIDE_EXTRAS = {FLASH}
@@ -96,8 +96,11 @@ def _cast(reader: Operation, name: str, copy: Tensor) -> Operation:
 
 
 def _narrow(operation: Operation, cost: Cost, dtype: str, *, extras_too: bool) -> Operation:
+    def narrower(one: Tensor) -> Tensor:
+        return one.cast(dtype) if one.dtype == "float32" else one
+
     def cast(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        return tuple(one.cast(dtype) if one.dtype == "float32" else one for one in tensors)
+        return tuple(map(narrower, tensors))
 
     if operation.name == "aten._fused_rms_norm":
         return replace(composed_in_float32(operation, cost.values), outputs=cast(operation.outputs))
@@ -105,6 +108,5 @@ def _narrow(operation: Operation, cost: Cost, dtype: str, *, extras_too: bool) -
         operation,
         outputs=cast(operation.outputs),
         extras=cast(operation.extras) if extras_too else operation.extras,
-        forward_scratch=cast(operation.forward_scratch),
-        backward_scratch=cast(operation.backward_scratch),
+        scratch=operation.scratch.changed(narrower),
     )

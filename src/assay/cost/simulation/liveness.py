@@ -3,8 +3,8 @@
 from collections import Counter
 from dataclasses import dataclass
 
+from assay.cost.operation import Gradient, Operation
 from assay.cost.step import Cost
-from assay.cost.tape import Gradient, Operation
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from collections import Counter
 from dataclasses import replace
 from itertools import chain
 
+from assay.cost.operation import Gradient, Operation
 from assay.cost.simulation.allocator import Storage
 from assay.cost.simulation.fsdp_groups import Group
 from assay.cost.simulation.liveness import Segment
 from assay.cost.simulation.step_state import PlayedStage, PlayedStep
-from assay.cost.tape import Gradient, Operation
 
 
 class Pass:
@@ -126,14 +126,14 @@ class Pass:
         for tensor in (*operation.outputs, *operation.extras):
             if tensor.view_of is None:
                 self.storages[tensor.name] = self._in_place(index, operation, tensor.nbytes)
-        scratch = [self.ledger.take(tensor.nbytes) for tensor in operation.forward_scratch]
+        scratch = [self.ledger.take(tensor.nbytes) for tensor in operation.scratch.forward]
         self.ledger.mark(phase, operation.name, operation.site)
         for storage in scratch:
             self.ledger.drop(storage)
 
     def _in_place(self, index: int, operation: Operation, nbytes: int) -> Storage:
         """Storage of a result; a compiled loop takes that of an argument which nothing needs any more."""
-        if operation.compiled and not operation.flops:
+        if operation.compiled and not operation.flops.forward:
             kept = {self.plan.base[name] for name in operation.saves} | self.lasting
             for base in dict.fromkeys(self.plan.base[name] for name in operation.inputs):
                 storage = self.storages.get(base)
@@ -200,7 +200,7 @@ class Pass:
         """Run one backward node: take the outputs' gradients, compute the inputs', free the saved tensors."""
         incoming = [self.gradients.pop(one.name) for one in operation.outputs if one.name in self.gradients]
         given = self._gradients(index, operation, incoming)
-        scratch = [self.ledger.take(tensor.nbytes) for tensor in operation.backward_scratch]
+        scratch = [self.ledger.take(tensor.nbytes) for tensor in operation.scratch.backward]
         self.ledger.mark("backward", operation.backward, operation.site)
         for storage in scratch:
             self.ledger.drop(storage)
@@ -219,7 +219,7 @@ class Pass:
         A recomputed node computes a bias's gradient last, after it has freed its saved tensors.
         """
         handed = [one for one in zip(operation.inputs, operation.gradients, strict=True) if one[1] is not Gradient.NONE]
-        if not (operation.compiled and operation.flops):
+        if not (operation.compiled and operation.flops.forward):
             given = []
             for name, how in handed:
                 if operation.name == "aten.addmm" and how is Gradient.INPLACE and index in self.again:

@@ -12,10 +12,10 @@ that the previous step left in the buffer.
 
 from dataclasses import replace
 
+from assay.cost.operation import Gradient, Operation
 from assay.cost.simulation.allocator import Storage
 from assay.cost.simulation.micro_batch import Pass
 from assay.cost.simulation.step_state import PlayedStage, PlayedStep
-from assay.cost.tape import Gradient, Operation
 
 
 class Halved(Pass):

@@ -6,8 +6,8 @@ Copies to the host are assumed to arrive at once. If the link is slower than the
 
 from dataclasses import replace
 
+from assay.cost.operation import Operation
 from assay.cost.step import Cost
-from assay.cost.tape import Operation
 
 
 def saved_on_host(cost: Cost) -> Cost:
@@ -25,7 +25,7 @@ def saved_on_host(cost: Cost) -> Cost:
         return replace(
             operation,
             saves=tuple(name for name in operation.saves if is_weight(name)),
-            backward_scratch=(*operation.backward_scratch, *back),
+            scratch=operation.scratch.and_also(backward=back),
         )
 
     return replace(cost, tape=tuple(map(moved, cost.tape)))

@@ -10,8 +10,9 @@ from dataclasses import replace
 from math import prod
 
 from assay.cost.layers import FRESH, INPLACE, NONE
+from assay.cost.operation import Flops, Operation, Scratch
 from assay.cost.step import Cost
-from assay.cost.tape import Operation, Tape
+from assay.cost.tape import Tape
 from assay.cost.tensors import Tensor
 
 _HEAD = ("head.projection", "head")
@@ -26,6 +27,7 @@ def loss_in_chunks(cost: Cost, chunks: int) -> Cost:
 
 def _in_one(cost: Cost, head: Tape, chunks: int) -> Operation:
     product, last = head[0], head[-1]
+    work = product.flops
     x, weight = (cost.values[name] for name in product.inputs)
     shape = (prod(x.shape[:-1]), weight.shape[0])
     piece = tuple(Tensor(f"head:{label}", shape, wide=True, chunks=chunks) for label in ("logits", "logarithms"))
@@ -38,11 +40,8 @@ def _in_one(cost: Cost, head: Tape, chunks: int) -> Operation:
         gradients=(FRESH, INPLACE, NONE),
         saves=(x.name, weight.name, "targets"),
         holds=(x.name,),
-        flops=product.flops,
-        backward_flops=product.flops + product.backward_flops,
-        padding_flops=product.flops + product.padding_flops,
+        flops=Flops(work.forward, work.forward + work.backward, work.forward + work.padding),
         backward="_InPiecesBackward",
-        forward_scratch=piece,
-        backward_scratch=piece,
+        scratch=Scratch(piece, piece),
         opaque=True,
     )

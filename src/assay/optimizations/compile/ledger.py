@@ -19,8 +19,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, groupby
 
+from assay.cost.operation import Gradient, Operation, Scratch
 from assay.cost.step import Cost
-from assay.cost.tape import Gradient, Operation
 from assay.cost.tensors import Tensor
 
 _SOFTMAXES = {"aten._softmax", "aten._log_softmax", "aten._safe_softmax"}
@@ -110,8 +110,7 @@ class _Region:
             extras=tuple(own.values()),
             saves=tuple(saves),
             holds=(*self._held(operation), *(name for name in saves if name not in own)),
-            forward_scratch=(),
-            backward_scratch=(),
+            scratch=Scratch(),
             compiled=True,
         )
 

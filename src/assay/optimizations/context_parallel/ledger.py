@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from assay.cost.cores import CORE, exchange_core
+from assay.cost.operation import Gradient, Operation
 from assay.cost.step import Cost
-from assay.cost.tape import Gradient, Operation, Tape
+from assay.cost.tape import Tape
 from assay.cost.tensors import Tensor
 from assay.optimizations.context_parallel.ring_ledger import ring
 
@@ -64,9 +65,7 @@ def _divided(operation: Operation, cost: Cost, positions: Tensor) -> Iterator[Op
     yield replace(
         operation.reading(reading).making(lambda one: _part(one, parts)),
         gradients=gradients,
-        flops=operation.flops // parts,
-        backward_flops=operation.backward_flops // parts,
-        padding_flops=operation.padding_flops // parts,
+        flops=operation.flops.divided(parts),
     )
 
 

@@ -24,7 +24,8 @@ from assay.cost import layers
 from assay.cost.attention import FLASH
 from assay.cost.gpt import CPU, Kernels
 from assay.cost.layers import FRESH
-from assay.cost.tape import Exchange, Sending, Tape, Writer
+from assay.cost.operation import Collectives, Exchange, Flops, Scratch, Sending
+from assay.cost.tape import Tape, Writer
 from assay.cost.tensors import Tensor
 
 _AXIS = "cp"
@@ -43,6 +44,11 @@ def ring(site: str, q: Tensor, k: Tensor, v: Tensor, *, place: int, ranks: int, 
     row_sums = Tensor(f"{site}:logsumexp", (rows, heads, length, 1), wide=True)
     gathered = Tensor(f"{site}:gathered", (rows, heads, 2 * ranks * length, depth), q.dtype)
     arriving = Tensor(f"{site}:arriving", (rows, heads, 2 * length, depth), wide=True)
+    exchanges = (
+        Exchange(Sending("all_gather", _AXIS), gathered.name),
+        Exchange(Sending("all_gather", _AXIS), gathered.name, back=True),
+        Exchange(Sending("all_to_all", _AXIS), arriving.name, ranks, back=True),
+    )
     tape.write(
         FLASH,
         "contraction",
@@ -51,19 +57,15 @@ def ring(site: str, q: Tensor, k: Tensor, v: Tensor, *, place: int, ranks: int, 
         (FRESH, FRESH, FRESH),
         saves=(q, k, v, out, row_sums),
         extras=(row_sums,),
-        flops=flops,
-        backward_flops=flops * 5 // 2,
-        # Negative: one device computes the products that the ring leaves out, and these count as needed.
-        padding_flops=(flops - ranks * whole) * 7 // 2,
-        forward_scratch=(gathered, *_forward(site, q, merging=place > 0)),
-        backward_scratch=(gathered, arriving, *_backward(site, q, kernels, halved=place == 0)),
+        # Negative padding: one device computes the products that the ring leaves out, and these count as needed.
+        flops=Flops(flops, flops * 5 // 2, (flops - ranks * whole) * 7 // 2),
+        scratch=Scratch(
+            (gathered, *_forward(site, q, merging=place > 0)),
+            (gathered, arriving, *_backward(site, q, kernels, halved=place == 0)),
+        ),
         backward="ScaledDotProductFlashAttentionBackward",
         autocast="low",
-        exchanges=(
-            Exchange(Sending("all_gather", _AXIS), gathered.name),
-            Exchange(Sending("all_gather", _AXIS), gathered.name, back=True),
-            Exchange(Sending("all_to_all", _AXIS), arriving.name, ranks, back=True),
-        ),
+        collectives=Collectives(exchanges=exchanges),
     )
     merge = layers.copy if heads > 1 and place < ranks - 1 else layers.view
     merge(tape, out, "merged", (rows, length, heads * depth))

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
 
+from assay.cost.operation import Gradient, Operation
 from assay.cost.optimizers.on_host import OnHost
 from assay.cost.step import Cost
-from assay.cost.tape import Gradient, Operation
 from assay.cost.tensors import Tensor
 
 
@@ -49,7 +49,7 @@ def _dropping(operation: Operation, copies: Mapping[str, Tensor]) -> Operation:
     """The operation without saved copies of weights; backward copies each again as a temporary."""
     back = tuple(copies[name] for name in operation.saves if name in copies)
     saves = tuple(name for name in operation.saves if name not in copies)
-    return replace(operation, saves=saves, backward_scratch=(*operation.backward_scratch, *back))
+    return replace(operation, saves=saves, scratch=operation.scratch.and_also(backward=back))
 
 
 def _unit(site: str) -> str:

@@ -15,9 +15,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from assay.cost.collectives import Communication
+from assay.cost.operation import Collectives, Gradient, Operation, Scratch, Sending
 from assay.cost.rewrites.experts import by_experts
 from assay.cost.step import Cost
-from assay.cost.tape import Gradient, Operation, Sending, Tape
+from assay.cost.tape import Tape
 from assay.cost.tensors import Tensor
 from assay.optimizations.tensor_parallel.sequence_ledger import divide_positions
 
@@ -114,7 +115,7 @@ def _whole(site: str, x: Tensor) -> Operation:
         outputs=(replace(x, name=f"{site}:whole", view_of=x.name),),
         gradients=(Gradient.FRESH,),
         backward="all_reduce",
-        sends_back=_ALL_REDUCE,
+        collectives=Collectives(backward=_ALL_REDUCE),
     )
 
 
@@ -159,7 +160,7 @@ def _summed(operation: Operation) -> Iterator[Operation]:
         outputs=(out,),
         gradients=(Gradient.ALIAS,),
         backward="identity",
-        sends=_ALL_REDUCE,
+        collectives=Collectives(_ALL_REDUCE),
     )
 
 
@@ -180,7 +181,7 @@ def _looked_up(operation: Operation, cost: Cost, learned: Mapping[str, Tensor]) 
         outputs=(table,),
         gradients=(Gradient.INPLACE,),
         backward="gradient sum",
-        backward_scratch=(part,) if tied else (),
+        scratch=Scratch(backward=(part,) if tied else ()),
     )
     how = (Gradient.FRESH, Gradient.NONE)
     yield from _summed(replace(operation, inputs=(table.name, ids), gradients=how))
@@ -191,13 +192,13 @@ def _loss(operation: Operation, cost: Cost) -> Iterator[Operation]:
     parted, piece = _parted(operation, cost), _part(cost.values[operation.inputs[0]], cost)
     if operation.name == "aten._log_softmax":
         # The temporary is the logits minus their maximum; the loss computes the gradient of the logits directly.
-        yield replace(parted, forward_scratch=(piece,), gradients=(Gradient.ALIAS,))
+        yield replace(parted, scratch=Scratch((piece,)), gradients=(Gradient.ALIAS,))
         yield from (_number(label, operation.outputs[0]) for label in ("maximum", "sum"))
     elif operation.name == "aten.nll_loss_forward":
         yield _number("picked", cost.values[operation.inputs[0]])
         # For each token: target, the target's index in this part, row, the amount subtracted there, gradient.
         numbers = [replace(piece, shape=piece.shape[:1], dtype=dtype) for dtype in ("int64",) * 3 + ("float32",) * 2]
-        yield replace(parted, backward_scratch=(piece, piece, *numbers))
+        yield replace(parted, scratch=Scratch(backward=(piece, piece, *numbers)))
     else:
         yield parted
 
@@ -210,16 +211,14 @@ def _number(label: str, of: Tensor) -> Operation:
         inputs=(of.name,),
         outputs=(replace(of, name=f"head:{label}", shape=(of.shape[0], 1)),),
         gradients=(Gradient.NONE,),
-        sends=_ALL_REDUCE,
+        collectives=Collectives(_ALL_REDUCE),
     )
 
 
 def _less_work(operation: Operation, degree: int) -> Operation:
     return replace(
         operation,
-        flops=operation.flops // degree,
-        backward_flops=operation.backward_flops // degree,
-        padding_flops=operation.padding_flops // degree,
+        flops=operation.flops.divided(degree),
     )
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from assay.cost.collectives import Communication
+from assay.cost.operation import Collectives, Gradient, Operation, Scratch, Sending
 from assay.cost.step import Cost
-from assay.cost.tape import Gradient, Operation, Sending
 from assay.cost.tensors import Tensor
 
 _AXIS = "tp"
@@ -78,11 +78,9 @@ class _Divided:
             operation,
             name="all_gather",
             outputs=(whole,),
-            forward_scratch=(whole,),
             backward="reduce_scatter",
-            backward_scratch=self._on_the_way(whole),
-            sends=_GATHER,
-            sends_back=_SCATTER,
+            scratch=Scratch((whole,), self._on_the_way(whole)),
+            collectives=Collectives(_GATHER, _SCATTER),
         )
 
     def _scattering(self, operation: Operation) -> Operation:
@@ -93,11 +91,9 @@ class _Divided:
             name="reduce_scatter",
             outputs=(_part(whole, self.parts),),
             gradients=(Gradient.FRESH,),
-            forward_scratch=self._on_the_way(whole),
             backward="all_gather",
-            backward_scratch=(whole,),
-            sends=_SCATTER,
-            sends_back=_GATHER,
+            scratch=Scratch(self._on_the_way(whole), (whole,)),
+            collectives=Collectives(_SCATTER, _GATHER),
         )
 
     def _on_the_way(self, whole: Tensor) -> tuple[Tensor, ...]:
@@ -129,7 +125,7 @@ class _Divided:
             outputs=(part,),
             gradients=(Gradient.INPLACE,),
             backward="all_gather",
-            sends_back=_GATHER,
+            collectives=Collectives(backward=_GATHER),
         )
 
 

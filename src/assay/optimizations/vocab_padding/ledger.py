@@ -3,8 +3,8 @@
 from dataclasses import replace
 from math import prod
 
+from assay.cost.operation import Flops, Gradient, Operation
 from assay.cost.step import Cost
-from assay.cost.tape import Gradient, Operation
 from assay.cost.tensors import Tensor
 
 _PADDED = ("embedding.token.weight", "head.projection.weight")
@@ -33,9 +33,7 @@ def pad_vocabulary(cost: Cost, tokens: int, rows: int) -> Cost:
             inputs=(*operation.inputs, barred.name),
             gradients=(*operation.gradients, Gradient.NONE),
             outputs=tuple(map(wide, operation.outputs)),
-            flops=product,
-            backward_flops=2 * product,
-            padding_flops=3 * product * (rows - tokens) // rows,
+            flops=Flops(product, 2 * product, 3 * product * (rows - tokens) // rows),
             backward="AddmmBackward",
         )
 

@@ -1,0 +1,172 @@
+"""One operation of the forward pass as data: inputs, results, saved tensors, gradients, work and communications."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import NamedTuple
+
+from assay.cost.collectives import Collective
+from assay.cost.tensors import Tensor
+
+
+class Gradient(Enum):
+    """Storage of the gradient that an operation's backward returns for one of its inputs."""
+
+    NONE = "the input has no gradient"
+    FRESH = "a new tensor of the input's shape"
+    ALIAS = "the output's gradient itself, or a view of it"
+    OVERWRITING = "overwrites the tensor that its node reads last, if that is as large; otherwise a new tensor"
+    INSIDE = "none: a compiled loop continues with its input"
+    INPLACE = "a new tensor that the engine adds into the input's other gradients (a parameter's)"
+    VIEWED = "a new tensor under another shape, into which the engine adds nothing"
+
+
+class Sending(NamedTuple):
+    """A collective, and the mesh axis along which its ranks differ."""
+
+    collective: Collective
+    axis: str
+
+
+class Exchange(NamedTuple):
+    """A communication of one of an operation's own tensors, in forward or in backward."""
+
+    sending: Sending
+    of: str
+    """Name of the tensor, among the operation's outputs, extras and scratch."""
+    times: int = 1
+    back: bool = False
+
+
+class Collectives(NamedTuple):
+    """Communications of one operation."""
+
+    forward: Sending | None = None
+    """Collective by which forward communicates its result, or its input if it is a reduce-scatter."""
+    backward: Sending | None = None
+    """Collective by which backward communicates the gradient of its first input, or of its result if it is a
+    reduce-scatter."""
+    exchanges: tuple[Exchange, ...] = ()
+    """Further communications, which are neither of the two above."""
+
+
+class Flops(NamedTuple):
+    """FLOPs of one operation; a multiply-add counts two."""
+
+    forward: int = 0
+    backward: int = 0
+    padding: int = 0
+    """FLOPs of forward and backward that the model does not need: on padded rows, or recomputed by the operation
+    itself."""
+
+    def divided(self, parts: int) -> "Flops":
+        """FLOPs of one of `parts` equal parts."""
+        return Flops(self.forward // parts, self.backward // parts, self.padding // parts)
+
+
+class Scratch(NamedTuple):
+    """Temporaries of one operation."""
+
+    forward: tuple[Tensor, ...] = ()
+    backward: tuple[Tensor, ...] = ()
+
+    def and_also(self, forward: Iterable[Tensor] = (), backward: Iterable[Tensor] = ()) -> "Scratch":
+        """These temporaries and further ones."""
+        return Scratch((*self.forward, *forward), (*self.backward, *backward))
+
+    def changed(self, change: Callable[[Tensor], Tensor]) -> "Scratch":
+        """These temporaries with `change` applied to each."""
+        return Scratch(tuple(map(change, self.forward)), tuple(map(change, self.backward)))
+
+
+_NO_FLOPS, _NO_SCRATCH, _ALONE = Flops(), Scratch(), Collectives()
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation of the forward pass, with its backward."""
+
+    name: str
+    """Name of torch's operator."""
+    site: str
+    """Module path, for instance `blocks.0.attention.core`."""
+    kind: str
+    """Kind of operation: contraction, normalization, elementwise or movement."""
+    inputs: tuple[str, ...]
+    outputs: tuple[Tensor, ...]
+    gradients: tuple[Gradient, ...]
+    """One for each input."""
+    saves: tuple[str, ...] = ()
+    """Names of the inputs, outputs or extras saved for backward."""
+    extras: tuple[Tensor, ...] = ()
+    """Results that no other operation reads, such as statistics and dropout noise."""
+    holds: tuple[str, ...] = ()
+    """Names that the caller's frame keeps alive until this operation has run, although it does not read them."""
+    flops: Flops = _NO_FLOPS
+    backward: str = ""
+    """The autograd node, without its trailing number; it names the instant of a peak."""
+    scratch: Scratch = _NO_SCRATCH
+    collectives: Collectives = _ALONE
+    products: str = ""
+    """dtype in which a contraction multiplies, if it is not that of its inputs."""
+    autocast: str = ""
+    """Treatment by autocast, if its kind does not decide it: `float32`, which 16-bit training respects as well, or
+    `low`. With `low` the module casts at this use, and the copy is not cached."""
+    counts: bool = False
+    """True if it counts over the whole batch, so that ranks which share a batch sum their results at once."""
+    of_heads: int = 0
+    """Number of heads, for a copy that is a view if the micro-batch has one sequence; 0: none."""
+    opaque: bool = False
+    """True for a function that is not compiled."""
+    compiled: bool = False
+    """True if a compiler orders it. A loop overwrites a tensor of which it is the last reader, if that is as large. The
+    backward of a product with a weight frees the input before it computes the input's gradient."""
+
+    @property
+    def own(self) -> "dict[str, Tensor]":
+        """Every tensor that it makes, by name."""
+        made = (*self.outputs, *self.extras, *self.scratch.forward, *self.scratch.backward)
+        return {tensor.name: tensor for tensor in made}
+
+    def within(self, *sites: str) -> bool:
+        """True if it belongs to one of the modules `sites` or to a module inside them."""
+        return any(self.site == site or self.site.startswith(f"{site}.") for site in sites)
+
+    def reading(self, names: Mapping[str, str]) -> "Operation":
+        """The operation with inputs, saved tensors and views renamed by `names`; `holds` stays."""
+        inputs, saves = (tuple(names.get(name, name) for name in old) for old in (self.inputs, self.saves))
+        outputs = (replace(one, view_of=names.get(one.view_of or "", one.view_of)) for one in self.outputs)
+        return replace(self, inputs=inputs, saves=saves, outputs=tuple(outputs))
+
+    def making(self, change: Callable[[Tensor], Tensor]) -> "Operation":
+        """The operation with `change` applied to its outputs, extras and scratch."""
+        return replace(
+            self,
+            outputs=tuple(map(change, self.outputs)),
+            extras=tuple(map(change, self.extras)),
+            scratch=self.scratch.changed(change),
+        )
+
+    def cut(self, parts: int) -> "Operation":
+        """The operation on one of `parts` equal parts of the batch."""
+        one = self.making(lambda tensor: tensor.cut(parts))
+        if self.of_heads and one.outputs[0].shape[0] == self.of_heads:
+            one = replace(one, outputs=(replace(one.outputs[0], view_of=one.inputs[0]),))
+        return replace(one, flops=self.flops.divided(parts))
+
+    def shared(self, axis: str) -> "tuple[Operation, ...]":
+        """The operation where ranks along an axis share a batch: an all-reduce of the result follows a count."""
+        if not self.counts:
+            return (self,)
+        (own,) = self.outputs
+        summed = Operation(
+            name="all_reduce",
+            site=self.site,
+            kind="movement",
+            inputs=(own.name,),
+            outputs=(replace(own, name=f"{own.name} over {axis}"),),
+            gradients=(Gradient.NONE,),
+            collectives=Collectives(Sending("all_reduce", axis)),
+            counts=True,
+        )
+        return (replace(self, counts=False), summed)
