@@ -183,8 +183,8 @@ def _goes_on_bit_for_bit(folder: RunFolder, whole: RunFolder) -> None:
     assert straight is not None
     assert (result.status, result.steps, result.tokens) == (Status.DONE, STEPS, straight.tokens)
     assert (result.train_loss, result.val_loss) == (straight.train_loss, straight.val_loss)
-    found = {step["step"]: step["loss"] for step in history.steps(folder.events())}
-    expected = {step["step"]: step["loss"] for step in history.steps(whole.events())}
+    found = {step.step: step.loss for step in history.steps(folder.events())}
+    expected = {step.step: step.loss for step in history.steps(whole.events())}
     assert found.items() <= expected.items()
     assert max(found) == STEPS - 1
     for name in ("model.safetensors", "optimizer.safetensors"):

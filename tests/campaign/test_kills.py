@@ -65,7 +65,7 @@ def stack(folder: RunFolder) -> str:
 
 
 def losses(folder: RunFolder) -> list[float]:
-    return [step["loss"] for step in history.steps(folder.events())]
+    return [step.loss for step in history.steps(folder.events())]
 
 
 def checkpoint(folder: RunFolder) -> tuple[bytes, bytes]:

@@ -90,7 +90,7 @@ def test_the_loss_of_a_cell_is_kept() -> None:
 
 
 def test_a_curve_ends_before_a_step_whose_event_is_missing() -> None:
-    steps: list[Event] = [{"event": "step", "step": n, "loss": 3.0 - n} for n in (0, 1, 3)]
+    steps: list[Event] = [{"event": "step", "step": n, "loss": 3.0 - n, "seconds": 0.1, "tokens": 8} for n in (0, 1, 3)]
     assert curve_of(steps).train_loss == (3.0, 2.0)
 
 

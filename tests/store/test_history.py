@@ -6,6 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay.records.events import StepEvent
 from assay.records.evidence import ValueProof
 from assay.store import history
 
@@ -17,32 +18,38 @@ def start(at: int = 0) -> Event:
 
 
 def step(index: int, process: int = 0) -> Event:
-    return {"event": "step", "step": index, "process": process}
+    return {"event": "step", "step": index, "loss": 1.0, "seconds": 0.1, "tokens": 8, "process": process}
+
+
+def process_of(one: StepEvent) -> int:
+    return (one.model_extra or {})["process"]
 
 
 def test_steps_beyond_the_checkpoint_are_taken_back() -> None:
     events = [start(), *(step(index) for index in range(5)), start(3), step(3, 1)]
-    assert [(one["step"], one["process"]) for one in history.steps(events)] == [(0, 0), (1, 0), (2, 0), (3, 1)]
+    assert [(one.step, process_of(one)) for one in history.steps(events)] == [(0, 0), (1, 0), (2, 0), (3, 1)]
 
 
 def test_an_evaluation_at_the_checkpoint_stands() -> None:
-    seen = [{"event": "evaluation", "step": done} for done in (2, 4)]
-    assert [one["step"] for one in history.evaluations([start(), *seen, start(2)])] == [2]
-    assert [one["step"] for one in history.evaluations([start(), *seen, start(4)])] == [2, 4]
+    figures = {"loss": 1.0, "perplexity": 2.7, "bits_per_byte": 1.4}
+    seen = [{"event": "evaluation", "step": done, **figures} for done in (2, 4)]
+    assert [one.step for one in history.evaluations([start(), *seen, start(2)])] == [2]
+    assert [one.step for one in history.evaluations([start(), *seen, start(4)])] == [2, 4]
 
 
 def test_only_the_last_process_has_blocks() -> None:
-    blocks = [{"event": "block", "seconds": seconds} for seconds in (1, 2)]
-    assert history.of_last_process([start(), blocks[0], start(), blocks[1], step(0)], "block") == [blocks[1]]
-    assert history.of_last_process([], "block") == []
+    rest = {"steps": 3, "median_step_seconds": 0.5, "tokens": 24, "process_peak_bytes": None}
+    blocks = [{"event": "block", "seconds": seconds, **rest} for seconds in (1.0, 2.0)]
+    assert [one.seconds for one in history.blocks([start(), blocks[0], start(), blocks[1], step(0)])] == [2.0]
+    assert history.blocks([]) == []
 
 
 def test_times_are_of_the_last_mesh_only() -> None:
     one, two = {"mesh": "one device"}, {"mesh": "dp=2"}
     events = [{**start(), **one}, step(0), {**start(1), **two}, step(1), {**start(2), **two}, step(2)]
-    assert [seen["step"] for seen in history.steps(history.of_last_mesh(events))] == [1, 2]
+    assert [seen.step for seen in history.steps(history.of_last_mesh(events))] == [1, 2]
     again = [*events, {**start(3), **one}, step(3)]
-    assert [seen["step"] for seen in history.steps(history.of_last_mesh(again))] == [3]
+    assert [seen.step for seen in history.steps(history.of_last_mesh(again))] == [3]
     assert history.of_last_mesh([*again, {**start(4), **two}])[:-1] == []
 
 
@@ -56,8 +63,8 @@ def test_what_stands_is_what_an_uninterrupted_reader_would_have(processes: list[
         events += [start(at), *(step(at + done, number) for done in range(count))]
         standing = standing[:at] + [number] * count
     found = history.steps(events)
-    assert [one["step"] for one in found] == list(range(len(standing)))
-    assert [one["process"] for one in found] == standing
+    assert [one.step for one in found] == list(range(len(standing)))
+    assert [process_of(one) for one in found] == standing
 
 
 def test_a_value_check_is_read_back_and_a_damaged_one_is_none() -> None:

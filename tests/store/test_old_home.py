@@ -56,7 +56,7 @@ def test_its_stopped_run_continues_bit_for_bit(home: Home) -> None:
     resumed, whole = api.train("training.tokens=1000000", resume="part", home=home), api.runs.show("whole", home)
     assert (resumed.status, resumed.steps) == (Status.DONE, 12)
     folders = [find(home, name) for name in ("whole", "part")]
-    before, after = ([one["loss"] for one in history.steps(folder.events())] for folder in folders)
+    before, after = ([one.loss for one in history.steps(folder.events())] for folder in folders)
     assert after == pytest.approx(before, rel=1e-3)
     assert resumed.environment is not None
     assert whole.environment is not None

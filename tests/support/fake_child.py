@@ -17,8 +17,14 @@ class FakeFolder:
     id = "a-run"
 
     def events(self) -> list[Event]:
-        steps: list[Event] = [{"event": "step", "step": n, "loss": 3.0 - n} for n in range(3)]
-        return [{"event": "start", "resumed_at": 0}, *steps, {"event": "evaluation", "step": 3, "loss": 1.5}]
+        steps: list[Event] = [
+            {"event": "step", "step": n, "loss": 3.0 - n, "seconds": 0.1, "tokens": 8} for n in range(3)
+        ]
+        return [
+            {"event": "start", "resumed_at": 0},
+            *steps,
+            {"event": "evaluation", "step": 3, "loss": 1.5, "perplexity": 4.5, "bits_per_byte": 2.2},
+        ]
 
 
 class Stage:

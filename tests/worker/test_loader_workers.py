@@ -7,6 +7,7 @@ import psutil
 import pytest
 
 from assay.data import Prepared
+from assay.records.events import StepEvent
 from assay.records.status import Status
 from assay.store import history
 from assay.store.reconcile import compose
@@ -27,7 +28,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory, corpus: Prepared) -> RunFold
 
 
 def losses(folder: RunFolder) -> list[float]:
-    return [step["loss"] for step in history.steps(folder.events())]
+    return [step.loss for step in history.steps(folder.events())]
 
 
 def test_a_killed_run_takes_its_workers_along_and_goes_on_as_one_without_them(
@@ -50,9 +51,9 @@ def test_a_killed_run_takes_its_workers_along_and_goes_on_as_one_without_them(
 def test_the_wait_for_data_is_a_share_of_the_steady_steps(plain: RunFolder) -> None:
     result = plain.result()
     assert result is not None
-    steady = [step for step in history.steps(plain.events()) if step["phase"] == "steady"]
-    assert all(0 < step["data_seconds"] < step["seconds"] for step in steady)
-    told = sum(step["data_seconds"] for step in steady) / sum(step["seconds"] for step in steady)
+    steady = [step for step in history.steps(plain.events()) if step.phase == "steady"]
+    assert all(0 < (step.data_seconds or 0) < step.seconds for step in steady)
+    told = sum(step.data_seconds or 0 for step in steady) / sum(step.seconds for step in steady)
     assert result.data_wait_share == pytest.approx(told)
     assert compose(plain, Status.KILLED, "because").data_wait_share == pytest.approx(told)
-    assert history.data_wait_share([{"event": "step", "seconds": 1.0}]) is None
+    assert history.data_wait_share([StepEvent(event="step", step=0, loss=1.0, seconds=1.0, tokens=8)]) is None

@@ -38,7 +38,7 @@ def text(tmp_path: Path) -> str:
 
 
 def losses(home: Home, result: RunResult) -> list[float]:
-    return [step["loss"] for step in history.steps(RunFolder(home.runs / result.run).events())]
+    return [step.loss for step in history.steps(RunFolder(home.runs / result.run).events())]
 
 
 def weights(home: Home, result: RunResult) -> dict[str, torch.Tensor]:

@@ -14,6 +14,7 @@ from assay.errors import START_AGAIN, StorageError, UsageError
 from assay.optimizations import Unavailable
 from assay.records.status import Status
 from assay.store import history
+from assay.store.reconcile import compose
 from assay.store.run_folder import RunFolder
 from assay.training.stops import Diverged, TargetReached, WrongValues
 from assay.worker.__main__ import conclude
@@ -69,18 +70,26 @@ def test_its_events_tell_the_same_story(whole: RunFolder) -> None:
     events, result = whole.events(), whole.result()
     assert result is not None
     steps = history.steps(events)
-    assert [step["step"] for step in steps] == list(range(40))
-    assert [step["phase"] for step in steps] == [
+    assert [step.step for step in steps] == list(range(40))
+    assert [step.phase for step in steps] == [
         "first_step",
         "trace",
         *["warmup"] * 3,
         *["settling", *["steady"] * 6] * 5,
     ]
-    assert all(len(step["activation_norms"]) == 2 and step["tokens"] == 64 for step in steps)
-    assert steps[-1]["loss"] == result.train_loss
-    assert [one["step"] for one in history.evaluations(events)] == [10, 20, 30, 40]
+    assert all(len(step.activation_norms) == 2 and step.tokens == 64 for step in steps)
+    assert steps[-1].loss == result.train_loss
+    assert [one.step for one in history.evaluations(events)] == [10, 20, 30, 40]
     assert [event["step"] for event in events if event["event"] == "checkpoint"] == [7, 14, 21, 28, 35, 40]
     assert sorted(path.name for path in whole.checkpoints.iterdir()) == ["step-00000035", "step-00000040"]
+
+
+def test_a_log_gives_the_figures_that_the_process_recorded(whole: RunFolder) -> None:
+    result, composed = whole.result(), compose(whole, Status.DONE, None)
+    assert result is not None
+    memory_only = {"parameters", "phase_seconds", "memory", "ranks", "environment", "proven_until", "extra"}
+    for name in type(result).model_fields.keys() - memory_only:
+        assert getattr(composed, name) == getattr(result, name), name
 
 
 def weights_and_state(folder: RunFolder) -> list[bytes]:
@@ -88,9 +97,9 @@ def weights_and_state(folder: RunFolder) -> list[bytes]:
     return [(place / name).read_bytes() for name in ("model.safetensors", "optimizer.safetensors")]
 
 
-def losses(folder: RunFolder) -> list[tuple[float, float, list[float]]]:
+def losses(folder: RunFolder) -> list[object]:
     steps = history.steps(folder.events())
-    return [(step["loss"], step["log_gradient_norm"], step["activation_norms"]) for step in steps]
+    return [(step.loss, step.log_gradient_norm, step.activation_norms) for step in steps]
 
 
 def test_a_run_that_was_killed_goes_on_bit_for_bit(whole: RunFolder, corpus: Prepared, tmp_path: Path) -> None:

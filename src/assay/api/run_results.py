@@ -43,9 +43,9 @@ class TrainedRun(Shown, RunResult):
         from assay.store.lookup import find
 
         events = find(Home(self._root), self.run).events()
-        frame = pandas.DataFrame(history.steps(events), columns=None if events else ["step", "loss", "learning_rate"])
-        evaluated = {one["step"] - 1: one["loss"] for one in history.evaluations(events)}
-        frame = frame.drop(columns=["event", "time"], errors="ignore").set_index("step")
+        steps = [step.model_dump(exclude={"event"}) for step in history.steps(events)]
+        evaluated = {one.step - 1: one.loss for one in history.evaluations(events)}
+        frame = pandas.DataFrame(steps, columns=None if steps else ["step", "loss", "learning_rate"]).set_index("step")
         return frame.assign(val_loss=frame.index.map(evaluated).astype(float)) if evaluated else frame
 
     def plot(self) -> "Figure | None":

@@ -158,6 +158,6 @@ def curve_of(events: Sequence[Event]) -> Curve:
     """The losses up to the first step whose event is missing, so that a position in the curve is a step."""
     steps = history.steps(events)
     return Curve(
-        train_loss=tuple(step["loss"] for at, step in enumerate(steps) if step["step"] == at),
-        evaluations=tuple((seen["step"], seen["loss"]) for seen in history.evaluations(events)),
+        train_loss=tuple(step.loss for at, step in enumerate(steps) if step.step == at),
+        evaluations=tuple((seen.step, seen.loss) for seen in history.evaluations(events)),
     )

@@ -5,19 +5,17 @@ last line that a kill cut off has no line break, and does not count as damaged.
 """
 
 import json
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
+from assay.records.events import typed
 from assay.store.sealed import open_line
 
 Event = dict[str, Any]
 """One line of `events.jsonl`; its kind is under the key "event"."""
-
-_ABSENT = object()
-_LARGEST = 2**63
-"""Larger counts fit no SQLite column."""
 
 
 @dataclass(frozen=True)
@@ -69,56 +67,8 @@ def parse_event(line: bytes) -> Event | None:
         return None
     if not isinstance(event, dict) or not isinstance(event.get("event"), str):
         return None
-    needed = _NEEDED.get(event["event"], {})
-    return event if all(is_one(event.get(name, _ABSENT)) for name, is_one in needed.items()) else None
-
-
-def _count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < _LARGEST
-
-
-def _number(value: object) -> bool:
-    return isinstance(value, float) or _count(value)
-
-
-def _text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _or_nothing(is_one: Callable[[object], bool]) -> Callable[[object], bool]:
-    return lambda value: value is None or is_one(value)
-
-
-def _if_any(is_one: Callable[[object], bool]) -> Callable[[object], bool]:
-    return lambda value: value is _ABSENT or is_one(value)
-
-
-_NEEDED: Mapping[str, Mapping[str, Callable[[object], bool]]] = {
-    "start": {"resumed_at": _if_any(_count)},
-    "step": {
-        "step": _count,
-        "loss": _or_nothing(_number),
-        "seconds": _number,
-        "tokens": _count,
-        "data_seconds": _if_any(_number),
-    },
-    "evaluation": {
-        "step": _count,
-        "loss": _or_nothing(_number),
-        "perplexity": _or_nothing(_number),
-        "bits_per_byte": _or_nothing(_number),
-    },
-    "evidence": {"optimization": _text, "observed": _text, "verdict": lambda value: isinstance(value, bool)},
-    "block": {
-        "steps": _count,
-        "seconds": _number,
-        "median_step_seconds": _number,
-        "tokens": _count,
-        "process_peak_bytes": _or_nothing(_count),
-    },
-    "router": {"layers": lambda value: isinstance(value, list)},
-    "phase": {"name": _text},
-    "yield": {"next": _text},
-    "checkpoint": {"step": _count},
-}
-"""Fields that the readers of each kind of event require."""
+    try:
+        typed(event)
+    except ValidationError:
+        return None
+    return event

@@ -5,70 +5,91 @@ trained anew. They no longer count, even if the later process has not reached th
 one process, and only those of the last process are valid. Times belong to one mesh.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from assay.records.evidence import ValueProof
+from assay.records.events import (
+    BlockEvent,
+    EvaluationEvent,
+    EvidenceEvent,
+    NoteEvent,
+    RouterEvent,
+    RunEvent,
+    StartEvent,
+    StepEvent,
+    ValuesEvent,
+    typed,
+)
+from assay.records.evidence import Evidence, ValueProof
 from assay.records.timing import Block
 from assay.store.event_log import Event
 
+_Kind = TypeVar("_Kind", bound=RunEvent)
 
-def steps(events: Iterable[Event]) -> list[Event]:
-    """The valid step events in order, one for each step index."""
-    standing: dict[int, Event] = {}
-    for event in events:
-        if event["event"] == "start":
-            standing = {index: step for index, step in standing.items() if index < event.get("resumed_at", 0)}
-        elif event["event"] == "step":
-            standing[event["step"]] = event
+
+def steps(events: Iterable[Event]) -> list[StepEvent]:
+    """The valid steps in order, one for each step index."""
+    standing: dict[int, StepEvent] = {}
+    for event in map(typed, events):
+        if isinstance(event, StartEvent):
+            standing = {index: step for index, step in standing.items() if index < event.resumed_at}
+        elif isinstance(event, StepEvent):
+            standing[event.step] = event
     return [standing[index] for index in sorted(standing)]
 
 
-def evaluations(events: Iterable[Event]) -> list[Event]:
+def evaluations(events: Iterable[Event]) -> list[EvaluationEvent]:
     """The valid evaluations in order, one for each number of completed steps."""
-    standing: dict[int, Event] = {}
-    for event in events:
-        if event["event"] == "start":
-            standing = {done: seen for done, seen in standing.items() if done <= event.get("resumed_at", 0)}
-        elif event["event"] == "evaluation":
-            standing[event["step"]] = event
+    standing: dict[int, EvaluationEvent] = {}
+    for event in map(typed, events):
+        if isinstance(event, StartEvent):
+            standing = {done: seen for done, seen in standing.items() if done <= event.resumed_at}
+        elif isinstance(event, EvaluationEvent):
+            standing[event.step] = event
     return [standing[done] for done in sorted(standing)]
 
 
-def data_wait_share(timed: Iterable[Event]) -> float | None:
+def data_wait_share(timed: Sequence[StepEvent]) -> float | None:
     """Share of these steps' seconds in which the host waited for data; None if no step reports it."""
-    told = [step for step in timed if "data_seconds" in step]
-    seconds = sum(step["seconds"] for step in told)
-    return sum(step["data_seconds"] for step in told) / seconds if seconds else None
-
-
-def of_last_process(events: Iterable[Event], kind: str) -> list[Event]:
-    """Events of one kind since the last start."""
-    since: list[Event] = []
-    for event in events:
-        if event["event"] == "start":
-            since = []
-        elif event["event"] == kind:
-            since.append(event)
-    return since
+    told = [(step.data_seconds, step.seconds) for step in timed if step.data_seconds is not None]
+    seconds = sum(spent for _, spent in told)
+    return sum(waited for waited, _ in told) / seconds if seconds else None
 
 
 def blocks(events: Iterable[Event]) -> list[Block]:
     """Timed blocks of the last process; blocks whose fields this version cannot read are left out."""
     found: list[Block] = []
-    for event in of_last_process(events, "block"):
+    for event in _of_last_process(events, BlockEvent):
         with suppress(ValidationError):
-            found.append(Block.of(event))
+            found.append(event.block())
     return found
+
+
+def evidence(events: Iterable[Event]) -> list[Evidence]:
+    """The last process's evidence of every optimization."""
+    said = _of_last_process(events, EvidenceEvent)
+    return [Evidence(optimization=one.optimization, observed=one.observed, verdict=one.verdict) for one in said]
+
+
+def routers(events: Iterable[Event]) -> list[dict[str, Any]]:
+    """The last process's newest routing statistics by layer; empty if there are none."""
+    said = _of_last_process(events, RouterEvent)
+    return said[-1].layers if said else []
+
+
+def notes(events: Iterable[Event]) -> list[str]:
+    """The last process's sentences for the user."""
+    return [one.text for one in _of_last_process(events, NoteEvent)]
 
 
 def values(events: Iterable[Event]) -> ValueProof | None:
     """The last process's value proof; None if there is none, or this version cannot read its fields."""
-    for event in of_last_process(events, "values"):
+    for event in _of_last_process(events, ValuesEvent):
         with suppress(ValidationError):
-            return ValueProof.model_validate(event.get("proof"))
+            return ValueProof.model_validate(event.proof)
     return None
 
 
@@ -80,4 +101,15 @@ def of_last_mesh(events: Iterable[Event]) -> list[Event]:
         if event["event"] == "start" and event.get("mesh") != mesh:
             since, mesh = [], event.get("mesh")
         since.append(event)
+    return since
+
+
+def _of_last_process(events: Iterable[Event], kind: type[_Kind]) -> list[_Kind]:
+    """Events of one kind since the last start."""
+    since: list[_Kind] = []
+    for event in map(typed, events):
+        if isinstance(event, StartEvent):
+            since = []
+        elif isinstance(event, kind):
+            since.append(event)
     return since

@@ -7,71 +7,38 @@ losses, blocks and evidence. Facts that only its memory held are lost, and stay 
 from contextlib import suppress
 
 from assay.errors import StorageError, UsageError
-from assay.records.evidence import Evidence
 from assay.records.run import RunResult
 from assay.records.status import Status
-from assay.records.timing import Quartiles
-from assay.store import history
+from assay.store.figures import RunFigures, result_of
 from assay.store.liveness import is_running
 from assay.store.run_folder import RunFolder, RunSpec
 
 
 def begun(spec: RunSpec) -> RunResult:
     """The result of a run of which only the configuration and the prediction are known."""
-    return RunResult(
-        run=spec.id,
-        status=Status.RUNNING,
-        created=spec.created,
-        identity=spec.identity,
-        preset=spec.preset,
-        config=spec.config,
-        predicted=spec.predicted,
-    )
+    return result_of(spec, Status.RUNNING, None, RunFigures())
 
 
 def compose(folder: RunFolder, status: Status, reason: str | None) -> RunResult:
     """Compose a result from a run's events. Raises `UsageError` if `run.json` cannot be read."""
     spec, log = folder.spec(), folder.log()
-    events = log.events
-    steps, evaluations = history.steps(events), history.evaluations(events)
-    timed = history.steps(history.of_last_mesh(events))
-    steady = [step for step in timed if step.get("phase") == "steady"]
-    quartiles = Quartiles.of([step["seconds"] for step in steady])
-    last = evaluations[-1] if evaluations else {}
-    proven = any(event["verdict"] for event in history.of_last_process(events, "evidence"))
-    facts = {
-        **_with_damage(status, reason, log.damaged),
-        "steps": steps[-1]["step"] + 1 if steps else 0,
-        "tokens": sum(step["tokens"] for step in steps),
-        "train_loss": steps[-1]["loss"] if steps else None,
-        "val_loss": last.get("loss"),
-        "val_perplexity": last.get("perplexity"),
-        "val_bits_per_byte": last.get("bits_per_byte"),
-        "val_targets": last.get("targets"),
-        "val_split_targets": last.get("split_targets"),
-        "val_standard_error": last.get("standard_error"),
-        "step_seconds": quartiles,
-        "data_wait_share": history.data_wait_share(steady),
-        "tokens_per_second": spec.config.tokens_per_step / quartiles.median if quartiles else None,
-        "first_step_seconds": next((step["seconds"] for step in steps if step.get("phase") == "first_step"), None),
-        "evidence": tuple(
-            Evidence(optimization=event["optimization"], observed=event["observed"], verdict=event["verdict"])
-            for event in history.of_last_process(events, "evidence")
-        ),
-        "values": history.values(events),
-        "proven_until": "beginning" if proven and status is not Status.RUNNING else None,
-        "blocks": tuple(history.blocks(events)),
-    }
-    return begun(spec).model_copy(update=facts)
+    figures = RunFigures.of_events(log.events)
+    proven = status is not Status.RUNNING and any(one.verdict for one in figures.evidence)
+    return result_of(
+        spec,
+        *_with_damage(status, reason, log.damaged),
+        figures,
+        proven_until="beginning" if proven else None,
+    )
 
 
-def _with_damage(status: Status, reason: str | None, lines: int) -> dict[str, str | None]:
+def _with_damage(status: Status, reason: str | None, lines: int) -> tuple[Status, str | None]:
     """Status and reason of a run, with a remark if lines of its log are damaged."""
     if lines == 0:
-        return {"status": status, "reason": reason}
+        return status, reason
     said = f"{lines} line{'s' if lines > 1 else ''} of events.jsonl cannot be read, so figures may be incomplete"
     over = Status.DAMAGED if status is Status.KILLED else status
-    return {"status": over, "reason": f"{reason}; {said}" if reason else said}
+    return over, f"{reason}; {said}" if reason else said
 
 
 def settle(folder: RunFolder) -> RunResult:

@@ -80,6 +80,7 @@ class TimedBlocks:
         if not repeated:
             self._findings.steady_seconds.extend(seconds)
             self._findings.data_seconds.extend(record.data_seconds for record in self.steady)
+            self._findings.step_tokens = self.steady[-1].tokens
         self._say(
             Block(
                 steps=len(seconds),

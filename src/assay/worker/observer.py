@@ -35,14 +35,14 @@ class RunObserver:
 
     def recall(self, earlier: list[Event], step: int) -> None:
         """Adopt timings of earlier processes on this mesh, and if no step is left also evidence, routing and blocks."""
-        steady = [one for one in history.steps(earlier) if one["step"] < step and one["phase"] == "steady"]
-        self._findings.earlier_seconds = Quartiles.of([one["seconds"] for one in steady])
+        steady = [one for one in history.steps(earlier) if one.step < step and one.phase == "steady"]
+        self._findings.earlier_seconds = Quartiles.of([one.seconds for one in steady])
         self._findings.earlier_data_share = history.data_wait_share(steady)
+        self._findings.step_tokens = steady[-1].tokens if steady else None
         if step >= self._findings.spec.config.training.steps:
-            for event in history.of_last_process(earlier, "evidence"):
-                self.say_evidence(Evidence.model_validate({name: event[name] for name in Evidence.model_fields}))
-            for event in history.of_last_process(earlier, "router"):
-                self._findings.routers = event["layers"]
+            for evidence in history.evidence(earlier):
+                self.say_evidence(evidence)
+            self._findings.routers = history.routers(earlier)
             for block in history.blocks(earlier):
                 self.say_block(block)
 

@@ -6,11 +6,12 @@ Totals (steps, tokens, skipped updates) are over all processes of a run; times, 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from assay.proofs.mispredicted import mispredicted
 from assay.records.environment import Environment
+from assay.records.events import EvaluationEvent
 from assay.records.evidence import Evidence, ValueProof
 from assay.records.memory import Memory, highest
 from assay.records.ranks import RankResult
@@ -18,6 +19,7 @@ from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.records.timing import Block, Quartiles
 from assay.records.trace import Trace
+from assay.store.figures import RunFigures, result_of
 from assay.store.run_folder import RunSpec
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ class Findings:
     steady_seconds: list[float] = field(default_factory=list)
     data_seconds: list[float] = field(default_factory=list)
     """Seconds of each steady step in which the host waited for its batch."""
+    step_tokens: int | None = None
+    """Tokens of a steady step, as counted."""
     earlier_seconds: Quartiles | None = None
     """Quartiles of the steady steps of earlier processes, used if this process has none."""
     earlier_data_share: float | None = None
@@ -59,51 +63,43 @@ class Findings:
 
     def result(self, status: Status, reason: str | None) -> RunResult:
         """The result so far, with the given status and reason."""
-        quartiles = Quartiles.of(self.steady_seconds) or self.earlier_seconds
-        result = RunResult(
-            run=self.spec.id,
-            status=status,
-            reason=reason,
-            created=self.spec.created,
-            identity=self.spec.identity,
-            preset=self.spec.preset,
-            config=self.spec.config,
+        result = result_of(
+            self.spec,
+            status,
+            reason,
+            self._figures(),
             parameters=self.parameters,
-            tokens_per_second=self.spec.config.tokens_per_step / quartiles.median if quartiles else None,
-            step_seconds=quartiles,
-            data_wait_share=self._data_wait_share,
             phase_seconds=self.phases.seconds(),
             memory=self._memory(),
             ranks=self.ranks,
-            predicted=self.spec.predicted,
-            evidence=tuple(self.evidence),
-            values=self.values,
             proven_until=self.proven_until if self._proven else None,
             environment=self.environment,
-            blocks=tuple(self.blocks),
-            first_step_seconds=self.first_step_seconds,
-            extra=self._extra(),
-            **self._totals(),
         )
         notes = [*self.notes, *mispredicted(result)]
         return result.model_copy(update={"extra": {**result.extra, "notes": notes}}) if notes else result
 
-    def _totals(self) -> dict[str, Any]:
+    def _figures(self) -> RunFigures:
+        found = RunFigures(
+            first_step_seconds=self.first_step_seconds,
+            step_seconds=Quartiles.of(self.steady_seconds) or self.earlier_seconds,
+            step_tokens=self.step_tokens,
+            data_wait_share=self._data_wait_share,
+            blocks=self.blocks,
+            evidence=self.evidence,
+            values=self.values,
+            extra=self._extra(),
+        )
         if self.position is None:
-            return {}
+            return found
         seen = self.position.evaluation
-        return {
-            "steps": self.position.step,
-            "tokens": self.position.tokens,
-            "train_loss": self.position.train_loss,
-            "skipped_steps": self.position.skipped_steps,
-            "val_loss": seen.loss if seen else None,
-            "val_perplexity": seen.perplexity if seen else None,
-            "val_bits_per_byte": seen.bits_per_byte if seen else None,
-            "val_targets": seen.targets if seen else None,
-            "val_split_targets": seen.split_targets if seen else None,
-            "val_standard_error": seen.standard_error if seen else None,
-        }
+        return replace(
+            found,
+            steps=self.position.step,
+            tokens=self.position.tokens,
+            skipped_steps=self.position.skipped_steps,
+            train_loss=self.position.train_loss,
+            evaluation=EvaluationEvent(event="evaluation", **seen.facts()) if seen else None,
+        )
 
     @property
     def _proven(self) -> bool:
