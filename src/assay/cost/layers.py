@@ -13,7 +13,7 @@ from assay.cost.tape import Writer
 from assay.cost.tensors import Tensor
 
 FRESH, ALIAS, INPLACE, NONE = Gradient.FRESH, Gradient.ALIAS, Gradient.INPLACE, Gradient.NONE
-VIEWED = Gradient.VIEWED
+TRANSPOSED, VIEWED = Gradient.TRANSPOSED, Gradient.VIEWED
 
 
 def linear(

@@ -79,7 +79,7 @@ class _Caster:
                 continue
             if name in self.cost.parameters:
                 if operation.kind == "contraction":
-                    renamed[name] = self._copy_of_parameter(operation, value, dtype)
+                    renamed[name] = self._copy_of_parameter(operation, value, dtype, gradients[position])
                     gradients[position] = Gradient.FRESH
             else:
                 how = Gradient.NONE if gradients[position] is Gradient.NONE else Gradient.FRESH
@@ -93,10 +93,12 @@ class _Caster:
             gradients=tuple(gradients),
         )
 
-    def _copy_of_parameter(self, operation: Operation, parameter: Tensor, dtype: str) -> str:
+    def _copy_of_parameter(self, operation: Operation, parameter: Tensor, dtype: str, how: Gradient) -> str:
         if parameter.name not in self.copies:
             cached = operation.autocast == ""
-            name = self._cast(operation, parameter, dtype, held=cached, how=Gradient.INPLACE)
+            # A cast keeps the order of elements.
+            kept = how if how is Gradient.TRANSPOSED else Gradient.INPLACE
+            name = self._cast(operation, parameter, dtype, held=cached, how=kept)
             self.copies[parameter.name] = name
         return self.copies[parameter.name]
 

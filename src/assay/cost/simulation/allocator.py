@@ -32,6 +32,8 @@ class Storage:
     holders: int = 1
     viewed: bool = False
     """True if it is read under another shape than the one it was made with."""
+    transposed: bool = False
+    """True if its elements are in another order than those of the parameter whose gradient it is."""
 
     def may_become(self, nbytes: int) -> bool:
         """True if a compiled loop may overwrite it: it has `nbytes` bytes and a single holder."""
@@ -77,6 +79,15 @@ class Ledger:
             self.drop(earlier)
         self.drop(later)
         return total
+
+    def ordered(self, gradient: Storage, site: str) -> Storage:
+        """The first gradient of a parameter, as autograd stores it: in the order of the parameter's elements."""
+        if not gradient.transposed:
+            return gradient
+        copied = self.take(gradient.nbytes)
+        self.mark("backward", "AccumulateGrad", site)
+        self.drop(gradient)
+        return copied
 
     def mark(self, phase: str, operation: str, site: str) -> None:
         """Record this instant if it is the highest of its part of the step."""

@@ -252,7 +252,7 @@ class Pass:
                     storage.holders += 1
                     return storage
         storage = self.ledger.take(value.nbytes)
-        storage.viewed = how is Gradient.VIEWED
+        storage.viewed, storage.transposed = how is Gradient.VIEWED, how is Gradient.TRANSPOSED
         return storage
 
     def _deliver(self, name: str, storage: Storage, operation: Operation) -> None:
@@ -276,12 +276,13 @@ class Pass:
 
         With updates in backward, use it and free it.
         """
-        storage = self.gradients.pop(name)
+        storage, site = self.gradients.pop(name), name.rpartition(".")[0]
         if self.cost.optimizer.in_backward:
+            storage = self.ledger.ordered(storage, site)
             self.step.update(self.cost.optimizer.rule.instants({name: self.cost.pieces[name]}))
             self.ledger.drop(storage)
         elif name not in self.step.gradients:
-            self.step.gradients[name] = storage
+            self.step.gradients[name] = self.ledger.ordered(storage, site)
         elif self.stage.gathered.widens(name):
             self.stage.gathered.waiting[name] = storage
         else:
