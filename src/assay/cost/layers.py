@@ -13,7 +13,7 @@ from assay.cost.tape import Writer
 from assay.cost.tensors import Tensor
 
 FRESH, ALIAS, INPLACE, NONE = Gradient.FRESH, Gradient.ALIAS, Gradient.INPLACE, Gradient.NONE
-TRANSPOSED, VIEWED = Gradient.TRANSPOSED, Gradient.VIEWED
+CONVERTED, TRANSPOSED, VIEWED = Gradient.CONVERTED, Gradient.TRANSPOSED, Gradient.VIEWED
 
 
 def linear(

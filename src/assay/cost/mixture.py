@@ -15,8 +15,8 @@ from math import prod
 
 from assay.config import ModelConfig
 from assay.cost import layers
-from assay.cost.layers import ALIAS, FRESH, INPLACE, NONE, TRANSPOSED
-from assay.cost.operation import Flops, Operation, Scratch
+from assay.cost.layers import ALIAS, CONVERTED, FRESH, INPLACE, NONE, TRANSPOSED
+from assay.cost.operation import Flops, Operation
 from assay.cost.tape import Writer
 from assay.cost.tensors import Places, Tensor
 
@@ -40,10 +40,9 @@ def mixture(site: Writer, x: Tensor, config: ModelConfig, parameters: dict[str, 
         "elementwise",
         (y, gates),
         (weighted,),
-        (FRESH, FRESH),
+        (CONVERTED, CONVERTED),
         saves=(y, gates),
         backward="MulBackward",
-        scratch=Scratch(backward=(y,)),
     )
     summed = site.made("mixed", x.shape, "float32")
     site.write("aten.sum", "normalization", (weighted,), (summed,), (ALIAS,), backward="SumBackward")

@@ -154,22 +154,14 @@ class _Caster:
         self.tape.append(replace(operation, outputs=outputs))
 
     def _with_lifted(self, operation: Operation, dtype: str) -> Operation:
-        """The operation with temporaries for narrow arguments: a product or a sum widens them; a sum on CUDA does not.
-
-        In backward a factor's gradient is as wide as that copy until it is cast, after the product's saved tensors are
-        freed.
-        """
-        narrow, summands = (
+        """The operation with wide copies of narrow arguments: a product or a sum makes them; a sum on CUDA does not."""
+        factors, summands = (
             tuple(self.values[name] for name in self._handed(operation, how) if self._is_narrow(name, dtype))
-            for how in (Gradient.FRESH, Gradient.ALIAS)
+            for how in (Gradient.CONVERTED, Gradient.ALIAS)
         )
-        lifted = narrow if self.cost.kernels.softmax_autocast else (*narrow, *summands)
+        lifted = factors if self.cost.kernels.softmax_autocast else (*factors, *summands)
         wide = (replace(one.cast(dtype), name=f"{operation.site}:{dtype} of {one.name}") for one in lifted)
-        return replace(
-            operation,
-            # A wide gradient has twice the bytes of the narrow one, which is counted already.
-            scratch=operation.scratch.and_also(wide, narrow),
-        )
+        return replace(operation, scratch=operation.scratch.and_also(wide))
 
     def _handed(self, operation: Operation, how: Gradient) -> Iterator[str]:
         return (name for name, one in zip(operation.inputs, operation.gradients, strict=True) if one is how)

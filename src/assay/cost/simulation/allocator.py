@@ -1,8 +1,11 @@
 """Live bytes while a step is played, and the highest instant of each of its parts."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+
+from assay.cost.operation import Operation
+from assay.cost.tensors import Tensor
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,19 @@ class Ledger:
         self.drop(later)
         return total
 
+    def converted(
+        self, computed: Iterable[tuple[str, Storage]], operation: Operation, values: Mapping[str, Tensor]
+    ) -> list[tuple[str, Storage]]:
+        """The gradients of a node after the engine has cast or summed those of another size, one by one."""
+        gradients = []
+        for name, storage in computed:
+            nbytes = values[name].nbytes
+            gradients.append((name, storage if storage.nbytes == nbytes else self.take(nbytes)))
+            self.mark("backward", operation.backward, operation.site)
+            if storage.nbytes != nbytes:
+                self.drop(storage)
+        return gradients
+
     def ordered(self, gradient: Storage, site: str) -> Storage:
         """The first gradient of a parameter, as autograd stores it: in the order of the parameter's elements."""
         if not gradient.transposed:
@@ -94,6 +110,13 @@ class Ledger:
         part = (phase, "" if phase == "update" else _module(site))
         if part not in self.highest or self.live > self.highest[part].nbytes:
             self.highest[part] = Moment(phase, operation, site, self.live)
+
+    def mark_with(self, temporaries: Iterable[Tensor], phase: str, operation: str, site: str) -> None:
+        """Record an instant at which temporaries are allocated as well."""
+        scratch = [self.take(tensor.nbytes) for tensor in temporaries]
+        self.mark(phase, operation, site)
+        for storage in scratch:
+            self.drop(storage)
 
     def repeat(self, since: tuple[int, int], times: int) -> None:
         """Add the allocations made since `since` another `times` times."""

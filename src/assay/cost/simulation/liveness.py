@@ -47,6 +47,12 @@ class Plan:
     """First operations of the modules that accumulate all their gradients together, after the backward of this
     operation."""
 
+    def read_last(self, index: int, operation: Operation) -> tuple[str, ...]:
+        """Storages that the operation at `index` is the last to read, and does not save."""
+        kept = {self.base[name] for name in operation.saves}
+        read = dict.fromkeys(self.base[name] for name in operation.inputs)
+        return tuple(base for base in read if base not in kept and self.last_use[base] == index)
+
 
 def plan(cost: Cost) -> Plan:
     """Compute the plan of a tape."""

@@ -126,19 +126,14 @@ class Pass:
         for tensor in (*operation.outputs, *operation.extras):
             if tensor.view_of is None:
                 self.storages[tensor.name] = self._in_place(index, operation, tensor.nbytes)
-        scratch = [self.ledger.take(tensor.nbytes) for tensor in operation.scratch.forward]
-        self.ledger.mark(phase, operation.name, operation.site)
-        for storage in scratch:
-            self.ledger.drop(storage)
+        self.ledger.mark_with(operation.scratch.forward, phase, operation.name, operation.site)
 
     def _in_place(self, index: int, operation: Operation, nbytes: int) -> Storage:
         """Storage of a result; a compiled loop takes that of an argument which nothing needs any more."""
         if operation.compiled and not operation.flops.forward:
-            kept = {self.plan.base[name] for name in operation.saves} | self.lasting
-            for base in dict.fromkeys(self.plan.base[name] for name in operation.inputs):
+            for base in self.plan.read_last(index, operation):
                 storage = self.storages.get(base)
-                through = base not in kept and self.plan.last_use[base] == index
-                if through and storage is not None and storage.may_become(nbytes):
+                if storage is not None and base not in self.lasting and storage.may_become(nbytes):
                     return self.storages.pop(base)
         return self.ledger.take(nbytes)
 
@@ -197,15 +192,18 @@ class Pass:
         self.kept[segment.first] = inputs + unused + self.kept.get(segment.first, [])
 
     def _node(self, index: int, operation: Operation) -> None:
-        """Run one backward node: take the outputs' gradients, compute the inputs', free the saved tensors."""
+        """Run one backward node: take the outputs' gradients, compute the inputs', free the saved tensors.
+
+        A recomputed node has freed its saved tensors when the engine converts gradients.
+        """
         incoming = [self.gradients.pop(one.name) for one in operation.outputs if one.name in self.gradients]
         given = self._gradients(index, operation, incoming)
-        scratch = [self.ledger.take(tensor.nbytes) for tensor in operation.scratch.backward]
-        self.ledger.mark("backward", operation.backward, operation.site)
-        for storage in scratch:
-            self.ledger.drop(storage)
-        for name in self.kept.pop(index, ()):
-            self._release(name)
+        self.ledger.mark_with(operation.scratch.backward, "backward", operation.backward, operation.site)
+        if Gradient.CONVERTED in operation.gradients:
+            if index in self.again:
+                self._free_saved(index)
+            given = self.ledger.converted(given, operation, self.values)
+        self._free_saved(index)
         if index in self.noise:
             self.ledger.drop(self.noise.pop(index))
         for storage in incoming:
@@ -224,8 +222,7 @@ class Pass:
             for name, how in handed:
                 if operation.name == "aten.addmm" and how is Gradient.INPLACE and index in self.again:
                     self.ledger.mark("backward", operation.backward, operation.site)
-                    for base in self.kept.pop(index, ()):
-                        self._release(base)
+                    self._free_saved(index)
                 given.append((name, self._gradient(index, name, how, operation, incoming)))
             return given
         (factor, how), *weights = handed
@@ -238,7 +235,7 @@ class Pass:
         return [(factor, self._gradient(index, factor, how, operation, incoming)), *given]
 
     def _gradient(self, index: int, name: str, how: Gradient, operation: Operation, incoming: list[Storage]) -> Storage:
-        value = self.values[name]
+        value = self.values[operation.outputs[0].name if how is Gradient.CONVERTED else name]
         if how is Gradient.INSIDE and not incoming:
             return self.ledger.take(0)  # gradient of the loss, which is one number
         aliased = how is Gradient.ALIAS and incoming and value.dtype == operation.outputs[0].dtype
@@ -287,6 +284,10 @@ class Pass:
             self.stage.gathered.waiting[name] = storage
         else:
             self.ledger.drop(storage)
+
+    def _free_saved(self, index: int) -> None:
+        for base in self.kept.pop(index, ()):
+            self._release(base)
 
     def _release(self, base: str) -> None:
         storage = self.storages.get(base)
