@@ -15,6 +15,8 @@ from assay.cost.tensors import Tensor
 FRESH, ALIAS, INPLACE, NONE = Gradient.FRESH, Gradient.ALIAS, Gradient.INPLACE, Gradient.NONE
 CONVERTED, TRANSPOSED, VIEWED = Gradient.CONVERTED, Gradient.TRANSPOSED, Gradient.VIEWED
 
+RMS_NORM = "aten._fused_rms_norm"
+
 
 def linear(
     tape: Writer, x: Tensor, weight: Tensor, bias: Tensor | None, autocast: str = "", holds: Sequence[Tensor] = ()
@@ -69,7 +71,7 @@ def rms_norm(tape: Writer, x: Tensor, weight: Tensor) -> Tensor:
     deviation = tape.made("rstd", (*x.shape[:-1], 1), "float32")
     normalized = tape.made("normalized", x.shape, "float32")
     tape.write(
-        "aten._fused_rms_norm",
+        RMS_NORM,
         "normalization",
         (x, weight),
         (out,),

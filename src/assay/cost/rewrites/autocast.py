@@ -9,6 +9,7 @@ other operation computes in the widest dtype of its inputs.
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from assay.cost.layers import RMS_NORM
 from assay.cost.operation import Gradient, Operation
 from assay.cost.step import Cost
 from assay.cost.tensors import Tensor
@@ -16,7 +17,7 @@ from assay.cost.tensors import Tensor
 LIFTED = {"aten._log_softmax", "aten.nll_loss_forward"}
 """Operations of the loss, which are in float32 whatever the low dtype."""
 _EXACT = {"bool", "int32", "int64"}
-_LIFTED_ON_CUDA = {"aten._softmax", "aten.native_layer_norm", "aten._fused_rms_norm"}
+_LIFTED_ON_CUDA = {"aten._softmax", "aten.native_layer_norm", RMS_NORM}
 
 
 def autocast(cost: Cost, dtype: str) -> Cost:
@@ -29,13 +30,16 @@ def autocast(cost: Cost, dtype: str) -> Cost:
 
 
 def composed_in_float32(operation: Operation, values: Mapping[str, Tensor]) -> Operation:
-    """An RMS norm of a narrow input: it saves the input in float32, and its gradients are as wide."""
+    """An RMS norm of a narrow input: it saves the input in float32, and its result and its gradients are as wide."""
     lifted = replace(values[operation.inputs[0]], name=f"{operation.site}:lifted", dtype="float32", view_of=None)
     return replace(
         operation,
         extras=(*operation.extras, lifted),
         saves=(lifted.name, *operation.saves[1:]),
-        scratch=operation.scratch.and_also(backward=[replace(lifted, name=f"{lifted.name} gradient")]),
+        scratch=operation.scratch.and_also(
+            forward=[replace(lifted, name=f"{lifted.name} result")],
+            backward=[replace(lifted, name=f"{lifted.name} gradient")],
+        ),
     )
 
 
@@ -139,7 +143,7 @@ class _Caster:
                 self.values[name] = value.cast(dtype)
 
     def _finish(self, operation: Operation, dtype: str) -> None:
-        if operation.name == "aten._fused_rms_norm" and dtype != "float32":
+        if operation.name == RMS_NORM and dtype != "float32":
             operation = composed_in_float32(operation, self.values)
         elif operation.kind == "elementwise":
             extras = tuple(extra if extra.dtype == "bool" else extra.cast(dtype) for extra in operation.extras)

@@ -8,13 +8,12 @@ other module.
 """
 
 from collections import Counter
-from dataclasses import replace
 from itertools import chain
 
 from assay.cost.operation import Gradient, Operation
 from assay.cost.simulation.allocator import Storage
 from assay.cost.simulation.fsdp_groups import Group
-from assay.cost.simulation.liveness import Segment
+from assay.cost.simulation.liveness import Segment, before_product
 from assay.cost.simulation.step_state import PlayedStage, PlayedStep
 
 
@@ -175,7 +174,7 @@ class Pass:
         for index in again:
             operation = self.cost.tape[index]
             if index == segment.stop and segment.stops_within:
-                operation = replace(operation, outputs=())
+                operation = before_product(operation)
             if index in segment.runs:
                 self._run(index, operation, "recompute")
             elif index < segment.end:
