@@ -36,9 +36,9 @@ def test_saved_bytes_equal_the_measured_ones(stack: tuple[Spec, ...], data: st.D
 def test_weights_gradients_and_state_are_predicted_to_the_byte(stack: tuple[Spec, ...]) -> None:
     run = run_with(*stack)
     predicted, trace = estimate(run, MACHINE), traced(run)
-    assert predicted.cost.parameter_bytes == trace.parameter_bytes
-    assert predicted.gradient_bytes == trace.gradient_bytes
-    assert predicted.cost.optimizer_state_bytes == trace.optimizer_state_bytes
+    assert predicted.cost.parameter_bytes == trace.memory.parameter_bytes
+    assert predicted.gradient_bytes == trace.memory.gradient_bytes
+    assert predicted.cost.optimizer_state_bytes == trace.memory.optimizer_state_bytes
 
 
 @pytest.mark.parametrize("beside", ["", "sdpa_attention+activation_checkpointing+"])

@@ -72,7 +72,7 @@ def test_layers_in_float8_keep_what_is_predicted() -> None:
         check(run, detect())
     except Unavailable as reason:
         pytest.skip(str(reason))
-    assert traced(run).saved_total_bytes == estimate(run, detect()).timeline.saved_bytes
+    assert traced(run).memory.saved_total_bytes == estimate(run, detect()).timeline.saved_bytes
 
 
 def test_activations_come_back_from_the_host_as_they_went() -> None:

@@ -55,6 +55,6 @@ def test_what_a_rank_sends_and_holds_is_predicted(stack: str, tmp_path: Path) ->
     for rank, measured in enumerate(found["ranks"]):
         said = estimate(validate(run), detect(), rank)
         assert handed(measured) == payloads(said)
-        assert measured["trace"]["parameter_bytes"] == said.cost.parameter_bytes
-        assert measured["trace"]["optimizer_state_bytes"] == said.cost.optimizer_state_bytes
+        assert measured["trace"]["memory"]["parameter_bytes"] == said.cost.parameter_bytes
+        assert measured["trace"]["memory"]["optimizer_state_bytes"] == said.cost.optimizer_state_bytes
         assert measured["peak"] == pytest.approx(said.timeline.peak.nbytes, rel=0.03)

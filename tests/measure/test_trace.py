@@ -60,7 +60,7 @@ def test_saved_bytes_are_those_of_the_graph(model: ModelConfig, specs: tuple[Spe
     if SDPA in specs and model.dropout:
         pytest.skip("refused on a CPU")
     run = run_with(*specs, model=model)
-    assert traced(run).saved_total_bytes == graph_bytes(build_step(run))
+    assert traced(run).memory.saved_total_bytes == graph_bytes(build_step(run))
 
 
 def allocator_bytes(run: Run, trace: Trace) -> int:
@@ -78,7 +78,7 @@ def allocator_bytes(run: Run, trace: Trace) -> int:
     assert profiler.profiler.kineto_results is not None
     events = _all_events(profiler.profiler.kineto_results.experimental_event_tree())
     left = sum(event.extra_fields.alloc_size for event in events if _is_allocation(event, "cpu"))
-    before = sum(size for category, size in trace.saved_bytes.items() if category.startswith("inputs "))
+    before = sum(size for category, size in trace.memory.saved_bytes.items() if category.startswith("inputs "))
     numbers = 0 if SDPA.name in {spec.name for spec in run.optimizations} else 8 * LAYERS
     return left - loss.untyped_storage().nbytes() - numbers + before
 
@@ -87,8 +87,8 @@ def allocator_bytes(run: Run, trace: Trace) -> int:
 def test_checkpointed_bytes_are_those_of_the_allocator(specs: tuple[Spec, ...]) -> None:
     run = run_with(CHECKPOINTING, *specs)
     trace = traced(run)
-    assert trace.saved_total_bytes == allocator_bytes(run, trace)
-    assert trace.saved_total_bytes < 0.5 * traced(run_with(*specs)).saved_total_bytes
+    assert trace.memory.saved_total_bytes == allocator_bytes(run, trace)
+    assert trace.memory.saved_total_bytes < 0.5 * traced(run_with(*specs)).memory.saved_total_bytes
 
 
 def test_micro_batches_do_not_add_up() -> None:
@@ -99,7 +99,7 @@ def test_micro_batches_do_not_add_up() -> None:
     alone = alone.model_copy(update={"training": alone.training.model_copy(update={"batch_size": 2})})
     # Ids and targets of a micro-batch are views of the whole batch's.
     rest_of_batch = 2 * 2 * SHAPE.context_length * 8
-    assert trace.saved_total_bytes == traced(alone).saved_total_bytes + rest_of_batch
+    assert trace.memory.saved_total_bytes == traced(alone).memory.saved_total_bytes + rest_of_batch
 
 
 def test_matmuls_are_counted() -> None:
@@ -137,7 +137,7 @@ def test_dtypes_of_matmuls() -> None:
     assert traced(run_with()).contractions(dtype="float32") == 3 * (6 * LAYERS + 1)
     low = traced(run_with(BF16))
     assert low.contractions(dtype="bfloat16") == low.contractions() == 3 * (6 * LAYERS + 1)
-    assert any(category.startswith("weight copies bfloat16") for category in low.saved_bytes)
+    assert any(category.startswith("weight copies bfloat16") for category in low.memory.saved_bytes)
 
 
 def test_compiled_code_is_tallied_like_dispatched_operators() -> None:
@@ -176,11 +176,11 @@ def test_state_is_counted_by_storage() -> None:
     trace = traced(run_with())
     parameters = sum(parameter.numel() for _, parameter in step.named_parameters())
     tensors = len(step.named_parameters())
-    assert trace.parameter_bytes == trace.gradient_bytes == 4 * parameters
-    assert trace.optimizer_state_bytes == 8 * parameters + 4 * tensors
+    assert trace.memory.parameter_bytes == trace.memory.gradient_bytes == 4 * parameters
+    assert trace.memory.optimizer_state_bytes == 8 * parameters + 4 * tensors
     assert set(trace.shared_parameters) == {("embedding.token.weight", "head.projection.weight")}
     assert traced(run_with(model=VARIANTS["untied"])).shared_parameters == ()
-    assert trace.targets == 4 * SHAPE.context_length
+    assert trace.batch.targets == 4 * SHAPE.context_length
 
 
 @pytest.mark.parametrize("specs", [(), (BF16, CHECKPOINTING, accumulate(2))], ids=["baseline", "stack"])

@@ -15,6 +15,7 @@ from assay.step.activation_offload import Offload
 from assay.training.loop import train_step
 from support.runs import run_with, specs_of
 from support.steps import build_step, losses, traced
+from support.traces import altered
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
 CUDA = CPU.model_copy(update={"accelerators": (Accelerator(name="any", memory_bytes=2**36),)})
@@ -49,9 +50,9 @@ def test_a_device_is_predicted_to_keep_nothing_and_to_have_each_nodes_own_again(
 def test_the_proof_wants_all_of_it_away() -> None:
     trace, proof = traced(run_with()), resolve(OFFLOADED)
     assert not proof.verify(trace, run_with()).verdict
-    none_kept = trace.model_copy(update={"saved_bytes": {}})
+    none_kept = altered(trace, saved_bytes={})
     assert not proof.verify(none_kept, run_with()).verdict
-    assert proof.verify(none_kept.model_copy(update={"offloaded_saved_bytes": 1}), run_with()).verdict
+    assert proof.verify(altered(none_kept, offloaded_saved_bytes=1), run_with()).verdict
 
 
 def test_on_one_device_nothing_counts_as_moved() -> None:

@@ -8,6 +8,7 @@ from assay.optimizations import Conflict, check
 from support.runs import SHAPE, run_with
 from support.steps import traced
 from support.swapped import proof_of
+from support.traces import altered
 
 CPU = Machine(processor="any", cores=4, memory_bytes=2**34)
 ADAFACTOR = Spec(name="adafactor")
@@ -21,7 +22,7 @@ def test_a_second_moment_that_is_whole_is_caught() -> None:
         evidence.observed == "52 of 52 parameters updated by row and column factors, "
         "15876 bytes of state for 213376 bytes of weights"
     )
-    whole = trace.model_copy(update={"whole_state_bytes": {"float32": trace.whole_parameter_bytes + 4 * 52}})
+    whole = altered(trace, whole_state_bytes={"float32": trace.memory.whole_parameter_bytes + 4 * 52})
     assert not proof_of(RUN, whole).verdict
 
 

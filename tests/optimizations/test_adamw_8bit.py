@@ -20,6 +20,7 @@ from assay.training.step_record import Position
 from support.runs import run_with
 from support.steps import build_step, losses, traced
 from support.swapped import proof_of, traced_with
+from support.traces import altered
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
 EIGHT = Spec(name="adamw_8bit")
@@ -46,7 +47,7 @@ def test_state_in_eight_bits_is_proven(run: Run) -> None:
 
 @pytest.mark.parametrize("run", [RUN, run_with(EIGHT)], ids=["most of it", "a part of it"])
 def test_its_state_is_predicted_to_the_byte(run: Run) -> None:
-    assert traced(run).optimizer_state_bytes == estimate(run, CPU).cost.optimizer_state_bytes
+    assert traced(run).memory.optimizer_state_bytes == estimate(run, CPU).cost.optimizer_state_bytes
 
 
 @pytest.mark.parametrize("recipe", [adamw(RUN.training), narrow_adamw(RUN.training)], ids=["float32", "bfloat16"])
@@ -108,11 +109,11 @@ def test_a_compiled_update_is_proven_though_it_shows_no_operators(monkeypatch: p
     with StepTracer(step) as tracer:
         record = train_step(tracer.watch(), 1)
     trace = tracer.trace(record.loss, record.tokens)
-    assert not any(one.written for one in trace.updates)
+    assert not any(one.written for one in trace.optimizer.updates)
     evidence = proof_of(RUN, trace)
     assert evidence.verdict, evidence.observed
-    still = [one.model_copy(update={"changes": 0}) for one in trace.updates[:1]]
-    assert not proof_of(RUN, trace.model_copy(update={"updates": (*still, *trace.updates[1:])})).verdict
+    still = [one.model_copy(update={"changes": 0}) for one in trace.optimizer.updates[:1]]
+    assert not proof_of(RUN, altered(trace, updates=(*still, *trace.optimizer.updates[1:]))).verdict
 
 
 def test_rows_that_padding_adds_are_part_of_the_proof() -> None:

@@ -15,6 +15,7 @@ from assay.training.loop import train_step
 from assay.training.step_record import Position
 from support.runs import SHAPE, run_with
 from support.steps import build_step, traced
+from support.traces import altered
 
 FULL = Spec(name="bf16_full")
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
@@ -22,15 +23,15 @@ CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
 
 def verdict(**changes: object) -> bool:
     run = run_with(FULL)
-    return resolve(FULL).verify(traced(run).model_copy(update=changes), run).verdict
+    return resolve(FULL).verify(altered(traced(run), **changes), run).verdict
 
 
 def test_what_stayed_in_float32_does_not_pass() -> None:
     whole = traced(run_with(FULL))
     assert verdict()
-    assert not verdict(gradient_bytes=2 * whole.gradient_bytes)
+    assert not verdict(gradient_bytes=2 * whole.memory.gradient_bytes)
     assert not verdict(parameters=tuple(one.model_copy(update={"dtype": "float32"}) for one in whole.parameters))
-    assert not verdict(whole_state_bytes={"float32": 2 * whole.whole_optimizer_state_bytes})
+    assert not verdict(whole_state_bytes={"float32": 2 * whole.memory.whole_optimizer_state_bytes})
 
 
 def test_autocast_over_float32_weights_does_not_pass() -> None:

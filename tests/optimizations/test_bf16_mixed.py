@@ -20,9 +20,9 @@ def test_all_flops_move_to_bfloat16() -> None:
 
 def test_weights_gradients_and_state_stay_in_float32() -> None:
     plain, mixed = (traced(run_with(*specs)) for specs in ((), (BF16,)))
-    assert mixed.parameter_bytes == plain.parameter_bytes
-    assert mixed.gradient_bytes == plain.gradient_bytes
-    assert mixed.optimizer_state_bytes == plain.optimizer_state_bytes
+    assert mixed.memory.parameter_bytes == plain.memory.parameter_bytes
+    assert mixed.memory.gradient_bytes == plain.memory.gradient_bytes
+    assert mixed.memory.optimizer_state_bytes == plain.memory.optimizer_state_bytes
 
 
 def test_autocast_that_is_off_in_backward_only_does_not_pass() -> None:

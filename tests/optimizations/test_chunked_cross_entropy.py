@@ -139,7 +139,7 @@ def test_a_compiler_is_kept_out_and_what_is_held_is_predicted(model: dict[str, A
     for one in optimizations_of(run):
         evidence = one.verify(trace, run)
         assert evidence.verdict, evidence.observed
-    assert trace.saved_total_bytes == known.timeline.saved_bytes
+    assert trace.memory.saved_total_bytes == known.timeline.saved_bytes
     _, measured, instant = measured_peak(run)
     assert known.timeline.peak.nbytes == pytest.approx(measured, rel=1e-3)
     assert known.timeline.peak.label == instant

@@ -20,6 +20,7 @@ from assay.training.divergence import first_not_finite
 from assay.training.loop import train_step
 from support.runs import SHAPE, run_with, without
 from support.steps import build_step, measured_peak, micro_batches
+from support.traces import altered
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
 COMPILE = Spec(name="compile")
@@ -106,7 +107,7 @@ def test_the_graphs_hold_the_baselines_products_and_flops(compiled: Trained, pla
         assert ours.contractions(phase=phase) == theirs.contractions(phase=phase) > 0
     assert ours.contractions(phase="recompute") == 0
     assert sum(one.flops for one in ours.operations) == sum(one.flops for one in theirs.operations)
-    assert any(category.startswith("compiled code") for category in ours.saved_bytes)
+    assert any(category.startswith("compiled code") for category in ours.memory.saved_bytes)
 
 
 def test_it_is_refuted_where_it_was_not_applied(plain: Trained) -> None:
@@ -140,13 +141,13 @@ def test_a_region_that_fell_back_is_caught(compiled: Trained) -> None:
 
 
 def test_a_graph_break_is_caught(compiled: Trained) -> None:
-    broken = compiled.traces[1].model_copy(update={"graph_breaks": 1})
+    broken = altered(compiled.traces[1], graph_breaks=1)
     assert not resolve(COMPILE).verify(broken, RUN).verdict
 
 
 def test_code_that_fuses_nothing_is_caught(compiled: Trained) -> None:
-    graphs = tuple(one.model_copy(update={"kernels": 0}) for one in compiled.traces[1].compiled)
-    assert not resolve(COMPILE).verify(compiled.traces[1].model_copy(update={"compiled": graphs}), RUN).verdict
+    graphs = tuple(one.model_copy(update={"kernels": 0}) for one in compiled.traces[1].graphs.compiled)
+    assert not resolve(COMPILE).verify(altered(compiled.traces[1], compiled=graphs), RUN).verdict
 
 
 def test_a_tensor_that_is_not_finite_is_named_inside_a_region(compiled: Trained) -> None:
@@ -163,7 +164,7 @@ def test_a_tensor_that_is_not_finite_is_named_inside_a_region(compiled: Trained)
 
 
 def test_what_regions_keep_is_predicted_to_the_byte(compiled: Trained) -> None:
-    assert estimate(RUN, CPU).timeline.saved_bytes == compiled.traces[1].saved_total_bytes
+    assert estimate(RUN, CPU).timeline.saved_bytes == compiled.traces[1].memory.saved_total_bytes
 
 
 @pytest.mark.slow
@@ -233,7 +234,7 @@ def test_dropout_draws_the_noise_that_it_draws_without() -> None:
 @pytest.mark.slow
 def test_blocks_share_their_code_however_many_there_are() -> None:
     run = run_with(COMPILE, model=SHAPE.model_copy(update={"n_layer": 12}))
-    graphs = trained(run).traces[1].compiled
+    graphs = trained(run).traces[1].graphs.compiled
     assert len(graphs) == 6
     assert sorted(one.calls for one in graphs) == [1, 1, 1, 1, 12, 12]
     assert run.model.n_layer + 2 == sum(one.calls for one in graphs if one.backward)
@@ -246,5 +247,5 @@ def test_blocks_share_their_code_however_many_there_are() -> None:
 def test_blocks_that_run_again_share_their_code_and_what_they_keep_is_predicted(again: str) -> None:
     run = run_with(COMPILE, Spec.parse(again), model=SHAPE.model_copy(update={"n_layer": 12}))
     trace = trained(run).traces[1]
-    assert sorted(one.calls for one in trace.compiled) == [1, 1, 1, 1, 12, 12]
-    assert estimate(run, CPU).timeline.saved_bytes == trace.saved_total_bytes
+    assert sorted(one.calls for one in trace.graphs.compiled) == [1, 1, 1, 1, 12, 12]
+    assert estimate(run, CPU).timeline.saved_bytes == trace.memory.saved_total_bytes

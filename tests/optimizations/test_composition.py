@@ -58,9 +58,9 @@ def test_applied_together_both_are_proven_and_what_is_held_is_predicted_exactly(
         evidence = optimization.verify(trace, run)
         assert evidence.verdict, evidence.observed
     if known is not None:
-        assert trace.saved_total_bytes == known["saved_bytes"]
-        assert trace.parameter_bytes == known["parameter_bytes"]
-        assert trace.optimizer_state_bytes == known["optimizer_state_bytes"]
+        assert trace.memory.saved_total_bytes == known["saved_bytes"]
+        assert trace.memory.parameter_bytes == known["parameter_bytes"]
+        assert trace.memory.optimizer_state_bytes == known["optimizer_state_bytes"]
 
 
 def _known(run: Run) -> dict[str, Any] | None:

@@ -23,6 +23,7 @@ from assay.training.loop import train_step
 from support.corpora import RandomData
 from support.runs import SHAPE, run_with, specs_of, without
 from support.steps import build_step, losses, traced
+from support.traces import altered
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
 CUDA = CPU.model_copy(update={"accelerators": (Accelerator(name="any", memory_bytes=2**36),)})
@@ -75,7 +76,7 @@ def test_a_device_is_predicted_to_keep_no_state() -> None:
 @pytest.mark.parametrize(("share", "verdict"), [(1, True), (2, False)])
 def test_the_proof_wants_all_of_the_state_away(share: int, verdict: bool) -> None:
     trace = traced(run_with())
-    away = trace.model_copy(update={"offloaded_state_bytes": trace.optimizer_state_bytes // share})
+    away = altered(trace, offloaded_state_bytes=trace.memory.optimizer_state_bytes // share)
     assert resolve(OFFLOADED).verify(away, run_with()).verdict is verdict
     assert not resolve(OFFLOADED).verify(trace, run_with()).verdict
 
@@ -131,7 +132,7 @@ def test_weights_that_come_for_each_module_train_alike_and_are_counted(beside: t
     with StepTracer(step) as tracer:
         record = train_step(tracer.watch(), 2)
     trace, expected = tracer.trace(record.loss, record.tokens), on_this_processor(run)
-    assert trace.saved_total_bytes == expected.saved_bytes
+    assert trace.memory.saved_total_bytes == expected.saved_bytes
     before = live_tensor_bytes(torch.device("cpu")) - live
     peak = before + tensor_peak(lambda: train_step(step, 3) and None, "cpu").above_start_bytes
     assert expected.peak.nbytes == pytest.approx(peak, rel=0.05 if "bf16_mixed" in beside else 0.005)
@@ -149,11 +150,14 @@ def test_a_device_is_predicted_to_hold_a_module_at_a_time() -> None:
 
 def test_weights_that_stay_on_the_device_are_no_proof() -> None:
     trace, proof = traced(run_with()), resolve(WEIGHTS)
-    away = {"offloaded_state_bytes": trace.optimizer_state_bytes, "offloaded_bytes": trace.parameter_bytes}
-    assert proof.verify(trace.model_copy(update=away), run_with()).verdict
+    away = {
+        "offloaded_state_bytes": trace.memory.optimizer_state_bytes,
+        "offloaded_bytes": trace.memory.parameter_bytes,
+    }
+    assert proof.verify(altered(trace, **away), run_with()).verdict
     for name in away:
         kept = {**away, name: away[name] - 4}
-        assert not proof.verify(trace.model_copy(update=kept), run_with()).verdict
+        assert not proof.verify(altered(trace, **kept), run_with()).verdict
 
 
 def test_weights_are_the_parameters_own_again_after_each_module() -> None:

@@ -21,6 +21,7 @@ from support import graphs as recording
 from support.corpora import RandomData
 from support.runs import SHAPE, run_with, specs_of
 from support.steps import build_step, traced
+from support.traces import altered
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
 RATES = Rates(
@@ -131,5 +132,5 @@ def test_replays_are_proven_and_kernels_that_were_launched_are_not(
     for name in beside:
         assert resolve(Spec(name=name)).verify(trace, run).verdict
     assert not proof.verify(traced(run_with(*specs_of(beside))), run).verdict
-    assert not proof.verify(trace.model_copy(update={"graph_replays": trace.forwards - 1}), run).verdict
-    assert not proof.verify(trace.model_copy(update={"captured_contractions": trace.contractions() - 1}), run).verdict
+    assert not proof.verify(altered(trace, graph_replays=trace.forwards - 1), run).verdict
+    assert not proof.verify(altered(trace, captured_contractions=trace.contractions() - 1), run).verdict

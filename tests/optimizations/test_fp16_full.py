@@ -11,6 +11,7 @@ from assay.optimizations import Conflict, resolve
 from assay.training.loop import train_step
 from support.runs import SHAPE, run_with
 from support.steps import build_step, losses, traced
+from support.traces import altered
 
 FULL = Spec(name="fp16_full")
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
@@ -22,13 +23,13 @@ def test_what_stayed_in_float32_or_unscaled_does_not_pass() -> None:
     bare = tuple(one for one in trace.operations if "unscale" not in one.name)
     changes: list[dict[str, object]] = [
         {"operations": bare},
-        {"gradient_bytes": 2 * trace.gradient_bytes},
+        {"gradient_bytes": 2 * trace.memory.gradient_bytes},
         {"parameters": tuple(one.model_copy(update={"dtype": "float32"}) for one in trace.parameters)},
-        {"whole_state_bytes": {"float32": 2 * trace.whole_optimizer_state_bytes}},
+        {"whole_state_bytes": {"float32": 2 * trace.memory.whole_optimizer_state_bytes}},
     ]
     assert resolve(FULL).verify(trace, run).verdict
     for change in changes:
-        assert not resolve(FULL).verify(trace.model_copy(update=change), run).verdict
+        assert not resolve(FULL).verify(altered(trace, **change), run).verdict
 
 
 def test_mixed_precision_does_not_pass() -> None:

@@ -18,6 +18,7 @@ from assay.training.loop import train_step
 from support.runs import SHAPE, run_with, specs_of
 from support.steps import build_step, losses, traced
 from support.swapped import proof_of, traced_after
+from support.traces import altered
 
 FP8 = Spec(name="fp8")
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
@@ -63,9 +64,9 @@ def test_every_layer_multiplies_in_float8_and_keeps_what_is_predicted(beside: st
     trace, known = traced(run), estimate(run, CPU)
     evidence = resolve(FP8).verify(trace, run)
     assert evidence.verdict, evidence.observed
-    assert trace.saved_total_bytes == known.timeline.saved_bytes
-    assert trace.parameter_bytes == known.cost.parameter_bytes
-    assert trace.optimizer_state_bytes == known.cost.optimizer_state_bytes
+    assert trace.memory.saved_total_bytes == known.timeline.saved_bytes
+    assert trace.memory.parameter_bytes == known.cost.parameter_bytes
+    assert trace.memory.optimizer_state_bytes == known.cost.optimizer_state_bytes
     assert sum(map(trace.flops, get_args(Phase))) == sum(known.flops.values())
 
 
@@ -119,7 +120,7 @@ def test_a_direction_that_is_not_in_float8_does_not_pass(forward: int, backward:
     )
     operations = (*rest, *(products(*one) for one in (("forward", forward), ("backward", backward)) if one[1]))
     changed = {"operations": operations, "float8": factors(forward, backward)}
-    assert resolve(FP8).verify(trace.model_copy(update=changed), run).verdict is verdict
+    assert resolve(FP8).verify(altered(trace, **changed), run).verdict is verdict
 
 
 def factors(forward: int, backward: int, gradients: str = "float8_e5m2", lost: int = 0) -> tuple[Float8Product, ...]:
@@ -132,7 +133,7 @@ def factors(forward: int, backward: int, gradients: str = "float8_e5m2", lost: i
 
 
 def test_formats_and_scales_of_a_step_are_read() -> None:
-    assert traced(run_with(FP8)).float8 == factors(16, 32)
+    assert traced(run_with(FP8)).precision.float8 == factors(16, 32)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +146,7 @@ def test_formats_and_scales_of_a_step_are_read() -> None:
 )
 def test_other_formats_and_lost_scales_do_not_pass(found: tuple[Float8Product, ...], said: str) -> None:
     run = run_with(FP8)
-    evidence = resolve(FP8).verify(traced(run).model_copy(update={"float8": found}), run)
+    evidence = resolve(FP8).verify(altered(traced(run), float8=found), run)
     assert not evidence.verdict
     assert said in evidence.observed
 

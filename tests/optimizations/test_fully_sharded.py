@@ -7,8 +7,9 @@ from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine
 from assay.optimizations import Conflict, Numerics, Unavailable, check, resolve
 from assay.optimizations.fully_sharded import FullySharded
-from assay.records.trace import Communication, Held, Trace
+from assay.records.trace import Communication, Held
 from support.runs import SHAPE
+from support.traces import EMPTY, altered
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
 GPUS = CPU.model_copy(update={"accelerators": (Accelerator(name="any", memory_bytes=2**36),) * 2})
@@ -80,30 +81,17 @@ def test_a_pipeline_sums_each_group_once(sums: int, proven: bool) -> None:
     weights = tuple(Held.model_validate({"name": name, **shard, **shapes}) for name in names)
     gathered = {"collective": "all_gather", "axis": "dp", "count": 4, "payload_bytes": 256, "dtype": "float32"}
     summed = {**gathered, "collective": "reduce_scatter", "count": sums, "payload_bytes": 64 * sums}
-    trace = Trace.model_validate(
-        {
-            "operations": (),
-            "loss": 0.0,
-            "saved_bytes": {},
-            "shared_parameters": (),
-            "synchronizations": {},
-            **dict.fromkeys(("gradient_bytes", "optimizer_state_bytes", "targets"), 0),
-            "forwards": 2,
-            "sequences": 4,
-            "parameter_bytes": 64,
-            "whole_parameter_bytes": 128,
-            "parameters": weights,
-            "ranks": {"pp": 2, "dp": 2, "cp": 1, "tp": 1},
-            "place": {"pp": 0, "dp": 0, "cp": 0, "tp": 0},
-            "communications": tuple(
-                Communication.model_validate(one)
-                for one in (
-                    {**gathered, "phase": "forward"},
-                    {**gathered, "phase": "backward"},
-                    {**summed, "phase": "backward"},
-                )
-            ),
-        }
+    phases = ({**gathered, "phase": "forward"}, {**gathered, "phase": "backward"}, {**summed, "phase": "backward"})
+    trace = altered(
+        EMPTY,
+        forwards=2,
+        sequences=4,
+        parameter_bytes=64,
+        whole_parameter_bytes=128,
+        parameters=weights,
+        ranks={"pp": 2, "dp": 2, "cp": 1, "tp": 1},
+        place={"pp": 0, "dp": 0, "cp": 0, "tp": 0},
+        communications=tuple(map(Communication.model_validate, phases)),
     )
     evidence = FullySharded().verify(trace, ResolvedRun(training=TrainingConfig(batch_size=8)))
     assert evidence.verdict is proven, evidence.observed

@@ -35,7 +35,7 @@ def test_gradients_equal_those_of_the_whole_batch(parts: int) -> None:
 def test_the_tokens_of_a_step_stay() -> None:
     run = run_with(accumulation(4))
     trace = traced(run)
-    assert (trace.forwards, trace.targets) == (4, traced(without(run)).targets)
+    assert (trace.forwards, trace.batch.targets) == (4, traced(without(run)).batch.targets)
 
 
 def test_parts_that_do_not_divide_the_batch_are_refused() -> None:

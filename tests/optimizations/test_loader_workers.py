@@ -17,6 +17,7 @@ from assay.step.prepared import PreparedSequences
 from assay.step.program import Step
 from support.runs import run_with, without
 from support.steps import build_step, losses, traced
+from support.traces import altered
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
 ALONE = (0, 1)
@@ -122,7 +123,7 @@ def test_workers_make_the_batches_that_other_techniques_ask_for(beside: str) -> 
 
 
 def proof(run: Run, **changes: object) -> tuple[str, bool]:
-    evidence = resolve(loader(2)).verify(traced(run).model_copy(update={"data_seconds": 0.5, **changes}), run)
+    evidence = resolve(loader(2)).verify(altered(traced(run), **{"data_seconds": 0.5, **changes}), run)
     return evidence.observed.partition(";")[0], evidence.verdict
 
 

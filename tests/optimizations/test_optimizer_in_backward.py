@@ -90,12 +90,12 @@ def test_updates_inside_backward_are_called_update() -> None:
     plain, early = traced(run_with()), traced(run_with(IN_BACKWARD))
     assert early.count("addcdiv", phase="update") == plain.count("addcdiv", phase="update") == len(plain.parameters)
     assert early.count("addcdiv", phase="backward") == 0
-    assert plain.gradients_together_bytes == plain.gradient_bytes == plain.parameter_bytes
+    assert plain.memory.gradients_together_bytes == plain.memory.gradient_bytes == plain.memory.parameter_bytes
 
 
 def test_gradients_are_predicted_to_be_gone() -> None:
     early = estimate(run_with(IN_BACKWARD), CPU)
-    assert early.gradient_bytes == traced(run_with(IN_BACKWARD)).gradient_bytes == 0
+    assert early.gradient_bytes == traced(run_with(IN_BACKWARD)).memory.gradient_bytes == 0
     assert early.timeline.saved_bytes == estimate(run_with(), CPU).timeline.saved_bytes
 
 

@@ -44,7 +44,7 @@ class HalvedRate(Optimization):
         return replace(program, schedule=lambda step: self.factor * schedule(step))
 
     def verify(self, trace, run):
-        return self.evidence(f"{trace.targets} tokens", trace.targets > 0)
+        return self.evidence(f"{trace.batch.targets} tokens", trace.batch.targets > 0)
 '''
 
 

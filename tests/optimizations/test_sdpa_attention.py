@@ -136,4 +136,4 @@ def test_of_one_sequence_in_a_micro_batch_heads_are_merged_without_a_copy(
     cut = [Spec(name="gradient_accumulation", fields={"micro_batches": batch})] if batch > 1 else []
     run = run_with(backend("math"), *cut, model=SHAPE.model_copy(update=variant))
     run = run.model_copy(update={"training": run.training.model_copy(update={"batch_size": batch})})
-    assert estimate(run, CPU).timeline.saved_bytes == traced(run).saved_total_bytes
+    assert estimate(run, CPU).timeline.saved_bytes == traced(run).memory.saved_total_bytes

@@ -49,7 +49,7 @@ def test_saved_bytes_and_flops_are_predicted_exactly(policy: str, beside: str, m
         pytest.skip("the fused kernel has no dropout on a CPU")
     run = run_with(selective(policy), *([Spec(name=beside)] if beside else []), model=model)
     predicted, trace = estimate(run, CPU), traced(run)
-    assert predicted.timeline.saved_bytes == trace.saved_total_bytes
+    assert predicted.timeline.saved_bytes == trace.memory.saved_total_bytes
     assert predicted.step_flops == sum(one.flops for one in trace.operations)
 
 

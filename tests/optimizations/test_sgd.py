@@ -25,7 +25,7 @@ def test_its_loss_is_not_adamws_to_four_digits() -> None:
 
 def test_without_momentum_there_is_no_state() -> None:
     trace = traced(BARE)
-    assert trace.optimizer_state_bytes == estimate(BARE, CPU).cost.optimizer_state_bytes == 0
+    assert trace.memory.optimizer_state_bytes == estimate(BARE, CPU).cost.optimizer_state_bytes == 0
     assert proof_of(BARE, trace).verdict
 
 

@@ -63,7 +63,7 @@ def test_the_proof_fails_where_all_rows_are_trained_on() -> None:
 def test_it_is_proven_beside_accumulation_and_both_by_their_counts() -> None:
     run = run_with(smaller(2), Spec(name="gradient_accumulation", fields={"micro_batches": 2}))
     trace = traced(run)
-    assert (trace.forwards, trace.targets) == (2, run_with().tokens_per_step // 2)
+    assert (trace.forwards, trace.batch.targets) == (2, run_with().tokens_per_step // 2)
     assert all(resolve(spec).verify(trace, run).verdict for spec in run.optimizations)
 
 

@@ -84,7 +84,7 @@ def test_it_is_proven_alone_and_beside_others(folder: Path, others: tuple[Spec, 
     for one in optimizations_of(run):
         evidence = one.verify(trace, run)
         assert evidence.verdict, evidence.observed
-    assert trace.sequences == run.sequences_per_step
+    assert trace.batch.sequences == run.sequences_per_step
 
 
 def test_the_proof_fails_where_prepared_tokens_were_read(folder: Path) -> None:

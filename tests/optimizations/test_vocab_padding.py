@@ -52,8 +52,8 @@ def test_the_peak_is_the_measured_one() -> None:
 
 def test_what_is_held_is_predicted_and_the_model_needs_no_more_flops() -> None:
     trace, predicted = traced(run_with(PADDED)), estimate(run_with(PADDED), CPU)
-    assert predicted.cost.parameter_bytes == trace.parameter_bytes
-    assert predicted.cost.optimizer_state_bytes == trace.optimizer_state_bytes
+    assert predicted.cost.parameter_bytes == trace.memory.parameter_bytes
+    assert predicted.cost.optimizer_state_bytes == trace.memory.optimizer_state_bytes
     plain = estimate(run_with(), CPU)
     assert predicted.model_flops == plain.model_flops
     assert predicted.step_flops == plain.step_flops + 3 * 2 * 4 * SHAPE.context_length * SHAPE.n_embd * 3

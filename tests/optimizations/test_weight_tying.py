@@ -29,9 +29,9 @@ def test_it_is_predicted_and_trained_as_a_model_that_is_configured_so(others: tu
 def test_weight_gradient_and_state_of_the_projection_are_gone() -> None:
     plain, tied = (traced(run_with(*specs, model=UNTIED)) for specs in ((), (TYING,)))
     projection = 4 * SHAPE.vocabulary * SHAPE.n_embd
-    assert plain.parameter_bytes - tied.parameter_bytes == projection
-    assert plain.gradient_bytes - tied.gradient_bytes == projection
-    assert plain.optimizer_state_bytes - tied.optimizer_state_bytes == 2 * projection + 4
+    assert plain.memory.parameter_bytes - tied.memory.parameter_bytes == projection
+    assert plain.memory.gradient_bytes - tied.memory.gradient_bytes == projection
+    assert plain.memory.optimizer_state_bytes - tied.memory.optimizer_state_bytes == 2 * projection + 4
 
 
 def test_it_is_proven_where_it_was_applied_and_only_there() -> None:

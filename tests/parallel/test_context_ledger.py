@@ -77,9 +77,9 @@ def test_what_a_rank_sends_and_keeps_is_predicted_exactly(found: Mapping[str, An
     for measured, said in every(found, predicted, stack):
         trace = measured["trace"]
         assert handed(measured) == payloads(said)
-        assert trace["parameter_bytes"] == said.cost.parameter_bytes
-        assert trace["optimizer_state_bytes"] == said.cost.optimizer_state_bytes
-        assert sum(trace["saved_bytes"].values()) == said.timeline.saved_bytes
+        assert trace["memory"]["parameter_bytes"] == said.cost.parameter_bytes
+        assert trace["memory"]["optimizer_state_bytes"] == said.cost.optimizer_state_bytes
+        assert sum(trace["memory"]["saved_bytes"].values()) == said.timeline.saved_bytes
 
 
 @pytest.mark.parametrize("stack", PEAKS)

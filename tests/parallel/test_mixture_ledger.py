@@ -60,8 +60,8 @@ def test_all_is_predicted_where_routers_have_no_choice(found: Mapping[str, Any],
 def test_what_is_held_between_steps_is_predicted(found: Mapping[str, Any], stack: str) -> None:
     for rank, measured in enumerate(found[stack]["ranks"]):
         expected, trace = predicted(stack, rank).cost, measured["trace"]
-        assert trace["parameter_bytes"] == trace["gradient_bytes"] == expected.parameter_bytes
-        assert trace["optimizer_state_bytes"] == expected.optimizer_state_bytes
+        assert trace["memory"]["parameter_bytes"] == trace["memory"]["gradient_bytes"] == expected.parameter_bytes
+        assert trace["memory"]["optimizer_state_bytes"] == expected.optimizer_state_bytes
 
 
 @pytest.mark.parametrize("stack", ROUTED)

@@ -52,7 +52,7 @@ def test_every_rank_proves_it_and_keeps_what_was_predicted(
         assert all(evidence["verdict"] for evidence in seen["evidence"]), seen["evidence"]
         if stack[0] != "zero_optimizer":  # which predicts nothing yet
             predicted = estimate(validate(run_of(stack, 2)), MACHINE, rank).cost
-            assert seen["trace"]["optimizer_state_bytes"] == predicted.optimizer_state_bytes
+            assert seen["trace"]["memory"]["optimizer_state_bytes"] == predicted.optimizer_state_bytes
 
 
 @pytest.mark.parametrize("stack", [stack for stack in STACKS if stack[1] in RESUMED], ids="+".join)

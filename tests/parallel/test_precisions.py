@@ -57,8 +57,8 @@ def test_every_rank_proves_it_and_holds_what_was_predicted(
     predicted = [estimate(validate(run_of(stack, 2)), MACHINE, rank) for rank in range(2)]
     for seen, said in zip(ranks, predicted, strict=True):
         assert all(evidence["verdict"] for evidence in seen["evidence"]), seen["evidence"]
-        assert seen["trace"]["parameter_bytes"] == said.cost.parameter_bytes
-        assert seen["trace"]["optimizer_state_bytes"] == said.cost.optimizer_state_bytes
+        assert seen["trace"]["memory"]["parameter_bytes"] == said.cost.parameter_bytes
+        assert seen["trace"]["memory"]["optimizer_state_bytes"] == said.cost.optimizer_state_bytes
     if stack[-1] in PEAKS:
         near = pytest.approx([said.timeline.peak.nbytes for said in predicted], rel=0.02)
         assert settled_peaks(ranks, case(stack), near, tmp_path) == near

@@ -6,6 +6,7 @@ from assay.config import ResolvedRun, TrainingConfig
 from assay.optimizations.data_parallel import DataParallel
 from assay.proofs.replicas import summed_once, wrong_share
 from assay.records.trace import Communication, Held, Phase, Trace
+from support.traces import EMPTY, altered
 
 RANKS = {"pp": 1, "dp": 2, "cp": 1, "tp": 1}
 RUN = ResolvedRun(training=TrainingConfig(batch_size=8))
@@ -13,14 +14,12 @@ WEIGHT = Held(name="w", held_bytes=400, whole_bytes=400)
 
 
 def trace_of(*sent: tuple[str, Phase, int], sequences: int = 4, pp: int = 1) -> Trace:
-    zeros = {"parameter_bytes": 0, "gradient_bytes": 0, "optimizer_state_bytes": 0, "forwards": 1, "targets": 1}
-    rest = {"operations": (), "loss": 0.0, "saved_bytes": {}, "shared_parameters": (), "synchronizations": {}}
     communications = tuple(
         Communication(collective=name, axis="dp", phase=phase, count=1, payload_bytes=size)
         for name, phase, size in sent
     )
-    more = {"parameters": (WEIGHT,), "ranks": {**RANKS, "pp": pp}, "communications": communications}
-    return Trace(**zeros, **rest, **more, sequences=sequences)  # type: ignore[arg-type]
+    ranks = {**RANKS, "pp": pp}
+    return altered(EMPTY, parameters=(WEIGHT,), ranks=ranks, communications=communications, sequences=sequences)
 
 
 SUMMED: tuple[str, Phase, int] = ("all_reduce", "backward", 400)

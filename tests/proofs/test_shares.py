@@ -5,6 +5,7 @@ import torch
 
 from assay.proofs.shares import chunk, divided_as, piece_shape
 from assay.records.trace import Held, Trace
+from support.traces import EMPTY, altered
 
 RANKS = {"pp": 1, "dp": 3, "cp": 1, "tp": 2}
 
@@ -24,9 +25,7 @@ def held(whole: tuple[int, ...], dimensions: dict[str, int], place: dict[str, in
 
 
 def trace_of(one: Held, place: dict[str, int]) -> Trace:
-    zeros = {"parameter_bytes": 0, "gradient_bytes": 0, "optimizer_state_bytes": 0, "forwards": 1, "targets": 1}
-    rest = {"operations": (), "loss": 0.0, "saved_bytes": {}, "shared_parameters": (), "synchronizations": {}}
-    return Trace(**zeros, **rest, parameters=(one,), ranks=RANKS, place=place)  # type: ignore[arg-type]
+    return altered(EMPTY, parameters=(one,), ranks=RANKS, place=place)
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 7, 9])

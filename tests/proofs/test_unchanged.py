@@ -4,6 +4,7 @@ from assay.config import Spec
 from assay.proofs.unchanged import differences
 from support.runs import run_with
 from support.steps import traced
+from support.traces import altered
 
 SDPA = Spec(name="sdpa_attention")
 
@@ -21,13 +22,13 @@ def test_a_kernel_that_is_no_longer_called_is_named() -> None:
 
 def test_an_update_that_writes_less_is_named() -> None:
     trace = traced(run_with())
-    first, *others = trace.updates
-    less = trace.model_copy(update={"updates": (first.model_copy(update={"written": {}}), *others)})
+    first, *others = trace.optimizer.updates
+    less = altered(trace, updates=(first.model_copy(update={"written": {}}), *others))
     found = differences(trace, less)
     assert found.startswith("elements of embedding.token.weight written by aten.mul_.Tensor 1952 → 0")
 
 
 def test_compiled_calls_are_named_first() -> None:
     trace = traced(run_with())
-    more = trace.model_copy(update={"graph_replays": 1, "training_graphs": 3})
+    more = altered(trace, graph_replays=1, training_graphs=3)
     assert differences(more, trace) == "graph replays 1 → 0, graphs compiled for training 3 → 0"

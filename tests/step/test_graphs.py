@@ -89,12 +89,12 @@ def test_an_observed_step_is_recorded_anew_and_later_ones_replay_what_was_seen(n
         assert train_step(step, index).loss == train_step(plain, index).loss
     expected, seen = traced(plain, 2), traced(step, 2)
     assert seen.loss == expected.loss
-    assert seen.saved_total_bytes == replay(replayed_ledger(run)).saved_bytes
-    assert (seen.forwards, seen.graph_replays) == (expected.forwards, expected.forwards)
+    assert seen.memory.saved_total_bytes == replay(replayed_ledger(run)).saved_bytes
+    assert (seen.forwards, seen.graphs.graph_replays) == (expected.forwards, expected.forwards)
     for phase in ("forward", "backward"):
         assert seen.contractions(phase) == expected.contractions(phase) > 0  # type: ignore[arg-type]
-    assert seen.captured_contractions == seen.contractions()
-    assert (expected.graph_replays, expected.captured_contractions) == (0, 0)
+    assert seen.graphs.captured_contractions == seen.contractions()
+    assert (expected.graphs.graph_replays, expected.graphs.captured_contractions) == (0, 0)
     assert train_step(step, 3).loss == train_step(plain, 3).loss
 
 

@@ -13,7 +13,9 @@ from assay.cost.tape import Writer
 from assay.cost.tensors import Tensor
 
 FRESH, ALIAS, INPLACE, NONE = Gradient.FRESH, Gradient.ALIAS, Gradient.INPLACE, Gradient.NONE
-VIEWED = Gradient.VIEWED
+CONVERTED, TRANSPOSED, VIEWED = Gradient.CONVERTED, Gradient.TRANSPOSED, Gradient.VIEWED
+
+RMS_NORM = "aten._fused_rms_norm"
 
 
 def linear(
@@ -69,7 +71,7 @@ def rms_norm(tape: Writer, x: Tensor, weight: Tensor) -> Tensor:
     deviation = tape.made("rstd", (*x.shape[:-1], 1), "float32")
     normalized = tape.made("normalized", x.shape, "float32")
     tape.write(
-        "aten._fused_rms_norm",
+        RMS_NORM,
         "normalization",
         (x, weight),
         (out,),

@@ -2,22 +2,23 @@
 
 The expert of a token is not known before it runs, and hardly matters. Every token has k choices, so the experts of a
 layer compute n·k rows whatever the router does. The saved bytes are exact on a CPU, which the tests check. With a
-capacity the rows are E·places: all are executed, and at most n·k are needed. For micro-batches, places are divided
-here, but rounded up anew in the model: they differ by at most one place for each expert.
+capacity the rows are E·places: all are executed, and at most n·k are needed. For micro-batches, places are rounded up
+anew, but FLOPs are divided: they lack at most one place for each expert.
 
 The routes' integers are counted where backward saves them, and left out where they are temporaries. The pieces of the
 loop over experts that replaces a grouped product are left out, too. A peak inside a mixture can therefore be higher
 than predicted by one copy of the experts' output.
 """
 
+from dataclasses import replace
 from math import prod
 
 from assay.config import ModelConfig
 from assay.cost import layers
-from assay.cost.layers import ALIAS, FRESH, INPLACE, NONE
-from assay.cost.operation import Flops, Scratch
+from assay.cost.layers import ALIAS, CONVERTED, FRESH, INPLACE, NONE, TRANSPOSED
+from assay.cost.operation import Flops, Operation
 from assay.cost.tape import Writer
-from assay.cost.tensors import Tensor
+from assay.cost.tensors import Places, Tensor
 
 
 def mixture(site: Writer, x: Tensor, config: ModelConfig, parameters: dict[str, Tensor]) -> Tensor:
@@ -30,6 +31,8 @@ def mixture(site: Writer, x: Tensor, config: ModelConfig, parameters: dict[str, 
     gates = _gates(site, probabilities, chosen, config)
     rows = _selected(site, x, sources, (*sources.shape, config.n_embd), autocast="low")
     out = _experts(site.at("experts"), rows, ends, config, parameters, chosen.elements)
+    if config.expert_capacity is not None:
+        site.operations[:] = _with_places(site, (sources, rows), Places(config, x.shape[0] * x.shape[1]))
     y = _selected(site, out, destinations, (x.shape[0], x.shape[1] * k, config.n_embd))
     weighted = site.made("weighted", y.shape, "float32")
     site.write(
@@ -37,14 +40,22 @@ def mixture(site: Writer, x: Tensor, config: ModelConfig, parameters: dict[str, 
         "elementwise",
         (y, gates),
         (weighted,),
-        (FRESH, FRESH),
+        (CONVERTED, CONVERTED),
         saves=(y, gates),
         backward="MulBackward",
-        scratch=Scratch(backward=(y,)),
     )
     summed = site.made("mixed", x.shape, "float32")
     site.write("aten.sum", "normalization", (weighted,), (summed,), (ALIAS,), backward="SumBackward")
     return summed
+
+
+def _with_places(site: Writer, routed: tuple[Tensor, ...], places: Places) -> list[Operation]:
+    """The tape in which `routed` and the tensors of the experts have rows that are rounded for each micro-batch."""
+    inside = [one for one in site.operations if one.within(f"{site.site}.experts")]
+    named = {tensor.name for tensor in (*routed, *(made for one in inside for made in one.outputs))}
+    return [
+        one.making(lambda made: replace(made, places=places) if made.name in named else made) for one in site.operations
+    ]
 
 
 def _probabilities(site: Writer, x: Tensor, parameters: dict[str, Tensor]) -> Tensor:
@@ -145,7 +156,10 @@ def _product(site: Writer, x: Tensor, weight: Tensor, ends: Tensor | None, confi
     _, wide, narrow = weight.shape
     out = site.made("out", (*x.shape[:-1], wide), x.dtype)
     flops = 2 * prod(x.shape[:-1]) * wide * narrow
-    operator, node = ("aten.mm", "MmBackward") if config.expert_capacity is None else ("aten.bmm", "BmmBackward")
+    operator, node, how = "aten.mm", "MmBackward", INPLACE
+    if config.expert_capacity is not None:
+        # The gradient of a transposed stack is a transposed view, except of a stack of vectors.
+        operator, node, how = "aten.bmm", "BmmBackward", INPLACE if 1 in (wide, narrow) else TRANSPOSED
     kept: tuple[Tensor, ...] = () if ends is None else (ends,)
     if kept:
         operator, node = "aten._grouped_mm", "GroupedMmBackward"
@@ -154,7 +168,7 @@ def _product(site: Writer, x: Tensor, weight: Tensor, ends: Tensor | None, confi
         "contraction",
         (x, weight, *kept),
         (out,),
-        (FRESH, INPLACE, NONE)[: 2 + len(kept)],
+        (FRESH, how, NONE)[: 2 + len(kept)],
         saves=(x, weight, *kept),
         flops=Flops(flops, 2 * flops, 3 * 2 * max(0, prod(x.shape[:-1]) - needed) * wide * narrow),
         backward=node,

@@ -19,6 +19,8 @@ class Gradient(Enum):
     INSIDE = "none: a compiled loop continues with its input"
     INPLACE = "a new tensor that the engine adds into the input's other gradients (a parameter's)"
     VIEWED = "a new tensor under another shape, into which the engine adds nothing"
+    CONVERTED = "a new tensor of the output's shape and dtype, which the engine then casts or sums to the input's"
+    TRANSPOSED = "a parameter's in another order of elements, which is copied when it is accumulated"
 
 
 class Sending(NamedTuple):

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Self
+from typing import NamedTuple, Self
+
+from assay.config import ModelConfig
 
 DTYPE_BYTES = {
     "float64": 8,
@@ -15,6 +17,18 @@ DTYPE_BYTES = {
     "float8_e4m3fn": 1,
     "bool": 1,
 }
+
+
+class Places(NamedTuple):
+    """Rows of experts with a capacity: as many for each expert, rounded up for the tokens of a micro-batch."""
+
+    config: ModelConfig
+    tokens: int
+
+    @property
+    def rows(self) -> int:
+        """Number of rows of all experts."""
+        return (self.config.n_expert or 1) * (self.config.expert_places(self.tokens) or 0)
 
 
 @dataclass(frozen=True)
@@ -33,6 +47,8 @@ class Tensor:
     """True if its dtype stays when the rest is narrowed."""
     chunks: int = 1
     """Number of chunks of the first axis, of which only one exists at a time; bytes are those of the largest."""
+    places: Places | None = None
+    """Rows of experts that are the first axis; they are rounded, so a part of the batch has a few more."""
 
     @property
     def elements(self) -> int:
@@ -54,6 +70,9 @@ class Tensor:
         """One of `parts` equal parts along the batch; the tensor itself if it is not `batched`."""
         if not self.batched:
             return self
+        if self.places is not None:
+            fewer = self.places._replace(tokens=self.places.tokens // parts)
+            return replace(self, shape=(fewer.rows, *self.shape[1:]), places=fewer)
         return replace(self, shape=(self.shape[0] // parts, *self.shape[1:]))
 
     def piece(self, parts: int, index: int, dimension: int = 0) -> Self:

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from assay.measure import operations
-from assay.records.trace import CompiledGraph, OperationClass, Phase
+from assay.records.trace import OperationClass, Phase
+from assay.records.trace.parts import CompiledGraph
 from assay.step.compiled import Call, Graph
 
 

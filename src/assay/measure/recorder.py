@@ -98,10 +98,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             "operations": self.operations(),
             "communications": self.communications(),
             "masks": self.masks.masks(),
-            "float8": self.float8.products(),
             "recomputed_blocks": tuple(sorted(self.recomputed_blocks)),
-            "compiled": self.graphs.graphs(),
-            "captured_contractions": self.captured_contractions,
             "synchronizations": dict(self.synchronizations.counts),
         }
 

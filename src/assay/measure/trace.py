@@ -36,6 +36,7 @@ from assay.measure.recorder import Recorder
 from assay.measure.witnesses import WitnessCounts
 from assay.model.backward import in_backward
 from assay.records.trace import Trace
+from assay.records.trace.parts import Batch, Memory, Optimizer, Precision
 from assay.step.program import MicroBatch, Share, Step
 
 
@@ -95,51 +96,57 @@ class StepTracer:
         """
         if self._gradient_bytes is None:
             raise RuntimeError("no step was traced: run one step of `watch()` inside the context, up to its update")
-        program = self.step.program
+        program, recorder = self.step.program, self._recorder
         return Trace(
-            **self._recorder.fields(),
-            **self._witnesses.fields(),
-            **self._parameter_fields(),
-            **self._optimizer_fields(),
+            **recorder.fields(),
             **_place(program.parallel.mesh),
             loss=loss,
-            saved_bytes=self._saved.highest,
             forwards=self._forwards,
-            targets=targets,
-            sequences=self._sequences,
-            data_seconds=self._data_seconds,
-            gradient_bytes=self._gradient_bytes,
-            gradients_together_bytes=self._gradients_together_bytes,
-            updates_in_backward=self._updates_in_backward,
+            batch=self._batch(targets),
+            memory=self._memory(self._gradient_bytes),
+            optimizer=self._optimizer(),
+            graphs=self._witnesses.graphs(recorder.graphs.graphs(), recorder.captured_contractions),
+            precision=Precision(float8=recorder.float8.products(), scaling=self._scaled.scaling(self._index, skipped)),
+            parameters=tuple(held(name, parameter) for name, parameter in self.step.named_parameters()),
+            shared_parameters=shared(self.step.parts),
             read_every=program.figures.read_every,
-            scaling=self._scaled.scaling(self._index, skipped),
             schedule=tuple(self._schedule),
-            learning_rate=program.schedule(self._index),
             block_forwards=self._blocks.forwards(),
         )
 
-    def _parameter_fields(self) -> dict[str, Any]:
-        """Return the fields of a trace that describe this rank's parameters."""
-        named, device = self.step.named_parameters(), self.step.program.device
-        return {
-            "parameter_bytes": distinct_bytes(parameter for _, parameter in named),
-            "offloaded_bytes": distinct_bytes(one for _, one in named if one.device.type != device.type),
-            "whole_parameter_bytes": sum(one.numel() * one.element_size() for _, one in named),
-            "parameters": tuple(held(name, parameter) for name, parameter in named),
-            "shared_parameters": shared(self.step.parts),
-        }
+    def _batch(self, targets: int) -> Batch:
+        return Batch(
+            targets=targets,
+            sequences=self._sequences,
+            prepared=self._witnesses.sequences,
+            makers=self._witnesses.makers,
+            data_seconds=self._data_seconds,
+        )
 
-    def _optimizer_fields(self) -> dict[str, Any]:
-        """Return the fields of a trace that describe the optimizer and its update."""
+    def _memory(self, gradient_bytes: int) -> Memory:
+        """Return the bytes of the step: of this rank's parameters, gradients, optimizer state and saved tensors."""
+        parameters, device = [one for _, one in self.step.named_parameters()], self.step.program.device
         state = list(operations.tensors_in(list(self.step.optimizer.state.values())))
-        device = self.step.program.device
-        return {
-            "optimizer_state_bytes": distinct_bytes(state),
-            "offloaded_state_bytes": distinct_bytes(one for one in state if one.device.type != device.type),
-            "whole_state_bytes": bytes_by_dtype(state),
-            "updates": updated(self.step, self._recorder.writes),
-            "groups": groups(self.step),
-        }
+        return Memory(
+            saved_bytes=self._saved.highest,
+            offloaded_saved_bytes=self._witnesses.offloaded_saved_bytes,
+            parameter_bytes=distinct_bytes(parameters),
+            offloaded_bytes=distinct_bytes(one for one in parameters if one.device.type != device.type),
+            whole_parameter_bytes=sum(one.numel() * one.element_size() for one in parameters),
+            gradient_bytes=gradient_bytes,
+            gradients_together_bytes=self._gradients_together_bytes,
+            optimizer_state_bytes=distinct_bytes(state),
+            offloaded_state_bytes=distinct_bytes(one for one in state if one.device.type != device.type),
+            whole_state_bytes=bytes_by_dtype(state),
+        )
+
+    def _optimizer(self) -> Optimizer:
+        return Optimizer(
+            updates=updated(self.step, self._recorder.writes),
+            groups=groups(self.step),
+            updates_in_backward=self._updates_in_backward,
+            learning_rate=self.step.program.schedule(self._index),
+        )
 
     def _batches(self, index: int, share: Share) -> Sequence[MicroBatch]:
         self._index = index

@@ -5,12 +5,12 @@ technique that uses one adds a witness to its program. Here each kind of witness
 after it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Any
 
 from assay.measure.compiled import GraphCalls
 from assay.measure.memory.saved import SavedTensors
+from assay.records.trace.parts import CompiledGraph, Graphs
 from assay.step.activation_offload import Offload
 from assay.step.compiled import Captures, graph_breaks
 from assay.step.graphs import StepGraphs
@@ -28,7 +28,8 @@ class WitnessCounts:
         self._captures = program.witness(Captures)
         self._graphs = program.witness(StepGraphs)
         self._prepared = program.witnesses_of(PreparedSequences)
-        self._sequences: dict[str, int] = {}
+        self.sequences: Mapping[str, int] = {}
+        """Number of the step's sequences that each maker prepared."""
 
     @contextmanager
     def watched(self, calls: GraphCalls, saved: SavedTensors) -> Iterator[None]:
@@ -46,15 +47,24 @@ class WitnessCounts:
                 stack.enter_context(self._graphs.observed())
             yield
         made = ((one.by, one.sequences - earlier) for one, earlier in zip(self._prepared, before, strict=True))
-        self._sequences = {by: count for by, count in made if count}
+        self.sequences = {by: count for by, count in made if count}
 
-    def fields(self) -> dict[str, Any]:
-        """Return the fields of a trace that were counted here, by name."""
-        return {
-            "offloaded_saved_bytes": 0 if self._offload is None else self._offload.moved_bytes,
-            "prepared": self._sequences,
-            "makers": {one.by: one.makers for one in self._prepared if one.makers},
-            "graph_replays": 0 if self._graphs is None else self._graphs.replays,
-            "graph_breaks": 0 if self._captures is None else graph_breaks(),
-            "training_graphs": 0 if self._captures is None else self._captures.trained,
-        }
+    @property
+    def makers(self) -> Mapping[str, int]:
+        """Number of makers of batches, by kind."""
+        return {one.by: one.makers for one in self._prepared if one.makers}
+
+    @property
+    def offloaded_saved_bytes(self) -> int:
+        """Bytes of saved tensors that were copied to another device until backward."""
+        return 0 if self._offload is None else self._offload.moved_bytes
+
+    def graphs(self, compiled: tuple[CompiledGraph, ...], captured_contractions: int) -> Graphs:
+        """Return the record of all graphs, given what the recorder saw of them."""
+        return Graphs(
+            compiled=compiled,
+            graph_breaks=0 if self._captures is None else graph_breaks(),
+            training_graphs=0 if self._captures is None else self._captures.trained,
+            graph_replays=0 if self._graphs is None else self._graphs.replays,
+            captured_contractions=captured_contractions,
+        )

@@ -73,7 +73,7 @@ class ActivationCheckpointing(Optimization):
             flops - sum(one.last_flops for one in forwards),
         )
         whole = again > 0 and (again, repeated) in (stopped, (matmuls, flops))
-        if trace.compiled:
+        if trace.graphs.compiled:
             # Compiled code saves the results of operators that count as random, as fused attention does.
             whole = stopped[0] < 2 * again <= 2 * matmuls and again % (len(forwards) * trace.forwards) == 0
         observed = f"{again} matmuls of {len(forwards) * trace.forwards} blocks recomputed in backward"

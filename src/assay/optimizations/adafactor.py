@@ -68,7 +68,7 @@ class Adafactor(Optimization):
 
         roots, parameters = trace.count("aten.rsqrt_", phase="update"), len(trace.parameters)
         steps = min(roots, updated_by(trace, "aten.add_.Tensor"))
-        state, weights = trace.whole_optimizer_state_bytes, trace.whole_parameter_bytes
+        state, weights = trace.memory.whole_optimizer_state_bytes, trace.memory.whole_parameter_bytes
         wrong = faults(trace, decay_at(run.training, self.learning_rate))
         observed = (
             f"{steps} of {parameters} parameters updated by row and column factors, "

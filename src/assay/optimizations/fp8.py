@@ -135,18 +135,19 @@ def _wrong_formats(trace: Trace, layers: int) -> str:
     """Describe wrong formats of the factors; empty if there are none."""
     # The gradient of a layer's output is the left factor of both products of its backward.
     due = {"forward": (_PRECISE, _PRECISE), "recompute": (_PRECISE, _PRECISE), "backward": (_COARSE, _PRECISE)}
-    wrong = [one for one in trace.float8 if one.formats != due.get(one.phase)]
+    products = trace.precision.float8
+    wrong = [one for one in products if one.formats != due.get(one.phase)]
     if wrong:
         listed = ", ".join(f"{one.count} of {' × '.join(one.formats)} in {one.phase}" for one in wrong)
         return f"products in wrong formats: {listed}"
-    counted = {phase: sum(one.count for one in trace.float8 if one.phase == phase) for phase in ("forward", "backward")}
+    counted = {phase: sum(one.count for one in products if one.phase == phase) for phase in ("forward", "backward")}
     known = counted == {"forward": layers, "backward": 2 * layers}
     return "" if known else "the formats of some factors are unknown"
 
 
 def _wrong_scales(trace: Trace) -> str:
     """Report the number of products that do not use the whole range of their formats; empty if there are none."""
-    read = [one for one in trace.float8 if one.full_scale is not None]
+    read = [one for one in trace.precision.float8 if one.full_scale is not None]
     full, count = sum(one.full_scale or 0 for one in read), sum(one.count for one in read)
     return "" if full == count else f"{count - full} of {count} products do not use the whole range of their formats"
 

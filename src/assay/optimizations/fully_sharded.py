@@ -115,7 +115,7 @@ class FullySharded(Optimization):
         from assay.proofs.replicas import wrong_share
         from assay.proofs.shares import divided_as
 
-        held, whole = trace.parameter_bytes, trace.whole_parameter_bytes
+        held, whole = trace.memory.parameter_bytes, trace.memory.whole_parameter_bytes
         right, parameters = divided_as(trace, trace.parameters, "dp", lambda one: 0), len(trace.parameters)
         observed = f"{held} of {whole} bytes of weights held by this rank"
         if right != parameters:
@@ -125,7 +125,8 @@ class FullySharded(Optimization):
             low, total = trace.contractions(dtype="bfloat16"), trace.contractions()
             observed, shown = f"{observed}; {low} of {total} matmuls in bfloat16", shown and 0 < low == total
         if self.offload:
-            observed, away = f"{observed}; {trace.offloaded_bytes} bytes of weights on the host", trace.offloaded_bytes
+            away = trace.memory.offloaded_bytes
+            observed = f"{observed}; {away} bytes of weights on the host"
             shown = shown and away == held
         moved, right = self._moved(trace)
         wrong = wrong_share(trace, run)

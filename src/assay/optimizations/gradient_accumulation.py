@@ -49,5 +49,6 @@ class GradientAccumulation(Optimization):
         return replace(program, micro_batches=program.micro_batches * self.micro_batches)
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
-        observed = f"{trace.forwards} forward passes over {trace.targets} tokens before one update"
-        return self.evidence(observed, trace.forwards == self.micro_batches and trace.targets == run.tokens_per_step)
+        tokens = trace.batch.targets
+        observed = f"{trace.forwards} forward passes over {tokens} tokens before one update"
+        return self.evidence(observed, trace.forwards == self.micro_batches and tokens == run.tokens_per_step)

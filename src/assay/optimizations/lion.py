@@ -69,7 +69,7 @@ class Lion(Optimization):
 
         signs, parameters = trace.count("aten.sign_", phase="update"), len(trace.parameters)
         moved = min(signs, updated_by(trace, "aten.add_.Tensor"))
-        state, weights = trace.whole_optimizer_state_bytes, trace.whole_parameter_bytes
+        state, weights = trace.memory.whole_optimizer_state_bytes, trace.memory.whole_parameter_bytes
         wrong = faults(trace, decay_at(run.training, self.learning_rate), betas=(self.beta1, self.beta2))
         observed = (
             f"{moved} of {parameters} parameters updated by signs, "

@@ -73,7 +73,7 @@ class Sgd(Optimization):
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         from assay.proofs.updates import faults, updated_by
 
-        state, weights = trace.whole_optimizer_state_bytes, trace.whole_parameter_bytes
+        state, weights = trace.memory.whole_optimizer_state_bytes, trace.memory.whole_parameter_bytes
         adaptive = trace.count("addcdiv", "_fused_adam", "sign", "rsqrt", phase="update")
         # Decay is added to gradients of matrices, Nesterov's momentum to all; clipping adds an epsilon to their norm.
         parameters, sums = len(trace.parameters), trace.count("aten.add.Tensor", phase="update")

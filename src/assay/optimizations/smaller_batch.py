@@ -57,5 +57,5 @@ class SmallerBatch(Optimization):
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         whole = run.training.batch_size * run.model.context_length
-        observed = f"{trace.targets} of the batch's {whole} tokens trained on in one step"
-        return self.evidence(observed, trace.targets == run.tokens_per_step == whole // self.factor)
+        observed = f"{trace.batch.targets} of the batch's {whole} tokens trained on in one step"
+        return self.evidence(observed, trace.batch.targets == run.tokens_per_step == whole // self.factor)

@@ -16,7 +16,7 @@ _DEVIATIONS = 5
 def fault(trace: Trace, run: ResolvedRun) -> str:
     """Describe what is wrong with the masks of a step; empty if nothing is, or if they are not seen."""
     p, masks = run.model.dropout, trace.masks
-    if p > 0 and not trace.compiled and not trace.graph_replays:
+    if p > 0 and not trace.graphs.compiled and not trace.graphs.graph_replays:
         fused = trace.count("_scaled_dot_product_flash", "_scaled_dot_product_efficient", "_scaled_dot_product_cudnn")
         embedded = any(one.name.startswith("embedding.") for one in trace.parameters)
         due = trace.forwards * ((2 if fused else 3) * len(trace.blocks) + embedded)

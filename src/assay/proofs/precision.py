@@ -34,18 +34,18 @@ def held_in_16_bits(dtype: str, trace: Trace) -> tuple[str, bool]:
 
     The verdict is True if all of them have 16 bits a number, except the products of unfused attention.
     """
-    low, unfused = trace.contractions(dtype=dtype), _unfused_products(trace)
+    low, unfused, memory = trace.contractions(dtype=dtype), _unfused_products(trace), trace.memory
     total = trace.contractions() - sum(unfused.values())
     narrow = sum(one.dtype == dtype for one in trace.parameters)
-    wide = sum(trace.whole_state_bytes.get(one, 0) for one in ("float32", "float64"))
+    wide = sum(memory.whole_state_bytes.get(one, 0) for one in ("float32", "float64"))
     # Allowed in 32 bits: update counts, and the scales and tables of state that is narrower still.
-    spared = _COUNT_BYTES * len(trace.parameters) + trace.whole_parameter_bytes // 4
+    spared = _COUNT_BYTES * len(trace.parameters) + memory.whole_parameter_bytes // 4
     observed = (
         f"{low} of {total} matmuls and {narrow} of {len(trace.parameters)} weights in {dtype}{_beside(unfused)}; "
-        f"{trace.parameter_bytes} bytes of weights, {trace.gradient_bytes} of gradients and "
-        f"{trace.whole_optimizer_state_bytes} of optimizer state"
+        f"{memory.parameter_bytes} bytes of weights, {memory.gradient_bytes} of gradients and "
+        f"{memory.whole_optimizer_state_bytes} of optimizer state"
     )
-    held = 0 < narrow == len(trace.parameters) and trace.gradient_bytes <= trace.parameter_bytes
+    held = 0 < narrow == len(trace.parameters) and memory.gradient_bytes <= memory.parameter_bytes
     return observed, 0 < low == total and held and wide <= spared
 
 
@@ -55,9 +55,10 @@ def unscaled(trace: Trace) -> tuple[str, bool]:
     The verdict is True if it multiplied every loss, divided the gradients once before the update, and has a value that
     is due. The kernel of torch's scaler shows the division. In a CUDA graph the multiplication is not seen.
     """
-    times, scaling = trace.count("_amp_foreach_non_finite_check_and_unscale_", phase="update"), trace.scaling
+    times, scaling = trace.count("_amp_foreach_non_finite_check_and_unscale_", phase="update"), trace.precision.scaling
     observed = f"gradients divided {times} times by the loss scale"
-    multiplied = trace.graph_replays > 0 or (scaling.losses, scaling.factors) == (trace.forwards, (scaling.value,))
+    whole = (scaling.losses, scaling.factors) == (trace.forwards, (scaling.value,))
+    multiplied = whole or trace.graphs.graph_replays > 0
     if not multiplied:
         factors = " and ".join(f"{one:g}" for one in scaling.factors) or "nothing"
         observed += f", but {scaling.losses} of {trace.forwards} losses were multiplied by {factors}"

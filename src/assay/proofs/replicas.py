@@ -10,9 +10,9 @@ _FIGURES = 24
 def wrong_share(trace: Trace, run: ResolvedRun) -> str:
     """Describe this rank's sequences if they are not its equal share of a step's; empty if they are."""
     ranks, whole = trace.ranks.get("dp", 1), run.sequences_per_step
-    if trace.sequences * ranks == whole:
+    if trace.batch.sequences * ranks == whole:
         return ""
-    return f"; {trace.sequences} of the batch's {whole} sequences on this rank of {ranks}"
+    return f"; {trace.batch.sequences} of the batch's {whole} sequences on this rank of {ranks}"
 
 
 def summed_once(trace: Trace, run: ResolvedRun) -> tuple[str, bool]:

@@ -34,16 +34,16 @@ def _differing(first: Trace, last: Trace, mixture: bool) -> Iterator[tuple[str, 
 
 def _calls(trace: Trace) -> Mapping[str, int]:
     return {
-        "compiled calls": trace.compiled_calls(backward=False) + trace.compiled_calls(backward=True),
-        "graph replays": trace.graph_replays,
-        "graph breaks": trace.graph_breaks,
-        "graphs compiled for training": trace.training_graphs,
+        "compiled calls": trace.graphs.calls(backward=False) + trace.graphs.calls(backward=True),
+        "graph replays": trace.graphs.graph_replays,
+        "graph breaks": trace.graphs.graph_breaks,
+        "graphs compiled for training": trace.graphs.training_graphs,
         "forwards": trace.forwards,
-        "targets": trace.targets,
-        "sequences": trace.sequences,
-        "updates in backward": trace.updates_in_backward,
-        **{f"sequences made by {who}": count for who, count in trace.prepared.items()},
-        **{f"makers of batches ({who})": count for who, count in trace.makers.items()},
+        "targets": trace.batch.targets,
+        "sequences": trace.batch.sequences,
+        "updates in backward": trace.optimizer.updates_in_backward,
+        **{f"sequences made by {who}": count for who, count in trace.batch.prepared.items()},
+        **{f"makers of batches ({who})": count for who, count in trace.batch.makers.items()},
     }
 
 
@@ -57,11 +57,11 @@ def _operators(trace: Trace) -> Mapping[str, int]:
 
 def _held(trace: Trace) -> Mapping[str, int]:
     return {
-        "bytes of weights": trace.parameter_bytes,
-        "bytes of weights on the host": trace.offloaded_bytes,
-        "bytes of gradients": trace.gradient_bytes,
-        "bytes of optimizer state": trace.optimizer_state_bytes,
-        "bytes of optimizer state on the host": trace.offloaded_state_bytes,
+        "bytes of weights": trace.memory.parameter_bytes,
+        "bytes of weights on the host": trace.memory.offloaded_bytes,
+        "bytes of gradients": trace.memory.gradient_bytes,
+        "bytes of optimizer state": trace.memory.optimizer_state_bytes,
+        "bytes of optimizer state on the host": trace.memory.offloaded_state_bytes,
         "shared parameters": len(trace.shared_parameters),
     }
 
@@ -69,7 +69,7 @@ def _held(trace: Trace) -> Mapping[str, int]:
 def _written(trace: Trace) -> Mapping[str, int]:
     return {
         f"elements of {one.name} written by {operator}": count
-        for one in trace.updates
+        for one in trace.optimizer.updates
         for operator, count in one.written.items()
     }
 
@@ -79,7 +79,7 @@ def _bytes(trace: Trace) -> Mapping[str, int]:
     for one in trace.communications:
         sent[f"bytes of {one.collective} over {one.axis} in {one.phase}, {one.dtype}"] += one.payload_bytes
     return {
-        "bytes saved for backward": trace.saved_total_bytes,
-        "bytes saved on the host": trace.offloaded_saved_bytes,
+        "bytes saved for backward": trace.memory.saved_total_bytes,
+        "bytes saved on the host": trace.memory.offloaded_saved_bytes,
         **sent,
     }

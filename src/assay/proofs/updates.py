@@ -17,17 +17,18 @@ _SAME = 1e-6
 
 def updated_by(trace: Trace, *operators: str) -> int:
     """Number of parameters whose every element was written once by the given operators together."""
-    return sum(_times(one, operators) == one.elements for one in trace.updates)
+    return sum(_times(one, operators) == one.elements for one in trace.optimizer.updates)
 
 
 def compiled(trace: Trace) -> int:
     """Number of parameters that compiled code changed in place once; it shows no operators."""
-    return sum(one.changes == 1 and not one.written for one in trace.updates)
+    return sum(one.changes == 1 and not one.written for one in trace.optimizer.updates)
 
 
 def updated(trace: Trace) -> int:
     """Number of parameters of which a single operator wrote every element at least once, or that have no elements."""
-    return sum(one.elements == 0 or max(one.written.values(), default=0) >= one.elements for one in trace.updates)
+    updates = trace.optimizer.updates
+    return sum(one.elements == 0 or max(one.written.values(), default=0) >= one.elements for one in updates)
 
 
 def faults(trace: Trace, weight_decay: float, **settings: Setting) -> str:
@@ -36,10 +37,10 @@ def faults(trace: Trace, weight_decay: float, **settings: Setting) -> str:
     If a group has one of `settings`, it must have the given value.
     """
     found = list(_of_groups(trace, weight_decay, settings))
-    grouped = {name for group in trace.groups for name in group.parameters}
+    grouped = {name for group in trace.optimizer.groups for name in group.parameters}
     if left := len({one.name for one in trace.parameters} - grouped):
         found.append(f"{left} of {len(trace.parameters)} parameters are in no parameter group")
-    if len(counts := {one.steps for one in trace.updates if one.steps is not None}) > 1:
+    if len(counts := {one.steps for one in trace.optimizer.updates if one.steps is not None}) > 1:
         found.append(f"the update counts of parameters differ: {min(counts):g} to {max(counts):g}")
     return "".join(f", but {one}" for one in found)
 
@@ -57,16 +58,17 @@ def decay_at(training: TrainingConfig, learning_rate: float) -> float:
 
 def _of_groups(trace: Trace, weight_decay: float, settings: dict[str, Setting]) -> Iterable[str]:
     matrices = {one.name for one in trace.parameters if len(one.whole_shape) >= 2}
+    groups, rate = trace.optimizer.groups, trace.optimizer.learning_rate
     wrong = sum(
         not _same(group.settings.get("weight_decay", 0.0), weight_decay if name in matrices else 0.0)
-        for group in trace.groups
+        for group in groups
         for name in group.parameters
     )
     if wrong:
         yield f"the weight decay of {wrong} parameters is not {weight_decay:g} for matrices and 0 for vectors"
-    wanted = settings if trace.learning_rate is None else {**settings, "lr": trace.learning_rate}
+    wanted = settings if rate is None else {**settings, "lr": rate}
     for name, value in wanted.items():
-        if others := sorted({str(_of(group, name)) for group in trace.groups if not _has(group, name, value)}):
+        if others := sorted({str(_of(group, name)) for group in groups if not _has(group, name, value)}):
             yield f"{name} is {' and '.join(others)} instead of {value}"
 
 

@@ -120,7 +120,7 @@ class Findings:
         own = self.memory.model_copy(
             update={
                 "process_peak_bytes": self.process_peak_bytes,
-                "saved_bytes": dict(self.trace.saved_bytes) if self.trace else {},
+                "saved_bytes": dict(self.trace.memory.saved_bytes) if self.trace else {},
                 "phases": dict(self.phases.memory),
             }
         )
@@ -148,10 +148,10 @@ def trace_summary(trace: Trace) -> Mapping[str, Any]:
         "contractions": contractions,
         "flops": flops,
         "forwards": trace.forwards,
-        "saved_bytes": dict(trace.saved_bytes),
-        "parameter_bytes": trace.parameter_bytes,
-        "gradient_bytes": trace.gradient_bytes,
-        "optimizer_state_bytes": trace.optimizer_state_bytes,
+        "saved_bytes": dict(trace.memory.saved_bytes),
+        "parameter_bytes": trace.memory.parameter_bytes,
+        "gradient_bytes": trace.memory.gradient_bytes,
+        "optimizer_state_bytes": trace.memory.optimizer_state_bytes,
         "shared_parameters": [list(names) for names in trace.shared_parameters],
         "synchronizations": dict(trace.synchronizations),
     }

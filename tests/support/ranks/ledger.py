@@ -67,9 +67,9 @@ def holds_what_was_said(measured: Sequence[Mapping[str, Any]], stack: str, place
     predicted = [estimate(validate(run_with(stack, ranks)), MACHINE, rank) for rank in range(ranks)]
     for one, said in zip(measured, predicted, strict=True):
         trace = one["trace"]
-        assert trace["parameter_bytes"] == said.cost.parameter_bytes
-        assert trace["gradient_bytes"] == said.cost.parameter_bytes
-        assert trace["optimizer_state_bytes"] == said.cost.optimizer_state_bytes
-        assert sum(trace["saved_bytes"].values()) == said.timeline.saved_bytes
+        assert trace["memory"]["parameter_bytes"] == said.cost.parameter_bytes
+        assert trace["memory"]["gradient_bytes"] == said.cost.parameter_bytes
+        assert trace["memory"]["optimizer_state_bytes"] == said.cost.optimizer_state_bytes
+        assert sum(trace["memory"]["saved_bytes"].values()) == said.timeline.saved_bytes
     near = pytest.approx([one.timeline.peak.nbytes for one in predicted], rel=0.03)
     assert settled_peaks(measured, case(stack, ranks), near, place) == near

@@ -9,6 +9,7 @@ other operation computes in the widest dtype of its inputs.
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from assay.cost.layers import RMS_NORM
 from assay.cost.operation import Gradient, Operation
 from assay.cost.step import Cost
 from assay.cost.tensors import Tensor
@@ -16,7 +17,7 @@ from assay.cost.tensors import Tensor
 LIFTED = {"aten._log_softmax", "aten.nll_loss_forward"}
 """Operations of the loss, which are in float32 whatever the low dtype."""
 _EXACT = {"bool", "int32", "int64"}
-_LIFTED_ON_CUDA = {"aten._softmax", "aten.native_layer_norm", "aten._fused_rms_norm"}
+_LIFTED_ON_CUDA = {"aten._softmax", "aten.native_layer_norm", RMS_NORM}
 
 
 def autocast(cost: Cost, dtype: str) -> Cost:
@@ -29,13 +30,16 @@ def autocast(cost: Cost, dtype: str) -> Cost:
 
 
 def composed_in_float32(operation: Operation, values: Mapping[str, Tensor]) -> Operation:
-    """An RMS norm of a narrow input: it saves the input in float32, and its gradients are as wide."""
+    """An RMS norm of a narrow input: it saves the input in float32, and its result and its gradients are as wide."""
     lifted = replace(values[operation.inputs[0]], name=f"{operation.site}:lifted", dtype="float32", view_of=None)
     return replace(
         operation,
         extras=(*operation.extras, lifted),
         saves=(lifted.name, *operation.saves[1:]),
-        scratch=operation.scratch.and_also(backward=[replace(lifted, name=f"{lifted.name} gradient")]),
+        scratch=operation.scratch.and_also(
+            forward=[replace(lifted, name=f"{lifted.name} result")],
+            backward=[replace(lifted, name=f"{lifted.name} gradient")],
+        ),
     )
 
 
@@ -79,7 +83,7 @@ class _Caster:
                 continue
             if name in self.cost.parameters:
                 if operation.kind == "contraction":
-                    renamed[name] = self._copy_of_parameter(operation, value, dtype)
+                    renamed[name] = self._copy_of_parameter(operation, value, dtype, gradients[position])
                     gradients[position] = Gradient.FRESH
             else:
                 how = Gradient.NONE if gradients[position] is Gradient.NONE else Gradient.FRESH
@@ -93,10 +97,12 @@ class _Caster:
             gradients=tuple(gradients),
         )
 
-    def _copy_of_parameter(self, operation: Operation, parameter: Tensor, dtype: str) -> str:
+    def _copy_of_parameter(self, operation: Operation, parameter: Tensor, dtype: str, how: Gradient) -> str:
         if parameter.name not in self.copies:
             cached = operation.autocast == ""
-            name = self._cast(operation, parameter, dtype, held=cached, how=Gradient.INPLACE)
+            # A cast keeps the order of elements.
+            kept = how if how is Gradient.TRANSPOSED else Gradient.INPLACE
+            name = self._cast(operation, parameter, dtype, held=cached, how=kept)
             self.copies[parameter.name] = name
         return self.copies[parameter.name]
 
@@ -137,7 +143,7 @@ class _Caster:
                 self.values[name] = value.cast(dtype)
 
     def _finish(self, operation: Operation, dtype: str) -> None:
-        if operation.name == "aten._fused_rms_norm" and dtype != "float32":
+        if operation.name == RMS_NORM and dtype != "float32":
             operation = composed_in_float32(operation, self.values)
         elif operation.kind == "elementwise":
             extras = tuple(extra if extra.dtype == "bool" else extra.cast(dtype) for extra in operation.extras)
@@ -152,22 +158,14 @@ class _Caster:
         self.tape.append(replace(operation, outputs=outputs))
 
     def _with_lifted(self, operation: Operation, dtype: str) -> Operation:
-        """The operation with temporaries for narrow arguments: a product or a sum widens them; a sum on CUDA does not.
-
-        In backward a factor's gradient is as wide as that copy until it is cast, after the product's saved tensors are
-        freed.
-        """
-        narrow, summands = (
+        """The operation with wide copies of narrow arguments: a product or a sum makes them; a sum on CUDA does not."""
+        factors, summands = (
             tuple(self.values[name] for name in self._handed(operation, how) if self._is_narrow(name, dtype))
-            for how in (Gradient.FRESH, Gradient.ALIAS)
+            for how in (Gradient.CONVERTED, Gradient.ALIAS)
         )
-        lifted = narrow if self.cost.kernels.softmax_autocast else (*narrow, *summands)
+        lifted = factors if self.cost.kernels.softmax_autocast else (*factors, *summands)
         wide = (replace(one.cast(dtype), name=f"{operation.site}:{dtype} of {one.name}") for one in lifted)
-        return replace(
-            operation,
-            # A wide gradient has twice the bytes of the narrow one, which is counted already.
-            scratch=operation.scratch.and_also(wide, narrow),
-        )
+        return replace(operation, scratch=operation.scratch.and_also(wide))
 
     def _handed(self, operation: Operation, how: Gradient) -> Iterator[str]:
         return (name for name, one in zip(operation.inputs, operation.gradients, strict=True) if one is how)

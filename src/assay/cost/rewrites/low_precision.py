@@ -9,6 +9,7 @@ they have the dtype of the norm's input.
 from dataclasses import replace
 
 from assay.cost.attention import FLASH
+from assay.cost.layers import RMS_NORM
 from assay.cost.operation import Gradient, Operation
 from assay.cost.rewrites.autocast import LIFTED, composed_in_float32
 from assay.cost.step import Cost
@@ -102,7 +103,7 @@ def _narrow(operation: Operation, cost: Cost, dtype: str, *, extras_too: bool) -
     def cast(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         return tuple(map(narrower, tensors))
 
-    if operation.name == "aten._fused_rms_norm":
+    if operation.name == RMS_NORM:
         return replace(composed_in_float32(operation, cost.values), outputs=cast(operation.outputs))
     return replace(
         operation,

@@ -1,8 +1,11 @@
 """Live bytes while a step is played, and the highest instant of each of its parts."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+
+from assay.cost.operation import Operation
+from assay.cost.tensors import Tensor
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,8 @@ class Storage:
     holders: int = 1
     viewed: bool = False
     """True if it is read under another shape than the one it was made with."""
+    transposed: bool = False
+    """True if its elements are in another order than those of the parameter whose gradient it is."""
 
     def may_become(self, nbytes: int) -> bool:
         """True if a compiled loop may overwrite it: it has `nbytes` bytes and a single holder."""
@@ -78,11 +83,40 @@ class Ledger:
         self.drop(later)
         return total
 
+    def converted(
+        self, computed: Iterable[tuple[str, Storage]], operation: Operation, values: Mapping[str, Tensor]
+    ) -> list[tuple[str, Storage]]:
+        """The gradients of a node after the engine has cast or summed those of another size, one by one."""
+        gradients = []
+        for name, storage in computed:
+            nbytes = values[name].nbytes
+            gradients.append((name, storage if storage.nbytes == nbytes else self.take(nbytes)))
+            self.mark("backward", operation.backward, operation.site)
+            if storage.nbytes != nbytes:
+                self.drop(storage)
+        return gradients
+
+    def ordered(self, gradient: Storage, site: str) -> Storage:
+        """The first gradient of a parameter, as autograd stores it: in the order of the parameter's elements."""
+        if not gradient.transposed:
+            return gradient
+        copied = self.take(gradient.nbytes)
+        self.mark("backward", "AccumulateGrad", site)
+        self.drop(gradient)
+        return copied
+
     def mark(self, phase: str, operation: str, site: str) -> None:
         """Record this instant if it is the highest of its part of the step."""
         part = (phase, "" if phase == "update" else _module(site))
         if part not in self.highest or self.live > self.highest[part].nbytes:
             self.highest[part] = Moment(phase, operation, site, self.live)
+
+    def mark_with(self, temporaries: Iterable[Tensor], phase: str, operation: str, site: str) -> None:
+        """Record an instant at which temporaries are allocated as well."""
+        scratch = [self.take(tensor.nbytes) for tensor in temporaries]
+        self.mark(phase, operation, site)
+        for storage in scratch:
+            self.drop(storage)
 
     def repeat(self, since: tuple[int, int], times: int) -> None:
         """Add the allocations made since `since` another `times` times."""

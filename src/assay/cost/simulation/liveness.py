@@ -1,8 +1,9 @@
 """Facts about a tape that are needed to play it: the last use of each storage, and the recomputed segments."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from assay.cost.layers import RMS_NORM
 from assay.cost.operation import Gradient, Operation
 from assay.cost.step import Cost
 
@@ -46,6 +47,12 @@ class Plan:
     hands_over: frozenset[int]
     """First operations of the modules that accumulate all their gradients together, after the backward of this
     operation."""
+
+    def read_last(self, index: int, operation: Operation) -> tuple[str, ...]:
+        """Storages that the operation at `index` is the last to read, and does not save."""
+        kept = {self.base[name] for name in operation.saves}
+        read = dict.fromkeys(self.base[name] for name in operation.inputs)
+        return tuple(base for base in read if base not in kept and self.last_use[base] == index)
 
 
 def plan(cost: Cost) -> Plan:
@@ -98,6 +105,16 @@ def _segment(cost: Cost, site: str, base: dict[str, str]) -> Segment:
     )
 
 
+def before_product(operation: Operation) -> Operation:
+    """The composed operation up to the product that makes its result.
+
+    An RMS norm squares its input before it normalizes it. The mean of the squares is as large as the deviation, and
+    exists with it and the squares.
+    """
+    mean = operation.extras[:1] if operation.name == RMS_NORM else ()
+    return replace(operation, outputs=(), scratch=operation.scratch._replace(forward=mean))
+
+
 def _keeps_its_own(operation: Operation) -> bool:
     return not {tensor.name for tensor in (*operation.outputs, *operation.extras)}.isdisjoint(operation.saves)
 
@@ -107,4 +124,4 @@ def _is_composed(operation: Operation) -> bool:
     if operation.compiled:
         return False
     noise = [one for one in operation.extras if one.dtype != "bool"]
-    return operation.name == "aten._fused_rms_norm" or (operation.name == "aten.mul" and bool(noise))
+    return operation.name == RMS_NORM or (operation.name == "aten.mul" and bool(noise))

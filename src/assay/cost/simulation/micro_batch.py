@@ -8,13 +8,12 @@ other module.
 """
 
 from collections import Counter
-from dataclasses import replace
 from itertools import chain
 
 from assay.cost.operation import Gradient, Operation
 from assay.cost.simulation.allocator import Storage
 from assay.cost.simulation.fsdp_groups import Group
-from assay.cost.simulation.liveness import Segment
+from assay.cost.simulation.liveness import Segment, before_product
 from assay.cost.simulation.step_state import PlayedStage, PlayedStep
 
 
@@ -126,19 +125,14 @@ class Pass:
         for tensor in (*operation.outputs, *operation.extras):
             if tensor.view_of is None:
                 self.storages[tensor.name] = self._in_place(index, operation, tensor.nbytes)
-        scratch = [self.ledger.take(tensor.nbytes) for tensor in operation.scratch.forward]
-        self.ledger.mark(phase, operation.name, operation.site)
-        for storage in scratch:
-            self.ledger.drop(storage)
+        self.ledger.mark_with(operation.scratch.forward, phase, operation.name, operation.site)
 
     def _in_place(self, index: int, operation: Operation, nbytes: int) -> Storage:
         """Storage of a result; a compiled loop takes that of an argument which nothing needs any more."""
         if operation.compiled and not operation.flops.forward:
-            kept = {self.plan.base[name] for name in operation.saves} | self.lasting
-            for base in dict.fromkeys(self.plan.base[name] for name in operation.inputs):
+            for base in self.plan.read_last(index, operation):
                 storage = self.storages.get(base)
-                through = base not in kept and self.plan.last_use[base] == index
-                if through and storage is not None and storage.may_become(nbytes):
+                if storage is not None and base not in self.lasting and storage.may_become(nbytes):
                     return self.storages.pop(base)
         return self.ledger.take(nbytes)
 
@@ -180,7 +174,7 @@ class Pass:
         for index in again:
             operation = self.cost.tape[index]
             if index == segment.stop and segment.stops_within:
-                operation = replace(operation, outputs=())
+                operation = before_product(operation)
             if index in segment.runs:
                 self._run(index, operation, "recompute")
             elif index < segment.end:
@@ -197,15 +191,18 @@ class Pass:
         self.kept[segment.first] = inputs + unused + self.kept.get(segment.first, [])
 
     def _node(self, index: int, operation: Operation) -> None:
-        """Run one backward node: take the outputs' gradients, compute the inputs', free the saved tensors."""
+        """Run one backward node: take the outputs' gradients, compute the inputs', free the saved tensors.
+
+        A recomputed node has freed its saved tensors when the engine converts gradients.
+        """
         incoming = [self.gradients.pop(one.name) for one in operation.outputs if one.name in self.gradients]
         given = self._gradients(index, operation, incoming)
-        scratch = [self.ledger.take(tensor.nbytes) for tensor in operation.scratch.backward]
-        self.ledger.mark("backward", operation.backward, operation.site)
-        for storage in scratch:
-            self.ledger.drop(storage)
-        for name in self.kept.pop(index, ()):
-            self._release(name)
+        self.ledger.mark_with(operation.scratch.backward, "backward", operation.backward, operation.site)
+        if Gradient.CONVERTED in operation.gradients:
+            if index in self.again:
+                self._free_saved(index)
+            given = self.ledger.converted(given, operation, self.values)
+        self._free_saved(index)
         if index in self.noise:
             self.ledger.drop(self.noise.pop(index))
         for storage in incoming:
@@ -224,8 +221,7 @@ class Pass:
             for name, how in handed:
                 if operation.name == "aten.addmm" and how is Gradient.INPLACE and index in self.again:
                     self.ledger.mark("backward", operation.backward, operation.site)
-                    for base in self.kept.pop(index, ()):
-                        self._release(base)
+                    self._free_saved(index)
                 given.append((name, self._gradient(index, name, how, operation, incoming)))
             return given
         (factor, how), *weights = handed
@@ -238,7 +234,7 @@ class Pass:
         return [(factor, self._gradient(index, factor, how, operation, incoming)), *given]
 
     def _gradient(self, index: int, name: str, how: Gradient, operation: Operation, incoming: list[Storage]) -> Storage:
-        value = self.values[name]
+        value = self.values[operation.outputs[0].name if how is Gradient.CONVERTED else name]
         if how is Gradient.INSIDE and not incoming:
             return self.ledger.take(0)  # gradient of the loss, which is one number
         aliased = how is Gradient.ALIAS and incoming and value.dtype == operation.outputs[0].dtype
@@ -252,7 +248,7 @@ class Pass:
                     storage.holders += 1
                     return storage
         storage = self.ledger.take(value.nbytes)
-        storage.viewed = how is Gradient.VIEWED
+        storage.viewed, storage.transposed = how is Gradient.VIEWED, how is Gradient.TRANSPOSED
         return storage
 
     def _deliver(self, name: str, storage: Storage, operation: Operation) -> None:
@@ -276,16 +272,21 @@ class Pass:
 
         With updates in backward, use it and free it.
         """
-        storage = self.gradients.pop(name)
+        storage, site = self.gradients.pop(name), name.rpartition(".")[0]
         if self.cost.optimizer.in_backward:
+            storage = self.ledger.ordered(storage, site)
             self.step.update(self.cost.optimizer.rule.instants({name: self.cost.pieces[name]}))
             self.ledger.drop(storage)
         elif name not in self.step.gradients:
-            self.step.gradients[name] = storage
+            self.step.gradients[name] = self.ledger.ordered(storage, site)
         elif self.stage.gathered.widens(name):
             self.stage.gathered.waiting[name] = storage
         else:
             self.ledger.drop(storage)
+
+    def _free_saved(self, index: int) -> None:
+        for base in self.kept.pop(index, ()):
+            self._release(base)
 
     def _release(self, base: str) -> None:
         storage = self.storages.get(base)

@@ -45,7 +45,7 @@ class Halved(Pass):
             self._node(index, self._handing(operation, weights=False))
         self.kept = kept
         for index in [one for one in kept if one > max(self.waiting)]:
-            self._let_go(index)
+            self._free_saved(index)
         if self.stage.follows_here:
             for name in self.gradients:
                 self._replace(name)
@@ -59,7 +59,7 @@ class Halved(Pass):
             self.gradients.update(gradients)
             self._node(index, self._handing(self.cost.tape[index], weights=True))
         for index in list(self.kept):
-            self._let_go(index)
+            self._free_saved(index)
         self._leave()
 
     def _hands_back(self) -> bool:
@@ -88,7 +88,3 @@ class Halved(Pass):
     def _replace(self, name: str) -> None:
         """Free a buffer's earlier tensor."""
         self.ledger.drop(Storage(self.values[name].nbytes))
-
-    def _let_go(self, index: int) -> None:
-        for name in self.kept.pop(index):
-            self._release(name)

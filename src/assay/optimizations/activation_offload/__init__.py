@@ -63,6 +63,6 @@ class ActivationOffload(Optimization):
         )
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
-        moved, kept = trace.offloaded_saved_bytes, trace.saved_total_bytes
+        moved, kept = trace.memory.offloaded_saved_bytes, trace.memory.saved_total_bytes
         observed = f"{moved} bytes of saved tensors moved to the host, {kept} kept on the device"
         return self.evidence(observed, moved > 0 and kept == 0)

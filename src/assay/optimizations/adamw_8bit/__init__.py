@@ -81,7 +81,7 @@ class Adamw8Bit(Optimization):
         pieces = {one.name: Tensor(one.name, (numbers[one.name],), one.dtype) for one in trace.parameters}
         expected = sum(one.nbytes for one in EightBitAdamW().state(pieces))
         # Counted at the storages, because an 8-bit moment reports the dtype of its weight.
-        state, wide = trace.optimizer_state_bytes, 2 * trace.parameter_bytes
+        state, wide = trace.memory.optimizer_state_bytes, 2 * trace.memory.parameter_bytes
         observed = f"{state} bytes of state; two moments as wide as the weights take {wide}, in 8 bits {expected}"
         # The update is compiled, unless a dispatch mode had to see its operators.
         moved = max(compiled(trace), updated_by(trace, "aten.copy_"))

@@ -67,11 +67,11 @@ class AdamwBf16State(Optimization):
         from assay.proofs.updates import adamw_faults, updated_by
 
         updates, parameters = updated_by(trace, "aten.addcdiv_"), len(trace.parameters)
-        state = trace.whole_optimizer_state_bytes - 4 * parameters  # one step count for each parameter
-        observed = f"{state} bytes of two moments for {trace.whole_parameter_bytes} bytes of weights"
+        state = trace.memory.whole_optimizer_state_bytes - 4 * parameters  # one step count for each parameter
+        observed = f"{state} bytes of two moments for {trace.memory.whole_parameter_bytes} bytes of weights"
         if updates != parameters:
             observed += f"; {updates} of {parameters} parameters updated"
         moments = sum(2 * 2 * prod(one.whole_shape) for one in trace.parameters)
-        narrow = trace.whole_state_bytes.get("bfloat16", 0) == state == moments
+        narrow = trace.memory.whole_state_bytes.get("bfloat16", 0) == state == moments
         wrong = adamw_faults(trace, run.training)
         return self.evidence(observed + wrong, 0 < updates == parameters and narrow and not wrong)

@@ -75,9 +75,9 @@ class ChunkedCrossEntropy(Optimization):
             f"the largest takes {largest} bytes, all of one forward {whole}"
         )
         # A micro-batch with fewer tokens than chunks leaves some chunks empty.
-        filled = min(self.chunks, trace.sequences * run.model.context_length // trace.forwards)
+        filled = min(self.chunks, trace.batch.sequences * run.model.context_length // trace.forwards)
         # The chunks' rows together must be the positions of this rank, each exactly once.
-        positions = trace.sequences * run.model.context_length // trace.ranks.get("cp", 1)
+        positions = trace.batch.sequences * run.model.context_length // trace.ranks.get("cp", 1)
         rows = _rows(trace)
         if rows != positions:
             observed += f"; the chunks have {rows} rows, and the batch has {positions}"

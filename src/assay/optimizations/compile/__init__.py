@@ -93,14 +93,14 @@ class Compile(Optimization):
         pieces = trace.count("aten._log_softmax", phase="forward")
         ends = 1 + (pieces == 0 or run.model.norm_position == "pre")
         wanted = (len(trace.blocks) + ends) * trace.forwards
-        forward, backward = trace.compiled_calls(backward=False), trace.compiled_calls(backward=True)
-        inside = sum(graph.calls * graph.contractions for graph in trace.compiled)
-        outside = trace.contractions() - inside
-        operations, kernels = (sum(getattr(one, of) for one in trace.compiled) for of in ("operations", "kernels"))
+        forward, backward = trace.graphs.calls(backward=False), trace.graphs.calls(backward=True)
+        graphs, breaks = trace.graphs.compiled, trace.graphs.graph_breaks
+        outside = trace.contractions() - sum(graph.calls * graph.contractions for graph in graphs)
+        operations, kernels = (sum(getattr(one, of) for one in graphs) for of in ("operations", "kernels"))
         observed = (
-            f"{len(trace.compiled)} graphs with {operations} operations in {kernels} fused kernels; "
+            f"{len(graphs)} graphs with {operations} operations in {kernels} fused kernels; "
             f"{forward} of {wanted} forward and {backward} of {wanted} backward calls compiled; "
-            f"{trace.graph_breaks} graph breaks, {outside} matmuls outside, {pieces} eager chunks of the loss"
+            f"{breaks} graph breaks, {outside} matmuls outside, {pieces} eager chunks of the loss"
         )
-        whole = forward == backward == wanted and trace.graph_breaks == 0 and outside == _OF_A_PIECE * pieces
+        whole = forward == backward == wanted and breaks == 0 and outside == _OF_A_PIECE * pieces
         return self.evidence(observed, whole and 0 < kernels < operations)

@@ -147,7 +147,8 @@ class _Region:
         if how is not Gradient.NONE and name in self.computed:
             return Gradient.INSIDE
         weighted = operation.kind == "normalization" and Gradient.INPLACE in operation.gradients
-        return Gradient.OVERWRITING if how is Gradient.FRESH and not weighted else how
+        fresh = how in (Gradient.FRESH, Gradient.CONVERTED)
+        return Gradient.OVERWRITING if fresh and not weighted else how
 
     def _sources(self, reader: Operation, name: str, own: dict[str, Tensor]) -> Iterator[str]:
         """Names of the tensors saved in place of a value; `own` is extended by those that the reader makes for it."""

@@ -87,10 +87,10 @@ class CpuOffload(Optimization):
         return update_on_host(program)
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
-        away, state = trace.offloaded_state_bytes, trace.optimizer_state_bytes
+        away, state = trace.memory.offloaded_state_bytes, trace.memory.optimizer_state_bytes
         observed = f"{away} of {state} bytes of optimizer state in the host's memory instead of the device's"
         shown = 0 < away == state
         if self.parameters:
-            observed += f", and {trace.offloaded_bytes} of {trace.parameter_bytes} bytes of weights"
-            shown = shown and 0 < trace.offloaded_bytes == trace.parameter_bytes
+            observed += f", and {trace.memory.offloaded_bytes} of {trace.memory.parameter_bytes} bytes of weights"
+            shown = shown and 0 < trace.memory.offloaded_bytes == trace.memory.parameter_bytes
         return self.evidence(observed, shown)

@@ -84,8 +84,7 @@ class CudaGraphs(Optimization):
         return replace(program, gradients=graphs.gradients, witnesses=(*program.witnesses, graphs))
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
-        inside, total = trace.captured_contractions, trace.contractions()
-        observed = (
-            f"{trace.graph_replays} replays for {trace.forwards} micro-batches; {inside} of {total} matmuls in a graph"
-        )
-        return self.evidence(observed, 0 < trace.graph_replays == trace.forwards and 0 < inside == total)
+        inside, total = trace.graphs.captured_contractions, trace.contractions()
+        replays = trace.graphs.graph_replays
+        observed = f"{replays} replays for {trace.forwards} micro-batches; {inside} of {total} matmuls in a graph"
+        return self.evidence(observed, 0 < replays == trace.forwards and 0 < inside == total)

@@ -66,9 +66,9 @@ class LoaderWorkers(Optimization):
         return replace(program, batches=batches, witnesses=(*program.witnesses, batches.prepared))
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
-        made, processes = (of.get(ANOTHER_PROCESS, 0) for of in (trace.prepared, trace.makers))
-        observed = f"{made} of {trace.sequences} sequences prepared by another process; "
-        observed += f"the step waited {format_seconds(trace.data_seconds)} for them"
+        made, processes = (of.get(ANOTHER_PROCESS, 0) for of in (trace.batch.prepared, trace.batch.makers))
+        observed = f"{made} of {trace.batch.sequences} sequences prepared by another process; "
+        observed += f"the step waited {format_seconds(trace.batch.data_seconds)} for them"
         if processes != self.workers:
             observed += f"; {processes} processes prepare batches instead of {self.workers}"
-        return self.evidence(observed, 0 < made == trace.sequences and processes == self.workers)
+        return self.evidence(observed, 0 < made == trace.batch.sequences and processes == self.workers)

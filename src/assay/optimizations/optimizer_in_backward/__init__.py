@@ -59,10 +59,11 @@ class OptimizerInBackward(Optimization):
         from assay.proofs.updates import updated
 
         largest, parameters = max((one.held_bytes for one in trace.parameters), default=0), len(trace.parameters)
-        whole = min(trace.updates_in_backward, updated(trace))
+        whole = min(trace.optimizer.updates_in_backward, updated(trace))
+        most, left = trace.memory.gradients_together_bytes, trace.memory.gradient_bytes
         observed = (
             f"{whole} of {parameters} parameters updated in backward; at most "
-            f"{trace.gradients_together_bytes} bytes of gradients at once, {trace.gradient_bytes} at its end"
+            f"{most} bytes of gradients at once, {left} at its end"
         )
-        alone = 0 < trace.gradients_together_bytes <= largest and trace.gradient_bytes == 0
-        return self.evidence(observed, alone and whole == trace.updates_in_backward == parameters)
+        alone = 0 < most <= largest and left == 0
+        return self.evidence(observed, alone and whole == trace.optimizer.updates_in_backward == parameters)

@@ -52,6 +52,6 @@ class PinnedPrefetch(Optimization):
         return prefetched(program)
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
-        copied = trace.prepared.get(SIDE_STREAM, 0)
-        observed = f"{copied} of {trace.sequences} sequences copied to the device during the previous step"
-        return self.evidence(observed, 0 < copied == trace.sequences)
+        copied = trace.batch.prepared.get(SIDE_STREAM, 0)
+        observed = f"{copied} of {trace.batch.sequences} sequences copied to the device during the previous step"
+        return self.evidence(observed, 0 < copied == trace.batch.sequences)

@@ -94,7 +94,7 @@ class Streaming(Optimization):
         return expected.changed(stream=Stream(path=self.path, dataset=self.dataset, split=self.split))
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
-        packed = trace.prepared.get(DOCUMENTS, 0)
-        observed = f"{packed} of {trace.sequences} sequences packed from streamed documents; "
-        observed += f"the step waited {format_seconds(trace.data_seconds)} for them"
-        return self.evidence(observed, 0 < packed == trace.sequences)
+        packed = trace.batch.prepared.get(DOCUMENTS, 0)
+        observed = f"{packed} of {trace.batch.sequences} sequences packed from streamed documents; "
+        observed += f"the step waited {format_seconds(trace.batch.data_seconds)} for them"
+        return self.evidence(observed, 0 < packed == trace.batch.sequences)

@@ -65,7 +65,7 @@ class TensorParallel(Optimization):
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         from assay.proofs.shares import divided_as
 
-        held, whole = trace.parameter_bytes, trace.whole_parameter_bytes
+        held, whole = trace.memory.parameter_bytes, trace.memory.whole_parameter_bytes
         right, parameters = divided_as(trace, trace.parameters, "tp", _split_along), len(trace.parameters)
         reduced = trace.communicated("all_reduce", "reduce_scatter", axis="tp", phase="forward")
         observed = f"{held} of {whole} bytes of weights held by this rank; {reduced} bytes summed over tp in forward"
@@ -73,7 +73,7 @@ class TensorParallel(Optimization):
             observed += f"; {right} of {parameters} weights are sharded as expected"
         # Every pair of matrices sums its outputs, and so does the embedding, with 2 bytes a number at least.
         sums = 2 * len(trace.blocks) + any(one.name.startswith("embedding.") for one in trace.parameters)
-        positions = trace.sequences * run.model.context_length // trace.ranks.get("cp", 1)
+        positions = trace.batch.sequences * run.model.context_length // trace.ranks.get("cp", 1)
         summed = reduced >= 2 * sums * positions * run.model.n_embd
         degree = trace.ranks.get("tp", 1) == self.degree
         return self.evidence(observed, degree and 0 < right == parameters and held < whole and summed)

@@ -60,16 +60,16 @@ class ZeroOptimizer(Optimization):
         from assay.proofs.replicas import summed_once, wrong_share
 
         ranks = trace.ranks.get("dp", 1)
-        held, whole = trace.optimizer_state_bytes, trace.whole_optimizer_state_bytes
+        held, whole = trace.memory.optimizer_state_bytes, trace.memory.whole_optimizer_state_bytes
         # A replica's state, as this rank would hold it if dp divided nothing; other axes may have divided it already.
-        replica = whole * trace.parameter_bytes / trace.whole_parameter_bytes
+        replica = whole * trace.memory.parameter_bytes / trace.memory.whole_parameter_bytes
         gathered = trace.communicated("all_gather", axis="dp", phase="update")
         pieces = [_piece(one, ranks, trace.place.get("dp", 0)) for one in trace.parameters]
         due = {one.name: (one, piece) for one, (piece, _) in zip(trace.parameters, pieces, strict=True)}
-        right = sum(_fits(one, *due[one.name]) for one in trace.updates if one.name in due)
+        right = sum(_fits(one, *due[one.name]) for one in trace.optimizer.updates if one.name in due)
         observed = (
             f"{held} of {replica:.0f} bytes of a replica's optimizer state held by this rank of {ranks}; "
-            f"{gathered} bytes of updated weights gathered, for {trace.parameter_bytes} bytes of weights"
+            f"{gathered} bytes of updated weights gathered, for {trace.memory.parameter_bytes} bytes of weights"
         )
         if right != len(trace.parameters):
             observed += f"; {right} of {len(trace.parameters)} weights have the state of this rank's shard"

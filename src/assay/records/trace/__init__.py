@@ -8,10 +8,8 @@ from collections.abc import Mapping
 from typing import Literal
 
 from assay.config.base import Frozen
-from assay.records.trace.float8_products import Float8Product
-from assay.records.trace.loss_scaling import Scaling
 from assay.records.trace.masks import Masks
-from assay.records.trace.updates import Group, Updated
+from assay.records.trace.parts import Batch, Graphs, Memory, Optimizer, Precision
 
 Phase = Literal["forward", "backward", "recompute", "update"]
 """Part of a step. `recompute`: forward operations that a checkpoint repeats during backward."""
@@ -65,20 +63,6 @@ class Communication(Frozen):
     """Dtype of the payload; empty in records of earlier versions."""
 
 
-class CompiledGraph(Frozen):
-    """One graph that a compiler captured, and its use in this step."""
-
-    backward: bool
-    calls: int
-    """Number of times that the step ran its code."""
-    operations: int
-    """Number of operators in the graph, without views."""
-    contractions: int
-    """Number of tensor contractions among them."""
-    kernels: int
-    """Number of fused loops generated for it."""
-
-
 class BlockForward(Frozen):
     """All forwards of one block in a step, over all micro-batches, without recomputed operations."""
 
@@ -113,76 +97,32 @@ class Trace(Frozen):
     """One optimizer step of one rank."""
 
     operations: tuple[Operation, ...]
+    communications: tuple[Communication, ...] = ()
     loss: float
-    saved_bytes: Mapping[str, int]
-    """Peak of the bytes of distinct storages saved for backward, by category, without parameters and their aliases.
-    Micro-batches whose saved tensors do not live together are not added up."""
-    offloaded_saved_bytes: int = 0
-    """Bytes of saved tensors copied to another device until backward, summed over savings and micro-batches."""
     forwards: int
     """Number of times that the loss was computed, once per micro-batch."""
-    targets: int
-    """Number of targets in the whole step."""
-    sequences: int = 0
-    """Number of sequences of the batch that this rank requested."""
-    prepared: Mapping[str, int] = {}
-    """Number of this step's sequences that were not simply read from prepared tokens, by their maker."""
-    makers: Mapping[str, int] = {}
-    """Number of makers of batches for this rank, by kind, for instance of processes."""
-    data_seconds: float = 0.0
-    """Seconds that the host waited for its batch."""
-    parameter_bytes: int
-    offloaded_bytes: int = 0
-    """Bytes of parameters in host memory while the step runs on another device."""
+    batch: Batch
+    memory: Memory
+    optimizer: Optimizer
+    graphs: Graphs = Graphs()
+    precision: Precision = Precision()
     parameters: tuple[Held, ...] = ()
     """Parameters of this rank, whole or as shards."""
-    gradient_bytes: int
-    """Bytes of gradients alive at the end of backward."""
-    gradients_together_bytes: int = 0
-    """Most bytes of gradients alive when an optimizer began to step."""
-    updates_in_backward: int = 0
-    """Number of optimizer steps while backward was running."""
-    optimizer_state_bytes: int
-    offloaded_state_bytes: int = 0
-    """Bytes of optimizer state in host memory while the step runs on another device."""
-    whole_state_bytes: Mapping[str, int] = {}
-    """Bytes of optimizer state by dtype, with sharded tensors counted whole."""
-    updates: tuple[Updated, ...] = ()
-    """Parameters that the optimizer updates."""
-    groups: tuple[Group, ...] = ()
-    """Parameter groups of the optimizer."""
     read_every: int = 1
     """Number of steps whose figures the program reads together."""
     masks: Masks = Masks()
-    float8: tuple[Float8Product, ...] = ()
     recomputed_blocks: tuple[int, ...] = ()
     """Blocks whose weights recomputed operators read; empty if weights are gathered or code is compiled."""
-    scaling: Scaling = Scaling()
     schedule: tuple[str, ...] = ()
     """Calls of a pipeline's stages on this rank, in order. `F0.1` is stage 0's forward of micro-batch 1; B is a whole
     backward; I and W are the backwards of inputs and of weights."""
-    learning_rate: float | None = None
-    """Learning rate that the schedule has for this step."""
     ranks: Mapping[str, int] = {}
     """Number of ranks along each axis of the mesh; empty on one device."""
     place: Mapping[str, int] = {}
     """Index of this rank along each axis of the mesh."""
     shared_parameters: tuple[tuple[str, ...], ...]
     """Groups of parameter names that share one storage."""
-    whole_parameter_bytes: int = 0
-    """Bytes of this rank's parameters with sharded ones counted whole, as on one device."""
-    communications: tuple[Communication, ...] = ()
     block_forwards: tuple[BlockForward, ...] = ()
-    compiled: tuple[CompiledGraph, ...] = ()
-    """Graphs whose code this step ran; their operations are among `operations`."""
-    graph_breaks: int = 0
-    """Number of graph breaks since the process began."""
-    training_graphs: int = 0
-    """Number of forward and backward graphs captured for training since the process began, without evaluation's."""
-    graph_replays: int = 0
-    """Number of micro-batches whose forward and backward the device replayed."""
-    captured_contractions: int = 0
-    """Number of tensor contractions in the replayed graphs; they are among `operations`."""
     synchronizations: Mapping[str, int]
     """Number of times by phase that the host waited for the device (`item`, `nonzero`, a blocking copy); `figures`: for
     the step's figures. Reads of an optimizer's update counts do not count: they are on the host for any device."""
@@ -197,20 +137,6 @@ class Trace(Frozen):
         """Return (bytes on this rank, whole bytes) of the parameters whose name contains `fragment`."""
         named = [one for one in self.parameters if fragment in one.name]
         return sum(one.held_bytes for one in named), sum(one.whole_bytes for one in named)
-
-    @property
-    def whole_optimizer_state_bytes(self) -> int:
-        """Bytes of optimizer state with sharded tensors counted whole, as on one device."""
-        return sum(self.whole_state_bytes.values())
-
-    @property
-    def saved_total_bytes(self) -> int:
-        """Peak of the bytes saved for backward, over all categories."""
-        return sum(self.saved_bytes.values())
-
-    def compiled_calls(self, *, backward: bool) -> int:
-        """Number of calls of compiled code in one direction."""
-        return sum(graph.calls for graph in self.compiled if graph.backward is backward)
 
     def communicated(
         self, *fragments: str, axis: str | None = None, phase: Phase | None = None, dtype: str | None = None

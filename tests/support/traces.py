@@ -1,0 +1,29 @@
+"""Traces that no step made: an empty one, and ones with other values."""
+
+from assay.records.trace import Trace
+from assay.records.trace.parts import Batch, Memory, Optimizer
+
+PARTS = ("batch", "memory", "optimizer", "graphs", "precision")
+EMPTY = Trace(
+    operations=(),
+    loss=0.0,
+    forwards=1,
+    batch=Batch(targets=1),
+    memory=Memory(saved_bytes={}, parameter_bytes=0, gradient_bytes=0, optimizer_state_bytes=0),
+    optimizer=Optimizer(),
+    shared_parameters=(),
+    synchronizations={},
+)
+"""A step in which nothing was seen."""
+
+
+def altered(trace: Trace, **changes: object) -> Trace:
+    """The trace with other values of these fields, of its own or of its parts."""
+    unknown, parts = set(changes), {}
+    for name in PARTS:
+        part = getattr(trace, name)
+        own = {key: value for key, value in changes.items() if key in type(part).model_fields}
+        parts[name] = part.model_copy(update=own)
+        unknown -= own.keys()
+    assert unknown <= Trace.model_fields.keys(), unknown
+    return trace.model_copy(update={**parts, **{key: changes[key] for key in unknown}})
