@@ -8,6 +8,7 @@ from hypothesis import settings
 
 # Several processes test at once, and threads that wait for a core in turn spin it away.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 # And an example takes as long as a busy machine lets it.
 settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")
@@ -21,6 +22,16 @@ def _rates_stay_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     from assay.hardware.rates import known_machine
 
     monkeypatch.setattr("assay.studies.run.measured_machine", lambda home, threads, tell: known_machine(home, threads))
+
+
+@pytest.fixture
+def updates_as_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An optimizer of torchao's compiles its update, half a minute a test: here it runs as it is written."""
+    import torch
+
+    from assay.optimizations.adamw_8bit import step as eight_bit
+
+    monkeypatch.setattr(eight_bit, "_as_written", lambda: torch.compiler.set_stance("force_eager"))
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -1,7 +1,4 @@
-"""For every test that compiles: the compiler forgets what it made, since it keeps few versions of a function.
-
-An optimizer of torchao's compiles its update, half a minute a test: it runs as it is written, but where that is tested.
-"""
+"""For every test that compiles: the compiler forgets what it made, since it keeps few versions of a function."""
 
 import sys
 from collections.abc import Iterator
@@ -19,9 +16,5 @@ def _compiler_forgets(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def updates_as_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
-
-    from assay.optimizations.adamw_8bit import step as eight_bit
-
-    monkeypatch.setattr(eight_bit, "_as_written", lambda: torch.compiler.set_stance("force_eager"))
+def _updates_as_written(updates_as_written: None) -> None:
+    """Every update, unless a test undoes its patches."""

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -15,6 +15,7 @@ from assay.worker.__main__ import conclude
 from assay.worker.phases import Phases
 from assay.worker.processes.channel import Channel
 from assay.worker.result import Findings
+from support.forked import Forked
 
 WORKER = (sys.executable, "-m", "assay.worker")
 
@@ -22,10 +23,16 @@ WORKER = (sys.executable, "-m", "assay.worker")
 class Process:
     """A child and its parent's end of the pipes; it is killed when the test is over."""
 
-    def __init__(self, folder: RunFolder, *arguments: str, command: Sequence[str] = WORKER, **options: Any) -> None:
+    def __init__(
+        self,
+        folder: RunFolder,
+        *arguments: str,
+        start: type["subprocess.Popen[bytes]"] = subprocess.Popen,
+        **options: Any,
+    ) -> None:
         self.folder = folder
-        self.child = subprocess.Popen(
-            [*command, str(folder.path), *arguments],
+        self.child = start(
+            [*WORKER, str(folder.path), *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=folder.log_file.open("ab"),
@@ -67,8 +74,11 @@ class Process:
         return self.child.wait(timeout=30), left
 
 
-def finished(folder: RunFolder, *arguments: str, **options: Any) -> tuple[int, RunResult]:
-    with Process(folder, *arguments, **options) as process:
+def finished(
+    folder: RunFolder, *, start: type["subprocess.Popen[bytes]"] = Forked, **options: Any
+) -> tuple[int, RunResult]:
+    """Exit code and result of a child that nobody disturbs."""
+    with Process(folder, start=start, **options) as process:
         code, events = process.end()
     result = folder.result()
     assert result is not None, folder.log_file.read_text()

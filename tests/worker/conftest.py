@@ -1,9 +1,13 @@
-"""A run's settings of torch end with its test."""
+"""Settings of torch that a run makes end with its test; `forked` has the children of runs forked."""
 
 from collections.abc import Iterator
 
 import pytest
 import torch
+
+from support.forked import forked
+
+__all__ = ["forked"]
 
 
 @pytest.fixture(autouse=True)

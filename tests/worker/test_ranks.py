@@ -17,6 +17,7 @@ from assay.store import history
 from assay.store.event_log import Event
 from assay.store.index import Store
 from assay.store.run_folder import RunFolder
+from support.forked import fork_children
 
 STEPS = 12
 SHAPE = ("model.n_layer=2", "model.n_head=2", "model.n_embd=16", "model.context_length=16", "training.batch_size=4")
@@ -91,13 +92,16 @@ def refused_it_keeps_what_it_had_trained(home: Home, result: RunResult) -> None:
     assert (refused.steps, refused.train_loss) == (STEPS, result.train_loss)
 
 
-def test_a_killed_rank_ends_the_run_which_goes_on_where_it_was(home: Home, text: str) -> None:
+def test_a_killed_rank_ends_the_run_which_goes_on_where_it_was(
+    home: Home, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     killed = api.train("demo", *RUN, text, optimizations="fully_sharded", home=home, on_event=killing_the_other(6))
     assert killed.status is Status.KILLED
     assert killed.reason is not None
     assert killed.reason.startswith("rank 1 was killed by signal 9 (SIGKILL); its log is ")
     assert Path(killed.reason.rpartition(" ")[2]).is_file()
     assert 4 <= killed.steps < STEPS
+    fork_children(monkeypatch)
     resumed = api.train(resume=killed.run, home=home)
     assert (resumed.status, resumed.steps) == (Status.DONE, STEPS)
     whole = api.train("demo", *RUN, MEASURED, text, optimizations="fully_sharded", home=home)
@@ -124,7 +128,9 @@ def test_a_killed_launcher_is_named(home: Home, text: str) -> None:
     assert [entry.status for entry in Store(home).entries().values()] == [Status.KILLED]
 
 
-def test_a_run_goes_on_divided_in_another_way_and_on_one_device(home: Home, text: str) -> None:
+def test_a_run_goes_on_divided_in_another_way_and_on_one_device(
+    home: Home, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second = random.randrange(4, 7), random.randrange(8, 11)
     stack = "data_parallel+sdpa_attention"
     killed = api.train("demo", *RUN, text, optimizations=stack, home=home, on_event=killing_the_other(first))
@@ -132,6 +138,7 @@ def test_a_run_goes_on_divided_in_another_way_and_on_one_device(home: Home, text
     other = "tensor_parallel"
     again = api.train(resume=killed.run, optimizations=other, home=home, on_event=killing_the_other(second))
     assert again.status is Status.KILLED
+    fork_children(monkeypatch)
     said: list[Event] = []
     alone = api.train("ranks=1", resume=killed.run, home=home, on_event=said.append)
     assert (alone.status, alone.steps) == (Status.DONE, STEPS)
@@ -146,6 +153,7 @@ def test_a_run_goes_on_divided_in_another_way_and_on_one_device(home: Home, text
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked")
 def test_divided_experts_go_on_from_their_checkpoint_and_are_whole_in_it(home: Home, text: str) -> None:
     mixture = (*RUN, text, "model.n_expert=4")
     stack = "expert_parallel+data_parallel"
@@ -165,6 +173,7 @@ def test_divided_experts_go_on_from_their_checkpoint_and_are_whole_in_it(home: H
             assert torch.allclose(here[name], there[name], rtol=1e-3, atol=1e-5), name
 
 
+@pytest.mark.usefixtures("forked")
 def test_how_long_a_pipeline_idles_is_on_record_beside_what_was_said_before(home: Home, text: str) -> None:
     ragged = "training.eval_batches=null"  # all held-out text, which ends inside a window
     result = api.train("demo", *RUN, MEASURED, ragged, text, optimizations="pipeline_parallel:split=1-1", home=home)

@@ -22,6 +22,8 @@ from assay.worker.processes.channel import Channel
 from support.runs import run_folder
 from support.workers import ended
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 
 class Repeating(Channel):
     """Grants every turn, and asks for two more blocks after the run."""

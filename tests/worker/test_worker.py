@@ -4,6 +4,7 @@ import random
 import resource
 import shutil
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -175,7 +176,7 @@ def test_memory_that_runs_out_is_a_result(corpus: Prepared, tmp_path: Path) -> N
     wide = folder.spec().config
     wide = wide.model_copy(update={"training": wide.training.model_copy(update={"batch_size": 64})})
     folder.prepare(folder.spec().model_copy(update={"config": wide}))
-    code, result = finished(folder, preexec_fn=little_memory)
+    code, result = finished(folder, start=subprocess.Popen, preexec_fn=little_memory)
     assert (code, result.status, result.steps) == (3, Status.OUT_OF_MEMORY, 0)
     assert result.reason is not None
     assert result.reason.startswith("out of memory in the phase first_step: ")

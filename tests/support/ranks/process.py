@@ -8,6 +8,28 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch.distributed.tensor import DTensor
+
+from assay.config.loading import validate
+from assay.measure.collectives.pipeline_idle import busy
+from assay.measure.memory.memory_pass import live_tensor_bytes
+from assay.measure.memory.tensor_peak import tensor_peak
+from assay.measure.trace import StepTracer
+from assay.optimizations import mesh_of, optimizations_of, resolved
+from assay.parallel.dtensor import local
+from assay.parallel.ranks import joined
+from assay.training.build import baseline, build
+from assay.training.checkpoints import checkpoint
+from assay.training.checkpoints.state import weights_at_rest
+from assay.training.divergence import first_not_finite, first_not_finite_in
+from assay.training.evaluation import evaluate
+from assay.training.gradients import cut
+from assay.training.loop import read, take_step, train_step
+from assay.training.probes import ActivationNorms, RouterStatistics
+from assay.training.step_record import Position
+from assay.worker.build import device_of
+from support.corpora import RandomData
 from support.ranks import Case, ranks_of
 
 _MOST_PEAKS, _SAME_PEAKS = 24, 3
@@ -18,13 +40,6 @@ def _answer(case: Case) -> dict[str, Any]:
         module, _, function = case["answered_by"].partition(":")
         answer: dict[str, Any] = getattr(import_module(module), function)(case)
         return answer
-    from assay.config.loading import validate
-    from assay.measure.trace import StepTracer
-    from assay.optimizations import mesh_of, optimizations_of, resolved
-    from assay.parallel.ranks import joined
-    from assay.training.loop import read, take_step, train_step
-    from assay.training.probes import ActivationNorms, RouterStatistics
-    from assay.worker.build import device_of
 
     run = resolved(validate(case["run"]))
     device = device_of(run, int(os.environ["LOCAL_RANK"]))
@@ -62,9 +77,6 @@ def _answer(case: Case) -> dict[str, Any]:
 
 
 def _evaluated(step: Any) -> dict[str, Any]:
-    from assay.training.checkpoints.state import weights_at_rest
-    from assay.training.evaluation import evaluate
-
     # Seven rows, so that neither ranks nor micro-batches divide them.
     windows = [(ids[:7], targets[:7]) for ids, targets in step.program.batches(0, (0, 1))]
     seen = evaluate(step, lambda: windows, 1.0, 0)
@@ -73,12 +85,6 @@ def _evaluated(step: Any) -> dict[str, Any]:
 
 
 def _built(case: Case, run: Any, device: Any, ranks: Any) -> Any:
-    import torch
-
-    from assay.optimizations import optimizations_of
-    from assay.training.build import baseline, build
-    from support.corpora import RandomData
-
     program = baseline(run, RandomData(run), device, None, ranks)  # type: ignore[arg-type]
     for part in program.parts:
         part.to(getattr(torch, case["dtype"]))
@@ -89,10 +95,6 @@ def _built(case: Case, run: Any, device: Any, ranks: Any) -> Any:
 
 def _resumed(case: Case, run: Any, step: Any, ranks: Any) -> list[list[float]]:
     """Losses of two more steps: of the step that goes on, and of another that goes on from its checkpoint."""
-    from assay.training.checkpoints import checkpoint
-    from assay.training.loop import train_step
-    from assay.training.step_record import Position
-
     checkpoint.save(Path(case["folder"]), step, Position(case["steps"]), "any", ranks)
     again = _built(case, run, step.program.device, ranks)
     position, _ = checkpoint.resume(Path(case["folder"]), again, ranks, run.seed)
@@ -105,10 +107,6 @@ def _peak(step: Any, probes: Any, ranks: Any) -> int:
     gloo's threads let go of what they sent when they get to it, so on a busy machine most steps hold more. A step goes
     before them: an evaluation may leave gathered weights, which the next backward frees.
     """
-    from assay.measure.memory.memory_pass import live_tensor_bytes
-    from assay.measure.memory.tensor_peak import tensor_peak
-    from assay.training.loop import train_step
-
     train_step(step, 0, probes)
     live = live_tensor_bytes(step.program.device)
     seen: Counter[int] = Counter()
@@ -121,23 +119,12 @@ def _peak(step: Any, probes: Any, ranks: Any) -> int:
 
 
 def _busy(step: Any, ranks: Any) -> Any:
-    from assay.measure.collectives.pipeline_idle import busy
-    from assay.training.loop import train_step
-
     ranks.meet()
     watched = busy(step.program.device, lambda: train_step(step, 0))
     return watched and asdict(watched)
 
 
 def _named(broken: tuple[int, str, float], step: Any, ranks: Any) -> Any:
-    import torch
-
-    from assay.parallel.dtensor import local
-    from assay.training.divergence import first_not_finite, first_not_finite_in
-    from assay.training.evaluation import evaluate
-    from assay.training.gradients import cut
-    from assay.training.loop import train_step
-
     rank, name, value = broken
     train_step(step, 0)  # an evaluation may leave gathered weights, which only the next backward frees
     if ranks.rank == rank:
@@ -150,8 +137,6 @@ def _named(broken: tuple[int, str, float], step: Any, ranks: Any) -> Any:
 
 
 def _whole(weight: Any) -> Any:
-    from torch.distributed.tensor import DTensor
-
     return (weight.full_tensor() if isinstance(weight, DTensor) else weight).detach()
 
 

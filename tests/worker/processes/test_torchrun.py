@@ -18,6 +18,7 @@ from assay.records.status import Status
 from assay.store.index import Store
 from assay.store.lookup import find
 from assay.worker.processes.torchrun import Asked, gathered
+from support.forked import fork_children
 
 SHAPE = ("model.n_layer=1", "model.n_head=2", "model.n_embd=16", "model.context_length=16", "training.batch_size=4")
 SHAPE = (*SHAPE, "data.tokenizer=byte", "training.eval_interval=0", "training.measure_memory=false", "threads=1")
@@ -47,7 +48,7 @@ def torchrun(*words: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_torchrun_does_a_run_and_goes_on_with_it(home: Home, text: str) -> None:
+def test_torchrun_does_a_run_and_goes_on_with_it(home: Home, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     done = torchrun("demo", *SHAPE, text, "training.steps=6", "--with", "data_parallel")
     assert done.returncode == 0, done.stderr
     folder = find(home, "last")
@@ -59,6 +60,7 @@ def test_torchrun_does_a_run_and_goes_on_with_it(home: Home, text: str) -> None:
     assert "step 6/6, loss" in done.stderr
     entry = Store(home).entries()[folder.id]
     assert (entry.status, entry.stamp, entry.preset) == (Status.DONE, folder.stamp(), "demo")
+    fork_children(monkeypatch)
     more = torchrun("--resume", "last", "training.steps=8", "--with", "fully_sharded")
     assert more.returncode == 0, more.stderr
     again = folder.result()

@@ -1,0 +1,131 @@
+"""Children of a run that are forked from the process that tests: what they import, it has imported once.
+
+A cold start takes seconds of processor time. A forked child has its own session, streams and environment like a started
+one, and the ranks and the reference process that it starts in turn are forked, too. It has no command line of its own,
+so a test that looks for processes, kills one or measures a process takes started ones.
+"""
+
+import atexit
+import faulthandler
+import gc
+import logging
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NoReturn
+
+import pytest
+import torch.distributed.checkpoint
+import torch.distributed.fsdp
+import torch.distributed.pipelining
+import torch.distributed.tensor.parallel  # noqa: F401
+from torch.distributed.elastic.multiprocessing.subprocess_handler import subprocess_handler
+
+import assay.worker.proof.reference
+import assay.worker.session  # noqa: F401
+
+_PROGRAMS = ("assay.worker", "torch.distributed.run")
+_STARTING = (subprocess, subprocess_handler)
+"""Modules by whose `Popen` the children of runs are started."""
+
+
+@pytest.fixture
+def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the children of runs forked while the test runs."""
+    fork_children(monkeypatch)
+
+
+def fork_children(patch: pytest.MonkeyPatch) -> None:
+    """Have the children of runs forked until the patch is undone."""
+    for place in _STARTING:
+        patch.setattr(place, "Popen", Forked)
+
+
+class Forked(subprocess.Popen):  # type: ignore[type-arg]
+    """A process that is forked if it runs a module of the worker, and started if not."""
+
+    def _execute_child(self, args: Sequence[str], *others: Any) -> None:
+        module, arguments = _module(args)
+        if module is None:
+            super()._execute_child(args, *others)  # type: ignore[misc]
+            return
+        _, _, _, kept, folder, environment, _, _, _, *rest = others
+        own_in, their_in, their_out, own_out, their_error, own_error, *_ = rest
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self.pid = os.fork()
+        if self.pid == 0:
+            _be(module, arguments, (own_in, own_out, own_error), set(kept), folder, environment)
+        self._child_created = True
+        self._close_pipe_fds(own_in, their_in, their_out, own_out, their_error, own_error)  # type: ignore[attr-defined]
+
+
+def _module(command: Sequence[str]) -> tuple[str | None, list[str]]:
+    """Module of ``python [-P] -m MODULE ARGUMENT…`` and its arguments; no module if it is another program."""
+    rest = [one for one in command if one != "-P"] if command[0] == sys.executable else []
+    found = len(rest) > 2 and rest[1] == "-m" and rest[2].startswith(_PROGRAMS)
+    return (rest[2], list(rest[3:])) if found else (None, [])
+
+
+def _be(
+    module: str,
+    arguments: Sequence[str],
+    streams: tuple[int, int, int],
+    kept: set[int],
+    folder: str | None,
+    environment: Mapping[str, str] | None,
+) -> NoReturn:
+    """Run a module as the program of this new process, and end."""
+    code = 1
+    try:
+        os.setsid()
+        _settle(streams, kept)
+        if environment is not None:
+            os.environ.clear()
+            os.environ.update(environment)
+        os.chdir(folder or os.curdir)
+        fork_children(pytest.MonkeyPatch())
+        sys.argv = [module, *arguments]
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _settle(streams: tuple[int, int, int], kept: set[int]) -> None:
+    """Take the streams, and leave behind what the process that tests has open, alive or arranged for its end."""
+    atexit._clear()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    given = [os.dup(one) if one >= 0 else None for one in streams]
+    for number, one in enumerate(given):
+        if one is not None:
+            os.dup2(one, number)
+    begin = 3
+    for one in sorted(kept):
+        os.closerange(begin, one)
+        begin = one + 1
+    os.closerange(begin, os.sysconf("SC_OPEN_MAX"))
+    # A child of this process replaces these in its turn, which must not close what they stand for.
+    sys.stdin, sys.stdout, sys.stderr = (
+        open(number, mode, buffering, closefd=False)  # noqa: SIM115
+        for number, mode, buffering in ((0, "r", -1), (1, "w", -1), (2, "w", 1))
+    )
+    faulthandler.enable(2)
+    for handler in filter(None, (one() for one in logging._handlerList)):  # type: ignore[attr-defined]
+        if type(handler) is logging.StreamHandler:  # it would write to a descriptor that is another file's now
+            handler.setStream(sys.stderr)
+    gc.collect()
+    gc.freeze()  # tensors of tests are not the run's
