@@ -49,7 +49,7 @@ def every_rank(loop: Loop, findings: Findings, ranks: Ranks) -> tuple[RankResult
 def _spent(listed: tuple[Call, ...], profiled: Travel, ranks: Ranks) -> tuple[Spent, ...]:
     own = Timed.of(listed, profiled.spans)
     everyone = [Timed.from_json(said) for said in ranks.gather(own.to_json())]
-    return tuple(Spent(**asdict(one)) for one in spent(everyone, ranks.rank))
+    return spent(everyone, ranks.rank)
 
 
 def _idle(loop: Loop, ranks: Ranks) -> Idle | None:
@@ -61,8 +61,7 @@ def _idle(loop: Loop, ranks: Ranks) -> Idle | None:
         told = (json.loads(said) for said in ranks.gather(json.dumps(own and asdict(own))))
         steps.append([said and Busy(**said) for said in told])
     line = next(line for line in ranks.layout.groups("pp") if ranks.rank in line)
-    found = idle(steps, line).get(ranks.rank) if steps else None
-    return None if found is None else Idle(**asdict(found), share=found.share)
+    return idle(steps, line).get(ranks.rank) if steps else None
 
 
 def _sent(trace: Trace) -> tuple[Sent, ...]:

@@ -21,6 +21,8 @@ from typing import Any
 
 import torch
 
+from assay.records.ranks import Idle
+
 OWN_CORE = 0.95
 """Least ratio of processor time to wall time of busy spans at which a rank had a core of its own."""
 _CALLS = ("forward_one_chunk", "backward_one_chunk", "backward_weight_one_chunk")
@@ -36,23 +38,6 @@ class Busy:
     busy_seconds: float
     processor_seconds: float | None
     """Processor time of the calling thread; None on an accelerator, which a rank does not share."""
-
-
-@dataclass(frozen=True)
-class Idle:
-    """Share of a pipeline's steps in which one of its ranks does not compute."""
-
-    shares: tuple[float, ...]
-    """Idle share of each step."""
-    processor_share: float | None
-    """Processor time over wall time of the rank's busy spans."""
-    comparable: bool
-    """True if every rank of the pipeline had a core of its own."""
-
-    @property
-    def share(self) -> float:
-        """Median idle share over steps."""
-        return median(self.shares)
 
 
 @dataclass(frozen=True)
@@ -95,11 +80,13 @@ def idle(steps: Sequence[Sequence[Busy | None]], line: Sequence[int]) -> dict[in
     lasted = [_makespan([found[rank][index] for rank in line]) for index in range(len(steps))]
     processor = {rank: _processor_share(ones) for rank, ones in found.items()}
     own = all(share is None or share >= OWN_CORE for share in processor.values())
-    return {
-        rank: Idle(
-            tuple(1 - one.busy_seconds / span for one, span in zip(ones, lasted, strict=True)), processor[rank], own
-        )
+    shares = {
+        rank: tuple(1 - one.busy_seconds / span for one, span in zip(ones, lasted, strict=True))
         for rank, ones in found.items()
+    }
+    return {
+        rank: Idle(share=median(each), shares=each, processor_share=processor[rank], comparable=own)
+        for rank, each in shares.items()
     }
 
 

@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 from typing import Self
 
 from assay.measure.collectives.calls import Call
+from assay.records.ranks import Spent
 
 _Key = tuple[str, tuple[int, ...], int]
 
@@ -59,18 +60,6 @@ class Timed:
             yield (name, ranks, counts[name, ranks]), call, begin, end
 
 
-@dataclass(frozen=True)
-class Spent:
-    """Time of all calls of one collective along one axis."""
-
-    collective: str
-    axis: str
-    count: int
-    seconds: float
-    wait_seconds: float | None
-    """Wait for the last rank; None if it is unknown for any of the calls."""
-
-
 def spent(everyone: Sequence[Timed], rank: int) -> tuple[Spent, ...]:
     """Times of one rank's collectives, from the timings of every rank, sorted by collective and axis."""
     seen: dict[_Key, dict[int, tuple[float, float]]] = {}
@@ -92,4 +81,10 @@ def spent(everyone: Sequence[Timed], rank: int) -> tuple[Spent, ...]:
 def _summed(collective: str, axis: str, calls: Sequence[tuple[float, float | None]]) -> Spent:
     waits = [wait for _, wait in calls if wait is not None]
     known = len(waits) == len(calls)
-    return Spent(collective, axis, len(calls), sum(taken for taken, _ in calls), sum(waits) if known else None)
+    return Spent(
+        collective=collective,
+        axis=axis,
+        count=len(calls),
+        seconds=sum(taken for taken, _ in calls),
+        wait_seconds=sum(waits) if known else None,
+    )
