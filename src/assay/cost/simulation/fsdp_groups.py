@@ -98,21 +98,26 @@ class Gathered:
             if ahead is not None:
                 self.messages[following] = ahead
 
-    def after_backward(self, group: Group) -> None:
-        """Free the weights."""
+    def after_backward(self, group: Group, gradients: dict[str, Storage], *, first: bool, last: bool) -> None:
+        """Free the weights; sum the gradients after the last micro-batch, or widen those of the first."""
+        self._add_waiting(group)
         self.ledger.drop(self.weights.pop(group))
+        if last:
+            self._sum_gradients(group, [gradients.pop(name) for name in group.weights])
+        elif first:
+            self._lift(group, gradients)
 
     def widens(self, weight: str) -> bool:
         """True if a weight's gradients of several micro-batches are added in a wider dtype."""
         return any(group.widens and weight in group.weights for group in self.groups)
 
-    def add_waiting(self, group: Group) -> None:
+    def _add_waiting(self, group: Group) -> None:
         """Add this micro-batch's gradients to those of earlier ones."""
         for name in group.weights:
             if name in self.waiting:
                 self.ledger.drop(self.waiting.pop(name))
 
-    def lift(self, group: Group, gradients: dict[str, Storage]) -> None:
+    def _lift(self, group: Group, gradients: dict[str, Storage]) -> None:
         """Widen the gradients of the first of several micro-batches, one after the other."""
         for name in group.weights if group.widens else ():
             narrow = gradients[name]
@@ -120,7 +125,7 @@ class Gathered:
             self.ledger.mark("backward", "gradient lift", group.sites[0])
             self.ledger.drop(narrow)
 
-    def sum_gradients(self, group: Group, gradients: list[Storage]) -> None:
+    def _sum_gradients(self, group: Group, gradients: list[Storage]) -> None:
         """Reduce-scatter the whole gradients to this rank's shard of their sum."""
         self.leave_backward()
         self.summed = self.ledger.take(group.summed_bytes)

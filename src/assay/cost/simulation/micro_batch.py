@@ -1,18 +1,18 @@
 """Play one micro-batch of a `Cost` forwards and backwards, counting live bytes as torch's allocator would.
 
 The rules are autograd's. A result lives while a later operation reads it or backward needs it. A node frees its saved
-tensors when it has run. A second gradient of a value is added into the first if nothing else holds that. A parameter's
-gradient is accumulated once all its uses have contributed. A checkpointed module saves its inputs and, with dropout,
+tensors when it has run; `gradients` adds up what it returns. A checkpointed module saves its inputs and, with dropout,
 the generator's state. Backward recomputes it up to the last operation that saves something, and then treats it like any
 other module.
 """
 
-from collections import Counter
+from collections.abc import Iterable
 from itertools import chain
 
 from assay.cost.operation import Gradient, Operation
 from assay.cost.simulation.allocator import Storage
 from assay.cost.simulation.fsdp_groups import Group
+from assay.cost.simulation.gradients import Gradients
 from assay.cost.simulation.liveness import Segment, before_product
 from assay.cost.simulation.step_state import PlayedStage, PlayedStep
 
@@ -33,14 +33,10 @@ class Pass:
         """Names of the results that wait for recomputation, by position."""
         self.noise: dict[int, Storage] = {}
         """Generator states for the recomputations that begin at these positions."""
-        self.gradients: dict[str, Storage] = {}
-        """Gradients of values whose own node has not run yet."""
+        self.gradients = Gradients(step, stage)
         again = (range(segment.first, segment.stop + 1) for segment in self.plan.segments)
         self.again = frozenset(chain.from_iterable(again))
         """Positions whose nodes get their saved tensors from recomputation."""
-        self.reported: Counter[str] = Counter()
-        self.complete: list[str] = []
-        """Weights whose gradients are complete, and wait until their module's backward has finished."""
 
     def forward(self) -> None:
         """Run the tape; recomputed modules save only their inputs."""
@@ -84,42 +80,28 @@ class Pass:
                     self._recompute(segments[index])
             self._node(index, self.cost.tape[index])
             if index in self.plan.hands_over:
-                self._hand_over()
+                self.gradients.accumulate_complete()
             if not self.cost.order:
-                for group in reversed(self.stage.begins.get(index, [])):
-                    self._exchange(group)
+                self._exchange(reversed(self.stage.begins.get(index, [])))
         self._leave()
-
-    def _hand_over(self) -> None:
-        """Accumulate the complete gradients of a module."""
-        for name in self.complete:
-            self._accumulate(name)
-        self.complete.clear()
 
     def _receive(self) -> None:
         """Receive the gradient of a stage's output, in a permanent buffer that is never freed."""
         if self.stage.output is not None:
-            self.gradients[self.stage.output] = Storage(self.values[self.stage.output].nbytes, holders=2)
+            self.gradients.by_name[self.stage.output] = Storage(self.values[self.stage.output].nbytes, holders=2)
 
     def _leave(self) -> None:
         """End backward: send the gradient of the stage's input, sum a pipeline's groups, and free the last message."""
         gathered, output = self.stage.gathered, self.stage.output
         if output is not None and not self.cost.pipeline.sent_stays:
-            self.stage.leave(self.ledger, [self.storages[self.plan.base[output]], *self.gradients.values()])
+            self.stage.leave(self.ledger, [self.storages[self.plan.base[output]], *self.gradients.by_name.values()])
         if self.cost.order and self.last:
-            for group in gathered.groups:
-                self._exchange(group)
+            self._exchange(gathered.groups)
         gathered.leave_backward()
 
-    def _exchange(self, group: Group) -> None:
-        """Free a group's weights; sum its gradients after the last micro-batch, or widen those of the first."""
-        gathered = self.stage.gathered
-        gathered.add_waiting(group)
-        gathered.after_backward(group)
-        if self.last:
-            gathered.sum_gradients(group, [self.step.gradients.pop(name) for name in group.weights])
-        elif self.first:
-            gathered.lift(group, self.step.gradients)
+    def _exchange(self, groups: Iterable[Group]) -> None:
+        for group in groups:
+            self.stage.gathered.after_backward(group, self.step.gradients, first=self.first, last=self.last)
 
     def _run(self, index: int, operation: Operation, phase: str) -> None:
         for tensor in (*operation.outputs, *operation.extras):
@@ -195,7 +177,7 @@ class Pass:
 
         A recomputed node has freed its saved tensors when the engine converts gradients.
         """
-        incoming = [self.gradients.pop(one.name) for one in operation.outputs if one.name in self.gradients]
+        incoming = self.gradients.take(operation)
         given = self._gradients(index, operation, incoming)
         self.ledger.mark_with(operation.scratch.backward, "backward", operation.backward, operation.site)
         if Gradient.CONVERTED in operation.gradients:
@@ -208,7 +190,7 @@ class Pass:
         for storage in incoming:
             self.ledger.drop(storage)
         for name, storage in given:
-            self._deliver(name, storage, operation)
+            self.gradients.deliver(name, storage, operation)
 
     def _gradients(self, index: int, operation: Operation, incoming: list[Storage]) -> list[tuple[str, Storage]]:
         """The gradients that a node computes. A compiled product computes the weight's first and then frees the input.
@@ -250,39 +232,6 @@ class Pass:
         storage = self.ledger.take(value.nbytes)
         storage.viewed, storage.transposed = how is Gradient.VIEWED, how is Gradient.TRANSPOSED
         return storage
-
-    def _deliver(self, name: str, storage: Storage, operation: Operation) -> None:
-        """Add a gradient to the value's earlier one; accumulate a parameter's gradient when it is complete."""
-        earlier = self.gradients.get(name)
-        if earlier is not None:
-            # Measured: torch's engine for replicas and shards sums a tied weight's gradients in a third tensor.
-            shared = bool(self.cost.sharding.groups) and name in self.cost.parameters
-            storage = self.ledger.add(earlier, storage, operation.site, in_place=not shared)
-        self.gradients[name] = storage
-        if name in self.cost.parameters:
-            self.reported[name] += 1
-            if self.reported[name] == self.plan.readers[name]:
-                if operation.within(*self.cost.backward.accumulated_together):
-                    self.complete.append(name)
-                else:
-                    self._accumulate(name)
-
-    def _accumulate(self, name: str) -> None:
-        """Store a parameter's gradient, or add it to that of earlier micro-batches.
-
-        With updates in backward, use it and free it.
-        """
-        storage, site = self.gradients.pop(name), name.rpartition(".")[0]
-        if self.cost.optimizer.in_backward:
-            storage = self.ledger.ordered(storage, site)
-            self.step.update(self.cost.optimizer.rule.instants({name: self.cost.pieces[name]}))
-            self.ledger.drop(storage)
-        elif name not in self.step.gradients:
-            self.step.gradients[name] = self.ledger.ordered(storage, site)
-        elif self.stage.gathered.widens(name):
-            self.stage.gathered.waiting[name] = storage
-        else:
-            self.ledger.drop(storage)
 
     def _free_saved(self, index: int) -> None:
         for base in self.kept.pop(index, ()):

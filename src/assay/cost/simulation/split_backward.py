@@ -47,7 +47,7 @@ class Halved(Pass):
         for index in [one for one in kept if one > max(self.waiting)]:
             self._free_saved(index)
         if self.stage.follows_here:
-            for name in self.gradients:
+            for name in self.gradients.by_name:
                 self._replace(name)
 
     def weight_gradients(self) -> None:
@@ -56,7 +56,7 @@ class Halved(Pass):
             self.backward()
             return
         for index, gradients in sorted(self.waiting.items()):
-            self.gradients.update(gradients)
+            self.gradients.by_name.update(gradients)
             self._node(index, self._handing(self.cost.tape[index], weights=True))
         for index in list(self.kept):
             self._free_saved(index)
@@ -74,7 +74,7 @@ class Halved(Pass):
         return not self.cost.parameters.keys().isdisjoint(operation.inputs)
 
     def _wait(self, index: int, operation: Operation) -> None:
-        here = {one.name: self.gradients[one.name] for one in operation.outputs if one.name in self.gradients}
+        here = self.gradients.of_results(operation)
         for storage in here.values():
             storage.holders += 1
         self.waiting[index] = here
