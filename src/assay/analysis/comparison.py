@@ -5,7 +5,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from assay.analysis.effects import Effect
-from assay.analysis.flags import equal_flags, evidence_flags, peak_flags, twin_flags
+from assay.analysis.flags import (
+    environment_flags,
+    equal_flags,
+    evidence_flags,
+    peak_flags,
+    same_environment,
+    twin_flags,
+)
 from assay.analysis.losses import Yardstick
 from assay.analysis.metrics import metrics
 from assay.analysis.metrics.time import STEP_SECONDS
@@ -90,14 +97,14 @@ def analyse(record: ComparisonRecord) -> Comparison:
 
     def row(name: str) -> Row:
         cells = record.of(name)
-        kept = held(_judged(read.row(name), again), _alike(cells, environment), yardstick)
+        kept = held(_judged(read.row(name), again), same_environment(cells, environment), yardstick)
         return _flagged(kept, cells, (*equal_flags(usable(cells), yardstick), *twins[name]))
 
     twins = twin_flags({name: usable(record.of(name)) for name in record.treatments})
     return Comparison(
         record=record,
         baseline=read.row(BASELINE),
-        again=held(_judged(again, again), _alike(record.of(AGAIN), environment), yardstick),
+        again=held(_judged(again, again), same_environment(record.of(AGAIN), environment), yardstick),
         resolution={name: one.resolution for name, one in read.timed.items() if one.resolution},
         rows=tuple(row(name) for name in record.treatments),
         environment=environment,
@@ -120,14 +127,14 @@ class _Reading:
     def of(cls, record: ComparisonRecord, environment: Environment | None) -> Self:
         good = usable(record.cells)
         kept = rounds(good)
-        alike = _alike(good, environment)
-        found = {name: timed(one, alike, kept) for name, one in metrics().items() if one.kind == "timed"}
+        comparable = same_environment(good, environment)
+        found = {name: timed(one, comparable, kept) for name, one in metrics().items() if one.kind == "timed"}
         return cls(record, environment, kept, found)
 
     def row(self, treatment: str) -> Row:
         """Return the row of a treatment or a baseline."""
         record, cells = self.record, self.record.of(treatment)
-        alike = _alike(cells, self.environment)
+        comparable = same_environment(cells, self.environment)
         results = [one.result for one in cells]
         status, reason = _ending(results, record.planned)
         good = [one.result for one in usable(cells)]
@@ -143,8 +150,8 @@ class _Reading:
             planned=record.planned,
             finished=len(good),
             metrics=figures(cells, controls if treatment == BASELINE else cells, self.kept),
-            effects={} if treatment == BASELINE else self._effects(treatment, alike),
-            break_even=repaid(record.of(BASELINE), alike, self.kept) if treated else None,
+            effects={} if treatment == BASELINE else self._effects(treatment, comparable),
+            break_even=repaid(record.of(BASELINE), comparable, self.kept) if treated else None,
             predicted=predicted,
             predicted_change=_predicted_change(reference, predicted, _two_runs(record, cells)) if treated else {},
             evidence=(good or results)[0].evidence if results else (),
@@ -152,11 +159,7 @@ class _Reading:
             proven_until=(good or results)[0].proven_until if results else None,
             ranks=(good or results)[0].ranks if results else (),
             flags=tuple(
-                dict.fromkeys(
-                    flag
-                    for result in results
-                    for flag in (*_unlike(result, self.environment), *_more_threads(result, self.environment))
-                )
+                dict.fromkeys(flag for result in results for flag in environment_flags(result, self.environment))
             ),
         )
 
@@ -188,36 +191,6 @@ def _judged(row: Row, again: Row) -> Row:
 def _flagged(row: Row, cells: Sequence[CellResult], suspect: Sequence[str]) -> Row:
     results = [one.result for one in usable(cells)]
     return row.model_copy(update={"flags": (*row.flags, *suspect, *evidence_flags(results), *peak_flags(results))})
-
-
-def _alike(cells: Sequence[CellResult], environment: Environment | None) -> list[CellResult]:
-    return [one for one in cells if not _unlike(one.result, environment)]
-
-
-def _unlike(result: RunResult, environment: Environment | None) -> list[str]:
-    """Reasons not to compare a run with a baseline in `environment`. More processes may have more threads."""
-    if environment is None or result.environment is None:
-        return []
-    names = [
-        name for name in result.environment.differs(environment) if name != "threads" or not _more(result, environment)
-    ]
-    return [f"not compared: the baseline ran with different {', '.join(names)}"] if names else []
-
-
-def _more(result: RunResult, environment: Environment) -> bool:
-    """True if each of several processes had as many threads as the baseline's only process."""
-    ranks, threads = result.config.ranks, result.environment.threads if result.environment else 0
-    return ranks > 1 and threads == ranks * environment.threads
-
-
-def _more_threads(result: RunResult, environment: Environment | None) -> list[str]:
-    if environment is None or not _more(result, environment):
-        return []
-    more = result.config.ranks * environment.threads
-    return [
-        f"its {result.config.ranks} processes used {more} threads in all, and the baseline's process "
-        f"{environment.threads}: times compare unequal shares of the machine (threads=null gives the baseline all)"
-    ]
 
 
 def _two_runs(record: ComparisonRecord, cells: Sequence[CellResult]) -> tuple[ResolvedRun, ResolvedRun] | None:

@@ -1,4 +1,4 @@
-"""Sentences on suspicious results of a comparison: losses that are too equal, proofs and peaks that do not fit.
+"""Sentences on suspicious results of a comparison: too equal losses, proofs and peaks that do not fit, other machines.
 
 A row that promises a different training run and has the baseline's losses to the last bit took no effect. Two rows that
 change training in different ways and have equal losses are as suspect. Losses that break a promise are no flag: they
@@ -15,6 +15,7 @@ from assay.config.run import ResolvedRun
 from assay.optimizations import Numerics
 from assay.optimizations.registry import resolve
 from assay.proofs.mispredicted import mispredicted
+from assay.records.environment import Environment
 from assay.records.run import RunResult
 from assay.records.study import CellResult
 
@@ -85,3 +86,39 @@ def peak_flags(results: Sequence[RunResult]) -> list[str]:
     elif len(peaks) > 1:
         flags.append("the peak of tensors was not measured at every seed")
     return [*flags, *next((said for result in results if (said := mispredicted(result))), [])]
+
+
+def same_environment(cells: Sequence[CellResult], environment: Environment | None) -> list[CellResult]:
+    """Return the cells whose figures may be compared with those of a baseline in `environment`."""
+    return [one for one in cells if not _unlike(one.result, environment)]
+
+
+def environment_flags(result: RunResult, environment: Environment | None) -> list[str]:
+    """Return sentences on a run whose environment is not the baseline's, or that had more threads."""
+    return [*_unlike(result, environment), *_more_threads(result, environment)]
+
+
+def _unlike(result: RunResult, environment: Environment | None) -> list[str]:
+    """Reasons not to compare a run with a baseline in `environment`. More processes may have more threads."""
+    if environment is None or result.environment is None:
+        return []
+    names = [
+        name for name in result.environment.differs(environment) if name != "threads" or not _more(result, environment)
+    ]
+    return [f"not compared: the baseline ran with different {', '.join(names)}"] if names else []
+
+
+def _more(result: RunResult, environment: Environment) -> bool:
+    """True if each of several processes had as many threads as the baseline's only process."""
+    ranks, threads = result.config.ranks, result.environment.threads if result.environment else 0
+    return ranks > 1 and threads == ranks * environment.threads
+
+
+def _more_threads(result: RunResult, environment: Environment | None) -> list[str]:
+    if environment is None or not _more(result, environment):
+        return []
+    more = result.config.ranks * environment.threads
+    return [
+        f"its {result.config.ranks} processes used {more} threads in all, and the baseline's process "
+        f"{environment.threads}: times compare unequal shares of the machine (threads=null gives the baseline all)"
+    ]
