@@ -14,6 +14,7 @@ EPSILON = 1e-5
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
+# More than 20 fields: its keys are those of a user's file and command line, where `model.n_layer` is all there is.
 class ModelConfig(Setting):
     """A decoder-only transformer of the GPT-2 family, with its common variants."""
 

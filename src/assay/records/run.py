@@ -19,6 +19,7 @@ from assay.records.status import Status
 from assay.records.timing import Block, Quartiles
 
 
+# More than 20 fields: it is the published record; users, pages and the index read its figures by these flat names.
 class RunResult(Record):
     """The complete record of one run."""
 

@@ -22,6 +22,7 @@ def given_name(run: str) -> str | None:
     return found[1] if found else None
 
 
+# More than 20 fields: it is one row of a table in SQLite, and each field is a column.
 class Entry(NamedTuple):
     """A row of the store. `None` means that the figure is not available."""
 

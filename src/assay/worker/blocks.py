@@ -78,9 +78,10 @@ class TimedBlocks:
         around = surroundings.between(before, after, [float(json.loads(said)) for said in own])
         seconds = [record.seconds for record in self.steady]
         if not repeated:
-            self._findings.steady_seconds.extend(seconds)
-            self._findings.data_seconds.extend(record.data_seconds for record in self.steady)
-            self._findings.step_tokens = self.steady[-1].tokens
+            steady = self._findings.steady
+            steady.seconds.extend(seconds)
+            steady.data_seconds.extend(record.data_seconds for record in self.steady)
+            steady.tokens = self.steady[-1].tokens
         self._say(
             Block(
                 steps=len(seconds),

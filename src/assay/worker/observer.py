@@ -17,7 +17,7 @@ from assay.worker.blocks import TimedBlocks
 from assay.worker.phases import Phases
 from assay.worker.processes.channel import Voice
 from assay.worker.proof.values import ValueCheck
-from assay.worker.result import Findings
+from assay.worker.result import Findings, SteadySteps
 
 
 class RunObserver:
@@ -36,9 +36,11 @@ class RunObserver:
     def recall(self, earlier: list[Event], step: int) -> None:
         """Adopt timings of earlier processes on this mesh, and if no step is left also evidence, routing and blocks."""
         steady = [one for one in history.steps(earlier) if one.step < step and one.phase == "steady"]
-        self._findings.earlier_seconds = Quartiles.of([one.seconds for one in steady])
-        self._findings.earlier_data_share = history.data_wait_share(steady)
-        self._findings.step_tokens = steady[-1].tokens if steady else None
+        self._findings.steady = SteadySteps(
+            tokens=steady[-1].tokens if steady else None,
+            earlier=Quartiles.of([one.seconds for one in steady]),
+            earlier_data_share=history.data_wait_share(steady),
+        )
         if step >= self._findings.spec.config.training.steps:
             for evidence in history.evidence(earlier):
                 self.say_evidence(evidence)

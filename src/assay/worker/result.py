@@ -28,6 +28,32 @@ if TYPE_CHECKING:
 
 
 @dataclass
+class SteadySteps:
+    """Timings of the steady steps of this process, and of earlier ones for as long as this process has none."""
+
+    seconds: list[float] = field(default_factory=list)
+    data_seconds: list[float] = field(default_factory=list)
+    """Seconds of each step in which the host waited for its batch."""
+    tokens: int | None = None
+    """Tokens of a step, as counted."""
+    earlier: Quartiles | None = None
+    """Quartiles of the steps of earlier processes."""
+    earlier_data_share: float | None = None
+    """Share of those steps in which the host waited for data."""
+
+    @property
+    def quartiles(self) -> Quartiles | None:
+        """Quartiles of the seconds of a step."""
+        return Quartiles.of(self.seconds) or self.earlier
+
+    @property
+    def data_wait_share(self) -> float | None:
+        """Share of the steps in which the host waited for data."""
+        spent = sum(self.seconds)
+        return sum(self.data_seconds) / spent if spent else self.earlier_data_share
+
+
+@dataclass
 class Findings:
     """All results of the child so far."""
 
@@ -38,15 +64,7 @@ class Findings:
     environment: Environment | None = None
     trace: Trace | None = None
     first_step_seconds: float | None = None
-    steady_seconds: list[float] = field(default_factory=list)
-    data_seconds: list[float] = field(default_factory=list)
-    """Seconds of each steady step in which the host waited for its batch."""
-    step_tokens: int | None = None
-    """Tokens of a steady step, as counted."""
-    earlier_seconds: Quartiles | None = None
-    """Quartiles of the steady steps of earlier processes, used if this process has none."""
-    earlier_data_share: float | None = None
-    """Share of those steps in which the host waited for data."""
+    steady: SteadySteps = field(default_factory=SteadySteps)
     blocks: list[Block] = field(default_factory=list)
     evidence: list[Evidence] = field(default_factory=list)
     values: ValueProof | None = None
@@ -81,9 +99,9 @@ class Findings:
     def _figures(self) -> RunFigures:
         found = RunFigures(
             first_step_seconds=self.first_step_seconds,
-            step_seconds=Quartiles.of(self.steady_seconds) or self.earlier_seconds,
-            step_tokens=self.step_tokens,
-            data_wait_share=self._data_wait_share,
+            step_seconds=self.steady.quartiles,
+            step_tokens=self.steady.tokens,
+            data_wait_share=self.steady.data_wait_share,
             blocks=self.blocks,
             evidence=self.evidence,
             values=self.values,
@@ -110,11 +128,6 @@ class Findings:
     def process_peak_bytes(self) -> int | None:
         """Highest peak of this process over the timed blocks, without repeated ones."""
         return highest(block.process_peak_bytes for block in self.blocks if not block.repeated)
-
-    @property
-    def _data_wait_share(self) -> float | None:
-        spent = sum(self.steady_seconds)
-        return sum(self.data_seconds) / spent if spent else self.earlier_data_share
 
     def _memory(self) -> Memory:
         own = self.memory.model_copy(
