@@ -10,6 +10,7 @@ other module.
 from collections import Counter
 from itertools import chain
 
+from assay.cost.layers import RMS_NORM
 from assay.cost.operation import Gradient, Operation
 from assay.cost.simulation.allocator import Storage
 from assay.cost.simulation.fsdp_groups import Group
@@ -191,16 +192,16 @@ class Pass:
         self.kept[segment.first] = inputs + unused + self.kept.get(segment.first, [])
 
     def _node(self, index: int, operation: Operation) -> None:
-        """Run one backward node: take the outputs' gradients, compute the inputs', free the saved tensors.
-
-        A recomputed node has freed its saved tensors when the engine converts gradients.
-        """
+        """Run one backward node: take the outputs' gradients, compute the inputs', free the saved tensors."""
         incoming = [self.gradients.pop(one.name) for one in operation.outputs if one.name in self.gradients]
         given = self._gradients(index, operation, incoming)
+        if operation.name == RMS_NORM:
+            # It adds to its input's gradient twice: also before it differentiates the squares.
+            self._deliver(*given.pop(0), operation)
         self.ledger.mark_with(operation.scratch.backward, "backward", operation.backward, operation.site)
         if Gradient.CONVERTED in operation.gradients:
             if index in self.again:
-                self._free_saved(index)
+                self._free_saved(index)  # a recomputed node has no other references to them
             given = self.ledger.converted(given, operation, self.values)
         self._free_saved(index)
         if index in self.noise:
