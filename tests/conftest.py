@@ -2,6 +2,7 @@
 
 import gc
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -22,6 +23,17 @@ def _rates_stay_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     from assay.hardware.rates import known_machine
 
     monkeypatch.setattr("assay.studies.run.measured_machine", lambda home, threads, tell: known_machine(home, threads))
+
+
+@pytest.fixture(params=[1, 2])
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    """The number of threads of torch in the test."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """The bounds of scratch against what torch's allocator shows, on whatever processor this is."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -47,14 +46,6 @@ def test_a_product_takes_no_more_than_the_bound(shape: tuple[int, int, int], tra
 
 def _multiply(a: torch.Tensor, b: torch.Tensor) -> None:
     torch.mm(a, b)
-
-
-@pytest.fixture(params=[1, 2])
-def threads(request: pytest.FixtureRequest) -> Iterator[int]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
-    yield request.param
-    torch.set_num_threads(before)
 
 
 @pytest.mark.skipif(not HERE, reason="what this processor's library takes is not known")

@@ -5,7 +5,7 @@ import pytest
 from assay.api import configure
 from assay.estimator import estimate
 from assay.hardware import Machine
-from support.peaks import assert_peak
+from support.peaks import assert_exact, assert_peak
 from support.steps import measured_peak
 
 MACHINE = Machine(processor="any", cores=1, memory_bytes=2**34)
@@ -35,3 +35,31 @@ def test_the_sum_of_a_wide_tied_weights_gradients_is_the_measured_one(stack: str
     assert predicted.nbytes == pytest.approx(measured, rel=1e-3)
     in_place = stack in ("chunked_cross_entropy", "bf16_mixed")
     assert instant == predicted.label == f"backward: {'EmbeddingBackward' if in_place else 'gradient sum'}"
+
+
+NARROW = {"n_head": 1, "context_length": 17, "vocab_size": 3, "norm": "rms", "activation": "swiglu"}
+UNTIED = {"tie_embeddings": False, "norm_position": "post"}
+NOISY = {**UNTIED, "n_layer": 2, "dropout": 0.1, "qk_norm": True}
+
+
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize(
+    ("fields", "batch_size", "stack"),
+    [
+        # Recomputation ends in a norm in float32 between casts; squares and their mean are alive before its result.
+        (NOISY | {"n_embd": 7, "n_hidden": 7, "bias": True}, 2, "activation_checkpointing:every=2+bf16_full"),
+        (NOISY | {"n_embd": 5, "activation": "gelu"}, 4, "activation_checkpointing:every=2+bf16_full"),
+        # The block holds the input of its last branch until the norm returns.
+        (UNTIED | {"n_layer": 4, "n_embd": 9, "bias": True}, 1, "selective_checkpointing:policy=matmuls+bf16_mixed"),
+        # A norm adds to the residual's gradient before it differentiates the squares.
+        ({"n_layer": 3, "n_embd": 7, "n_hidden": 1}, 4, "activation_checkpointing"),
+        # The buffers of fused attention depend on threads and positions.
+        (
+            {"n_layer": 1, "n_head": 3, "n_embd": 24, "context_length": 256, "n_hidden": 1, "qk_norm": True},
+            12,
+            "sdpa_attention",
+        ),
+    ],
+)
+def test_the_peak_of_a_narrow_model_is_the_measured_one(fields: dict[str, object], batch_size: int, stack: str) -> None:
+    assert_exact({**NARROW, **fields}, batch_size, stack)

@@ -101,13 +101,13 @@ class Forward:
     def _block(self, site: Writer, x: Tensor) -> Tensor:
         given = x
         for branch, run in (("attention", self._attention), ("mlp", self._mlp)):
-            norm = site.at(f"{branch}_norm")
+            norm, before = site.at(f"{branch}_norm"), x
             if self.config.norm_position == "post":
                 x = self._norm(norm, layers.add(site, x, run(site.at(branch), x)))
             else:
                 x = layers.add(site, x, run(site.at(branch), self._norm(norm, x)))
-        # The block's caller holds its input until the block returns.
-        site.operations[-1] = replace(site.operations[-1], holds=(given.name,))
+        # The block's caller holds its input until the block returns, and the block that of its last branch.
+        site.operations[-1] = replace(site.operations[-1], holds=(given.name, before.name))
         return x
 
     def _attention(self, site: Writer, x: Tensor) -> Tensor:

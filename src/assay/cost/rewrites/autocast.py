@@ -6,7 +6,7 @@ copy only as long as it needs it. The loss is cast back to float32; a CUDA devic
 other operation computes in the widest dtype of its inputs.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 from assay.cost.layers import RMS_NORM
@@ -29,17 +29,27 @@ def autocast(cost: Cost, dtype: str) -> Cost:
     return replace(cost, tape=tuple(caster.tape), tables=tables)
 
 
-def composed_in_float32(operation: Operation, values: Mapping[str, Tensor]) -> Operation:
-    """An RMS norm of a narrow input: it saves the input in float32, and its result and its gradients are as wide."""
-    lifted = replace(values[operation.inputs[0]], name=f"{operation.site}:lifted", dtype="float32", view_of=None)
-    return replace(
-        operation,
-        extras=(*operation.extras, lifted),
-        saves=(lifted.name, *operation.saves[1:]),
-        scratch=operation.scratch.and_also(
-            forward=[replace(lifted, name=f"{lifted.name} result")],
-            backward=[replace(lifted, name=f"{lifted.name} gradient")],
-        ),
+def composed_in_float32(operation: Operation, x: Tensor) -> tuple[Operation, Operation, Operation]:
+    """An RMS norm of a narrow input `x`: it computes in float32, between two casts."""
+    (out,) = operation.outputs
+    lifted, wide = (f"{operation.site}:{label}" for label in ("lifted", "wide"))
+    copy = replace(x, name=lifted, dtype="float32", view_of=None)
+    holds = (*operation.holds, x.name)
+    result = replace(out, name=wide, dtype="float32")
+    norm = replace(operation.reading({x.name: lifted}), outputs=(result,), holds=holds)
+    return cast_for(operation, x.name, copy), norm, replace(cast_for(operation, wide, out), holds=holds)
+
+
+def cast_for(reader: Operation, name: str, copy: Tensor) -> Operation:
+    """The cast of `name` to the dtype of `copy`, at the site of its reader."""
+    return Operation(
+        name="aten._to_copy",
+        site=reader.site,
+        kind="movement",
+        inputs=(name,),
+        outputs=(copy,),
+        gradients=(Gradient.FRESH,),
+        backward="ToCopyBackward",
     )
 
 
@@ -113,17 +123,7 @@ class _Caster:
         cast = replace(value, name=name, dtype=dtype, view_of=None, held=held)
         self.values[name] = cast
         self.casts[value.name] = name
-        self.tape.append(
-            Operation(
-                name="aten._to_copy",
-                site=operation.site,
-                kind="movement",
-                inputs=(value.name,),
-                outputs=(cast,),
-                gradients=(how,),
-                backward="ToCopyBackward",
-            )
-        )
+        self.tape.append(replace(cast_for(operation, value.name, cast), gradients=(how,)))
         return name
 
     def _widest(self, operation: Operation) -> str:
@@ -144,7 +144,9 @@ class _Caster:
 
     def _finish(self, operation: Operation, dtype: str) -> None:
         if operation.name == RMS_NORM and dtype != "float32":
-            operation = composed_in_float32(operation, self.values)
+            *before, operation = composed_in_float32(operation, self.values[operation.inputs[0]])
+            self.values.update({tensor.name: tensor for one in before for tensor in (*one.outputs, *one.extras)})
+            self.tape.extend(before)
         elif operation.kind == "elementwise":
             extras = tuple(extra if extra.dtype == "bool" else extra.cast(dtype) for extra in operation.extras)
             operation = self._with_lifted(replace(operation, extras=extras), dtype)

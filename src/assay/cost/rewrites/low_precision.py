@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from assay.cost.attention import FLASH
 from assay.cost.layers import RMS_NORM
-from assay.cost.operation import Gradient, Operation
-from assay.cost.rewrites.autocast import LIFTED, composed_in_float32
+from assay.cost.operation import Operation
+from assay.cost.rewrites.autocast import LIFTED, cast_for, composed_in_float32
 from assay.cost.step import Cost
 from assay.cost.tensors import Tensor
 
@@ -48,7 +48,7 @@ def narrowed(cost: Cost, dtype: str) -> Cost:
             tape.append(replace(operation.reading(wide), holds=holds))
             wide.update({one.name: one.name for one in (*operation.outputs, *operation.extras)})
         else:
-            tape.append(_narrow(operation, cost, dtype, extras_too=operation.name not in wide_extras))
+            tape.extend(_narrow(operation, cost, dtype, extras_too=operation.name not in wide_extras))
     return replace(
         cost,
         tape=tuple(tape),
@@ -67,7 +67,7 @@ def _copies(operation: Operation, cost: Cost, wide: dict[str, str]) -> list[Oper
             continue
         copy = replace(value, name=f"{operation.site}:float32 of {name}", view_of=None)
         wide[name] = copy.name
-        made.append(_cast(operation, name, copy))
+        made.append(cast_for(operation, name, copy))
     return made
 
 
@@ -80,34 +80,16 @@ def _cast_back(
         for name in dict.fromkeys(operation.inputs)
         if lifted.get(name) == name
     }
-    casts = [_cast(operation, name, copy) for name, copy in narrow.items()]
+    casts = [cast_for(operation, name, copy) for name, copy in narrow.items()]
     return operation.reading({name: copy.name for name, copy in narrow.items()}), casts
 
 
-def _cast(reader: Operation, name: str, copy: Tensor) -> Operation:
-    return Operation(
-        name="aten._to_copy",
-        site=reader.site,
-        kind="movement",
-        inputs=(name,),
-        outputs=(copy,),
-        gradients=(Gradient.FRESH,),
-        backward="ToCopyBackward",
-    )
-
-
-def _narrow(operation: Operation, cost: Cost, dtype: str, *, extras_too: bool) -> Operation:
+def _narrow(operation: Operation, cost: Cost, dtype: str, *, extras_too: bool) -> tuple[Operation, ...]:
     def narrower(one: Tensor) -> Tensor:
         return one.cast(dtype) if one.dtype == "float32" else one
 
-    def cast(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        return tuple(map(narrower, tensors))
-
+    narrow = replace(operation, outputs=tuple(map(narrower, operation.outputs)))
     if operation.name == RMS_NORM:
-        return replace(composed_in_float32(operation, cost.values), outputs=cast(operation.outputs))
-    return replace(
-        operation,
-        outputs=cast(operation.outputs),
-        extras=cast(operation.extras) if extras_too else operation.extras,
-        scratch=operation.scratch.changed(narrower),
-    )
+        return composed_in_float32(narrow, cost.values[operation.inputs[0]])
+    extras = map(narrower, operation.extras) if extras_too else operation.extras
+    return (replace(narrow, extras=tuple(extras), scratch=operation.scratch.changed(narrower)),)

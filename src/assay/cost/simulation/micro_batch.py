@@ -9,6 +9,7 @@ other module.
 from collections.abc import Iterable
 from itertools import chain
 
+from assay.cost.layers import RMS_NORM
 from assay.cost.operation import Gradient, Operation
 from assay.cost.simulation.allocator import Storage
 from assay.cost.simulation.fsdp_groups import Group
@@ -179,10 +180,13 @@ class Pass:
         """
         incoming = self.gradients.take(operation)
         given = self._gradients(index, operation, incoming)
+        if operation.name == RMS_NORM:
+            # It adds to its input's gradient twice: also before it differentiates the squares.
+            self.gradients.deliver(*given.pop(0), operation)
         self.ledger.mark_with(operation.scratch.backward, "backward", operation.backward, operation.site)
         if Gradient.CONVERTED in operation.gradients:
             if index in self.again:
-                self._free_saved(index)
+                self._free_saved(index)  # a recomputed node has no other references to them
             given = self.ledger.converted(given, operation, self.values)
         self._free_saved(index)
         if index in self.noise:
