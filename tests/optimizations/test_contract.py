@@ -1,6 +1,7 @@
 """What every optimization must do: predict, act, prove itself, and be refuted where it was not used."""
 
 from contextlib import suppress
+from functools import cache
 
 import pytest
 import torch
@@ -11,8 +12,9 @@ from assay.errors import UsageError
 from assay.estimator import estimate
 from assay.hardware import Machine, detect
 from assay.optimizations import Numerics, Unpredicted, card, catalogue, resolve
-from support.runs import ONE_BY_ONE, run_with, without
-from support.steps import losses, traced
+from assay.records.trace import Trace
+from support.runs import ONE_BY_ONE, run_with, specs_of
+from support.steps import observed, plain
 
 MACHINE = Machine(processor="any", cores=2, memory_bytes=2**34)
 NAMES = ONE_BY_ONE
@@ -27,6 +29,12 @@ def spec(name: str) -> Spec:
     except UsageError as reason:
         pytest.skip(str(reason))
     return found
+
+
+@cache
+def _observed(name: str) -> tuple[list[float], Trace]:
+    """Losses and a trace of a technique, trained once."""
+    return observed(run_with(*specs_of((name,))), 5)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -55,7 +63,7 @@ def test_predicting_leaves_the_given_ledger_alone(spec: Spec) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_proven_where_it_was_applied(spec: Spec) -> None:
     run = run_with(spec)
-    evidence = resolve(spec).verify(traced(run), run)
+    evidence = resolve(spec).verify(_observed(spec.name)[1], run)
     assert evidence.verdict, evidence.observed
     assert evidence.optimization == spec.name
     assert any(character.isdigit() for character in evidence.observed)
@@ -64,23 +72,23 @@ def test_it_is_proven_where_it_was_applied(spec: Spec) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_refuted_where_it_was_not_applied(spec: Spec) -> None:
     run = run_with(spec)
-    evidence = resolve(spec).verify(traced(without(run)), run)
+    evidence = resolve(spec).verify(plain(run)[1], run)
     assert not evidence.verdict, evidence.observed
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_loss_keeps_to_the_declared_numerics(spec: Spec) -> None:
-    plain, changed = losses(run_with(), 5), losses(run_with(spec), 5)
+    alone, changed = plain(run_with())[0], _observed(spec.name)[0]
     numerics = catalogue()[spec.name].numerics
     if numerics is Numerics.EXACT:
-        assert changed == plain
+        assert changed == alone
     elif numerics is Numerics.REASSOCIATED:
-        assert changed == pytest.approx(plain, rel=1e-5)
+        assert changed == pytest.approx(alone, rel=1e-5)
     elif numerics is Numerics.LOSSY:
-        assert changed != plain
-        assert changed == pytest.approx(plain, rel=2e-2)
+        assert changed != alone
+        assert changed == pytest.approx(alone, rel=2e-2)
     else:
-        assert changed != plain
+        assert changed != alone
 
 
 @pytest.mark.parametrize("name", NAMES)

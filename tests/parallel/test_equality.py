@@ -16,16 +16,15 @@ from assay.records.trace import Trace
 from support.ranks import compute
 from support.ranks.equality import (
     EXPERTS_EXACT,
-    FEWER_STEPS,
     LOSSY,
     ON_FOUR,
     ON_TWO,
+    STEPS,
     agree,
     alone_of,
     case,
     exact,
     same_weights,
-    steps_of,
 )
 from support.runs import ON_ONE_DEVICE, run_with
 from support.steps import traced
@@ -53,7 +52,7 @@ def test_losses_and_norms_are_those_of_one_device(found: Mapping[tuple[str, str]
     for dtype, within in (("float32", 1e-5), ("float64", 1e-12)):
         if dtype == "float64" and not exact(stack):
             continue
-        assert len(found[stack, dtype]["losses"]) == steps_of(stack, dtype)
+        assert len(found[stack, dtype]["losses"]) == STEPS
         agree(found[stack, dtype], found[alone_of(stack), dtype], within)
 
 
@@ -65,8 +64,8 @@ def test_final_weights_are_those_of_one_device(found: Mapping[tuple[str, str], A
 @pytest.mark.parametrize("stack", LOSSY)
 def test_bfloat16_stays_near(found: Mapping[tuple[str, str], Any], stack: str) -> None:
     here, there = (found[one, "float32"]["losses"] for one in (stack, alone_of(stack)))
-    assert len(here) == FEWER_STEPS
-    assert here == pytest.approx(there[:FEWER_STEPS], rel=2e-3)
+    assert len(here) == STEPS
+    assert here == pytest.approx(there, rel=2e-3)
 
 
 @pytest.mark.parametrize("stack", [*ON_TWO, *ON_FOUR, *LOSSY])

@@ -9,9 +9,9 @@ from support.ranks import compute
 from support.ranks.equality import (
     BESIDE_TENSOR,
     CROSSED,
+    MORE_STEPS,
     ON_FOUR,
     ON_TWO,
-    STEPS,
     TECHNIQUES,
     agree,
     alone_of,
@@ -23,7 +23,7 @@ from support.ranks.equality import (
 pytestmark = pytest.mark.slow
 
 LONG = {stack: 4 if stack in CROSSED else 2 for stack in (*ON_TWO, *ON_FOUR) if exact(stack)}
-"""All steps in float64, with its ranks."""
+"""Held over all steps in both precisions, with its ranks."""
 MORE = {
     **{f"{one}+sdpa_attention": 2 for one in (*TECHNIQUES, *BESIDE_TENSOR)},
     "tensor_parallel:degree=4": 4,
@@ -32,22 +32,25 @@ MORE = {
     "gathered_context+tensor_parallel": 4,
     "pipeline_parallel+zero_optimizer": 4,
 }
-WANTED = [*((stack, "float64") for stack in LONG), *((stack, "float32") for stack in MORE)]
+WANTED = [
+    *((stack, dtype) for stack in LONG for dtype in ("float32", "float64")),
+    *((stack, "float32") for stack in MORE),
+]
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[str, str], Any]:
     alone = sorted({(alone_of(stack), dtype) for stack, dtype in WANTED})
     cases = [
-        *({**case(stack, 1, dtype), "steps": STEPS} for stack, dtype in alone),
-        *({**case(stack, LONG.get(stack) or MORE[stack], dtype), "steps": STEPS} for stack, dtype in WANTED),
+        *({**case(stack, 1, dtype), "steps": MORE_STEPS} for stack, dtype in alone),
+        *({**case(stack, LONG.get(stack) or MORE[stack], dtype), "steps": MORE_STEPS} for stack, dtype in WANTED),
     ]
     return dict(zip([*alone, *WANTED], compute(cases, tmp_path_factory.mktemp("ranks")), strict=True))
 
 
 @pytest.mark.parametrize(("stack", "dtype"), WANTED)
 def test_losses_and_norms_are_those_of_one_device(found: Mapping[tuple[str, str], Any], stack: str, dtype: str) -> None:
-    assert len(found[stack, dtype]["losses"]) == STEPS
+    assert len(found[stack, dtype]["losses"]) == MORE_STEPS
     agree(found[stack, dtype], found[alone_of(stack), dtype], 1e-5 if dtype == "float32" else 1e-12)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -54,12 +55,29 @@ def losses(run: Run, steps: int = 3) -> list[float]:
 
 def traced(run: Run) -> Trace:
     """The second step of a run, traced."""
+    return observed(run, 2)[1]
+
+
+def observed(run: Run, steps: int = 3) -> tuple[list[float], Trace]:
+    """The first losses of a run, and its second step, traced; watching it changes no loss."""
+    torch.manual_seed(run.seed)
     step = build_step(run)
-    train_step(step, 0)
+    found = [train_step(step, 0).loss]
     with StepTracer(step) as tracer:
         taken = take_step(tracer.watch(), 1)
     (record,) = read(step, [taken])
-    return tracer.trace(record.loss, record.tokens)
+    trace = tracer.trace(record.loss, record.tokens)
+    return [*found, record.loss, *(train_step(step, index).loss for index in range(2, steps))], trace
+
+
+def plain(run: Run) -> tuple[list[float], Trace]:
+    """Five losses of a run without its optimizations, and its trace; computed once for all tests that compare."""
+    return _plain(run.model_copy(update={"optimizations": ()}).model_dump_json())
+
+
+@cache
+def _plain(run: str) -> tuple[list[float], Trace]:
+    return observed(ResolvedRun.model_validate_json(run), 5)
 
 
 def saved_bytes(step: Step) -> int:
