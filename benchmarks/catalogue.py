@@ -25,7 +25,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from assay import api
-from assay.analysis.catalogue import Catalogue, Entry, device_of, measured, read, shipped
+from assay.analysis.catalogue import Catalogue, CatalogueEntry, device_of, measured, read, shipped
 from assay.config import Spec
 from assay.errors import UsageError
 from assay.hardware import Machine, detect
@@ -119,9 +119,9 @@ def groups(plans: Sequence[Plan], size: int) -> Iterator[list[Plan]]:
         yield from (alike[at : at + most] for at in range(0, len(alike), most))
 
 
-def refused(name: str, source: str, reason: UsageError, machine: Machine) -> Entry:
+def refused(name: str, source: str, reason: UsageError, machine: Machine) -> CatalogueEntry:
     """The entry of what could not run."""
-    return Entry(
+    return CatalogueEntry(
         optimization=name,
         treatment=name,
         configuration=source,
@@ -133,7 +133,7 @@ def refused(name: str, source: str, reason: UsageError, machine: Machine) -> Ent
     )
 
 
-def stands(entry: Entry, machine: Machine) -> bool:
+def stands(entry: CatalogueEntry, machine: Machine) -> bool:
     """Whether an entry is of this machine and torch, and of as many processes as an interval needs."""
     here = entry.device == device_of(machine) and entry.torch == version("torch")
     return here and entry.processes is not None and entry.processes >= LEAST_PROCESSES

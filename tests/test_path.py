@@ -26,7 +26,7 @@ from assay.optimizations.sdpa_attention import SdpaAttention
 from assay.store.run_folder import RunFolder
 from assay.training.stops import Interrupted
 from assay.worker import __main__ as worker
-from assay.worker.processes.channel import Channel
+from assay.worker.processes.channel import ParentChannel
 from support.corpora import TEXT, small_corpus
 from support.runs import run_folder
 
@@ -111,7 +111,7 @@ def in_parent(folder: Path, setting: str, monkeypatch: pytest.MonkeyPatch) -> li
 
 def in_child(folder: Path, setting: str, user: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The path in the run's own process, which is this one here."""
-    monkeypatch.setattr(Channel, "stop_on_signals", lambda self: None)
+    monkeypatch.setattr(ParentChannel, "stop_on_signals", lambda self: None)
 
     def interrupted(*arguments: Any) -> None:
         raise Interrupted("the step is built, and nothing more is asked")
@@ -119,7 +119,7 @@ def in_child(folder: Path, setting: str, user: Callable[..., Any], monkeypatch: 
     monkeypatch.setattr("assay.worker.session.Session._train", interrupted)
     made = run_folder(folder / "run", small_corpus(folder), {"batch_size": 6}, optimizations=TECHNIQUE)
     requests, _ = os.pipe()
-    channel = Channel(made.events_file, os.open(os.devnull, os.O_WRONLY), requests, in_turns=False)
+    channel = ParentChannel(made.events_file, os.open(os.devnull, os.O_WRONLY), requests, in_turns=False)
     with path_to(setting, user) as path:
         worker._work(made, channel, None, "import")
     return path

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.analysis.catalogue import Catalogue, Entry, measured, read, shipped
+from assay.analysis.catalogue import Catalogue, CatalogueEntry, measured, read, shipped
 from assay.analysis.comparison import analyse
 from assay.analysis.noise import Verdict
 from assay.errors import UsageError
@@ -14,11 +14,11 @@ from support.comparisons import FACTORS, TREATMENTS, record
 
 
 @pytest.fixture(scope="module")
-def entry() -> Entry:
+def entry() -> CatalogueEntry:
     return measured(analyse(record()), "bf16_mixed", TREATMENTS[1], "demo")
 
 
-def test_an_entry_is_what_was_compared(entry: Entry) -> None:
+def test_an_entry_is_what_was_compared(entry: CatalogueEntry) -> None:
     tensors, _, step, _ = FACTORS[TREATMENTS[1]]
     assert (entry.status, entry.proven, entry.evidence) == (Status.DONE, True, "49 of 49 matmuls in bfloat16")
     assert (entry.device, entry.date) == ("Some Processor @ 2.1 GHz, 2 cores", record().created[:10])
@@ -28,7 +28,7 @@ def test_an_entry_is_what_was_compared(entry: Entry) -> None:
     assert entry.predicted_peak_bytes == pytest.approx(entry.tensors_peak_bytes, rel=0.01)
 
 
-def test_the_proof_of_a_stack_is_that_of_its_own(entry: Entry) -> None:
+def test_the_proof_of_a_stack_is_that_of_its_own(entry: CatalogueEntry) -> None:
     stacked = measured(analyse(record()), "activation_checkpointing", TREATMENTS[4], "demo")
     assert "4 of 4 blocks" in stacked.evidence
     assert measured(analyse(record()), "compile", TREATMENTS[4], "demo").proven is None
@@ -40,12 +40,12 @@ def test_what_computes_wrong_values_is_not_proven() -> None:
     assert (found.status, found.proven) == (Status.WRONG_VALUES, None)
 
 
-def test_it_is_read_as_it_was_written(entry: Entry, tmp_path: Path) -> None:
+def test_it_is_read_as_it_was_written(entry: CatalogueEntry, tmp_path: Path) -> None:
     Catalogue(entries=(entry,)).write(tmp_path / "one.json")
     assert read(tmp_path / "one.json").entries == (entry,)
 
 
-def test_a_new_entry_replaces_the_same_device_s_only(entry: Entry) -> None:
+def test_a_new_entry_replaces_the_same_device_s_only(entry: CatalogueEntry) -> None:
     elsewhere = entry.model_copy(update={"device": "another"})
     later = entry.model_copy(update={"date": "2027-01-01"})
     found = Catalogue().renewed([entry, elsewhere]).renewed([later])

@@ -10,7 +10,7 @@ from assay.analysis.noise import Verdict
 from assay.analysis.row import Row
 from assay.records.memory import Memory
 from assay.records.status import Status
-from assay.records.study import AGAIN, BASELINE, CellResult, ComparisonRecord, Ending
+from assay.records.study import AGAIN, BASELINE, CellResult, ComparisonRecord, StudyEnding
 from support.comparisons import FACTORS, TREATMENTS, record
 
 NOTHING: dict[str, Any] = {
@@ -125,7 +125,7 @@ def test_without_a_baseline_there_are_figures_and_no_changes() -> None:
 
 def test_an_interrupted_comparison_shows_what_was_reached() -> None:
     made = record()
-    comparison = analyse(made.model_copy(update={"cells": made.cells[:4], "ending": Ending.INTERRUPTED}))
+    comparison = analyse(made.model_copy(update={"cells": made.cells[:4], "ending": StudyEnding.INTERRUPTED}))
     assert comparison.interrupted
     reached, missing = row_of(comparison, TREATMENTS[0]), row_of(comparison, TREATMENTS[4])
     assert (reached.status, reached.finished) == (Status.INTERRUPTED, 1)

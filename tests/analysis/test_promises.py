@@ -10,7 +10,7 @@ from assay.analysis.losses import DRIFT_FACTOR, LOSSY, ONSET, ROUNDING
 from assay.analysis.row import Row
 from assay.config import load
 from assay.records.status import Status
-from assay.records.study import AGAIN, BASELINE, CellResult, ComparisonRecord, Curve, Ending
+from assay.records.study import AGAIN, BASELINE, CellResult, ComparisonRecord, Curve, StudyEnding
 from assay.studies.drift import FIRST_STEPS
 from support.comparisons import ENVIRONMENT, FACTORS, TREATMENTS, record
 
@@ -272,7 +272,7 @@ def test_runs_of_another_environment_are_not_held() -> None:
 def test_a_seed_without_a_baseline_is_named() -> None:
     made = record()
     cells = tuple(one for one in made.cells if (one.cell.treatment, one.cell.seed) != (BASELINE, 1))
-    comparison = analyse(made.model_copy(update={"cells": cells, "ending": Ending.INTERRUPTED}))
+    comparison = analyse(made.model_copy(update={"cells": cells, "ending": StudyEnding.INTERRUPTED}))
     assert any(
         "Losses at seed 1 are not compared, because there is no baseline" in caveat for caveat in comparison.caveats
     )

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from assay.cli.progress import Bar, watcher
-from assay.launch.progress import Lines
+from assay.launch.progress import RunLines
 
 RUN = {"event": "run", "run": "r1", "folder": "/f", "steps": 10, "tokens_per_step": 100}
 
@@ -39,4 +39,4 @@ def test_the_bar_shows_step_loss_and_speed(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_pipe_gets_lines() -> None:
-    assert isinstance(watcher(), Lines)
+    assert isinstance(watcher(), RunLines)

@@ -10,7 +10,7 @@ from assay.config.mesh import Mesh
 from assay.cost.analytic.layout import Layout
 from assay.cost.pipeline.bubble import bubble_fraction
 from assay.errors import UsageError
-from assay.estimator.plan import Plan, plan
+from assay.estimator.plan import StepPlan, plan
 from assay.hardware.links import INFINIBAND_HDR, INFINIBAND_NDR, NVLINK_A100, NVLINK_H200, Network
 from support.published import A100_FLOPS, KORTHIKANTI, MEGATRON, Korthikanti, Megatron, gpt
 
@@ -21,7 +21,7 @@ RATE = 200e12
 A100_BYTES = 80e9
 
 
-def korthikanti(row: Korthikanti, *, full: bool = False) -> Plan:
+def korthikanti(row: Korthikanti, *, full: bool = False) -> StepPlan:
     layout = Layout(
         Mesh(pp=row.pp, tp=8),
         row.batch,
@@ -34,7 +34,7 @@ def korthikanti(row: Korthikanti, *, full: bool = False) -> Plan:
     return plan(row.model, layout, SELENE, RATE)
 
 
-def megatron(row: Megatron) -> Plan:
+def megatron(row: Megatron) -> StepPlan:
     mesh = Mesh(pp=row.pp, dp=row.devices // row.pp // row.tp, tp=row.tp)
     return plan(row.model, Layout(mesh, row.batch, recompute="full"), SELENE, RATE)
 

@@ -6,7 +6,7 @@ from assay.config import load
 from assay.executors.base import Ended, News, Planned, Turn, Working
 from assay.executors.local import Conducted, curve_of
 from assay.records.status import Status
-from assay.records.study import Ending
+from assay.records.study import StudyEnding
 from assay.store.run_folder import Event
 from assay.studies.plan import waves
 from support.designs import conduct, design
@@ -73,7 +73,7 @@ def test_a_death_is_recorded_and_the_others_go_on(status: Status, piece: str) ->
     assert endings == {name: status if name == victim else Status.DONE for name in NAMES}
     blocks = {"start": 0, "block 2": 2, "finish": 5}[piece]
     assert sum(victim in one.order for one in done.rounds) == blocks
-    assert done.ending is Ending.COMPLETE
+    assert done.ending is StudyEnding.COMPLETE
 
 
 def test_a_wave_whose_cells_all_die_does_not_stop_the_next() -> None:
@@ -98,7 +98,7 @@ def test_an_interrupt_ends_every_living_cell_in_an_orderly_way() -> None:
     stage = Stage()
     stage.interrupts_at = (FIRST[1], "block 3")
     done = run(stage)
-    assert done.ending is Ending.INTERRUPTED
+    assert done.ending is StudyEnding.INTERRUPTED
     assert {one.cell.name: one.result.status for one in done.cells} == dict.fromkeys(FIRST, Status.INTERRUPTED)
     assert [name for name, piece in stage.log if piece == "interrupted"] == FIRST
     assert stage.alive == set()

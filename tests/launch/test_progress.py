@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from assay.launch import progress
-from assay.launch.progress import Lines, Meter
+from assay.launch.progress import Meter, RunLines
 
 RUN = {"event": "run", "run": "r1", "folder": "/f", "steps": 10, "tokens_per_step": 100}
 
@@ -40,7 +40,7 @@ def test_a_first_slow_step_foretells_nothing_and_is_outvoted_at_once() -> None:
 def test_lines_are_few(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
-    with Lines() as lines:
+    with RunLines() as lines:
         lines(RUN)
         for index in range(10):
             clock[0] += 1.0
@@ -55,7 +55,7 @@ def test_lines_are_few(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.M
 
 
 def test_what_is_worth_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = Lines()
+    lines = RunLines()
     lines({"event": "prepare", "message": "tokenizing", "fraction": 0.5})
     lines({"event": "start", "resumed_at": 4})
     lines({"event": "evidence", "optimization": "a", "observed": "0 of 3", "verdict": False})
@@ -95,7 +95,7 @@ def test_a_phase_without_steps_shows_the_time_that_is_left(monkeypatch: pytest.M
 def test_lines_tell_of_long_phases(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
-    lines = Lines()
+    lines = RunLines()
     lines({"event": "phase", "name": "memory_pass"})
     for done in range(3):
         clock[0] += 4.0

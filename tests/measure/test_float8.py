@@ -3,13 +3,13 @@
 import torch
 
 from assay.measure.float8 import Float8Products
-from assay.step.compiled import Call
+from assay.step.compiled import CompiledCall
 
 WIDE, NARROW = torch.float8_e4m3fn, torch.float8_e5m2
 
 
-def product(left: torch.Tensor, right: torch.Tensor) -> Call:
-    return Call(torch.ops.aten._scaled_mm.default, (left, right), {}, None, again=False)
+def product(left: torch.Tensor, right: torch.Tensor) -> CompiledCall:
+    return CompiledCall(torch.ops.aten._scaled_mm.default, (left, right), {}, None, again=False)
 
 
 def factor(largest: float, dtype: torch.dtype) -> torch.Tensor:
@@ -36,5 +36,7 @@ def test_factors_without_values_have_formats_only() -> None:
 def test_other_operators_are_passed_by() -> None:
     products = Float8Products()
     some = torch.ones(2, 2)
-    products.note(Call(torch.ops.aten.mm.default, (some, some), {}, some, again=False), "forward", readable=True)
+    products.note(
+        CompiledCall(torch.ops.aten.mm.default, (some, some), {}, some, again=False), "forward", readable=True
+    )
     assert products.products() == ()

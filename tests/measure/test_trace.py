@@ -15,7 +15,7 @@ from assay.config.run import Spec
 from assay.measure.memory.tensor_peak import _all_events, _is_allocation
 from assay.measure.trace import StepTracer
 from assay.records.trace import Trace
-from assay.step.compiled import Call, Graph
+from assay.step.compiled import CompiledCall, Graph
 from assay.step.program import MicroBatch, Step
 from assay.training.gradients import summed_loss
 from assay.training.loop import train_step
@@ -146,7 +146,7 @@ def test_compiled_code_is_tallied_like_dispatched_operators() -> None:
     with FakeTensorMode():
         left, right = (torch.empty(shape, device="cuda") for shape in ((3, 4), (4, 5)))
         calls = [
-            Call(operator, arguments, {}, operator(*arguments), again=False)
+            CompiledCall(operator, arguments, {}, operator(*arguments), again=False)
             for operator, arguments in (
                 (torch.ops.aten.mm.default, (left, right)),
                 (torch.ops.aten.exp.default, (left,)),

@@ -7,7 +7,7 @@ from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine
 from assay.optimizations import Conflict, Numerics, Unavailable, check, resolve
 from assay.optimizations.fully_sharded import FullySharded
-from assay.records.trace import Communication, Held
+from assay.records.trace import Communication, HeldParameter
 from support.runs import SHAPE
 from support.traces import EMPTY, altered
 
@@ -78,7 +78,7 @@ def test_a_pipeline_sums_each_group_once(sums: int, proven: bool) -> None:
     shard = {"held_bytes": 32, "whole_bytes": 64, "divided_over": ("dp",), "dimensions": {"dp": 0}}
     shapes = {"shape": (4, 2), "whole_shape": (8, 2)}
     names = ("embedding.token.weight", "blocks.0.mlp.up.weight")
-    weights = tuple(Held.model_validate({"name": name, **shard, **shapes}) for name in names)
+    weights = tuple(HeldParameter.model_validate({"name": name, **shard, **shapes}) for name in names)
     gathered = {"collective": "all_gather", "axis": "dp", "count": 4, "payload_bytes": 256, "dtype": "float32"}
     summed = {**gathered, "collective": "reduce_scatter", "count": sums, "payload_bytes": 64 * sums}
     phases = ({**gathered, "phase": "forward"}, {**gathered, "phase": "backward"}, {**summed, "phase": "backward"})

@@ -5,12 +5,12 @@ import pytest
 from assay.config import ResolvedRun, TrainingConfig
 from assay.optimizations.data_parallel import DataParallel
 from assay.proofs.replicas import summed_once, wrong_share
-from assay.records.trace import Communication, Held, Phase, Trace
+from assay.records.trace import Communication, HeldParameter, Phase, Trace
 from support.traces import EMPTY, altered
 
 RANKS = {"pp": 1, "dp": 2, "cp": 1, "tp": 1}
 RUN = ResolvedRun(training=TrainingConfig(batch_size=8))
-WEIGHT = Held(name="w", held_bytes=400, whole_bytes=400)
+WEIGHT = HeldParameter(name="w", held_bytes=400, whole_bytes=400)
 
 
 def trace_of(*sent: tuple[str, Phase, int], sequences: int = 4, pp: int = 1) -> Trace:

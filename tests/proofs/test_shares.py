@@ -4,14 +4,14 @@ import pytest
 import torch
 
 from assay.proofs.shares import chunk, divided_as, piece_shape
-from assay.records.trace import Held, Trace
+from assay.records.trace import HeldParameter, Trace
 from support.traces import EMPTY, altered
 
 RANKS = {"pp": 1, "dp": 3, "cp": 1, "tp": 2}
 
 
-def held(whole: tuple[int, ...], dimensions: dict[str, int], place: dict[str, int]) -> Held:
-    bare = Held(name="w", held_bytes=0, whole_bytes=0, whole_shape=whole, dimensions=dimensions)
+def held(whole: tuple[int, ...], dimensions: dict[str, int], place: dict[str, int]) -> HeldParameter:
+    bare = HeldParameter(name="w", held_bytes=0, whole_bytes=0, whole_shape=whole, dimensions=dimensions)
     shape = piece_shape(bare, RANKS, place)
     size = torch.empty(shape).nbytes
     return bare.model_copy(
@@ -24,7 +24,7 @@ def held(whole: tuple[int, ...], dimensions: dict[str, int], place: dict[str, in
     )
 
 
-def trace_of(one: Held, place: dict[str, int]) -> Trace:
+def trace_of(one: HeldParameter, place: dict[str, int]) -> Trace:
     return altered(EMPTY, parameters=(one,), ranks=RANKS, place=place)
 
 
@@ -36,7 +36,7 @@ def test_chunks_are_torchs(length: int, ranks: int) -> None:
 
 
 def test_the_innermost_axis_divides_first() -> None:
-    one = Held(name="w", held_bytes=0, whole_bytes=0, whole_shape=(10, 4), dimensions={"dp": 0, "tp": 0})
+    one = HeldParameter(name="w", held_bytes=0, whole_bytes=0, whole_shape=(10, 4), dimensions={"dp": 0, "tp": 0})
     assert piece_shape(one, RANKS, {"pp": 0, "dp": 2, "cp": 0, "tp": 0}) == (1, 4)
 
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from assay.analysis.catalogue import Change, Entry
+from assay.analysis.catalogue import CatalogueEntry, Change
 from assay.analysis.noise import Verdict
 from assay.records.status import Status
 from assay.report.catalogue import NOT_YET, TITLES, card_lines, heading, table
 
-ENTRY = Entry(
+ENTRY = CatalogueEntry(
     optimization="one",
     treatment="one",
     configuration="demo",

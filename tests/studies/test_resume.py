@@ -15,7 +15,7 @@ from assay.launch.prepare import ReadyRun
 from assay.optimizations import resolved
 from assay.records.prediction import Predicted
 from assay.records.status import Status
-from assay.records.study import ComparisonRecord, Ending
+from assay.records.study import ComparisonRecord, StudyEnding
 from assay.studies import run as module
 from assay.studies.fold import fold
 from assay.studies.folder import StudyFolder, find
@@ -78,7 +78,7 @@ def test_exactly_the_missing_cells_run_again(home: Home, number: int) -> None:
     before = {one.cell.name: one.result.run for one in fold(plan, folder.events(), home).cells}
     heard: list[News] = []
     record = resume(home, heard)
-    assert record.ending is Ending.COMPLETE
+    assert record.ending is StudyEnding.COMPLETE
     assert {one.cell.name for one in record.cells} == {cell.name for cell in CELLS}
     assert set(Counter(one.cell.name for one in record.cells).values()) == {1}
     assert {one.result.status for one in record.cells} == {Status.DONE}

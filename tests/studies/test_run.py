@@ -16,7 +16,7 @@ from assay.optimizations import resolved
 from assay.records.prediction import Predicted
 from assay.records.run import RunResult
 from assay.records.status import Status
-from assay.records.study import ComparisonRecord, Ending
+from assay.records.study import ComparisonRecord, StudyEnding
 from assay.studies import run as module
 from assay.studies.drift import FIRST_STEPS, NUDGED
 from assay.studies.folder import StudyFolder
@@ -60,7 +60,7 @@ def measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Co
 def test_cells_rounds_and_curves_are_kept(measure: Callable[..., ComparisonRecord], tmp_path: Path) -> None:
     record = measure(seeds=2)
     assert [one.result.status for one in record.cells] == [Status.DONE] * 6
-    assert (record.seeds, record.treatments, record.ending) == ((0, 1), ("sdpa_attention",), Ending.COMPLETE)
+    assert (record.seeds, record.treatments, record.ending) == ((0, 1), ("sdpa_attention",), StudyEnding.COMPLETE)
     assert [len(one.order) for one in record.rounds] == [3] * 4
     assert all(len(one.curve.train_loss) == 10 for one in record.cells)
     assert all((tmp_path / "runs" / one.result.run / "result.json").exists() for one in record.cells)
@@ -104,7 +104,7 @@ def test_an_interrupt_saves_what_there_is(measure: Callable[..., ComparisonRecor
             raise KeyboardInterrupt
 
     record = measure(seeds=2, tell=interrupt)
-    assert record.ending is Ending.INTERRUPTED
+    assert record.ending is StudyEnding.INTERRUPTED
     assert {one.cell.seed for one in record.cells} == {0}
     assert {one.result.status for one in record.cells} == {Status.INTERRUPTED}
     assert StudyFolder(tmp_path / "reports" / record.id).record() == record

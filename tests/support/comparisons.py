@@ -13,7 +13,7 @@ from assay.records.memory import Memory
 from assay.records.prediction import Predicted
 from assay.records.run import RunResult
 from assay.records.status import Status
-from assay.records.study import AGAIN, BASELINE, Cell, CellResult, ComparisonRecord, Curve, Ending, Protocol, Round
+from assay.records.study import AGAIN, BASELINE, Cell, CellResult, ComparisonRecord, Curve, Protocol, Round, StudyEnding
 from assay.records.timing import Block, Quartiles
 from assay.studies.drift import NUDGED
 from support.designs import design
@@ -155,7 +155,7 @@ def record(
         "base": resolved(base),
         "seeds": tuple(range(base.seed, base.seed + seeds)),
         "treatments": treatments,
-        "ending": Ending.COMPLETE,
+        "ending": StudyEnding.COMPLETE,
         "protocol": Protocol(
             blocks=5, processes=processes, resident=7, needed_bytes=3 * 10**9, available_bytes=20 * 10**9
         ),

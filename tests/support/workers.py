@@ -13,7 +13,7 @@ from assay.store.run_folder import RunFolder
 from assay.worker import session as worker_session
 from assay.worker.__main__ import conclude
 from assay.worker.phases import Phases
-from assay.worker.processes.channel import Channel
+from assay.worker.processes.channel import ParentChannel
 from assay.worker.result import Findings
 from support.forked import Forked
 
@@ -87,7 +87,7 @@ def finished(
     return code, result
 
 
-def ended(folder: RunFolder, voice: type[Channel] = Channel) -> RunResult:
+def ended(folder: RunFolder, voice: type[ParentChannel] = ParentChannel) -> RunResult:
     """The result of a run, as `worker.main` would write it."""
     _, out = os.pipe()
     requests, _ = os.pipe()

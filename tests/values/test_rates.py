@@ -7,7 +7,7 @@ from assay.config.run import Spec
 from assay.optimizations import expected_of, resolved
 from assay.training.schedules import schedule
 from assay.training.stops import WrongValues
-from assay.values.rates import Rates, rate, rate_fault
+from assay.values.rates import LearningRates, rate, rate_fault
 
 
 @pytest.mark.parametrize("kind", ["cosine", "constant"])
@@ -42,8 +42,8 @@ def test_the_check_follows_the_techniques_factor_and_can_be_turned_off() -> None
     run = resolved(run)
     factor, peak = expected_of(run).rate_factor, run.training.learning_rate
     assert factor != 1
-    Rates(run).hold(0, peak * factor)
+    LearningRates(run).hold(0, peak * factor)
     with pytest.raises(WrongValues):
-        Rates(run).hold(0, peak)
+        LearningRates(run).hold(0, peak)
     off = run.training.model_copy(update={"check_values": False})
-    Rates(run.model_copy(update={"training": off})).hold(0, peak)
+    LearningRates(run.model_copy(update={"training": off})).hold(0, peak)

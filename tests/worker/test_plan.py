@@ -2,7 +2,7 @@ import pytest
 
 from assay.config import validate
 from assay.optimizations import resolved
-from assay.worker.plan import Plan, plan, steps_left
+from assay.worker.plan import WorkPlan, plan, steps_left
 
 
 @pytest.mark.parametrize("steps", range(60))
@@ -19,15 +19,15 @@ def test_every_step_has_a_place_and_blocks_are_equal(steps: int, blocks: int) ->
 @pytest.mark.parametrize(
     ("steps", "expected"),
     [
-        (0, Plan(0, 0, 0, ())),
-        (1, Plan(0, 1, 0, ())),
-        (2, Plan(1, 1, 0, ())),
-        (3, Plan(1, 1, 0, (1,))),
-        (4, Plan(1, 1, 1, (1,))),
-        (60, Plan(1, 1, 3, (11,) * 5)),
+        (0, WorkPlan(0, 0, 0, ())),
+        (1, WorkPlan(0, 1, 0, ())),
+        (2, WorkPlan(1, 1, 0, ())),
+        (3, WorkPlan(1, 1, 0, (1,))),
+        (4, WorkPlan(1, 1, 1, (1,))),
+        (60, WorkPlan(1, 1, 3, (11,) * 5)),
     ],
 )
-def test_a_run_of_few_steps_still_traces_and_then_times(steps: int, expected: Plan) -> None:
+def test_a_run_of_few_steps_still_traces_and_then_times(steps: int, expected: WorkPlan) -> None:
     assert plan(steps) == expected
 
 

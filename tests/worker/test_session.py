@@ -18,14 +18,14 @@ from assay.records.status import Status
 from assay.report import run as summary
 from assay.store.run_folder import RunFolder
 from assay.training.checkpoints import checkpoint
-from assay.worker.processes.channel import Channel
+from assay.worker.processes.channel import ParentChannel
 from support.runs import run_folder
 from support.workers import ended
 
 pytestmark = pytest.mark.usefixtures("forked")
 
 
-class Repeating(Channel):
+class Repeating(ParentChannel):
     """Grants every turn, and asks for two more blocks after the run."""
 
     repeats = 2

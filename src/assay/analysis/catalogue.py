@@ -39,7 +39,7 @@ class Change(Frozen):
     verdict: Verdict
 
 
-class Entry(Frozen):
+class CatalogueEntry(Frozen):
     """Measurements of one optimization on one device."""
 
     optimization: str
@@ -70,20 +70,20 @@ class Entry(Frozen):
 class Catalogue(Frozen):
     """All entries, in the order in which they were written."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[CatalogueEntry, ...] = ()
 
-    def of(self, optimization: str) -> tuple[Entry, ...]:
+    def of(self, optimization: str) -> tuple[CatalogueEntry, ...]:
         """Return the entries of one optimization, one for each device."""
         return tuple(one for one in self.entries if one.optimization == optimization)
 
-    def by_device(self) -> dict[str, dict[str, Entry]]:
+    def by_device(self) -> dict[str, dict[str, CatalogueEntry]]:
         """Return the entries by device, then by optimization."""
-        found: dict[str, dict[str, Entry]] = {}
+        found: dict[str, dict[str, CatalogueEntry]] = {}
         for one in self.entries:
             found.setdefault(one.device, {})[one.optimization] = one
         return found
 
-    def renewed(self, entries: Iterable[Entry]) -> Self:
+    def renewed(self, entries: Iterable[CatalogueEntry]) -> Self:
         """Return the catalogue with these entries in place of earlier ones of the same optimization and device."""
         known = {(one.optimization, one.device): one for one in (*self.entries, *entries)}
         return type(self)(entries=tuple(known.values()))
@@ -124,7 +124,7 @@ def device_of(machine: Environment | Machine) -> str:
     return accelerator or f"{machine.processor}, {machine.cores} cores"
 
 
-def measured(comparison: Comparison, optimization: str, treatment: str, configuration: str) -> Entry:
+def measured(comparison: Comparison, optimization: str, treatment: str, configuration: str) -> CatalogueEntry:
     """Return the entry of one treatment of a comparison. Raises `ValueError` if no baseline ran."""
     if comparison.environment is None:
         raise ValueError("no baseline ran, so the machine of the measurement is not known")
@@ -134,7 +134,7 @@ def measured(comparison: Comparison, optimization: str, treatment: str, configur
     alone = row.finished and not row.ranks
     saved = comparison.record.of(treatment)[0].result.memory.saved_bytes if alone else {}
     peak = row.metrics.get(TENSORS_PEAK_BYTES.name)
-    return Entry(
+    return CatalogueEntry(
         optimization=optimization,
         treatment=treatment,
         configuration=configuration,

@@ -27,7 +27,7 @@ from assay.records.environment import Environment
 from assay.records.prediction import Predicted
 from assay.records.run import RunResult
 from assay.records.status import Status
-from assay.records.study import AGAIN, BASELINE, CellResult, ComparisonRecord, Ending
+from assay.records.study import AGAIN, BASELINE, CellResult, ComparisonRecord, StudyEnding
 from assay.units import format_percent
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Comparison(Frozen):
     @property
     def interrupted(self) -> bool:
         """True if the comparison was stopped before its end."""
-        return self.record.ending is Ending.INTERRUPTED
+        return self.record.ending is StudyEnding.INTERRUPTED
 
     def to_frame(self) -> "pandas.DataFrame":
         """Return a data frame with a row per treatment, the two baselines first.
@@ -215,7 +215,7 @@ def _predicted_change(
 
 def _caveats(record: ComparisonRecord, again: Row, yardstick: Yardstick) -> list[str]:
     found = list(record.protocol.notes)
-    if record.ending is Ending.INTERRUPTED:
+    if record.ending is StudyEnding.INTERRUPTED:
         found.append("The comparison was interrupted; processes that had finished by then are shown.")
     if not again.effects:
         found.append("The A/A pair is missing, so the difference between two identical runs is not known.")

@@ -116,7 +116,7 @@ def resume(
 
 def show(name: str, home: Home | Path | str | None = None) -> "StudyResult":
     """Analyse a study with the cells that have ended. Raises `UsageError` if none has."""
-    from assay.records.study import Ending
+    from assay.records.study import StudyEnding
     from assay.studies.fold import fold, record_of
     from assay.studies.folder import find
 
@@ -128,7 +128,7 @@ def show(name: str, home: Home | Path | str | None = None) -> "StudyResult":
         done = fold(plan, folder.events(), place)
         if not done.cells:
             raise UsageError(f"no cell of the study {folder.id} has ended yet")
-        record = record_of(plan, done, Ending.INTERRUPTED)
+        record = record_of(plan, done, StudyEnding.INTERRUPTED)
     return _analysis()(record)
 
 
@@ -175,12 +175,12 @@ def _plan(folder: "StudyFolder") -> "StudyPlan":
 
 
 def _listed(folder: "StudyFolder", home: Home) -> Listed:
-    from assay.records.study import Ending
+    from assay.records.study import StudyEnding
     from assay.studies.fold import fold
 
     try:
         plan, record = folder.plan(), folder.record()
-        if record is not None and (plan is None or record.ending is Ending.COMPLETE):
+        if record is not None and (plan is None or record.ending is StudyEnding.COMPLETE):
             count = len(record.cells) + len(record.nudged)
             status = "running" if folder.running else record.ending.value
             return Listed(folder.id, record.kind, record.title, record.question, status, count, count)

@@ -7,7 +7,7 @@ import sys
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from assay.launch.progress import Lines, Meter, remark
+from assay.launch.progress import Meter, RunLines, remark
 from assay.store.event_log import Event
 
 if TYPE_CHECKING:
@@ -69,6 +69,6 @@ class Bar:
             self._progress.console.print(text)
 
 
-def watcher() -> Lines | Bar:
+def watcher() -> RunLines | Bar:
     """Return the kind of display that standard error supports."""
-    return Bar() if sys.stderr.isatty() else Lines()
+    return Bar() if sys.stderr.isatty() else RunLines()

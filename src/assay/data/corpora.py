@@ -33,7 +33,7 @@ _OF_THIS_MACHINE = {"sitecustomize.py", "usercustomize.py"}
 
 
 @dataclass(frozen=True)
-class Listing:
+class CorpusListing:
     """The files of a corpus, in order; `validation` is None if the held-out part is split off the training text."""
 
     title: str
@@ -65,14 +65,14 @@ class Corpus:
         return digest.hexdigest()
 
 
-def list_corpus(config: DataConfig, home: Home, progress: Progress = silent) -> Listing:
+def list_corpus(config: DataConfig, home: Home, progress: Progress = silent) -> CorpusListing:
     """Return the files of a configuration; a published corpus that is not in the cache is downloaded.
 
     Raises `UsageError` for an unknown corpus, a missing file, a glob without matches, or a failed download.
     """
     if config.source == "stdlib":
         title = f"standard library of Python {platform.python_version()}"
-        return Listing(title, tuple(_library_files(Path(os.__file__).parent)), skip_binary=True)
+        return CorpusListing(title, tuple(_library_files(Path(os.__file__).parent)), skip_binary=True)
     if config.source == "files" and config.path is not None:
         return _list_path(config.path)
     if config.source not in PUBLISHED:
@@ -82,10 +82,10 @@ def list_corpus(config: DataConfig, home: Home, progress: Progress = silent) -> 
     ensure(corpus, home, progress)
     folder = folder_of(corpus, home)
     held_out = None if corpus.validation is None else (folder / corpus.validation.name,)
-    return Listing(corpus.name, (folder / corpus.train.name,), held_out, published=corpus)
+    return CorpusListing(corpus.name, (folder / corpus.train.name,), held_out, published=corpus)
 
 
-def read_corpus(listing: Listing, config: DataConfig, home: Home) -> Corpus:
+def read_corpus(listing: CorpusListing, config: DataConfig, home: Home) -> Corpus:
     """Read the listed files and split off the held-out part.
 
     Raises `UsageError` if a file cannot be read as text, or if a split is empty.
@@ -125,18 +125,18 @@ def stamp(files: Iterable[Path]) -> str:
     return digest.hexdigest()
 
 
-def _read(files: tuple[Path, ...], listing: Listing, config: DataConfig) -> str:
+def _read(files: tuple[Path, ...], listing: CorpusListing, config: DataConfig) -> str:
     limit = config.max_bytes
     found = documents(files, config.text_field, skip_binary=listing.skip_binary, limit_bytes=limit)
     return join_documents(found, limit)
 
 
-def _list_path(path: str) -> Listing:
+def _list_path(path: str) -> CorpusListing:
     folder = absolute(path)
     train, held_out = folder / "train.txt", folder / "valid.txt"
     if os.path.isfile(train) and os.path.isfile(held_out):
-        return Listing(path, (train,), (held_out,))
-    return Listing(path, tuple(files_at(path)), skip_binary=os.path.isdir(folder))
+        return CorpusListing(path, (train,), (held_out,))
+    return CorpusListing(path, tuple(files_at(path)), skip_binary=os.path.isdir(folder))
 
 
 def _library_files(root: Path) -> list[Path]:

@@ -25,18 +25,18 @@ from assay.cost.collectives import Communication, sent_by_axis
 from assay.cost.pipeline.bubble import Played, StageTime, play
 from assay.errors import UsageError
 from assay.estimator.communication import seconds
-from assay.estimator.planned_memory import Held, held
+from assay.estimator.planned_memory import PlannedMemory, held
 from assay.estimator.traffic import gradient_traffic, layer_traffic, stage_send_bytes, traffic
 from assay.hardware.links import Network
 
 
 @dataclass(frozen=True)
-class Plan:
+class StepPlan:
     """Predicted step of a model on a layout."""
 
     model: ModelConfig
     layout: Layout
-    held: tuple[Held, ...]
+    held: tuple[PlannedMemory, ...]
     """Memory of one rank of each pipeline stage."""
     communications: tuple[Communication, ...]
     """Communications of a rank at the stage that sends most."""
@@ -93,7 +93,7 @@ class Plan:
         return self.step_seconds * self.layout.mesh.size
 
 
-def plan(model: ModelConfig, layout: Layout, network: Network, device_flops: float) -> Plan:
+def plan(model: ModelConfig, layout: Layout, network: Network, device_flops: float) -> StepPlan:
     """Predict a step. `device_flops` is the rate that a device's products reach, in FLOP/s.
 
     Raises `UsageError` if the vocabulary size is not set, or if model, batch and mesh do not divide.
@@ -104,7 +104,7 @@ def plan(model: ModelConfig, layout: Layout, network: Network, device_flops: flo
     mesh = layout.mesh
     send = network.link(mesh, "pp").seconds(stage_send_bytes(model, layout)) if mesh.pp > 1 else 0.0
     played = play(layout.order(), stage_times(model, layout, network, device_flops), send)
-    return Plan(
+    return StepPlan(
         model,
         layout,
         held(model, layout, played.held),

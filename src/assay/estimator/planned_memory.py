@@ -24,7 +24,7 @@ _DIVIDED_BIASES = ("attention.qkv.bias", "mlp.up.bias", "mlp.gate.bias")
 
 
 @dataclass(frozen=True)
-class Held:
+class PlannedMemory:
     """Peak memory of one rank of a stage in bytes, and its number of parameters."""
 
     parameters: float
@@ -64,14 +64,14 @@ def _share(named: Iterable[tuple[str, Tensor]]) -> tuple[int, int]:
     return divided, whole
 
 
-def held(model: ModelConfig, layout: Layout, micro_batches: tuple[Fraction, ...]) -> tuple[Held, ...]:
+def held(model: ModelConfig, layout: Layout, micro_batches: tuple[Fraction, ...]) -> tuple[PlannedMemory, ...]:
     """Memory of one rank of each stage, with the given number of micro-batches alive at once in each."""
     mesh = layout.mesh
     stages = []
     for stage, count in enumerate(rank_parameters(model, layout)):
         weights, gradients, optimizer = state_bytes(count, mesh.dp * mesh.cp, layout.zero)
         kept = _activations(model, layout, stage, float(micro_batches[stage]))
-        stages.append(Held(count, weights, gradients, optimizer, kept))
+        stages.append(PlannedMemory(count, weights, gradients, optimizer, kept))
     return tuple(stages)
 
 

@@ -13,8 +13,8 @@ from assay.config.mesh import AXES
 from assay.cost.analytic.layout import Layout
 from assay.cost.pipeline.bubble import bubble_fraction
 from assay.errors import UsageError
-from assay.estimator.plan import Plan, plan
-from assay.estimator.planned_memory import Held
+from assay.estimator.plan import StepPlan, plan
+from assay.estimator.planned_memory import PlannedMemory
 from assay.hardware.cluster import Cluster
 from assay.hardware.links import Link, inside_node
 from assay.optimizations import check, mesh_of, optimizations_of, resolved
@@ -26,10 +26,10 @@ class Projection:
 
     run: ResolvedRun
     cluster: Cluster
-    plan: Plan
+    plan: StepPlan
 
     @property
-    def fullest(self) -> tuple[int, Held]:
+    def fullest(self) -> tuple[int, PlannedMemory]:
         """Index of the pipeline stage whose ranks hold most, and the memory of one of them."""
         return max(enumerate(self.plan.held), key=lambda stage: stage[1].nbytes)
 
@@ -134,5 +134,5 @@ def _known_shape(model: ModelConfig) -> None:
             )
 
 
-def _parts(held: Held) -> dict[str, float]:
+def _parts(held: PlannedMemory) -> dict[str, float]:
     return {part: getattr(held, part) for part in ("weights", "gradients", "optimizer", "activations")}

@@ -13,7 +13,7 @@ from typing import ClassVar, Literal, Protocol
 
 from assay.records.events import GO
 from assay.records.run import RunResult
-from assay.records.study import Cell, CellResult, Ending, Round
+from assay.records.study import Cell, CellResult, Round, StudyEnding
 from assay.store.event_log import Event
 
 Wave = tuple[Cell, ...]
@@ -31,7 +31,7 @@ class Folder(Protocol):
         """All events, oldest first."""
 
 
-class Child(Protocol):
+class RunningCell(Protocol):
     """A running cell: the part of `assay.launch.child.Child` that this module uses."""
 
     @property
@@ -59,7 +59,7 @@ class Child(Protocol):
         """Let the cell finish, and return its result."""
 
 
-Start = Callable[[Cell], AbstractContextManager[Child]]
+Start = Callable[[Cell], AbstractContextManager[RunningCell]]
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Conducted:
 
     cells: list[CellResult] = field(default_factory=list)
     rounds: list[Round] = field(default_factory=list)
-    ending: Ending = Ending.COMPLETE
+    ending: StudyEnding = StudyEnding.COMPLETE
 
 
 class Executor(ABC):

@@ -15,7 +15,6 @@ from contextlib import ExitStack, suppress
 from typing import ClassVar
 
 from assay.executors.base import (
-    Child,
     Conducted,
     Ended,
     Executor,
@@ -23,6 +22,7 @@ from assay.executors.base import (
     Listener,
     News,
     RoundEnded,
+    RunningCell,
     Start,
     Started,
     Turn,
@@ -30,7 +30,7 @@ from assay.executors.base import (
     Working,
 )
 from assay.records.events import AGAIN, GO
-from assay.records.study import Cell, CellResult, Curve, Ending, Round
+from assay.records.study import Cell, CellResult, Curve, Round, StudyEnding
 from assay.records.timing import Block
 from assay.store import history
 from assay.store.event_log import Event
@@ -50,7 +50,7 @@ class Local(Executor):
                 try:
                     session.run(wave, start, blocks)
                 except KeyboardInterrupt:
-                    done.ending = Ending.INTERRUPTED
+                    done.ending = StudyEnding.INTERRUPTED
                     session.interrupt()
                     return done
         return done
@@ -64,7 +64,7 @@ class _Session:
         self._stack = stack
         self._tell = tell
         self._done = done
-        self._living: dict[str, tuple[Cell, Child]] = {}
+        self._living: dict[str, tuple[Cell, RunningCell]] = {}
         self._clean = 0
         """Number of undisturbed rounds."""
 

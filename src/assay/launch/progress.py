@@ -117,7 +117,7 @@ def remark(event: Event) -> str | None:
     return None
 
 
-class Lines:
+class RunLines:
     """Prints progress as plain lines: remarks at once, figures every `_QUIET_SECONDS` and at the last step."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from assay.measure import operations
 from assay.records.trace import OperationClass, Phase
 from assay.records.trace.parts import CompiledGraph
-from assay.step.compiled import Call, Graph
+from assay.step.compiled import CompiledCall, Graph
 
 
 class GraphCalls:
@@ -22,7 +22,7 @@ class GraphCalls:
     `count` receives every operator of a call and its phase; `made` receives the call's inputs and outputs.
     """
 
-    def __init__(self, count: Callable[[Call, Phase], None], made: Callable[[Any, Any], None]) -> None:
+    def __init__(self, count: Callable[[CompiledCall, Phase], None], made: Callable[[Any, Any], None]) -> None:
         self.running = False
         """True while compiled code runs."""
         self._count, self._made = count, made
@@ -45,12 +45,12 @@ class GraphCalls:
         return tuple(_summary(graph, calls) for graph, calls in self._calls.items())
 
 
-def class_of(call: Call) -> OperationClass:
+def class_of(call: CompiledCall) -> OperationClass:
     """The class of an operator in a graph."""
     return operations.class_of(call.operator, view=_is_view(call))
 
 
-def _is_view(call: Call) -> bool:
+def _is_view(call: CompiledCall) -> bool:
     return bool(call.operator.is_view)
 
 

@@ -7,7 +7,7 @@ import torch
 from assay.measure.memory.storages import dtype_name
 from assay.records.trace import Phase
 from assay.records.trace.float8_products import Float8Product
-from assay.step.compiled import Call
+from assay.step.compiled import CompiledCall
 
 _PRODUCT = "_scaled_mm"
 
@@ -20,7 +20,7 @@ class Float8Products:
         self._full: Counter[tuple[Phase, tuple[str, str]]] = Counter()
         self._unread = False
 
-    def note(self, call: Call, phase: Phase, *, readable: bool) -> None:
+    def note(self, call: CompiledCall, phase: Phase, *, readable: bool) -> None:
         """Count one operator if it is a float8 product; `readable`: the values of its arguments can be read."""
         if call.operator._schema.name.partition("::")[2] != _PRODUCT:
             return

@@ -4,13 +4,13 @@ import torch
 
 from assay.measure.memory.storages import distinct_bytes, dtype_name, identity, storages
 from assay.parallel.dtensor import dimensions, divided_over, local
-from assay.records.trace import Held
+from assay.records.trace import HeldParameter
 
 
-def held(name: str, parameter: torch.Tensor) -> Held:
+def held(name: str, parameter: torch.Tensor) -> HeldParameter:
     """Describe the shard of one parameter for a trace."""
     whole = parameter.numel() * parameter.element_size()
-    return Held(
+    return HeldParameter(
         name=name,
         held_bytes=distinct_bytes([parameter]),
         whole_bytes=whole,

@@ -19,7 +19,7 @@ from assay.measure.optimizer import Writes
 from assay.measure.phase import current_phase
 from assay.measure.recomputation import BlockForwards
 from assay.records.trace import Communication, Operation, OperationClass, Phase
-from assay.step.compiled import Call
+from assay.step.compiled import CompiledCall
 from assay.step.graphs import StepGraphs
 from assay.step.program import Step
 
@@ -125,7 +125,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         view = operations.is_view(func, arguments, results)
         kind = operations.class_of(func, view=view)
         moved = 0 if view else operations.bytes_of(func, [*arguments, *results])
-        call = Call(func, args, kwargs, result, again=False)
+        call = CompiledCall(func, args, kwargs, result, again=False)
         self._count(call, phase, kind, moved)
         self.float8.note(call, phase, readable=self._replayed is None)
         if kind == "contraction" and self._replayed is not None and self._replayed.capturing:
@@ -142,14 +142,14 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.recomputed_blocks.update(self._block_of[one] for one in read if one in self._block_of)
         self._remember(name, arguments, results)
 
-    def _count_compiled(self, call: Call, phase: Phase) -> None:
+    def _count_compiled(self, call: CompiledCall, phase: Phase) -> None:
         """Count one operator of compiled code. Only contractions have bytes: a fused kernel's are unknown."""
         kind = class_of(call)
         tensors = operations.tensors_in((call.args, call.kwargs, call.result))
         self._count(call, phase, kind, operations.bytes_of(call.operator, tensors) if kind == "contraction" else 0)
         self.float8.note(call, phase, readable=False)
 
-    def _count(self, call: Call, phase: Phase, kind: OperationClass, moved_bytes: int) -> None:
+    def _count(self, call: CompiledCall, phase: Phase, kind: OperationClass, moved_bytes: int) -> None:
         """Add one execution to its tally, dispatched or from a compiled graph."""
         arguments, results = (list(operations.tensors_in(of)) for of in ((call.args, call.kwargs), call.result))
         whole = "" if call.part_of is None else operations.name_of(call.part_of)

@@ -7,7 +7,7 @@ the storage of a short chunk to the bytes of a full one.
 from collections.abc import Callable, Iterable, Mapping
 from math import prod
 
-from assay.records.trace import Held, Trace
+from assay.records.trace import HeldParameter, Trace
 
 
 def chunk(length: int, ranks: int, index: int) -> int:
@@ -16,7 +16,9 @@ def chunk(length: int, ranks: int, index: int) -> int:
     return min(full, max(0, length - full * index))
 
 
-def divided_as(trace: Trace, parameters: Iterable[Held], axis: str, promised: Callable[[Held], int | None]) -> int:
+def divided_as(
+    trace: Trace, parameters: Iterable[HeldParameter], axis: str, promised: Callable[[HeldParameter], int | None]
+) -> int:
     """Number of `parameters` that an axis divides exactly along the `promised` dimension; None promises no division."""
     return sum(
         one.dimensions.get(axis) == promised(one) and (axis in one.divided_over) == (promised(one) is not None)
@@ -25,7 +27,7 @@ def divided_as(trace: Trace, parameters: Iterable[Held], axis: str, promised: Ca
     )
 
 
-def piece_shape(one: Held, ranks: Mapping[str, int], place: Mapping[str, int]) -> tuple[int, ...]:
+def piece_shape(one: HeldParameter, ranks: Mapping[str, int], place: Mapping[str, int]) -> tuple[int, ...]:
     """Shape of this rank's shard by torch's chunks; the innermost axis divides first."""
     shape = list(one.whole_shape)
     for axis in reversed(list(ranks)):
@@ -34,7 +36,7 @@ def piece_shape(one: Held, ranks: Mapping[str, int], place: Mapping[str, int]) -
     return tuple(shape)
 
 
-def _is_exact(one: Held, ranks: Mapping[str, int], place: Mapping[str, int]) -> bool:
+def _is_exact(one: HeldParameter, ranks: Mapping[str, int], place: Mapping[str, int]) -> bool:
     """True if the shard has the shape of its chunk, and the bytes of that chunk or of a padded one."""
     item = one.whole_bytes // max(1, prod(one.whole_shape))
     padded = piece_shape(one, ranks, dict.fromkeys(ranks, 0))

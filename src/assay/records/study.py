@@ -98,7 +98,7 @@ class Protocol(Frozen):
     """Sentences on each deviation from the plan."""
 
 
-class Ending(StrEnum):
+class StudyEnding(StrEnum):
     """Ending of the comparison as a whole."""
 
     COMPLETE = "complete"
@@ -123,7 +123,7 @@ class ComparisonRecord(Frozen):
     seeds: tuple[int, ...]
     treatments: tuple[str, ...]
     """Treatments in the order of listing, without the baseline."""
-    ending: Ending
+    ending: StudyEnding
     protocol: Protocol
     cells: tuple[CellResult, ...]
     rounds: tuple[Round, ...]

@@ -7,7 +7,7 @@ whose interval contains zero is `not distinguishable`, which is neither.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
-from assay.analysis.catalogue import Change, Entry
+from assay.analysis.catalogue import CatalogueEntry, Change
 from assay.analysis.noise import Verdict
 from assay.report.wording import ending, fine_percent, interval
 from assay.units import format_bytes, format_percent
@@ -16,12 +16,12 @@ TITLES = ("method", "speed", "memory", "loss, same seed", "proof")
 NOT_YET = "not yet run"
 
 
-def table(optimizations: Iterable[str], entries: Mapping[str, Entry]) -> list[tuple[str, ...]]:
+def table(optimizations: Iterable[str], entries: Mapping[str, CatalogueEntry]) -> list[tuple[str, ...]]:
     """Return a row for each optimization under `TITLES`, from the entries of one device."""
     return [_row(name, entries.get(name)) for name in optimizations]
 
 
-def heading(device: str, entries: Iterable[Entry]) -> str:
+def heading(device: str, entries: Iterable[CatalogueEntry]) -> str:
     """Return the device of a table, with the versions of torch and the dates of its measurements."""
     known = list(entries)
     versions, days = sorted({one.torch for one in known}), sorted({one.date for one in known})
@@ -29,12 +29,12 @@ def heading(device: str, entries: Iterable[Entry]) -> str:
     return f"{device}; torch {', '.join(versions)}; {when}"
 
 
-def card_lines(entries: Sequence[Entry]) -> list[tuple[str, str]]:
+def card_lines(entries: Sequence[CatalogueEntry]) -> list[tuple[str, str]]:
     """Return the measurements on a card: whether it was proven, and predicted against measured figures, by device."""
     return [line for one in entries for line in _lines(one)] or [("proven on", NOT_YET)]
 
 
-def _lines(one: Entry) -> list[tuple[str, str]]:
+def _lines(one: CatalogueEntry) -> list[tuple[str, str]]:
     place = f"{one.device}, torch {one.torch}, {one.date}"
     if one.proven is None:
         return [("proven on", f"{NOT_YET} on {place}: {ending(one.status, one.reason)}")]
@@ -59,12 +59,12 @@ def _against(what: str, measured: int | None, predicted: int | None) -> str:
     return f"{what} {format_bytes(measured)}, predicted {format_bytes(predicted)} ({error})"
 
 
-def _changes(one: Entry) -> list[str]:
+def _changes(one: CatalogueEntry) -> list[str]:
     names = {"tensors_peak_bytes": "peak", "step_seconds": "step time", "val_loss": "validation loss"}
     return [f"{title} {_said(one.changes[name])}" for name, title in names.items() if name in one.changes]
 
 
-def _row(name: str, one: Entry | None) -> tuple[str, ...]:
+def _row(name: str, one: CatalogueEntry | None) -> tuple[str, ...]:
     if one is None:
         return (name, "", "", "", NOT_YET)
     proof = {True: f"✓ {one.evidence}", False: f"✗ {one.evidence}", None: ending(one.status, one.reason)}[one.proven]

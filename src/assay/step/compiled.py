@@ -28,7 +28,7 @@ _KERNEL = re.compile(r"^\w+ = async_compile\.(?:cpp_pybinding|triton)\(", re.MUL
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
+class CompiledCall:
     """One operator in a graph; its tensors have no data."""
 
     operator: OpOverload
@@ -46,7 +46,7 @@ class Graph:
     """A graph as inductor received it."""
 
     backward: bool
-    calls: tuple[Call, ...]
+    calls: tuple[CompiledCall, ...]
     kernels: int
     """Number of loops generated for it; products and similar operators are library calls."""
     training: bool = True
@@ -128,7 +128,7 @@ def interpreted(program: Program) -> AbstractContextManager[Any]:
     return nullcontext() if program.witness(Captures) is None else torch.compiler.set_stance("force_eager")
 
 
-def _calls(module: torch.fx.GraphModule, backward: bool) -> Iterator[Call]:
+def _calls(module: torch.fx.GraphModule, backward: bool) -> Iterator[CompiledCall]:
     def value(argument: torch.fx.Node) -> Any:
         return argument.meta.get("val")
 
@@ -139,7 +139,7 @@ def _calls(module: torch.fx.GraphModule, backward: bool) -> Iterator[Call]:
             again = backward and node.meta.get("partitioner_tag") == "is_forward"
             whole = node.meta.get("original_aten")
             apart = isinstance(whole, OpOverload) and whole is not operator
-            yield Call(operator, args, kwargs, value(node), again, whole if apart else None)
+            yield CompiledCall(operator, args, kwargs, value(node), again, whole if apart else None)
 
 
 def _operator(node: torch.fx.Node) -> tuple[OpOverload | None, tuple[Any, ...]]:

@@ -18,7 +18,7 @@ from assay.config.run import Run
 from assay.errors import UsageError
 from assay.optimizations import resolved
 from assay.records.study import BASELINE, Cell
-from assay.studies.design import Row, crossed, enough
+from assay.studies.design import Treatment, crossed, enough
 
 OPTIMIZATIONS = "optimizations"
 NONE = "none"
@@ -63,18 +63,18 @@ class Study(Setting):
     def combinations(self) -> Iterator[Mapping[str, str]]:
         """Yield the level of each factor, row by row. The first row is the control."""
 
-    def rows(self, base: Run) -> tuple[Row, ...]:
+    def rows(self, base: Run) -> tuple[Treatment, ...]:
         """Return the rows, the control first.
 
         Raises `UsageError` if there are fewer than two, if a level is impossible, or if two rows are the same run.
         """
-        found: list[Row] = []
+        found: list[Treatment] = []
         for levels in self.combinations():
             run = resolved(at_levels(base, levels))
             same = next((row.label for row in found if row.run == run), None)
             if same is not None:
                 raise UsageError(f"{label(levels)!r} and {same!r} are the same run; leave one of them out")
-            found.append(Row(label(levels) if found else BASELINE, levels, run))
+            found.append(Treatment(label(levels) if found else BASELINE, levels, run))
         if len(found) < 2:
             raise UsageError(f"the study {self.kind!r} has nothing to compare with its control; add levels")
         return tuple(found)

@@ -24,7 +24,7 @@ def enough(seeds: int) -> int:
     return -(-LEAST_PROCESSES // max(seeds, 1))
 
 
-class Row(NamedTuple):
+class Treatment(NamedTuple):
     """One combination of levels."""
 
     label: str
@@ -32,7 +32,7 @@ class Row(NamedTuple):
     run: ResolvedRun
 
 
-def crossed(rows: Sequence[Row], first_seed: int, seeds: int, processes: int) -> tuple[Cell, ...]:
+def crossed(rows: Sequence[Treatment], first_seed: int, seeds: int, processes: int) -> tuple[Cell, ...]:
     """Return the cells, seed by seed and process by process: the control twice, then the other rows.
 
     The control is the first row. The seeds are `first_seed` and the next `seeds` − 1 numbers. Raises `UsageError` for

@@ -13,7 +13,7 @@ from assay.errors import UsageError
 from assay.executors.base import Wave
 from assay.executors.local import curve_of
 from assay.records.status import Status
-from assay.records.study import Cell, CellResult, ComparisonRecord, Ending, Round
+from assay.records.study import Cell, CellResult, ComparisonRecord, Round, StudyEnding
 from assay.store.event_log import Event
 from assay.store.reconcile import settle
 from assay.store.run_folder import RunFolder
@@ -68,7 +68,7 @@ def fold(plan: StudyPlan, events: Sequence[Event], home: Home) -> Progress:
     return done
 
 
-def record_of(plan: StudyPlan, done: Progress, ending: Ending) -> ComparisonRecord:
+def record_of(plan: StudyPlan, done: Progress, ending: StudyEnding) -> ComparisonRecord:
     """Return the record of a study that has come this far."""
     return ComparisonRecord(
         id=plan.id,

@@ -15,7 +15,7 @@ from assay.config.run import Run
 from assay.data.progress import Progress as Prepare
 from assay.errors import UsageError
 from assay.executors import executor
-from assay.executors.base import Child, Ended, Listener, News, Planned, Wave
+from assay.executors.base import Ended, Listener, News, Planned, RunningCell, Wave
 from assay.hardware import Machine, detect
 from assay.launch.prepare import ReadyRun, leaving_nothing, ready, threads_of
 from assay.launch.rates import measured_machine
@@ -118,7 +118,7 @@ def _executed(
     """Run the missing waves, and write the record."""
     any_cell = next(iter(prepared.values()))
 
-    def begin(cell: Cell) -> AbstractContextManager[Child]:
+    def begin(cell: Cell) -> AbstractContextManager[RunningCell]:
         known = prepared.get(cell.name) or prepared.get(cell.repeated(0).name)
         if known is None or cell.treatment == NUDGED:
             known = replace(any_cell, run=cell.run, predicted=None)

@@ -6,39 +6,39 @@ from collections.abc import Callable
 from assay.units import format_bytes
 
 
-class Ending(Exception):
+class EarlyEnd(Exception):
     """Training ends here; the message is the reason, one sentence."""
 
 
-class TargetReached(Ending):
+class TargetReached(EarlyEnd):
     """An evaluation's loss is at or below the target loss."""
 
 
-class BudgetReached(Ending):
+class BudgetReached(EarlyEnd):
     """The budget of tokens or seconds is spent; a run that is resumed with a larger budget continues."""
 
 
-class Interrupted(Ending):
+class Interrupted(EarlyEnd):
     """The user, or the process that started the run, requested a stop."""
 
 
-class Unread(Ending):
+class Unread(EarlyEnd):
     """The next step's batch cannot be read; the steps before it remain valid."""
 
 
-class Diverged(Ending):
+class Diverged(EarlyEnd):
     """A loss or a gradient is not finite; the message names the first tensor that is not."""
 
 
-class NoEffect(Ending):
+class NoEffect(EarlyEnd):
     """An optimization did not take effect: the trace shows no sign of it."""
 
 
-class WrongValues(Ending):
+class WrongValues(EarlyEnd):
     """An optimization took effect, but computes other values than it promises."""
 
 
-class Unproven(Ending):
+class Unproven(EarlyEnd):
     """The last step is done, and every traced step skipped its update, so nothing could be proven."""
 
 
@@ -62,7 +62,7 @@ def what_was_refused(error: BaseException) -> str:
     return f"a tensor of {size} could not be allocated"
 
 
-def stopped(work: Callable[[], None]) -> Ending | None:
+def stopped(work: Callable[[], None]) -> EarlyEnd | None:
     """Call `work`, and return the ending if it stops early with a result; such a run is still evaluated and saved."""
     try:
         work()

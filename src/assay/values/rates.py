@@ -12,7 +12,7 @@ _LOWEST = 1e-12
 """Part of the peak below which a rate is rounding: the end of a cosine is a difference of nearly equal numbers."""
 
 
-class Rates:
+class LearningRates:
     """Compares the learning rate of each step of a run with the slow schedule."""
 
     def __init__(self, run: ResolvedRun) -> None:

@@ -27,7 +27,7 @@ from assay.store.run_folder import RunFolder
 from assay.training.stops import (
     BudgetReached,
     Diverged,
-    Ending,
+    EarlyEnd,
     Interrupted,
     NoEffect,
     TargetReached,
@@ -38,12 +38,12 @@ from assay.training.stops import (
     what_was_refused,
 )
 from assay.worker.phases import Phases
-from assay.worker.processes.channel import Bystander, Channel, Voice, take_standard_output
+from assay.worker.processes.channel import Channel, ParentChannel, SilentChannel, take_standard_output
 from assay.worker.processes.exit import leave
 from assay.worker.processes.root_cause import put_on_record
 from assay.worker.result import Findings
 
-_STATUS: dict[type[Ending], Status] = {
+_STATUS: dict[type[EarlyEnd], Status] = {
     TargetReached: Status.DONE,
     BudgetReached: Status.BUDGET_REACHED,
     Interrupted: Status.INTERRUPTED,
@@ -84,14 +84,14 @@ def _speaks() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def _voice(folder: RunFolder, turns: int | None) -> Voice:
+def _voice(folder: RunFolder, turns: int | None) -> Channel:
     """Channel of a child with an assay parent: rank 0 sends events, and standard input is each rank's lifeline."""
     if not _speaks():
-        return Bystander(lifeline=0)
-    return Channel(folder.events_file, take_standard_output(), 0, in_turns=turns is not None)
+        return SilentChannel(lifeline=0)
+    return ParentChannel(folder.events_file, take_standard_output(), 0, in_turns=turns is not None)
 
 
-def _work(folder: RunFolder, channel: Voice, turns: int | None, beginning: str) -> int:
+def _work(folder: RunFolder, channel: Channel, turns: int | None, beginning: str) -> int:
     """Train the run of one folder; `beginning` names the phase of the process until now."""
     channel.stop_on_signals()
     phases = Phases(channel, beginning, _seconds_since_start())
@@ -121,7 +121,7 @@ def conclude(work: Callable[[], None], where: Callable[[], str]) -> tuple[Status
     """Call `work`, and return the status and a reason in one sentence. `where` names the current phase."""
     try:
         work()
-    except Ending as ending:
+    except EarlyEnd as ending:
         return _STATUS[type(ending)], _disk(ending)
     except Unavailable as error:
         return Status.UNAVAILABLE, str(error)
@@ -136,7 +136,7 @@ def conclude(work: Callable[[], None], where: Callable[[], str]) -> tuple[Status
     return Status.DONE, None
 
 
-def _record(folder: RunFolder, channel: Voice, findings: Findings, status: Status, reason: str | None) -> int:
+def _record(folder: RunFolder, channel: Channel, findings: Findings, status: Status, reason: str | None) -> int:
     try:
         folder.write_result(_found(folder, findings, status, reason))
     except StorageError as error:

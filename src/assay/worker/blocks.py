@@ -19,7 +19,7 @@ from assay.parallel.ranks import Ranks
 from assay.records.timing import Block
 from assay.training.loop import Loop
 from assay.training.step_record import StepRecord
-from assay.training.stops import Ending, Unread
+from assay.training.stops import EarlyEnd, Unread
 from assay.worker.phases import Phases
 from assay.worker.result import Findings
 
@@ -36,7 +36,7 @@ class TimedBlocks:
         """Run one block by calling `work`. A block that a budget cuts short counts with the steps that it has."""
         self.steady, stays, settling = [], len(self._phases.held_peaks), int(steps > 1)
         trim()
-        stopped: Ending | None = None
+        stopped: EarlyEnd | None = None
         before: surroundings.Reading | None = None
         try:
             if settling:
@@ -46,7 +46,7 @@ class TimedBlocks:
             with self._phases.aside():
                 before = surroundings.read()
             work(steps - settling)
-        except Ending as stop:
+        except EarlyEnd as stop:
             stopped = stop
         self._phases.enter("recording")
         if self.steady and before is not None:

@@ -12,10 +12,10 @@ from assay.store.event_log import Event
 from assay.training.evaluation import Evaluation
 from assay.training.probes import RouterStatistics
 from assay.training.step_record import StepRecord
-from assay.values.rates import Rates
+from assay.values.rates import LearningRates
 from assay.worker.blocks import TimedBlocks
 from assay.worker.phases import Phases
-from assay.worker.processes.channel import Voice
+from assay.worker.processes.channel import Channel
 from assay.worker.proof.values import ValueCheck
 from assay.worker.result import Findings, SteadySteps
 
@@ -28,10 +28,10 @@ class RunObserver:
     values: ValueCheck
     """Check of the steps' values; the session sets it before the first step."""
 
-    def __init__(self, channel: Voice, phases: Phases, findings: Findings, ranks: Ranks) -> None:
+    def __init__(self, channel: Channel, phases: Phases, findings: Findings, ranks: Ranks) -> None:
         self.timed = TimedBlocks(phases, findings, ranks, self.say_block)
         self._channel, self._phases, self._findings, self._ranks = channel, phases, findings, ranks
-        self._rates = Rates(findings.spec.config)
+        self._rates = LearningRates(findings.spec.config)
 
     def recall(self, earlier: list[Event], step: int) -> None:
         """Adopt timings of earlier processes on this mesh, and if no step is left also evidence, routing and blocks."""

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from assay.measure.memory.process import read, reset_peak
 from assay.records.memory import PhaseMemory, highest
 from assay.worker.clock import PhaseClock
-from assay.worker.processes.channel import Voice
+from assay.worker.processes.channel import Channel
 
 _PROGRESS_SECONDS = 0.5
 
@@ -21,7 +21,7 @@ _PROGRESS_SECONDS = 0.5
 class Phases:
     """The child's time and memory by phase."""
 
-    def __init__(self, channel: Voice, first: str, seconds_before: float) -> None:
+    def __init__(self, channel: Channel, first: str, seconds_before: float) -> None:
         self.current = first
         self.memory: dict[str, PhaseMemory] = {}
         self.held_peaks: list[tuple[str, int]] = []

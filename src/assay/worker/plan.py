@@ -20,7 +20,7 @@ BLOCKS = 5
 
 
 @dataclass(frozen=True)
-class Plan:
+class WorkPlan:
     """Number of steps of each piece, in the order of execution."""
 
     first: int
@@ -42,11 +42,11 @@ def steps_left(run: ResolvedRun, step: int, tokens: int) -> int:
     return max(left, 0)
 
 
-def plan(steps: int, blocks: int = BLOCKS, traced: int = 1) -> Plan:
+def plan(steps: int, blocks: int = BLOCKS, traced: int = 1) -> WorkPlan:
     """Divide `steps` into pieces, with at most `blocks` timed blocks of at least one step."""
     trace = min(steps, traced)
     first = min(steps - trace, 1)
     rest = steps - first - trace
     count = min(blocks, rest - min(WARMUP, max(rest - 1, 0)))
     each = (rest - min(WARMUP, rest - 1)) // count if count else 0
-    return Plan(first, trace, rest - count * each, (each,) * count)
+    return WorkPlan(first, trace, rest - count * each, (each,) * count)

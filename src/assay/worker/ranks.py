@@ -8,10 +8,10 @@ import json
 from collections import Counter
 from dataclasses import asdict
 
-from assay.measure.collectives.calls import Call, calls
+from assay.measure.collectives.calls import CollectiveCall, calls
 from assay.measure.collectives.pipeline_idle import Busy, busy, idle
 from assay.measure.collectives.spans import Travel, travel
-from assay.measure.collectives.wait import Timed, spent
+from assay.measure.collectives.wait import TimedCalls, spent
 from assay.parallel.ranks import Ranks
 from assay.records.ranks import Idle, RankResult, Sent, Spent
 from assay.records.trace import Trace
@@ -46,9 +46,9 @@ def every_rank(loop: Loop, findings: Findings, ranks: Ranks) -> tuple[RankResult
     return tuple(RankResult.model_validate_json(said) for said in ranks.gather(own.model_dump_json()))
 
 
-def _spent(listed: tuple[Call, ...], profiled: Travel, ranks: Ranks) -> tuple[Spent, ...]:
-    own = Timed.of(listed, profiled.spans)
-    everyone = [Timed.from_json(said) for said in ranks.gather(own.to_json())]
+def _spent(listed: tuple[CollectiveCall, ...], profiled: Travel, ranks: Ranks) -> tuple[Spent, ...]:
+    own = TimedCalls.of(listed, profiled.spans)
+    everyone = [TimedCalls.from_json(said) for said in ranks.gather(own.to_json())]
     return spent(everyone, ranks.rank)
 
 

@@ -28,7 +28,7 @@ from assay.training.probes import ActivationNorms, RouterStatistics
 from assay.training.step_record import StepRecord
 from assay.training.stops import (
     BudgetReached,
-    Ending,
+    EarlyEnd,
     Interrupted,
     NoEffect,
     TargetReached,
@@ -44,7 +44,7 @@ from assay.worker.memory import count_tensors, measure_memory
 from assay.worker.observer import RunObserver
 from assay.worker.phases import Phases
 from assay.worker.plan import BLOCKS, plan, steps_left
-from assay.worker.processes.channel import Voice
+from assay.worker.processes.channel import Channel
 from assay.worker.proof.ending import has_trained, prove_at_end, traced_step, unchanged
 from assay.worker.proof.values import ValueCheck
 from assay.worker.ranks import every_rank
@@ -55,7 +55,7 @@ class Session:
     """One run in this process."""
 
     def __init__(
-        self, folder: RunFolder, channel: Voice, phases: Phases, findings: Findings, turns: int | None
+        self, folder: RunFolder, channel: Channel, phases: Phases, findings: Findings, turns: int | None
     ) -> None:
         self.folder, self.channel, self.phases, self.findings = folder, channel, phases, findings
         self.run = findings.spec.config
@@ -64,7 +64,7 @@ class Session:
         self.ranks = ALONE
 
     def work(self) -> None:
-        """Run all pieces. Raises the `Ending` of a run that stops early, once the remaining pieces are done."""
+        """Run all pieces. Raises the `EarlyEnd` of a run that stops early, once the remaining pieces are done."""
         with joined(mesh_of(self.run), device_of(self.run, local_rank())) as self.ranks:
             self.observer = RunObserver(self.channel, self.phases, self.findings, self.ranks)
             same_versions([json.loads(said) for said in self.ranks.gather(json.dumps(versions()))])
@@ -124,7 +124,7 @@ class Session:
         return loop
 
     def _train(self, loop: Loop) -> None:
-        """Train the steps of this process. Raises an `Ending` if they stop before the last."""
+        """Train the steps of this process. Raises an `EarlyEnd` if they stop before the last."""
         position = loop.position
         if position.step > 0:
             loop.between_steps()
@@ -155,7 +155,7 @@ class Session:
         """
         self.values = ValueCheck(self.folder, self.run, loop.step, loop.position.step, self.ranks)
         self.observer.values = self.values
-        stop: Ending | None = None
+        stop: EarlyEnd | None = None
         first = loop.position.step
         try:
             try:

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from assay.measure.collectives.calls import Call, calls
-from assay.measure.collectives.wait import Timed, spent
+from assay.measure.collectives.calls import CollectiveCall, calls
+from assay.measure.collectives.wait import TimedCalls, spent
 
-BOTH = Call("all_reduce", "dp", (0, 1))
+BOTH = CollectiveCall("all_reduce", "dp", (0, 1))
 
 
-def timed(*calls_and_spans: tuple[Call, float, float], host: str = "here") -> Timed:
-    return Timed(host, tuple(call for call, _, _ in calls_and_spans), tuple(span for _, *span in calls_and_spans))  # type: ignore[misc]
+def timed(*calls_and_spans: tuple[CollectiveCall, float, float], host: str = "here") -> TimedCalls:
+    return TimedCalls(host, tuple(call for call, _, _ in calls_and_spans), tuple(span for _, *span in calls_and_spans))  # type: ignore[misc]
 
 
 def test_the_early_rank_waits_for_the_late_one() -> None:
@@ -25,8 +25,8 @@ def test_the_early_rank_waits_for_the_late_one() -> None:
 def test_a_wait_is_never_longer_than_the_call() -> None:
     # A send is done once its bytes are in a buffer, whenever they are asked for.
     everyone = [
-        timed((Call("send", "pp", (0, 1), peer=1), 1.0, 1.5)),
-        timed((Call("recv", "pp", (0, 1), peer=0), 3.0, 3.25)),
+        timed((CollectiveCall("send", "pp", (0, 1), peer=1), 1.0, 1.5)),
+        timed((CollectiveCall("recv", "pp", (0, 1), peer=0), 3.0, 3.25)),
     ]
     (sent,), (received,) = spent(everyone, 0), spent(everyone, 1)
     assert (sent.seconds, sent.wait_seconds) == pytest.approx((0.5, 0.5))
@@ -35,8 +35,8 @@ def test_a_wait_is_never_longer_than_the_call() -> None:
 
 def test_a_send_is_over_when_it_is_received_whenever_its_caller_asks() -> None:
     everyone = [
-        timed((Call("send", "pp", (0, 1), peer=1), 1.0, 9.0)),
-        timed((Call("recv", "pp", (0, 1), peer=0), 3.0, 3.5)),
+        timed((CollectiveCall("send", "pp", (0, 1), peer=1), 1.0, 9.0)),
+        timed((CollectiveCall("recv", "pp", (0, 1), peer=0), 3.0, 3.5)),
     ]
     (sent,), (received,) = spent(everyone, 0), spent(everyone, 1)
     assert (sent.seconds, sent.wait_seconds) == (2.5, 2.0)
@@ -44,11 +44,11 @@ def test_a_send_is_over_when_it_is_received_whenever_its_caller_asks() -> None:
 
 
 def test_groups_directions_and_axes_are_told_apart() -> None:
-    others = Call("all_reduce", "tp", (0, 2))
-    down, up = Call("send", "pp", (0, 1), peer=1), Call("send", "pp", (0, 1), peer=0)
+    others = CollectiveCall("all_reduce", "tp", (0, 2))
+    down, up = CollectiveCall("send", "pp", (0, 1), peer=1), CollectiveCall("send", "pp", (0, 1), peer=0)
     everyone = [
-        timed((down, 0.0, 1.0), (others, 2.0, 9.0), (Call("recv", "pp", (0, 1), peer=1), 3.0, 8.0)),
-        timed((up, 7.0, 8.0), (Call("recv", "pp", (0, 1), peer=0), 7.5, 8.0)),
+        timed((down, 0.0, 1.0), (others, 2.0, 9.0), (CollectiveCall("recv", "pp", (0, 1), peer=1), 3.0, 8.0)),
+        timed((up, 7.0, 8.0), (CollectiveCall("recv", "pp", (0, 1), peer=0), 7.5, 8.0)),
         timed((others, 6.0, 9.0)),
     ]
     found = {(one.collective, one.axis): one.wait_seconds for one in spent(everyone, 0)}
@@ -63,10 +63,10 @@ def test_clocks_of_two_hosts_and_ranks_that_tell_nothing_leave_waits_unknown() -
 
 
 def test_calls_without_a_span_each_are_nameless() -> None:
-    assert Timed.of((BOTH, BOTH), ((0.0, 1.0),)).calls == ()
-    whole = Timed.of((BOTH,), ((0.0, 1.0),))
+    assert TimedCalls.of((BOTH, BOTH), ((0.0, 1.0),)).calls == ()
+    whole = TimedCalls.of((BOTH,), ((0.0, 1.0),))
     assert whole.calls == (BOTH,)
-    assert Timed.from_json(whole.to_json()) == whole
+    assert TimedCalls.from_json(whole.to_json()) == whole
 
 
 def test_one_device_calls_nothing() -> None:

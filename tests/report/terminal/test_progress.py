@@ -5,7 +5,7 @@ import pytest
 from assay.config import load
 from assay.executors.base import Interrupting, News
 from assay.records.status import Status
-from assay.report.terminal.progress import Board, Lines, Live
+from assay.report.terminal.progress import Board, Live, StudyLines
 from assay.studies.plan import waves
 from support.designs import conduct, design
 from support.fake_child import Stage
@@ -66,7 +66,7 @@ def test_time_left_weighs_each_kind_of_piece_by_itself(monkeypatch: pytest.Monke
 
 
 def test_plain_lines_say_what_runs_and_how_it_ended(capsys: pytest.CaptureFixture[str]) -> None:
-    with Lines() as lines:
+    with StudyLines() as lines:
         lines.prepare("reading the corpus", None)
         lines.prepare("tokenizing", 0.5)
         hear(lines, {CELLS[3].name: ("start", Status.OUT_OF_MEMORY)})

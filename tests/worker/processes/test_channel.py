@@ -12,7 +12,7 @@ import pytest
 from assay.errors import StorageError
 from assay.store.sealed import open_line
 from assay.worker.processes import channel as channel_module
-from assay.worker.processes.channel import Channel, closed, when_closed
+from assay.worker.processes.channel import ParentChannel, closed, when_closed
 
 
 class Line:
@@ -21,7 +21,7 @@ class Line:
     def __init__(self, path: Path, *, in_turns: bool = False) -> None:
         self.heard, out = os.pipe()
         requests, self.say = os.pipe()
-        self.channel = Channel(path, out, requests, in_turns=in_turns)
+        self.channel = ParentChannel(path, out, requests, in_turns=in_turns)
 
     def read(self) -> dict[str, object]:
         line: dict[str, object] = json.loads(os.read(self.heard, 65536).split(b"\n")[0])

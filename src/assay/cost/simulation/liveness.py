@@ -34,7 +34,7 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Lifetimes:
     """Storages, gradients and segments of a tape."""
 
     base: dict[str, str]
@@ -55,7 +55,7 @@ class Plan:
         return tuple(base for base in read if base not in kept and self.last_use[base] == index)
 
 
-def plan(cost: Cost) -> Plan:
+def plan(cost: Cost) -> Lifetimes:
     """Compute the plan of a tape."""
     values = cost.values
     base: dict[str, str] = {}
@@ -79,7 +79,7 @@ def plan(cost: Cost) -> Plan:
     together = cost.backward.accumulated_together
     begins = (next(i for i, one in enumerate(cost.tape) if one.within(site)) for site in together)
     ordered = tuple(sorted(segments, key=lambda segment: segment.first))
-    return Plan(base, last_use, dict(readers), ordered, frozenset(begins))
+    return Lifetimes(base, last_use, dict(readers), ordered, frozenset(begins))
 
 
 def _segment(cost: Cost, site: str, base: dict[str, str]) -> Segment:

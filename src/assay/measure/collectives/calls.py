@@ -19,7 +19,7 @@ _BETWEEN_TWO = {"send": "send", "recv_": "recv"}
 
 
 @dataclass(frozen=True)
-class Call:
+class CollectiveCall:
     """One collective, or one end of a send."""
 
     collective: str
@@ -30,7 +30,7 @@ class Call:
     """Rank at the other end of a send or receive; None for a collective."""
 
 
-def calls(mesh: DeviceMesh | None, one_step: Callable[[], None]) -> tuple[Call, ...]:
+def calls(mesh: DeviceMesh | None, one_step: Callable[[], None]) -> tuple[CollectiveCall, ...]:
     """Run one step and list this rank's calls; every rank must run it."""
     listing = _Listing(Axes(mesh))
     with listing:
@@ -41,7 +41,7 @@ def calls(mesh: DeviceMesh | None, one_step: Callable[[], None]) -> tuple[Call, 
 class _Listing(TorchDispatchMode):
     def __init__(self, axes: Axes) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.calls: list[Call] = []
+        self.calls: list[CollectiveCall] = []
         self._axes = axes
 
     def __torch_dispatch__(
@@ -62,4 +62,4 @@ class _Listing(TorchDispatchMode):
         ranks = group_ranks(args, kwargs)
         # Signature: c10d::send(tensors, group, rank in the group, tag); that of recv_ is the same.
         peer = ranks[args[2]] if name in _BETWEEN_TWO else None
-        self.calls.append(Call(collective, self._axes.of(args, kwargs), ranks, peer))
+        self.calls.append(CollectiveCall(collective, self._axes.of(args, kwargs), ranks, peer))

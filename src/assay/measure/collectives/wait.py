@@ -19,22 +19,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Self
 
-from assay.measure.collectives.calls import Call
+from assay.measure.collectives.calls import CollectiveCall
 from assay.records.ranks import Spent
 
 _Key = tuple[str, tuple[int, ...], int]
 
 
 @dataclass(frozen=True)
-class Timed:
+class TimedCalls:
     """Calls of one rank in one step, each with its span."""
 
     host: str
-    calls: tuple[Call, ...]
+    calls: tuple[CollectiveCall, ...]
     spans: tuple[tuple[float, float], ...]
 
     @classmethod
-    def of(cls, listed: tuple[Call, ...], spans: tuple[tuple[float, float], ...]) -> Self:
+    def of(cls, listed: tuple[CollectiveCall, ...], spans: tuple[tuple[float, float], ...]) -> Self:
         """Pair calls with spans. Empty if their numbers differ, because a backend put several calls in one span."""
         return cls(platform.node(), listed, spans) if len(listed) == len(spans) else cls(platform.node(), (), ())
 
@@ -46,10 +46,10 @@ class Timed:
     def from_json(cls, text: str) -> Self:
         """Restore from the text of `to_json`."""
         told = json.loads(text)
-        calls = tuple(Call(**{**one, "ranks": tuple(one["ranks"])}) for one in told["calls"])
+        calls = tuple(CollectiveCall(**{**one, "ranks": tuple(one["ranks"])}) for one in told["calls"])
         return cls(told["host"], calls, tuple((begin, end) for begin, end in told["spans"]))
 
-    def keyed(self, rank: int) -> Iterator[tuple[_Key, Call, float, float]]:
+    def keyed(self, rank: int) -> Iterator[tuple[_Key, CollectiveCall, float, float]]:
         """Yield (key, call, begin, end) of each call; all ranks that take part in a call give it the same key."""
         counts: Counter[tuple[str, tuple[int, ...]]] = Counter()
         for call, (begin, end) in zip(self.calls, self.spans, strict=True):
@@ -60,7 +60,7 @@ class Timed:
             yield (name, ranks, counts[name, ranks]), call, begin, end
 
 
-def spent(everyone: Sequence[Timed], rank: int) -> tuple[Spent, ...]:
+def spent(everyone: Sequence[TimedCalls], rank: int) -> tuple[Spent, ...]:
     """Times of one rank's collectives, from the timings of every rank, sorted by collective and axis."""
     seen: dict[_Key, dict[int, tuple[float, float]]] = {}
     for other, timed in enumerate(everyone):

@@ -9,7 +9,7 @@ from assay.cost.pipeline.stages import Split
 from assay.model import GPT
 
 
-class Stage(nn.Module):
+class PipelineStage(nn.Module):
     """Consecutive blocks of a decoder, under their names in the whole model."""
 
     def __init__(self, model: GPT, blocks: range) -> None:
@@ -35,6 +35,6 @@ class Stage(nn.Module):
         return loss
 
 
-def cut(model: GPT, split: Split, rank: int) -> tuple[Stage, ...]:
+def cut(model: GPT, split: Split, rank: int) -> tuple[PipelineStage, ...]:
     """Return the stages of a rank as modules; the caller has checked that the split covers all blocks."""
-    return tuple(Stage(model, split.blocks_of(index, len(model.blocks))) for index in split.of(rank))
+    return tuple(PipelineStage(model, split.blocks_of(index, len(model.blocks))) for index in split.of(rank))

@@ -13,7 +13,7 @@ from pydantic import Field
 from assay.config import ResolvedRun
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
-from assay.records.trace import Held, Trace
+from assay.records.trace import HeldParameter, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
@@ -79,7 +79,7 @@ class TensorParallel(Optimization):
         return self.evidence(observed, degree and 0 < right == parameters and held < whole and summed)
 
 
-def _split_along(one: Held) -> int | None:
+def _split_along(one: HeldParameter) -> int | None:
     """Dimension along which a weight is split, None if it is whole.
 
     A pair's first matrix is split by rows, its second by columns; experts have one more dimension in front.

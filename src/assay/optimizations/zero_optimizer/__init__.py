@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 from assay.config import ResolvedRun
 from assay.optimizations.base import Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
-from assay.records.trace import Held, Trace
+from assay.records.trace import HeldParameter, Trace
 from assay.records.trace.updates import Updated
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class ZeroOptimizer(Optimization):
         return self.evidence(observed + wrong, ranks > 1 and shown and not wrong)
 
 
-def _piece(one: Held, ranks: int, index: int) -> tuple[int, int]:
+def _piece(one: HeldParameter, ranks: int, index: int) -> tuple[int, int]:
     """Elements of a weight that this rank updates, and the bytes of it that all ranks gather.
 
     A weight is cut along its first dimension that is whole. An expert that dp divides is updated by its owner and not
@@ -95,11 +95,11 @@ def _piece(one: Held, ranks: int, index: int) -> tuple[int, int]:
     return chunk(length, ranks, index) * row, chunk(length, ranks, 0) * ranks * row * _width(one)
 
 
-def _fits(updated: Updated, weight: Held, elements: int) -> bool:
+def _fits(updated: Updated, weight: HeldParameter, elements: int) -> bool:
     """True if the optimizer updates this many elements, and no entry of its state is larger than they are."""
     sizes = [size for key, size in updated.state.items() if key != "step"]
     return updated.elements == elements and all(size <= elements * _width(weight) for size in sizes)
 
 
-def _width(weight: Held) -> int:
+def _width(weight: HeldParameter) -> int:
     return weight.whole_bytes // max(1, prod(weight.whole_shape))

@@ -75,7 +75,7 @@ class BlockForward(Frozen):
     normalizations: int
 
 
-class Held(Frozen):
+class HeldParameter(Frozen):
     """One parameter of this rank, whole or as a shard."""
 
     name: str
@@ -106,7 +106,7 @@ class Trace(Frozen):
     optimizer: Optimizer
     graphs: Graphs = Graphs()
     precision: Precision = Precision()
-    parameters: tuple[Held, ...] = ()
+    parameters: tuple[HeldParameter, ...] = ()
     """Parameters of this rank, whole or as shards."""
     read_every: int = 1
     """Number of steps whose figures the program reads together."""

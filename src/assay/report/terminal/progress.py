@@ -111,7 +111,7 @@ class Watcher(AbstractContextManager["Watcher"], Protocol):
         """Show the progress of the corpus preparation."""
 
 
-class Lines:
+class StudyLines:
     """Plain lines for starts, rounds and endings."""
 
     def __init__(self) -> None:
@@ -233,4 +233,4 @@ def _side_by_side(waves: "list[tuple[Cell, ...]]") -> "list[list[Cell | None]]":
 
 def watcher() -> Watcher:
     """Return the kind of display that standard error supports."""
-    return Live() if sys.stderr.isatty() else Lines()
+    return Live() if sys.stderr.isatty() else StudyLines()

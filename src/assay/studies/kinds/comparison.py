@@ -9,7 +9,7 @@ from assay.errors import UsageError
 from assay.optimizations import resolved
 from assay.records.study import BASELINE
 from assay.studies.base import NONE, OPTIMIZATIONS, Factor, Study
-from assay.studies.design import Row
+from assay.studies.design import Treatment
 
 
 class ComparisonStudy(Study):
@@ -28,11 +28,11 @@ class ComparisonStudy(Study):
         """Yield no optimization, then each treatment."""
         yield from ({OPTIMIZATIONS: level} for level in self.factors()[0].levels)
 
-    def rows(self, base: Run) -> tuple[Row, ...]:
+    def rows(self, base: Run) -> tuple[Treatment, ...]:
         """Return the baseline and every treatment. Raises `UsageError` as `treatments`."""
         found = treatments(base, self.treatments)
-        control = Row(BASELINE, {OPTIMIZATIONS: NONE}, resolved(base))
-        return (control, *(Row(text, {OPTIMIZATIONS: text}, run) for text, run in found.items()))
+        control = Treatment(BASELINE, {OPTIMIZATIONS: NONE}, resolved(base))
+        return (control, *(Treatment(text, {OPTIMIZATIONS: text}, run) for text, run in found.items()))
 
 
 def treatments(base: Run, texts: Sequence[str]) -> dict[str, ResolvedRun]:

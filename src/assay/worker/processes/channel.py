@@ -42,7 +42,7 @@ def take_standard_output() -> int:
     return channel
 
 
-class Voice(Protocol):
+class Channel(Protocol):
     """Interface between a measured child and its parent."""
 
     interrupted: bool
@@ -68,7 +68,7 @@ class _Stoppable:
         self.interrupted = True
 
 
-class Bystander(_Stoppable):
+class SilentChannel(_Stoppable):
     """Channel of ranks ≥ 1: it sends no events, takes no turns, and exits when the process that started it has ended.
 
     `lifeline` is a pipe that the parent holds open; the rank also exits when it closes.
@@ -111,7 +111,7 @@ def _outlive_nobody(parent: int) -> None:
     os._exit(PARENT_GONE)
 
 
-class Herald(Bystander):
+class TorchrunChannel(SilentChannel):
     """Channel of rank 0 without an assay parent: events are written to the file and passed to `tell` in this process.
 
     It takes no turns, and exits when the process that started it has ended.
@@ -151,7 +151,7 @@ class _EventsFile:
         self._length += len(line)
 
 
-class Channel(_Stoppable):
+class ParentChannel(_Stoppable):
     """Sends events to the parent and to the file, and waits for turns."""
 
     def __init__(self, events: Path, parent: int, requests: int, *, in_turns: bool) -> None:

@@ -20,13 +20,13 @@ from assay.config.home import Home
 from assay.config.loading import load, stack
 from assay.errors import StorageError, UsageError
 from assay.launch.prepare import ReadyRun, ready
-from assay.launch.progress import Lines
+from assay.launch.progress import RunLines
 from assay.launch.resume import continued, same_corpus
 from assay.launch.run_lock import claimed
 from assay.optimizations import mesh_of
 from assay.store.liveness import this_process
 from assay.store.run_folder import RunFolder
-from assay.worker.processes.channel import Bystander, Herald, Voice
+from assay.worker.processes.channel import Channel, SilentChannel, TorchrunChannel
 
 if TYPE_CHECKING:
     from assay.parallel.rendezvous import Meeting
@@ -47,7 +47,7 @@ class Asked:
 
 
 @contextmanager
-def gathered(asked: Asked) -> Iterator[tuple[RunFolder, Voice]]:
+def gathered(asked: Asked) -> Iterator[tuple[RunFolder, Channel]]:
     """Yield the folder of the run that all started processes train together, and this process's channel.
 
     Raises `UsageError`, on every rank, for a fault that the user can correct, and `StorageError` if the disk refuses.
@@ -64,12 +64,12 @@ def gathered(asked: Asked) -> Iterator[tuple[RunFolder, Voice]]:
         with _begun(met, asked) as folder_and_voice:
             yield folder_and_voice
     else:
-        yield _followed(met), Bystander()
+        yield _followed(met), SilentChannel()
 
 
 @contextmanager
-def _begun(met: "Meeting", asked: Asked) -> Iterator[tuple[RunFolder, Voice]]:
-    home, tell = Home(), Lines()
+def _begun(met: "Meeting", asked: Asked) -> Iterator[tuple[RunFolder, Channel]]:
+    home, tell = Home(), RunLines()
     try:
         folder, prepared = _prepared(home, asked, met, tell)
         with claimed(prepared, home, folder) as claim:
@@ -80,7 +80,7 @@ def _begun(met: "Meeting", asked: Asked) -> Iterator[tuple[RunFolder, Voice]]:
             run = claim.spec.config
             begun = {"run": claim.folder.id, "steps": run.training.steps, "tokens_per_step": run.tokens_per_step}
             tell({"event": "run", **begun})
-            yield claim.folder, Herald(claim.folder.events_file, tell)
+            yield claim.folder, TorchrunChannel(claim.folder.events_file, tell)
             result = claim.folder.result()
             if result is not None:
                 claim.store.ingest(result, claim.folder.stamp())
@@ -89,7 +89,7 @@ def _begun(met: "Meeting", asked: Asked) -> Iterator[tuple[RunFolder, Voice]]:
         raise
 
 
-def _prepared(home: Home, asked: Asked, met: "Meeting", tell: Lines) -> tuple[RunFolder | None, ReadyRun]:
+def _prepared(home: Home, asked: Asked, met: "Meeting", tell: RunLines) -> tuple[RunFolder | None, ReadyRun]:
     """Return the folder of a resumed run (None for a new one) and the run, checked as far as one host can."""
     changes, techniques = [f"ranks={met.world}", *asked.overrides], stack(asked.optimizations)
     if asked.resume:

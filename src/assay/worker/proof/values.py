@@ -29,7 +29,7 @@ from assay.training.stops import is_out_of_memory
 from assay.values.check import check_values
 from assay.values.recorded import Recorded
 from assay.values.recorder import STEPS, StepRecorder
-from assay.worker.processes.channel import Voice
+from assay.worker.processes.channel import Channel
 
 if TYPE_CHECKING:
     from assay.config.run import ResolvedRun
@@ -93,7 +93,7 @@ class ValueCheck:
         if self._recorder is not None:
             self._recorder.stepped(record.step, record.loss, record.log_gradient_norm, record.learning_rate)
 
-    def conclude(self, channel: Voice) -> ValueProof:
+    def conclude(self, channel: Channel) -> ValueProof:
         """Check the record in the reference process, and delete it. The result is the same on every rank."""
         if self._recorder is None:
             return ValueProof(unchecked=self.unchecked)
@@ -128,7 +128,7 @@ class ValueCheck:
         if self._ranks.rank == 0:
             shutil.rmtree(self._place, ignore_errors=True)
 
-    def _checked(self, channel: Voice) -> str:
+    def _checked(self, channel: Channel) -> str:
         """On rank 0, the reference process's answer. The others communicate while they wait, to avoid a timeout."""
         process = self._started() if self._ranks.rank == 0 else None
         began = time.perf_counter()
