@@ -117,7 +117,7 @@ class Loop:
     """Number of steps that `discard` has done."""
 
     def advance(self, steps: int, take: TakeStep = take_step) -> None:
-        """Do `steps` steps by `take`, and the work that is due between them. Raises an `Ending`.
+        """Do `steps` steps by `take`, and the work that is due between them. Raises an `EarlyEnd`.
 
         All figures are read before any work that is due, and before this returns.
         """
