@@ -14,7 +14,7 @@ from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.model import Block
 from assay.optimizations import Conflict, check, resolve
-from assay.records.trace.parts import CompiledGraph
+from assay.records.trace.parts import CompiledGraph, Graphs
 from support.runs import SHAPE, run_with
 from support.steps import losses, measured_peak, traced
 from support.swapped import proof_of, traced_after
@@ -154,7 +154,7 @@ def test_compiled_it_may_keep_what_attention_made_and_no_more() -> None:
             one for one in trace.operations if (one.phase, one.operation_class) == ("recompute", "contraction")
         ]
         found = (*others, some.model_copy(update={"count": again}))
-        changed = trace.model_copy(update={"compiled": (graph,), "operations": found})
+        changed = trace.model_copy(update={"graphs": Graphs(compiled=(graph,)), "operations": found})
         return resolve(checkpointing(1)).verify(changed, run).verdict
 
     assert [again for again in range(40) if proven(again)] == [15, 20, 25, 30]
