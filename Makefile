@@ -10,10 +10,10 @@ demo: setup
 	  --with gradient_accumulation:micro_batches=4 --with sdpa_attention+bf16_mixed+activation_checkpointing --seeds 3
 
 test: setup
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 slow: setup
-	$(BIN)/pytest -m slow -n 2 --dist loadfile
+	$(BIN)/pytest -m slow -n 2 --dist loadfile --no-loadscope-reorder
 
 check: setup
 	$(BIN)/ruff check .

@@ -49,12 +49,16 @@ def weights(home: Home, result: RunResult) -> dict[str, torch.Tensor]:
 
 def killing_the_other(step: int) -> api.Listener:
     """A listener that kills rank 1 with signal 9 once a step has been done."""
+    first: list[psutil.Process] = []
 
     def hear(event: Event) -> None:
+        if event["event"] == "start":
+            first.append(psutil.Process(event["pid"]))
         if event["event"] == "step" and event["step"] == step:
-            agents = [one for one in psutil.Process().children() if "assay.worker.processes.agent" in one.cmdline()]
-            workers = [one for agent in agents for one in agent.children()]
-            next(one for one in workers if one.environ().get("RANK") == "1").kill()
+            agent = first[0].parent()
+            assert agent is not None
+            (other,) = (one for one in agent.children() if one != first[0])
+            other.kill()
 
     return hear
 
@@ -128,9 +132,8 @@ def test_a_killed_launcher_is_named(home: Home, text: str) -> None:
     assert [entry.status for entry in Store(home).entries().values()] == [Status.KILLED]
 
 
-def test_a_run_goes_on_divided_in_another_way_and_on_one_device(
-    home: Home, text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("forked")
+def test_a_run_goes_on_divided_in_another_way_and_on_one_device(home: Home, text: str) -> None:
     first, second = random.randrange(4, 7), random.randrange(8, 11)
     stack = "data_parallel+sdpa_attention"
     killed = api.train("demo", *RUN, text, optimizations=stack, home=home, on_event=killing_the_other(first))
@@ -138,7 +141,6 @@ def test_a_run_goes_on_divided_in_another_way_and_on_one_device(
     other = "tensor_parallel"
     again = api.train(resume=killed.run, optimizations=other, home=home, on_event=killing_the_other(second))
     assert again.status is Status.KILLED
-    fork_children(monkeypatch)
     said: list[Event] = []
     alone = api.train("ranks=1", resume=killed.run, home=home, on_event=said.append)
     assert (alone.status, alone.steps) == (Status.DONE, STEPS)
