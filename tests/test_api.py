@@ -83,6 +83,7 @@ def test_a_planned_step_has_a_frame_and_a_report() -> None:
     found = assay.project("gpt2-124m", optimizations="data_parallel", gpu="h100")
     assert found.to_frame().weights.tolist() == [held.weights for held in found.plan.held]
     assert "data_parallel" in found._repr_html_()
+    assert found.plot() is not None
 
 
 def test_a_trained_run_has_its_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +104,7 @@ def test_a_trained_run_has_its_steps(tmp_path: Path, monkeypatch: pytest.MonkeyP
     listed = assay.runs.ls(home=tmp_path / "home")
     assert listed.to_frame().index.tolist() == [result.run]
     assert result.run in listed._repr_html_()
-    assay.runs.rm([result.run], tmp_path / "home")
+    assert assay.runs.rm(result.run, home=tmp_path / "home") == [result.run]
     with pytest.raises(UsageError, match="no run"):
         result.to_frame()
     assert assay.runs.ls(home=tmp_path / "home").to_frame().empty

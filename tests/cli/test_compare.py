@@ -118,7 +118,7 @@ def test_a_row_with_wrong_losses_says_so_in_the_table_and_exits_3(assay: Assay, 
         (("--with", "sdpa_attention", "--processes", "0"), "at least one process"),
         (("--with", "sdpa_attention", "--timeout", "-1"), "positive number of seconds"),
         (("--with", "sdpa_attention", "model.n_embd=10", "model.n_head=4"), "not divisible"),
-        (("--with", "sdpa_attention", "--page", "no/such/folder/page.html"), "a folder that exists"),
+        (("--with", "sdpa_attention", "--page", "no/such/folder/page.html"), "a folder that can be written"),
     ],
 )
 def test_bad_input_is_one_sentence_exits_2_and_writes_nothing(

@@ -61,13 +61,14 @@ def diff(first: str, second: str, home: Home | Path | str | None = None) -> dict
     }
 
 
-def removable(names: Sequence[str], home: Home | Path | str | None = None) -> "list[RunFolder]":
+def removable(names: str | Sequence[str], *, home: Home | Path | str | None = None) -> "list[RunFolder]":
     """Return the folders of runs to delete. Raises `UsageError` if one is running, or is a symbolic link."""
     from assay.store.liveness import is_running
     from assay.store.lookup import find
 
     place = home_of(home)
-    folders = list({folder.id: folder for folder in (find(place, name) for name in names)}.values())
+    each = [names] if isinstance(names, str) else names
+    folders = list({folder.id: folder for folder in (find(place, name) for name in each)}.values())
     for folder in folders:
         folder.check_removable()
         if is_running(folder):
@@ -75,12 +76,12 @@ def removable(names: Sequence[str], home: Home | Path | str | None = None) -> "l
     return folders
 
 
-def rm(names: Sequence[str], home: Home | Path | str | None = None) -> list[str]:
-    """Delete runs with all their files, and return their ids. Raises `UsageError` as `removable`."""
+def rm(names: str | Sequence[str], *, home: Home | Path | str | None = None) -> list[str]:
+    """Delete one or several runs with all their files, and return their ids. Raises `UsageError` as `removable`."""
     from assay.store.index import Store
 
     place = home_of(home)
-    folders, store = removable(names, place), Store(place)
+    folders, store = removable(names, home=place), Store(place)
     for folder in folders:
         folder.remove()
         store.remove([folder.id])

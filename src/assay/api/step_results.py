@@ -94,6 +94,12 @@ class PlannedStep(Shown, Projection):
 
         return pandas.DataFrame([vars(held) for held in self.plan.held]).rename_axis("stage")
 
+    def plot(self) -> "Figure":
+        """Return a figure of planned memory by pipeline stage and kind."""
+        from assay.report.page.curves import held
+
+        return held(self.to_frame().drop(columns="parameters"))
+
     def report(self) -> "Iterable[Block]":
         """Return the report as `assay` prints it."""
         from assay.report.plan import plan_report

@@ -36,7 +36,7 @@ class Listed(NamedTuple):
 def compare(
     source: Source = None,
     *overrides: str,
-    treatments: Sequence[str],
+    treatments: str | Sequence[str],
     seeds: int = 3,
     processes: int | None = None,
     blocks: int = 5,
@@ -59,7 +59,8 @@ def compare(
     analyse = _analysis()
     place = home_of(home)
     base = with_initial_weights(configure(source, overrides), place)
-    study = ComparisonStudy(treatments=tuple(treatments), seeds=seeds, processes=processes)
+    rows = (treatments,) if isinstance(treatments, str) else tuple(treatments)
+    study = ComparisonStudy(treatments=rows, seeds=seeds, processes=processes)
     how = How(place, blocks, timeout, title_of(source), on_progress or silent, on_news or (lambda news: None))
     return analyse(measured(study.cells(base), base, how))
 

@@ -16,10 +16,11 @@ def finish(ask: "Callable[..., Comparison]", page: Path | None, as_json: bool) -
     """Run a study with its progress, print the answer, and exit with its code."""
     from assay.cli.signals import deaf
     from assay.config import Home
-    from assay.report.page import write_page
+    from assay.report.page import check_page, write_page
 
     home = Home()
-    _writable(page)
+    if page is not None:
+        check_page(page)  # before hours are spent on its content
     comparison = _watched(partial(ask, home=home))
     with deaf():
         print_answer(comparison, write_page(comparison, home, page), as_json)
@@ -46,21 +47,3 @@ def print_answer(comparison: "Comparison", page: Path | None, as_json: bool) -> 
     print_comparison(comparison, Console())
     if page is not None:
         typer.echo(str(page))
-
-
-def _writable(page: Path | None) -> None:
-    """Raise `UsageError` if the page cannot be written, before hours are spent on its content."""
-    from assay.errors import UsageError
-
-    if page is None:
-        return
-    problem = UsageError(f"--page {page} cannot be written; name a file in a folder that exists and can be written")
-    if page.is_dir():
-        raise problem
-    try:
-        existed = page.exists()
-        page.open("ab").close()
-        if not existed:
-            page.unlink()
-    except OSError:
-        raise problem from None

@@ -103,14 +103,14 @@ def remove_runs(
     from assay.errors import UsageError
 
     home = Home().checked()
-    folders = removable(runs, home)
+    folders = removable(runs, home=home)
     if not yes:
         if not sys.stdin.isatty():
             raise UsageError("standard input is not a terminal to confirm on; give --yes to delete without a question")
         for folder in folders:
             note(str(folder.path))
         typer.confirm(f"Delete {len(folders)} of the runs in {home.runs}?", abort=True, err=True)
-    removed = rm([folder.id for folder in folders], home)
+    removed = rm([folder.id for folder in folders], home=home)
     if as_json:
         print_json({"removed": removed})
     else:

@@ -25,7 +25,7 @@ def executor(name: str) -> Executor:
     known = executors()
     if name not in known:
         hint = meant(name, list(known)) or f"; there are {', '.join(known)}"
-        raise UsageError(f"there is no executor {name!r}{hint}")
+        raise UsageError(f"there is no executor {name!r}{hint} (ASSAY_EXTENSIONS names the folder of your own)")
     return known[name]()
 
 

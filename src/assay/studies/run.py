@@ -134,7 +134,8 @@ def _executed(
     how.tell(Planned(plan.waves, plan.protocol.blocks))
     for one in done.cells:
         how.tell(Ended(one.cell, one.result, one.wave))
-    ran = executor(plan.executor).run(missing, begin, how.blocks, tell)
+    runs_waves = executor(plan.executor if missing else "local")  # a complete study needs no executor of the user's
+    ran = runs_waves.run(missing, begin, how.blocks, tell)
     folder.append({"event": "over", "ending": ran.ending.value})
     record = record_of(plan, Progress([*done.cells, *ran.cells], [*done.rounds, *ran.rounds]), ran.ending)
     folder.write_record(record)

@@ -7,10 +7,11 @@ import pytest
 
 from assay.analysis.comparison import Comparison, analyse
 from assay.config import Home
+from assay.errors import UsageError
 from assay.records.evidence import Evidence
 from assay.records.memory import Memory
 from assay.records.status import Status
-from assay.report.page import render, write_page
+from assay.report.page import check_page, render, write_page
 from support.comparisons import ENVIRONMENT, TREATMENTS, record
 
 HOSTILE = "<script>alert('x')</script>&\"$\\alpha$"
@@ -158,3 +159,19 @@ def test_it_is_written_beside_the_record_or_where_wanted(comparison: Comparison,
     assert [entry.name for entry in path.parent.iterdir()] == ["index.html"]
     elsewhere = write_page(comparison, Home(tmp_path), tmp_path / "my page.html")
     assert elsewhere.read_text() == path.read_text()
+
+
+def test_a_page_replaces_a_page_and_no_other_file(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    check_page(page)
+    assert not page.exists()
+    page.write_text(render(analyse(record())))
+    check_page(page)
+    study = tmp_path / "study.yaml"
+    study.write_text("kind: factorial")
+    for bad, says in ((study, "is no page"), (Path("/dev/null"), "is not a file"), (tmp_path, "is not a file")):
+        with pytest.raises(UsageError, match=says):
+            write_page(analyse(record()), Home(tmp_path), bad)
+    assert study.read_text() == "kind: factorial"
+    with pytest.raises(UsageError, match="cannot be written"):
+        check_page(tmp_path / "missing" / "page.html")

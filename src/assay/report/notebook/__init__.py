@@ -45,7 +45,8 @@ def _block(block: Block) -> Markup:
         return _table(block.columns, block.rows, block.right)
     if isinstance(block, Facts):
         return _table((), block.rows, frozenset())
-    return Markup("<p>{}</p>").format(block) if block else Markup()
+    tag = "pre" if "  " in block else "p"  # a drawing is aligned with spaces
+    return Markup(f"<{tag}>{{}}</{tag}>").format(block) if block else Markup()
 
 
 def _table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]], right: Iterable[str]) -> Markup:

@@ -13,6 +13,7 @@ from assay.analysis.comparison import Comparison
 from assay.analysis.metrics.memory import TENSORS_PEAK_BYTES
 from assay.analysis.row import Row
 from assay.config.home import Home
+from assay.errors import UsageError, shown
 from assay.files import write_file
 from assay.records.evidence import BEGINNING_ONLY
 from assay.records.study import CellResult
@@ -36,14 +37,38 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
+_FIRST = b"<!doctype html>"
+"""Start of every page."""
+
+
 def write_page(comparison: Comparison, home: Home, path: Path | None = None) -> Path:
     """Write the page to `path`, or to `index.html` in the folder of the comparison's record; whole or not at all.
 
-    Returns its path. Raises `StorageError`.
+    Returns its path. Raises `UsageError` as `check_page`, and `StorageError`.
     """
-    path = path or home.reports / comparison.record.id / "index.html"
+    if path is None:
+        path = home.reports / comparison.record.id / "index.html"
+    else:
+        check_page(path)
     write_file(path, render(comparison).encode())
     return path.absolute()
+
+
+def check_page(path: Path) -> None:
+    """Raise `UsageError` if a page cannot be written to a path, or would replace a file that is no page."""
+    named = f"--page {shown(str(path))}"
+    try:
+        if path.exists() and not path.is_file():
+            raise UsageError(f"{named} is not a file; name a file that ends in .html")
+        existed = path.exists()
+        if existed and path.stat().st_size and not path.read_bytes()[: len(_FIRST)].lower() == _FIRST:
+            raise UsageError(f"{named} is a file that is no page, and would be replaced; name another file")
+        path.open("ab").close()
+        if not existed:
+            path.unlink()
+    except OSError as error:
+        reason = error.strerror or error
+        raise UsageError(f"{named} cannot be written ({reason}); name a file in a folder that can be written") from None
 
 
 def render(comparison: Comparison) -> str:

@@ -41,9 +41,13 @@ def changes(comparison: Comparison) -> "Figure | None":
             for place, row in enumerate(rows):
                 _change(axis, place, row, metric.name, comparison.rows.index(row) + 1)
             axis.set_title(metric.title)
-            axis.set_xlabel("change against the baseline, %")
             axis.grid(axis="y", visible=False)
-            axis.margins(x=0.14)
+            axis.margins(x=0.2)
+        figure.supxlabel(
+            "change against the baseline, %   (hollow diamond: predicted; grey band: too small to tell)",
+            fontsize="medium",
+            color=SOFT,
+        )
         _name_rows(axes[0], rows)
         return figure
 
