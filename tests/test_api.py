@@ -29,6 +29,13 @@ def test_optimizations_add_up() -> None:
         configure(one, optimizations="bf16_mixed")
 
 
+def test_optimizations_and_overrides_of_other_types_are_refused() -> None:
+    assert configure("demo", optimizations=None) == configure("demo")
+    for words in ({"optimizations": 5}, {"overrides": [3]}):
+        with pytest.raises(UsageError, match="is not"):
+            configure("demo", **words)  # type: ignore[arg-type]
+
+
 def test_a_run_is_a_source_too() -> None:
     run = load("demo", ["training.steps=7"])
     assert configure(run, ["seed=4"]) == load("demo", ["training.steps=7", "seed=4"])
@@ -100,6 +107,7 @@ def test_a_trained_run_has_its_steps(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert frame.index.tolist() == [0, 1, 2]
     assert {"loss", "seconds"} <= set(frame.columns)
     assert result.run in result._repr_html_()
+    assert repr(result) == f"<run {result.run}: done after 3 steps>"
     assert assay.runs.show("last", tmp_path / "home") == result
     listed = assay.runs.ls(home=tmp_path / "home")
     assert listed.to_frame().index.tolist() == [result.run]

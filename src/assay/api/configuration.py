@@ -7,13 +7,14 @@ from pathlib import Path
 from assay.config.home import Home
 from assay.config.loading import load, stack
 from assay.config.run import Run, Spec
+from assay.errors import UsageError, shown
 
 DEFAULT = "demo"
 """Preset that is used if none is named."""
 
 Source = Run | str | Path | None
-Stack = str | Spec | Sequence[str | Spec]
-"""Optimizations as a text such as ``"sdpa_attention+bf16_mixed"``, as a spec, or as a list of both, which add up."""
+Stack = str | Spec | Sequence[str | Spec] | None
+"""Optimizations as a text such as ``"sdpa_attention+bf16_mixed"``, as a spec, or as a list of both, which add up; None is none."""
 
 
 def configure(source: Source = None, overrides: Sequence[str] = (), optimizations: Stack = ()) -> Run:
@@ -21,6 +22,9 @@ def configure(source: Source = None, overrides: Sequence[str] = (), optimization
 
     A source that is itself an override applies to the preset `demo`. Raises `UsageError` with one sentence.
     """
+    for word in overrides:
+        if not isinstance(word, str):
+            raise UsageError(f"{shown(word)} is not an override: write key=value, for instance training.steps=100")
     if isinstance(source, str) and "=" in source and not os.path.isfile(source):
         return configure(None, [source, *overrides], optimizations)
     return load(DEFAULT if source is None else source, overrides, specs_of(optimizations))
@@ -36,6 +40,11 @@ def with_initial_weights(run: Run, home: Home) -> Run:
 
 
 def specs_of(optimizations: Stack) -> tuple[Spec, ...]:
+    """Return single optimizations. Raises `UsageError` if one cannot be read."""
+    if optimizations is None:
+        return ()
+    if not isinstance(optimizations, str | Spec | Sequence):
+        raise UsageError(f"optimizations={shown(optimizations)} is not possible; give a text or a list of texts")
     return stack([optimizations] if isinstance(optimizations, str | Spec) else optimizations)
 
 

@@ -31,6 +31,9 @@ class TrainedRun(Shown, RunResult):
         made._root = home.root
         return made
 
+    def __repr__(self) -> str:
+        return f"<run {self.run}: {self.status.value} after {self.steps} steps>"
+
     def to_frame(self) -> "pandas.DataFrame":
         """Return a data frame with a row per optimizer step, indexed by `step`.
 

@@ -9,6 +9,7 @@ from assay.estimator.projection import Projection
 from assay.estimator.ranks import EveryRank
 from assay.records.anatomy import Anatomy
 from assay.report.notebook import Shown
+from assay.units import format_bytes
 
 if TYPE_CHECKING:
     import pandas
@@ -24,6 +25,9 @@ class MeasuredStep(Shown, Anatomy):
     def of(cls, anatomy: Anatomy) -> "MeasuredStep":
         """Return an anatomy as a result of the API."""
         return cls.model_construct(anatomy.model_fields_set, **dict(anatomy))
+
+    def __repr__(self) -> str:
+        return f"<measured step: {self.title}>"
 
     def to_frame(self) -> "pandas.DataFrame":
         """Return a data frame with a row per module, phase and class of operator: count, seconds, FLOPs and bytes."""
@@ -44,7 +48,7 @@ class MeasuredStep(Shown, Anatomy):
         return anatomy_report(self)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PredictedStep(Shown, Estimate):
     """Predicted step of the rank with the highest peak."""
 
@@ -56,6 +60,9 @@ class PredictedStep(Shown, Estimate):
         """Return the prediction of the fullest rank."""
         fullest = every.fullest
         return cls(**_fields(fullest), every=every)
+
+    def __repr__(self) -> str:
+        return f"<predicted step: peak of tensors {format_bytes(self.timeline.peak.nbytes)}>"
 
     def to_frame(self) -> "pandas.DataFrame":
         """Return a data frame with a row per instant of the step, in order: `instant` and live `bytes`.
@@ -79,7 +86,7 @@ class PredictedStep(Shown, Estimate):
         return estimate_report(self.every)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PlannedStep(Shown, Projection):
     """Planned step on absent machines."""
 
@@ -87,6 +94,9 @@ class PlannedStep(Shown, Projection):
     def of(cls, projection: Projection) -> "PlannedStep":
         """Return a projection as a result of the API."""
         return cls(**_fields(projection))
+
+    def __repr__(self) -> str:
+        return f"<planned step on {self.cluster}: {format_bytes(self.plan.memory_bytes)} on the fullest rank>"
 
     def to_frame(self) -> "pandas.DataFrame":
         """Return a data frame with a row per pipeline stage: bytes that each of its ranks holds, by kind."""

@@ -20,6 +20,9 @@ class StudyResult(Shown, Comparison):
         """Return a comparison as a result of the API."""
         return cls.model_construct(comparison.model_fields_set, **dict(comparison))
 
+    def __repr__(self) -> str:
+        return f"<study {self.record.id}: baseline and {len(self.rows)} rows, {len(self.record.cells)} cells>"
+
     def plot(self, figure: Literal["changes", "losses", "predictions"] = "changes") -> "Figure | None":
         """Return a figure of the comparison's page: changes by treatment, losses by step, or errors of predictions.
 
