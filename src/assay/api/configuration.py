@@ -14,7 +14,7 @@ DEFAULT = "demo"
 
 Source = Run | str | Path | None
 Stack = str | Spec | Sequence[str | Spec] | None
-"""Optimizations as a text such as ``"sdpa_attention+bf16_mixed"``, as a spec, or as a list of both, which add up; None is none."""
+"""Optimizations as a text such as ``"sdpa_attention+bf16_mixed"``, a spec, a list of both, which add up, or None."""
 
 
 def configure(source: Source = None, overrides: Sequence[str] = (), optimizations: Stack = ()) -> Run:
