@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from hypothesis import settings
 # Several processes test at once, and threads that wait for a core in turn spin it away.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+_THREADS = int(os.environ["OMP_NUM_THREADS"])
 # And an example takes as long as a busy machine lets it.
 settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")
@@ -35,15 +37,26 @@ def _rates_stay_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("assay.studies.run.measured_machine", lambda home, threads, tell: known_machine(home, threads))
 
 
+@pytest.fixture(autouse=True)
+def _torchs_own_settings() -> Iterator[None]:
+    """Settings of torch that a run makes end with its test, or all later tests would run on more threads."""
+    yield
+    if "torch" not in sys.modules:
+        return
+    import torch
+
+    torch.set_num_threads(_THREADS)
+    torch.use_deterministic_algorithms(False)
+    torch.utils.deterministic.fill_uninitialized_memory = True  # type: ignore[attr-defined]
+
+
 @pytest.fixture(params=[1, 2])
-def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+def threads(request: pytest.FixtureRequest) -> int:
     """The number of threads of torch in the test."""
     import torch
 
-    before = torch.get_num_threads()
     torch.set_num_threads(request.param)
-    yield request.param
-    torch.set_num_threads(before)
+    return request.param
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from assay.config import Home
 from assay.data import Prepared
@@ -94,11 +93,9 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Sound:
     place = tmp_path_factory.mktemp("sound")
     corpus, home = small_corpus(place), Home(place / "home").ready()
     folders = {name: _folder(home, corpus, name) for name in ("done", "killed")}
-    threads = torch.get_num_threads()
     work(folders["done"])
     with pytest.raises(Killed):
         work(folders["killed"], KILLED_AFTER)
-    torch.set_num_threads(threads)
     return Sound(home, folders["done"].id, folders["killed"].id)
 
 

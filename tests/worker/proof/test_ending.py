@@ -1,11 +1,9 @@
 """The proof at a run's end: what is lost after the first traced step ends the run as without effect, and says so."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from assay.data import Prepared
 from assay.optimizations import forget, search
@@ -201,10 +199,3 @@ def test_a_change_beside_the_steps_ends_as_wrong_values(
     assert result.status is Status.WRONG_VALUES
     assert result.reason is not None
     assert result.reason.startswith(reason)
-
-
-@pytest.fixture(autouse=True)
-def _threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
