@@ -76,6 +76,12 @@ def test_it_goes_on_from_a_checkpoint_in_eight_bits(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_compiled_it_goes_on_from_a_checkpoint_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    test_it_goes_on_from_a_checkpoint_in_eight_bits(tmp_path)
+
+
+@pytest.mark.slow
 def test_compiled_it_computes_what_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """The update as it runs outside of tests."""
     written = losses(RUN)

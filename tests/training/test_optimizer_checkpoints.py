@@ -18,6 +18,7 @@ from support.steps import build_step
 OPTIMIZERS = [name for name, kind in catalogue().items() if "optimizer" in kind.claims]
 
 
+@pytest.mark.usefixtures("updates_as_written")
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_it_continues_bit_for_bit(name: str, tmp_path: Path) -> None:
     run = run_with(Spec(name=name))
