@@ -132,7 +132,11 @@ def test_a_factorial_has_every_combination(assay: Assay, fake: Fake, corpus: str
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("seeds: 1", "its key kind is None; there are comparison, factorial"),
+        ("seeds: 1", "it has no key kind; there are comparison, factorial"),
+        ("kind: [factorial]", "did you mean 'factorial'"),
+        ("kind: factorial\nvary: {seed: [7, 8]}", "seed cannot be varied"),
+        ("kind: factorial\nseeds: yes\nvary: {optimizations: [none, lion]}", "it should be a number"),
+        ("kind: factorial\nkind: comparison", "has the key 'kind' twice, again in line 2"),
         ("kind: factoral", "did you mean 'factorial'"),
         ("kind: factorial", "vary: field required"),
         ("kind: factorial\nvary: {}", "vary: "),
@@ -172,3 +176,53 @@ def test_an_unknown_executor_is_a_sentence(assay: Assay, fake: Fake, toys: Path,
     assert said.code == 2
     assert "there is no executor 'slrum'" in said.sentence()
     assert not home.root.exists()
+
+
+@pytest.mark.parametrize(
+    ("levels", "says"),
+    [
+        ('{"training.learning_rate": "3e-3"}', "which its factors do not declare"),
+        ('{"training.batch_size": "3"}', "its factors are training.learning_rate"),
+        ('{"training.learning_rate": 1e-3}', "levels are texts"),
+    ],
+)
+def test_a_kind_that_combines_what_it_does_not_declare_is_refused(
+    assay: Assay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, levels: str, says: str
+) -> None:
+    (tmp_path / "extensions" / "studies").mkdir(parents=True)
+    (tmp_path / "extensions" / "studies" / "corners.py").write_text(
+        "from assay.studies.base import Factor, Study\n"
+        "class Corners(Study):\n"
+        "    kind = 'corners'\n"
+        "    def factors(self):\n"
+        "        return (Factor('training.learning_rate', ('1e-3', '2e-3')),)\n"
+        "    def combinations(self):\n"
+        "        yield {'training.learning_rate': '1e-3'}\n"
+        f"        yield {levels}\n"
+    )
+    monkeypatch.setenv("ASSAY_EXTENSIONS", str(tmp_path / "extensions"))
+    (tmp_path / "study.yaml").write_text("kind: corners")
+    said = assay("study", "run", str(tmp_path / "study.yaml"))
+    assert said.code == 2
+    assert says in said.sentence()
+
+
+def test_a_fault_of_an_extension_names_its_file_and_line(
+    assay: Assay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "extensions" / "studies").mkdir(parents=True)
+    file = tmp_path / "extensions" / "studies" / "broken.py"
+    file.write_text(
+        "from assay.studies.base import Factor, Study\n"
+        "class Broken(Study):\n"
+        "    kind = 'broken'\n"
+        "    def factors(self):\n"
+        "        return self.missing\n"
+        "    def combinations(self):\n"
+        "        return iter(())\n"
+    )
+    monkeypatch.setenv("ASSAY_EXTENSIONS", str(tmp_path / "extensions"))
+    (tmp_path / "study.yaml").write_text("kind: broken")
+    said = assay("study", "run", str(tmp_path / "study.yaml"))
+    assert said.code == 2
+    assert f"{file}, line 5: AttributeError" in said.sentence()

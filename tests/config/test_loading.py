@@ -50,7 +50,11 @@ def test_a_mistake_is_one_sentence(override: str, says: str) -> None:
 
 
 def test_files_that_are_no_configuration(tmp_path: Path) -> None:
-    for text, says in (("- 1\n", "must be a mapping"), ("a: [1\n", "line 2"), ("a: 1\na: 2\n", "duplicate key")):
+    for text, says in (
+        ("- 1\n", "must be a mapping"),
+        ("a: [1\n", "line 2"),
+        ("a: 1\na: 2\n", "has the key 'a' twice"),
+    ):
         path = tmp_path / "run.yaml"
         path.write_text(text)
         with pytest.raises(UsageError, match=says):

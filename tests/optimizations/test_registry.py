@@ -165,3 +165,14 @@ def test_a_user_s_own_folder_adds_techniques(tmp_path: Path, monkeypatch: pytest
         catalogue()
     monkeypatch.delenv("ASSAY_EXTENSIONS")
     assert "halved_rate" not in catalogue()
+
+
+def test_a_file_without_a_constant_is_refused_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "half.py").write_text(
+        "from assay.optimizations import Optimization\n"
+        "class Half(Optimization):\n"
+        "    title = 'half'\n"
+        "    stage = 'first'\n"
+    )
+    with pytest.raises(UsageError, match=r"half\.py: Half\.stage is missing, or is no Stage"):
+        search(tmp_path)

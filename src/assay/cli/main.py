@@ -133,9 +133,14 @@ def _unforeseen(error: Exception, show_traceback: bool) -> tuple[int, str]:
         return _FAILED, f"the output could not be written: {error.strerror}"
     if isinstance(error, OSError) and error.errno in _PATH_ERRNOS and error.filename is not None:
         return _USAGE, f"{error.filename}: {error.strerror}"
+    from assay.config.extensions import own_line
+
+    own = own_line(error)
     if show_traceback or os.environ.get("ASSAY_DEBUG"):
         traceback.print_exception(error)
         return _FAILED, "this is a fault in assay, not in your input"
+    if own is not None:
+        return _USAGE, f"{own}: {type(error).__name__}: {_cut_message(error)}; correct this extension"
     return (
         _FAILED,
         f"{type(error).__name__}: {_cut_message(error)} (a fault in assay; `assay --traceback …` shows where)",

@@ -42,6 +42,21 @@ def modules(folder: Path, kind: Kind) -> list[ModuleType]:
     return [imported(path, f"assay_extensions.{kind}.{path.stem}") for path in sorted(folder.glob("*.py"))]
 
 
+def own_line(error: BaseException) -> str | None:
+    """Return the file and line of a user's own extension in which an error was raised; None if it passed through none.
+
+    The innermost such line counts.
+    """
+    folder, found = os.environ.get(VARIABLE), None
+    trace = error.__traceback__
+    while folder and trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if Path(file).is_relative_to(Path(folder).absolute()):
+            found = f"{file}, line {trace.tb_lineno}"
+        trace = trace.tb_next
+    return found
+
+
 def classes(module: ModuleType, base: type) -> list[Any]:
     """Return the classes derived from `base` that a module defines itself."""
     found = (kind for _, kind in inspect.getmembers(module, inspect.isclass) if issubclass(kind, base))

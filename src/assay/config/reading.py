@@ -98,7 +98,30 @@ def parsed(text: str, what: str, expected: str, parse: Callable[[str], Parsed]) 
         check_size(text, what)
         if not is_mapping(text):
             raise UsageError(f"{what} is {expected}")
+        _check_keys(text, what)
         return parse(text)
+
+
+def _check_keys(text: str, what: str) -> None:
+    """Raise `UsageError` if a mapping has a key twice; the parser would silently keep the last."""
+    import yaml
+
+    nodes, seen = [yaml.compose(text, Loader=yaml.SafeLoader)], set()
+    while nodes:
+        node = nodes.pop()
+        if not isinstance(node, yaml.CollectionNode) or id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            nodes += node.value
+            continue
+        keys: set[str] = set()
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in keys:
+                line = key.start_mark.line + 1
+                raise UsageError(f"{what} has the key {key.value!r} twice, again in line {line}; leave one of them out")
+            keys.add(str(key.value))
+            nodes.append(value)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from assay.config.extensions import classes, extension_folder, imported, modules
 from assay.config.run import Run, Spec
 from assay.errors import UsageError, meant
-from assay.optimizations.base import Optimization
+from assay.optimizations.base import Numerics, Optimization, Stage
 
 if TYPE_CHECKING:
     pass
@@ -44,6 +44,9 @@ def _extensions(folder: Path | None) -> dict[str, type[Optimization]]:
         found[kind.name()] = kind
     return found
 
+
+_CONSTANTS = {"title": str, "stage": Stage, "numerics": Numerics, "saves": str, "pays": str, "sources": tuple}
+"""Class constants that every optimization has, with their types."""
 
 _added: dict[str, type[Optimization]] = {}
 
@@ -117,4 +120,7 @@ def _only_optimization(module: ModuleType) -> type[Optimization]:
     found: list[type[Optimization]] = classes(module, Optimization)
     if len(found) != 1:
         raise UsageError(f"{module.__file__} must define exactly one Optimization, and defines {len(found)}")
+    for name, kind in _CONSTANTS.items():
+        if not isinstance(getattr(found[0], name, None), kind):
+            raise UsageError(f"{module.__file__}: {found[0].__name__}.{name} is missing, or is no {kind.__name__}")
     return found[0]

@@ -10,7 +10,9 @@ To add a kind of study, drop a file with a subclass of `Study` into `studies/kin
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
+
+from pydantic import field_validator
 
 from assay.config.base import Setting
 from assay.config.loading import load, stack
@@ -55,6 +57,13 @@ class Study(Setting):
     timeout: float | None = None
     """Largest number of seconds that a cell may work."""
 
+    @field_validator("seeds", "processes", "blocks", mode="before")
+    @classmethod
+    def _a_number(cls, value: Any) -> Any:
+        if isinstance(value, bool):
+            raise ValueError("it should be a number, and YAML reads yes, no, true and false as truth values")
+        return value
+
     @abstractmethod
     def factors(self) -> tuple[Factor, ...]:
         """Return the factors with their levels."""
@@ -69,7 +78,11 @@ class Study(Setting):
         Raises `UsageError` if there are fewer than two, if a level is impossible, or if two rows are the same run.
         """
         found: list[Treatment] = []
+        declared = {factor.key: factor.levels for factor in self.factors()}
+        if "seed" in declared:
+            raise UsageError("seed cannot be varied, because all rows share their seeds; give their number as seeds")
         for levels in self.combinations():
+            _check_levels(self.kind, levels, declared)
             run = resolved(at_levels(base, levels))
             same = next((row.label for row in found if row.run == run), None)
             if same is not None:
@@ -83,6 +96,17 @@ class Study(Setting):
         """Return the cells of every row. Raises `UsageError` as `rows` and `crossed`."""
         processes = enough(self.seeds) if self.processes is None else self.processes
         return crossed(self.rows(base), base.seed, self.seeds, processes)
+
+
+def _check_levels(kind: str, levels: Mapping[str, str], declared: Mapping[str, tuple[str, ...]]) -> None:
+    """Raise `UsageError` if a combination of a user's kind of study does not have one declared level of each factor."""
+    if levels.keys() != declared.keys():
+        raise UsageError(f"the study {kind!r} combines {', '.join(levels)}; its factors are {', '.join(declared)}")
+    for key, level in levels.items():
+        if not isinstance(level, str):
+            raise UsageError(f"the study {kind!r} has {key}={level!r}; levels are texts, as in an override")
+        if level not in declared[key]:
+            raise UsageError(f"the study {kind!r} has {key}={level}, which its factors do not declare")
 
 
 def at_levels(base: Run, levels: Mapping[str, str]) -> Run:

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from assay.config.reading import parsed, read_text
-from assay.errors import UsageError, meant
+from assay.errors import UsageError, meant, shown
 from assay.studies.base import Study
 from assay.studies.kinds import kinds
 
@@ -18,15 +18,19 @@ def read_study(path: Path) -> Study:
     values = _values(path)
     name = values.pop("kind", None)
     known = kinds()
-    if name not in known:
-        hint = meant(str(name), list(known)) or f"; there are {', '.join(known)}"
-        raise UsageError(f"{path} is no study: its key kind is {name!r}{hint}")
+    there = f"; there are {', '.join(known)}"
+    if name is None:
+        raise UsageError(f"{path} is no study: it has no key kind{there}")
+    if not isinstance(name, str) or name not in known:
+        hint = meant(str(name), list(known)) or there
+        raise UsageError(f"{path} is no study: its key kind is {shown(name)}{hint}")
     try:
         return known[name].model_validate(values, strict=False)
     except ValidationError as error:
         finding = error.errors()[0]
         where = ".".join(map(str, finding["loc"]))
-        raise UsageError(f"{path}: {where}: {finding['msg'][:1].lower()}{finding['msg'][1:]}") from error
+        text = finding["msg"].removeprefix("Value error, ")
+        raise UsageError(f"{path}: {where}: {text[:1].lower()}{text[1:]}") from error
 
 
 def _values(path: Path) -> dict[str, Any]:
