@@ -1,10 +1,14 @@
 """`assay study`: from a file to the page, with a study, an executor and a metric that the package does not have."""
 
+import re
+import textwrap
 from pathlib import Path
 
 import pytest
 
-from assay.config import Home
+from assay.config import Home, load
+from assay.executors import executors
+from assay.studies.kinds import kinds
 from support.children import Fake
 
 from .conftest import TINY, Assay
@@ -226,3 +230,21 @@ def test_a_fault_of_an_extension_names_its_file_and_line(
     said = assay("study", "run", str(tmp_path / "study.yaml"))
     assert said.code == 2
     assert f"{file}, line 5: AttributeError" in said.sentence()
+
+
+def test_the_recipes_of_contributing_are_code_that_works(
+    assay: Assay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    blocks = [textwrap.dedent(block) for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)]
+    _, study, executor, page = blocks
+    for folder, code in (("studies", study), ("executors", executor)):
+        (tmp_path / "extensions" / folder).mkdir(parents=True)
+        (tmp_path / "extensions" / folder / "mine.py").write_text(code)
+    monkeypatch.setenv("ASSAY_EXTENSIONS", str(tmp_path / "extensions"))
+    rows = kinds()["ends"].model_validate({"rates": ("1e-3", "2e-3", "3e-3")}).rows(load("demo"))
+    assert [row.levels["training.learning_rate"] for row in rows] == ["1e-3", "3e-3"]
+    assert executors()["backwards"].name == "backwards"
+    shown: dict[str, str] = {}
+    exec(page, shown)
+    assert "<table>" in shown["text"]

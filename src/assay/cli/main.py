@@ -138,6 +138,8 @@ def _unforeseen(error: Exception, show_traceback: bool) -> tuple[int, str]:
     own = own_line(error)
     if show_traceback or os.environ.get("ASSAY_DEBUG"):
         traceback.print_exception(error)
+        if own is not None:
+            return _USAGE, f"{own}: this is a fault in an extension of yours"
         return _FAILED, "this is a fault in assay, not in your input"
     if own is not None:
         return _USAGE, f"{own}: {type(error).__name__}: {_cut_message(error)}; correct this extension"

@@ -57,7 +57,7 @@ class Study(Setting):
     timeout: float | None = None
     """Largest number of seconds that a cell may work."""
 
-    @field_validator("seeds", "processes", "blocks", mode="before")
+    @field_validator("seeds", "processes", "blocks", "timeout", mode="before")
     @classmethod
     def _a_number(cls, value: Any) -> Any:
         if isinstance(value, bool):

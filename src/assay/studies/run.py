@@ -13,9 +13,9 @@ from pathlib import Path
 from assay.config.home import Home
 from assay.config.run import Run
 from assay.data.progress import Progress as Prepare
-from assay.errors import UsageError
+from assay.errors import UsageError, shown
 from assay.executors import executor
-from assay.executors.base import Ended, Listener, News, Planned, RunningCell, Wave
+from assay.executors.base import Conducted, Ended, Listener, News, Planned, RunningCell, Wave
 from assay.hardware import Machine, detect
 from assay.launch.prepare import ReadyRun, leaving_nothing, ready, threads_of
 from assay.launch.rates import measured_machine
@@ -135,7 +135,9 @@ def _executed(
     for one in done.cells:
         how.tell(Ended(one.cell, one.result, one.wave))
     runs_waves = executor(plan.executor if missing else "local")  # a complete study needs no executor of the user's
-    ran = runs_waves.run(missing, begin, how.blocks, tell)
+    ran: object = runs_waves.run(missing, begin, how.blocks, tell)
+    if not isinstance(ran, Conducted):
+        raise UsageError(f"the executor {plan.executor!r} returned {shown(ran)}; its method run must return Conducted")
     folder.append({"event": "over", "ending": ran.ending.value})
     record = record_of(plan, Progress([*done.cells, *ran.cells], [*done.rounds, *ran.rounds]), ran.ending)
     folder.write_record(record)
