@@ -6,6 +6,7 @@ from torch import Tensor
 
 from assay.config import ModelConfig
 from assay.model import GPT, SdpaAttention
+from support.runs import variants
 
 VOCABULARY = 17
 
@@ -21,13 +22,7 @@ def configurations(draw: st.DrawFn) -> ModelConfig:
         context_length=draw(st.integers(1, 9)),
         vocab_size=VOCABULARY,
         n_hidden=draw(st.sampled_from([None, 10])),
-        bias=draw(st.booleans()),
-        norm=draw(st.sampled_from(["layer", "rms"])),
-        norm_position=draw(st.sampled_from(["pre", "post"])),
-        position=draw(st.sampled_from(["learned", "rotary"])),
-        activation=draw(st.sampled_from(["gelu", "gelu_tanh", "swiglu"])),
-        qk_norm=draw(st.booleans()),
-        tie_embeddings=draw(st.booleans()),
+        **draw(variants),
     )
 
 

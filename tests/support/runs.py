@@ -93,6 +93,20 @@ def run_folder(path: Path, corpus: Prepared, training: dict[str, Any], **run: An
     return folder
 
 
+variants = st.fixed_dictionaries(
+    {
+        "norm": st.sampled_from(["layer", "rms"]),
+        "norm_position": st.sampled_from(["pre", "post"]),
+        "position": st.sampled_from(["learned", "rotary"]),
+        "activation": st.sampled_from(["gelu", "gelu_tanh", "swiglu"]),
+        "bias": st.booleans(),
+        "qk_norm": st.booleans(),
+        "tie_embeddings": st.booleans(),
+    }
+)
+"""Variants of a block, as fields of a `ModelConfig`."""
+
+
 @st.composite
 def model_configs(draw: st.DrawFn, *, dropout: bool = True) -> ModelConfig:
     """Any shape and variant, one head and one key head among them; a context of one token predicts nothing."""
@@ -105,14 +119,8 @@ def model_configs(draw: st.DrawFn, *, dropout: bool = True) -> ModelConfig:
         n_embd=n_head * head_dim,
         context_length=draw(st.sampled_from([2, 7, 16])),
         vocab_size=draw(st.integers(3, 70)),
-        bias=draw(st.booleans()),
         dropout=draw(st.sampled_from([0.0, 0.0, 0.1])) if dropout else 0.0,
-        norm=draw(st.sampled_from(["layer", "rms"])),
-        norm_position=draw(st.sampled_from(["pre", "post"])),
-        position=draw(st.sampled_from(["learned", "rotary"])),
-        activation=draw(st.sampled_from(["gelu", "gelu_tanh", "swiglu"])),
-        qk_norm=draw(st.booleans()),
-        tie_embeddings=draw(st.booleans()),
+        **draw(variants),
     )
 
 

@@ -22,9 +22,6 @@ def configure(source: Source = None, overrides: Sequence[str] = (), optimization
 
     A source that is itself an override applies to the preset `demo`. Raises `UsageError` with one sentence.
     """
-    for word in overrides:
-        if not isinstance(word, str):
-            raise UsageError(f"{shown(word)} is not an override: write key=value, for instance training.steps=100")
     if isinstance(source, str) and "=" in source and not os.path.isfile(source):
         return configure(None, [source, *overrides], optimizations)
     return load(DEFAULT if source is None else source, overrides, specs_of(optimizations))

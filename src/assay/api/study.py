@@ -141,6 +141,14 @@ def ls(home: Home | Path | str | None = None) -> list[Listed]:
     return [_listed(folder, place) for folder in reversed(folders(place))]
 
 
+def listed(name: str, home: Home | Path | str | None = None) -> Listed:
+    """Return one study as in the list of all. Raises `UsageError` if there is none of this name."""
+    from assay.studies.folder import find
+
+    place = home_of(home)
+    return _listed(find(place, name), place)
+
+
 def follow(name: str, home: Home | Path | str | None = None) -> "Iterator[News]":
     """Yield the news of a study from its beginning, until it is over or its process has ended."""
     from assay.studies.folder import find

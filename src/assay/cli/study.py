@@ -94,15 +94,13 @@ def report_study(study: _Name, page: _Page = None) -> None:
 @app.command("follow")
 def follow_study(study: _Name) -> None:
     """Show the progress of a study that another process runs, until it ends."""
-    from assay.api.study import follow, ls
+    from assay.api.study import follow, listed
     from assay.cli.console import note
-    from assay.config import Home
     from assay.report.terminal.progress import watcher
-    from assay.studies.folder import find
 
     with watcher() as watch:
         for news in follow(study):
             watch(news)
-    (found,) = (one for one in ls() if one.id.startswith(find(Home(), study).id))
+    found = listed(study)
     hint = "" if found.status in ("complete", "running") else f"; `assay study resume {found.id}` runs the rest"
     note(f"the study {found.id} is {found.status}, {found.ended} of {found.cells} cells have ended{hint}")

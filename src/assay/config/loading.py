@@ -46,7 +46,7 @@ def load(
     from omegaconf import OmegaConf
 
     for override in overrides:
-        if "=" not in override or override.startswith("="):
+        if not isinstance(override, str) or "=" not in override or override.startswith("="):
             raise UsageError(f"{shown(override)} is not an override: write key=value, for instance training.steps=100")
     base = OmegaConf.create(source.model_dump(mode="json")) if isinstance(source, Run) else _read(source)
     if isinstance(source, str) and source in presets() and any(one.startswith("model.init_from=") for one in overrides):

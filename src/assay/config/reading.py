@@ -10,9 +10,12 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from assay.errors import UsageError, first_line
+
+if TYPE_CHECKING:
+    import yaml
 
 Parsed = TypeVar("Parsed")
 
@@ -54,14 +57,6 @@ def as_corpus(path: Path | str) -> str:
     return f"; to train on its text, write data.path={path}"
 
 
-def is_mapping(text: str) -> bool:
-    """True if a YAML text is a mapping or empty. Raises the parser's own errors."""
-    import yaml
-
-    root = yaml.compose(text, Loader=yaml.SafeLoader)
-    return root is None or isinstance(root, yaml.MappingNode)
-
-
 def check_size(text: str, what: str) -> None:
     """Raise `UsageError` if a YAML text nests too deeply or expands to too many values, and the parser's own errors."""
     import yaml
@@ -94,19 +89,22 @@ def parsed(text: str, what: str, expected: str, parse: Callable[[str], Parsed]) 
 
     Raises `UsageError` with one sentence about `what`; `expected` ends it if the text is no mapping.
     """
+    import yaml
+
     with one_sentence(what):
         check_size(text, what)
-        if not is_mapping(text):
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        if root is not None and not isinstance(root, yaml.MappingNode):
             raise UsageError(f"{what} is {expected}")
-        _check_keys(text, what)
+        _check_keys(root, what)
         return parse(text)
 
 
-def _check_keys(text: str, what: str) -> None:
+def _check_keys(root: "yaml.Node | None", what: str) -> None:
     """Raise `UsageError` if a mapping has a key twice; the parser would silently keep the last."""
     import yaml
 
-    nodes, seen = [yaml.compose(text, Loader=yaml.SafeLoader)], set()
+    nodes, seen = [root], set()
     while nodes:
         node = nodes.pop()
         if not isinstance(node, yaml.CollectionNode) or id(node) in seen:

@@ -5,7 +5,7 @@ trained anew. They no longer count, even if the later process has not reached th
 one process, and only those of the last process are valid. Times belong to one mesh.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -33,7 +33,7 @@ _Kind = TypeVar("_Kind", bound=RunEvent)
 def steps(events: Iterable[Event]) -> list[StepEvent]:
     """The valid steps in order, one for each step index."""
     standing: dict[int, StepEvent] = {}
-    for event in map(typed, events):
+    for event in _typed(events, "start", "step"):
         if isinstance(event, StartEvent):
             standing = {index: step for index, step in standing.items() if index < event.resumed_at}
         elif isinstance(event, StepEvent):
@@ -44,7 +44,7 @@ def steps(events: Iterable[Event]) -> list[StepEvent]:
 def evaluations(events: Iterable[Event]) -> list[EvaluationEvent]:
     """The valid evaluations in order, one for each number of completed steps."""
     standing: dict[int, EvaluationEvent] = {}
-    for event in map(typed, events):
+    for event in _typed(events, "start", "evaluation"):
         if isinstance(event, StartEvent):
             standing = {done: seen for done, seen in standing.items() if done <= event.resumed_at}
         elif isinstance(event, EvaluationEvent):
@@ -62,7 +62,7 @@ def data_wait_share(timed: Sequence[StepEvent]) -> float | None:
 def blocks(events: Iterable[Event]) -> list[Block]:
     """Timed blocks of the last process; blocks whose fields this version cannot read are left out."""
     found: list[Block] = []
-    for event in _of_last_process(events, BlockEvent):
+    for event in _of_last_process(events, "block", BlockEvent):
         with suppress(ValidationError):
             found.append(event.block())
     return found
@@ -70,24 +70,24 @@ def blocks(events: Iterable[Event]) -> list[Block]:
 
 def evidence(events: Iterable[Event]) -> list[Evidence]:
     """The last process's evidence of every optimization."""
-    said = _of_last_process(events, EvidenceEvent)
+    said = _of_last_process(events, "evidence", EvidenceEvent)
     return [Evidence(optimization=one.optimization, observed=one.observed, verdict=one.verdict) for one in said]
 
 
 def routers(events: Iterable[Event]) -> list[dict[str, Any]]:
     """The last process's newest routing statistics by layer; empty if there are none."""
-    said = _of_last_process(events, RouterEvent)
+    said = _of_last_process(events, "router", RouterEvent)
     return said[-1].layers if said else []
 
 
 def notes(events: Iterable[Event]) -> list[str]:
     """The last process's sentences for the user."""
-    return [one.text for one in _of_last_process(events, NoteEvent)]
+    return [one.text for one in _of_last_process(events, "note", NoteEvent)]
 
 
 def values(events: Iterable[Event]) -> ValueProof | None:
     """The last process's value proof; None if there is none, or this version cannot read its fields."""
-    for event in _of_last_process(events, ValuesEvent):
+    for event in _of_last_process(events, "values", ValuesEvent):
         with suppress(ValidationError):
             return ValueProof.model_validate(event.proof)
     return None
@@ -104,10 +104,15 @@ def of_last_mesh(events: Iterable[Event]) -> list[Event]:
     return since
 
 
-def _of_last_process(events: Iterable[Event], kind: type[_Kind]) -> list[_Kind]:
+def _typed(events: Iterable[Event], *kinds: str) -> Iterator[RunEvent]:
+    """Events of the given kinds; the steps of a long run are not read for the sake of the others."""
+    return (typed(event) for event in events if event["event"] in kinds)
+
+
+def _of_last_process(events: Iterable[Event], name: str, kind: type[_Kind]) -> list[_Kind]:
     """Events of one kind since the last start."""
     since: list[_Kind] = []
-    for event in map(typed, events):
+    for event in _typed(events, "start", name):
         if isinstance(event, StartEvent):
             since = []
         elif isinstance(event, kind):

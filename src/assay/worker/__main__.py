@@ -66,13 +66,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_intermixed_args(arguments)
     folder = RunFolder(options.source)
     if folder.spec_file.exists():
-        return _work(folder, _voice(folder, options.turns), options.turns, "import")
+        return _work(folder, _channel(folder, options.turns), options.turns, "import")
     from assay.worker.processes.torchrun import Asked, gathered
 
     try:
         asked = Asked(options.source, options.overrides, options.optimizations, options.resume)
-        with gathered(asked) as (folder, voice):
-            return _work(folder, voice, None, "gathering")
+        with gathered(asked) as (folder, channel):
+            return _work(folder, channel, None, "gathering")
     except (UsageError, StorageError) as error:
         status = Status.UNAVAILABLE if isinstance(error, UsageError) else Status.FAILED
         put_on_record(status, str(error))
@@ -84,7 +84,7 @@ def _speaks() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def _voice(folder: RunFolder, turns: int | None) -> Channel:
+def _channel(folder: RunFolder, turns: int | None) -> Channel:
     """Channel of a child with an assay parent: rank 0 sends events, and standard input is each rank's lifeline."""
     if not _speaks():
         return SilentChannel(lifeline=0)

@@ -61,11 +61,13 @@ def check_page(path: Path) -> None:
         if path.exists() and not path.is_file():
             raise UsageError(f"{named} is not a file; name a file that ends in .html")
         existed = path.exists()
-        if existed and path.stat().st_size and not path.read_bytes()[: len(_FIRST)].lower() == _FIRST:
-            raise UsageError(f"{named} is a file that is no page, and would be replaced; name another file")
-        path.open("ab").close()
+        with path.open("ab+") as file:
+            file.seek(0)
+            first = file.read(len(_FIRST))
         if not existed:
             path.unlink()
+        elif first and first.lower() != _FIRST:
+            raise UsageError(f"{named} is a file that is no page, and would be replaced; name another file")
     except OSError as error:
         reason = error.strerror or error
         raise UsageError(f"{named} cannot be written ({reason}); name a file in a folder that can be written") from None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from assay.errors import UsageError
 from assay.records.anatomy import CLASSES, Anatomy, Sum
 from assay.records.trace import OperationClass
-from assay.report.page.theme import LIGHT, PRINTED, SOFT, save, sheet
+from assay.report.page.theme import LIGHT, SOFT, canvas, printed, save
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,14 +40,14 @@ def draw(anatomy: Anatomy, path: Path) -> None:
 def figure(anatomy: Anatomy) -> "Figure":
     """Return the figure: modules on the left, shares of the whole on the right."""
     modules = anatomy.by_module()
-    with sheet(_WIDTH, 1.4 + 0.27 * len(modules), 2, gridspec_kw={"width_ratios": (3, 2)}) as (drawn, (left, right)):
+    with canvas(_WIDTH, 1.4 + 0.27 * len(modules), 2, gridspec_kw={"width_ratios": (3, 2)}) as (drawn, (left, right)):
         drawn.suptitle(f"One step of {anatomy.title}" if anatomy.title else "One step", fontsize=10)
         _modules(left, anatomy)
         _shares(right, anatomy)
         shown = [kind for kind in CLASSES if kind in anatomy.by_class()]
         handles = [left.barh(0, 0, color=_COLOURS[kind], label=_TITLES[kind]) for kind in shown]
         drawn.legend(handles=handles, loc="outside lower center", ncols=len(shown), frameon=False)
-        return drawn
+        return printed(drawn)
 
 
 def _modules(axis: Any, anatomy: Anatomy) -> None:
@@ -77,7 +77,7 @@ def _shares(axis: Any, anatomy: Anatomy) -> None:
                 middle = start + 50 * share
                 axis.text(middle, place, f"{share:.0%}", ha="center", va="center", color="white", fontsize=8)
             start += 100 * share
-    axis.set_yticks(range(3), ("time", "FLOPs", "bytes"), color=PRINTED[SOFT])
+    axis.set_yticks(range(3), ("time", "FLOPs", "bytes"), color=SOFT)
     axis.set_ylim(2.6, -0.6)
     axis.set_xlim(0, 100)
     axis.grid(axis="y", visible=False)

@@ -84,26 +84,9 @@ def variable(index: int) -> str:
 @contextmanager
 def canvas(width: float, height: float, columns: int = 1, **options: Any) -> Iterator[tuple["Figure", list[Any]]]:
     """Yield a figure and its axes, side by side, drawn without a display. Sizes are in inches."""
-    with _drawing(_STYLE, width, height, columns, **options) as drawn:
-        yield drawn
-
-
-@contextmanager
-def sheet(width: float, height: float, columns: int = 1, **options: Any) -> Iterator[tuple["Figure", list[Any]]]:
-    """Like `canvas`, in the fixed colours `PRINTED` and `LIGHT`, for a figure file."""
-    style = {name: PRINTED.get(value, value) if isinstance(value, str) else value for name, value in _STYLE.items()}
-    with _drawing(style, width, height, columns, **options) as drawn:
-        yield drawn
-
-
-@contextmanager
-def _drawing(
-    style: Any, width: float, height: float, columns: int, **options: Any
-) -> Iterator[tuple["Figure", list[Any]]]:
-    import matplotlib
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context(style):
+    with drawing_style():
         figure = Figure(figsize=(width, height), layout="constrained")
         axes = figure.subplots(1, columns, squeeze=False, **options)
         yield figure, list(axes[0])
