@@ -46,7 +46,13 @@ def case(stack: str, ranks: int, dtype: str) -> dict[str, Any]:
         "ranks": ranks,
         "optimizations": stack.split("+") if stack else [],
     }
-    return {"run": run, "steps": STEPS if stack in ("", *EXACT) else FEWER_STEPS, "dtype": dtype, "whole": True}
+    steps = STEPS if stack in ("", *EXACT) else FEWER_STEPS
+    return {"run": run, "steps": steps, "dtype": dtype, "whole": True, "traced": ranks > 1 and dtype == proven_in(stack)}
+
+
+def proven_in(stack: str) -> str:
+    """The dtype in which a stack's techniques are proven."""
+    return "float32" if stack == LOSSY else "float64"
 
 
 def alone_of(stack: str) -> str:
@@ -101,7 +107,7 @@ def test_bfloat16_stays_near(found: Found) -> None:
 
 @pytest.mark.parametrize("stack", [*EXACT, *STACKED, *ON_FOUR, LOSSY])
 def test_every_rank_proves_every_technique(found: Found, stack: str) -> None:
-    for rank in found[stack, "float32" if stack == LOSSY else "float64"]["ranks"]:
+    for rank in found[stack, proven_in(stack)]["ranks"]:
         assert len(rank["evidence"]) == len(stack.split("+"))
         for evidence in rank["evidence"]:
             assert evidence["verdict"], evidence["observed"]

@@ -15,10 +15,10 @@ _ATTEMPTS = 3
 
 Case = Mapping[str, Any]
 """`run`: a configuration, and on how many ranks it runs (1: on one device); `steps`; `dtype`: of the weights; `whole`:
-whether an evaluation and the final weights are asked for; `folder`: where a checkpoint may lie, or none is made;
-`peaks`: whether tensors' peaks are measured at the end; `watched`: in how many steps a pipeline's stages are; `broken`:
-a rank, a parameter and a value that fills it there, after which a step that is not finite is diagnosed, and an
-evaluation."""
+whether an evaluation and, in float64, the final weights are asked for; `traced`: whether the second step is traced and
+proven, as it is if nothing is said; `folder`: where a checkpoint may lie, or none is made; `peaks`: whether tensors'
+peaks are measured at the end; `watched`: in how many steps a pipeline's stages are; `broken`: a rank, a parameter and a
+value that fills it there, after which a step that is not finite is diagnosed, and an evaluation."""
 
 
 def compute(cases: Sequence[Case], place: Path) -> list[dict[str, Any]]:
@@ -29,9 +29,9 @@ def compute(cases: Sequence[Case], place: Path) -> list[dict[str, Any]]:
     most = ranks_of(cases[order[0]])
     asked, answered, errors = place / "cases.json", place / "answers.json", place / "errors.txt"
     answered.unlink(missing_ok=True)
-    # One meeting place for each case, as torchrun's agent makes one: the system chooses ports that nobody else has.
-    stores = [dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False) for _ in cases]
-    asked.write_text(json.dumps([[store.port, cases[index]] for store, index in zip(stores, order, strict=True)]))
+    # One meeting place for all: every new one asks for the name of this machine, which takes seconds on some networks.
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    asked.write_text(json.dumps({"port": store.port, "cases": [cases[index] for index in order]}))
     if forked(most, asked, answered, errors):
         raise AssertionError(errors.read_text() if errors.exists() else "what ranks are forked from has ended")
     answers: dict[int, dict[str, Any]] = dict(zip(order, json.loads(answered.read_text()), strict=True))

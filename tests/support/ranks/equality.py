@@ -60,7 +60,8 @@ def case(stack: str, ranks: int, dtype: str) -> dict[str, Any]:
     model = DEEP if "pipeline" in stack or "deep" in stack else MODEL
     listed = [one for one in stack.split("+") if one not in ("", "deep")]
     run = {"model": model, "training": training, "device": "cpu", "ranks": ranks, "optimizations": listed}
-    return {"run": run, "steps": STEPS, "dtype": dtype, "whole": True}
+    proven = ranks > 1 and dtype == "float32"
+    return {"run": run, "steps": STEPS, "dtype": dtype, "whole": True, "traced": proven}
 
 
 def exact(stack: str) -> bool:

@@ -2,13 +2,20 @@
 
 import json
 import os
+import time
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
+import torch.distributed as dist
+from torch.distributed import _functional_collectives as functional
 from torch.distributed.tensor import DTensor
 
 from assay.config.loading import validate
@@ -33,6 +40,7 @@ from support.corpora import RandomData
 from support.ranks import Case, ranks_of
 
 _MOST_PEAKS, _SAME_PEAKS = 24, 3
+_PATIENCE_SECONDS = 0.0002
 
 
 def _answer(case: Case) -> dict[str, Any]:
@@ -46,20 +54,18 @@ def _answer(case: Case) -> dict[str, Any]:
     with joined(mesh_of(run), device) as ranks:
         step = _built(case, run, device, ranks)
         probes, routers = ActivationNorms(step), RouterStatistics(step)
-        tracer, records = StepTracer(step), []
+        records, proof = [], {"evidence": None, "trace": None}
         for index in range(case["steps"]):
             if index == 1:
-                routers.take()  # so that what is routed is the traced step's and later ones'
-                with tracer:
-                    taken = take_step(tracer.watch(), index, probes)
-                records.extend(read(step, [taken]))
-                trace = tracer.trace(records[-1].loss, records[-1].tokens)
+                routers.take()  # so that what is routed is this step's and later ones'
+            if index == 1 and case.get("traced", True):
+                record, proof = _traced(step, index, probes, run)
+                records.append(record)
             else:
                 records.append(train_step(step, index, probes))
         routed = [asdict(layer) for layer in routers.take()]
-        whole = _evaluated(step) if case.get("whole") else {"weights": {}, "evaluation": None}
-        evidence = [one.verify(trace, run).model_dump() for one in optimizations_of(run)]
-        own = {"evidence": evidence, "trace": trace.model_dump(mode="json", exclude={"operations"}), **whole}
+        evaluation = _evaluated(step) if case.get("whole") else None
+        own: dict[str, Any] = {**proof, "weights": _weights(step) if case.get("whole") and _is_double(case) else {}}
         own["peak"] = _peak(step, probes, ranks) if case.get("peaks") else None
         own["busy"] = [_busy(step, ranks) for _ in range(case.get("watched", 0))]
         own["named"] = _named(case["broken"], step, ranks) if "broken" in case else None
@@ -68,7 +74,7 @@ def _answer(case: Case) -> dict[str, Any]:
             "losses": [record.loss for record in records],
             "norms": [record.log_gradient_norm for record in records],
             "activations": [record.activation_norms for record in records],
-            "evaluation": whole["evaluation"],
+            "evaluation": evaluation,
             "routers": routed,
             "weights": {name: values for one in everyone for name, values in one["weights"].items()},
             "ranks": [{key: one[key] for key in ("evidence", "trace", "peak", "busy", "named")} for one in everyone],
@@ -76,12 +82,31 @@ def _answer(case: Case) -> dict[str, Any]:
         }
 
 
-def _evaluated(step: Any) -> dict[str, Any]:
+def _traced(step: Any, index: int, probes: Any, run: Any) -> tuple[Any, dict[str, Any]]:
+    """The record of a step that is traced, and what its trace shows."""
+    tracer = StepTracer(step)
+    with tracer:
+        taken = take_step(tracer.watch(), index, probes)
+    (record,) = read(step, [taken])
+    trace = tracer.trace(record.loss, record.tokens)
+    evidence = [one.verify(trace, run).model_dump() for one in optimizations_of(run)]
+    return record, {"evidence": evidence, "trace": trace.model_dump(mode="json", exclude={"operations"})}
+
+
+def _evaluated(step: Any) -> list[float]:
     # Seven rows, so that neither ranks nor micro-batches divide them.
     windows = [(ids[:7], targets[:7]) for ids, targets in step.program.batches(0, (0, 1))]
     seen = evaluate(step, lambda: windows, 1.0, 0)
-    weights = {name: _whole(weight).flatten().tolist() for name, weight in weights_at_rest(step).items()}
-    return {"weights": weights, "evaluation": [seen.loss, seen.targets]}
+    return [seen.loss, seen.targets]
+
+
+def _is_double(case: Case) -> bool:
+    """Weights are compared where rounding cannot hide a difference."""
+    return bool(case["dtype"] == "float64")
+
+
+def _weights(step: Any) -> dict[str, list[float]]:
+    return {name: _whole(weight).flatten().tolist() for name, weight in weights_at_rest(step).items()}
 
 
 def _built(case: Case, run: Any, device: Any, ranks: Any) -> Any:
@@ -111,11 +136,30 @@ def _peak(step: Any, probes: Any, ranks: Any) -> int:
     live = live_tensor_bytes(step.program.device)
     seen: Counter[int] = Counter()
     for _ in range(_MOST_PEAKS):
-        seen[tensor_peak(lambda: train_step(step, 0, probes), step.program.device.type).above_start_bytes] += 1
+        with _patient():
+            peak = tensor_peak(lambda: train_step(step, 0, probes), step.program.device.type)
+        seen[peak.above_start_bytes] += 1
         (missing,) = ranks.highest(float(seen[min(seen)] < _SAME_PEAKS))
         if not missing:
             break
     return live + min(seen)
+
+
+@contextmanager
+def _patient() -> Iterator[None]:
+    """Give gloo's threads the time to let go of a tensor whenever it has arrived."""
+
+    def patient(wait: Callable[..., Any]) -> Callable[..., Any]:
+        def patiently(*arguments: Any, **options: Any) -> Any:
+            arrived = wait(*arguments, **options)
+            time.sleep(_PATIENCE_SECONDS)
+            return arrived
+
+        return patiently
+
+    awaited = patch.object(functional, "wait_tensor", patient(functional.wait_tensor))
+    with awaited, patch.object(dist.Work, "wait", patient(dist.Work.wait)):
+        yield
 
 
 def _busy(step: Any, ranks: Any) -> Any:
@@ -142,11 +186,15 @@ def _whole(weight: Any) -> Any:
 
 def be(rank: int, asked: Path, answered: Path) -> None:
     """One of the ranks, in a process of its own."""
+    given = json.loads(asked.read_text())
+    store, meet = dist.TCPStore("127.0.0.1", given["port"], is_master=False), dist.init_process_group
     answers = []
-    for port, case in json.loads(asked.read_text()):
+    for number, case in enumerate(given["cases"]):
         if rank >= ranks_of(case):
             break
-        os.environ |= {"MASTER_PORT": str(port), "WORLD_SIZE": str(ranks_of(case))}
+        os.environ["WORLD_SIZE"] = str(ranks_of(case))
+        own = dist.PrefixStore(f"case {number}", store)
+        dist.init_process_group = partial(meet, store=own, rank=rank, world_size=ranks_of(case))
         try:
             answers.append(_answer(case))
         except Exception as error:
