@@ -118,7 +118,7 @@ def test_views_are_told_from_copies() -> None:
         x.split(2)
     views = {
         operations.name_of(func): operations.is_view(
-            func, list(operations.tensors_in((args, kwargs))), list(operations.tensors_in(result))
+            func, operations.tensors_in((args, kwargs)), operations.tensors_in(result)
         )
         for func, args, kwargs, result in calls.seen
     }

@@ -12,7 +12,8 @@ Bytes are the sizes of tensor arguments and results: the least that the operator
 Views and allocations without a value move none.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 import torch
@@ -46,11 +47,13 @@ _READ_BY_HOST = _names("_local_scalar_dense item is_nonzero nonzero masked_selec
 Formula = Callable[..., int]
 
 
+@cache
 def name_of(operator: OpOverload) -> str:
     """Torch's name without the default overload: `aten.mm`, `aten.add.Tensor`."""
     return str(operator).removesuffix(".default")
 
 
+@cache
 def class_of(operator: OpOverload, *, view: bool) -> OperationClass:
     """The class of a call; `view` is True if its results are views of its arguments."""
     base = _base(operator)
@@ -120,17 +123,25 @@ def waits_for_device(operator: OpOverload, args: tuple[Any, ...], kwargs: dict[s
     return len({one.device.type for one in (result, *tensors_in((args, kwargs)))}) > 1
 
 
-def tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """Yield every tensor in nested arguments or results."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, dict):
-        yield from tensors_in(list(value.values()))
-    elif isinstance(value, list | tuple):
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """Every tensor in nested arguments or results, in order."""
+    found: list[torch.Tensor] = []
+    _collect(value, found)
+    return found
+
+
+def _collect(value: Any, found: list[torch.Tensor]) -> None:
+    if isinstance(value, list | tuple):
         for one in value:
-            yield from tensors_in(one)
+            _collect(one, found)
+    elif isinstance(value, dict):
+        for one in value.values():
+            _collect(one, found)
+    elif isinstance(value, torch.Tensor):
+        found.append(value)
 
 
+@cache
 def _base(operator: OpOverload) -> str:
     """The operator's name alone: `add` for `aten.add.Tensor`."""
     return operator._schema.name.partition("::")[2]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from assay.step.graphs import StepGraphs
 from assay.step.program import Step
 
 _Key = tuple[str, str, Phase, OperationClass, str]
+_ArgumentsAndResults = tuple[list[torch.Tensor], list[torch.Tensor]]
 
 
 @dataclass
@@ -119,14 +121,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         )
 
     def _record(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
-        arguments = list(operations.tensors_in((args, kwargs)))
-        results = list(operations.tensors_in(result))
+        arguments, results = operations.tensors_in((args, kwargs)), operations.tensors_in(result)
         name, phase = operations.name_of(func), current_phase(updating=self.updating > 0)
         view = operations.is_view(func, arguments, results)
         kind = operations.class_of(func, view=view)
         moved = 0 if view else operations.bytes_of(func, [*arguments, *results])
         call = CompiledCall(func, args, kwargs, result, again=False)
-        self._count(call, phase, kind, moved)
+        self._count(call, phase, kind, moved, (arguments, results))
         self.float8.note(call, phase, readable=self._replayed is None)
         if kind == "contraction" and self._replayed is not None and self._replayed.capturing:
             self.captured_contractions += 1
@@ -145,13 +146,16 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _count_compiled(self, call: CompiledCall, phase: Phase) -> None:
         """Count one operator of compiled code. Only contractions have bytes: a fused kernel's are unknown."""
         kind = class_of(call)
-        tensors = operations.tensors_in((call.args, call.kwargs, call.result))
-        self._count(call, phase, kind, operations.bytes_of(call.operator, tensors) if kind == "contraction" else 0)
+        tensors = operations.tensors_in((call.args, call.kwargs)), operations.tensors_in(call.result)
+        moved = operations.bytes_of(call.operator, chain(*tensors)) if kind == "contraction" else 0
+        self._count(call, phase, kind, moved, tensors)
         self.float8.note(call, phase, readable=False)
 
-    def _count(self, call: CompiledCall, phase: Phase, kind: OperationClass, moved_bytes: int) -> None:
+    def _count(
+        self, call: CompiledCall, phase: Phase, kind: OperationClass, moved_bytes: int, tensors: _ArgumentsAndResults
+    ) -> None:
         """Add one execution to its tally, dispatched or from a compiled graph."""
-        arguments, results = (list(operations.tensors_in(of)) for of in ((call.args, call.kwargs), call.result))
+        arguments, results = tensors
         whole = "" if call.part_of is None else operations.name_of(call.part_of)
         dtype = operations.dtype_of(arguments, results)
         flops = 0
@@ -159,7 +163,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             dtype = operations.multiplied_in(dtype, arguments)
             flops = operations.flops_of(call.operator, call.args, call.kwargs, call.result)
         key = (operations.name_of(call.operator), whole, phase, kind, dtype)
-        tally = self._tallies.setdefault(key, _Tally())
+        tally = self._tallies.get(key) or self._tallies.setdefault(key, _Tally())
         tally.count += 1
         tally.flops += flops
         tally.bytes += moved_bytes
@@ -167,7 +171,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._blocks.note(phase, kind, flops)
 
     def _remember_compiled(self, given: Any, made: Any) -> None:
-        self._remember("compiled code", list(operations.tensors_in(given)), list(operations.tensors_in(made)))
+        self._remember("compiled code", operations.tensors_in(given), operations.tensors_in(made))
 
     def _remember(self, name: str, arguments: list[torch.Tensor], results: list[torch.Tensor]) -> None:
         given = {identity(one.untyped_storage()) for one in arguments}

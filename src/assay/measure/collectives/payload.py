@@ -72,7 +72,7 @@ def collective_of(operator: OpOverload) -> str | None:
 
 def payload_bytes(args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> int:
     """Bytes of the inputs or of the outputs, whichever are larger; in-place outputs count once."""
-    made = list(tensors_in(result))
+    made = tensors_in(result)
     taken = [one for one in tensors_in((args, dict(kwargs))) if all(one is not other for other in made)]
     return max(sum(map(_nbytes, made)), sum(map(_nbytes, taken)))
 
