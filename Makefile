@@ -2,6 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Python keeps the bytecode of sources even where the environment forbids it: a run starts several processes, and each
+# would compile all of assay anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test slow check gpu setup bench docs clean
 

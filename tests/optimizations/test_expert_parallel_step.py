@@ -47,7 +47,13 @@ def case(stack: str, ranks: int, dtype: str) -> dict[str, Any]:
         "optimizations": stack.split("+") if stack else [],
     }
     steps = STEPS if stack in ("", *EXACT) else FEWER_STEPS
-    return {"run": run, "steps": steps, "dtype": dtype, "whole": True, "traced": ranks > 1 and dtype == proven_in(stack)}
+    return {
+        "run": run,
+        "steps": steps,
+        "dtype": dtype,
+        "whole": True,
+        "traced": ranks > 1 and dtype == proven_in(stack),
+    }
 
 
 def proven_in(stack: str) -> str:

@@ -9,6 +9,7 @@ import atexit
 import faulthandler
 import gc
 import logging
+import multiprocessing
 import os
 import runpy
 import signal
@@ -98,15 +99,24 @@ def _be(
     except BaseException:
         traceback.print_exc()
     finally:
+        atexit._run_exitfuncs()
         with suppress(OSError, ValueError):
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(code)
 
 
+def _end_daemons() -> None:
+    """End the loader processes of this one, as the interpreter's exit does."""
+    for child in multiprocessing.active_children():
+        if child.daemon and child._parent_pid == os.getpid():  # type: ignore[attr-defined]
+            child.kill()
+
+
 def _settle(streams: tuple[int, int, int], kept: set[int]) -> None:
     """Take the streams, and leave behind what the process that tests has open, alive or arranged for its end."""
     atexit._clear()
+    atexit.register(_end_daemons)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     given = [os.dup(one) if one >= 0 else None for one in streams]

@@ -12,6 +12,7 @@ from assay.records.status import Status
 from assay.store import history
 from assay.store.reconcile import compose
 from assay.store.run_folder import RunFolder
+from support.forked import Forked
 from support.runs import run_folder
 from support.workers import Process, finished
 
@@ -35,7 +36,7 @@ def test_a_killed_run_takes_its_workers_along_and_goes_on_as_one_without_them(
     corpus: Prepared, plain: RunFolder, tmp_path: Path
 ) -> None:
     folder = run_folder(tmp_path / "run", corpus, STEPS, **LOADED)
-    with Process(folder) as process:
+    with Process(folder, start=Forked) as process:
         process.until("step", step=10)
         workers = psutil.Process(process.child.pid).children(recursive=True)
         process.child.send_signal(signal.SIGKILL)

@@ -17,7 +17,6 @@ from assay.store import history
 from assay.store.event_log import Event
 from assay.store.index import Store
 from assay.store.run_folder import RunFolder
-from support.forked import fork_children
 
 STEPS = 12
 SHAPE = ("model.n_layer=2", "model.n_head=2", "model.n_embd=16", "model.context_length=16", "training.batch_size=4")
@@ -96,16 +95,14 @@ def refused_it_keeps_what_it_had_trained(home: Home, result: RunResult) -> None:
     assert (refused.steps, refused.train_loss) == (STEPS, result.train_loss)
 
 
-def test_a_killed_rank_ends_the_run_which_goes_on_where_it_was(
-    home: Home, text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("forked")
+def test_a_killed_rank_ends_the_run_which_goes_on_where_it_was(home: Home, text: str) -> None:
     killed = api.train("demo", *RUN, text, optimizations="fully_sharded", home=home, on_event=killing_the_other(6))
     assert killed.status is Status.KILLED
     assert killed.reason is not None
     assert killed.reason.startswith("rank 1 was killed by signal 9 (SIGKILL); its log is ")
     assert Path(killed.reason.rpartition(" ")[2]).is_file()
     assert 4 <= killed.steps < STEPS
-    fork_children(monkeypatch)
     resumed = api.train(resume=killed.run, home=home)
     assert (resumed.status, resumed.steps) == (Status.DONE, STEPS)
     whole = api.train("demo", *RUN, MEASURED, text, optimizations="fully_sharded", home=home)

@@ -19,6 +19,7 @@ from assay.store.reconcile import compose
 from assay.store.run_folder import RunFolder
 from assay.training.stops import Diverged, TargetReached, WrongValues
 from assay.worker.__main__ import conclude
+from support.forked import Forked
 from support.runs import run_folder
 from support.workers import Process, finished
 
@@ -125,7 +126,7 @@ def test_one_whose_figures_are_read_late_has_them_all_where_it_was_saved(
     whole: RunFolder, corpus: Prepared, tmp_path: Path
 ) -> None:
     folder = run_folder(tmp_path / "run", corpus, LONG, **NOISY, optimizations="deferred_metrics:every=5")
-    with Process(folder) as process:
+    with Process(folder, start=Forked) as process:
         process.until("checkpoint", step=random.choice([14, 21]))
         process.child.send_signal(signal.SIGKILL)
         assert process.end()[0] == -signal.SIGKILL
@@ -184,7 +185,7 @@ def test_memory_that_runs_out_is_a_result(corpus: Prepared, tmp_path: Path) -> N
 
 def test_with_turns_it_waits_for_each(corpus: Prepared, tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "run", corpus, {"steps": 12})
-    with Process(folder, "--turns", "3") as process:
+    with Process(folder, "--turns", "3", start=Forked) as process:
         process.until("yield", next="start")
         time.sleep(0.3)
         assert not folder.events()
@@ -209,7 +210,7 @@ def test_with_turns_it_waits_for_each(corpus: Prepared, tmp_path: Path) -> None:
 
 def test_one_that_waits_can_be_interrupted(corpus: Prepared, tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "run", corpus, {"steps": 12})
-    with Process(folder, "--turns", "3") as process:
+    with Process(folder, "--turns", "3", start=Forked) as process:
         process.until("yield", next="start")
         process.child.send_signal(signal.SIGTERM)
         assert process.end()[0] == 130
@@ -220,7 +221,7 @@ def test_one_that_waits_can_be_interrupted(corpus: Prepared, tmp_path: Path) -> 
 
 def test_it_ends_when_its_parent_is_gone(corpus: Prepared, tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "run", corpus, {"steps": 1_000_000})
-    with Process(folder) as process:
+    with Process(folder, start=Forked) as process:
         process.until("step", step=3)
         assert process.child.stdin is not None
         process.child.stdin.close()
