@@ -10,6 +10,7 @@ from assay.launch import anatomy as source
 from assay.records.anatomy import Anatomy, Part
 from assay.records.evidence import Evidence
 from cli.conftest import TINY, Assay
+from support.forked import fork_children
 
 PARTS = (
     Part(module="blocks.0.mlp.up", phase="forward", operation_class="contraction", count=1, seconds=3e-3, flops=2000,
@@ -79,7 +80,8 @@ def test_what_cannot_be_is_a_sentence(assay: Assay, home: Home, arguments: tuple
     assert says in said.sentence()
 
 
-def test_a_real_step(assay: Assay, home: Home, tmp_path: Path) -> None:
+def test_a_real_step(assay: Assay, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fork_children(monkeypatch)
     text = tmp_path / "text.txt"
     text.write_text("to be or not to be, that is the question. " * 40, encoding="utf-8")
     said = assay("anatomy", *TINY, f"data.path={text}", "device=cpu", "--json")

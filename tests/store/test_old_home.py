@@ -14,6 +14,7 @@ from assay.records.status import Status
 from assay.store import history
 from assay.store.lookup import find
 from assay.store.run_folder import RunFolder
+from support.forked import fork_children
 
 OLD = Path(__file__).parents[1] / "support" / "old_home"
 TEXT = "The quick brown fox jumps over the lazy dog. Pack my box with five dozen jugs.\n" * 40
@@ -52,7 +53,8 @@ def test_its_comparison_is_listed_and_analysed(home: Home) -> None:
     assert shown.rows[0].status is Status.DONE
 
 
-def test_its_stopped_run_continues_bit_for_bit(home: Home) -> None:
+def test_its_stopped_run_continues_bit_for_bit(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    fork_children(monkeypatch)
     resumed, whole = api.train("training.tokens=1000000", resume="part", home=home), api.runs.show("whole", home)
     assert (resumed.status, resumed.steps) == (Status.DONE, 12)
     folders = [find(home, name) for name in ("whole", "part")]

@@ -140,7 +140,7 @@ def test_one_whose_figures_are_read_late_has_them_all_where_it_was_saved(
 
 def test_an_interrupted_run_saves_itself_and_goes_on(whole: RunFolder, corpus: Prepared, tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "run", corpus, {**LONG, "checkpoint_interval": 0}, **NOISY)
-    with Process(folder) as process:
+    with Process(folder, start=Forked) as process:
         process.until("step", step=5)
         process.child.send_signal(signal.SIGINT)
         assert process.end()[0] == 130

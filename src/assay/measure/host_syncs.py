@@ -22,6 +22,8 @@ class Synchronizations:
         self.counts: Counter[str] = Counter()
         self._step = step
         self._counted = False
+        self._counts: set[int] = set()
+        self._states = 0
 
     @contextmanager
     def waiting_for(self, what: str) -> Iterator[None]:
@@ -44,6 +46,13 @@ class Synchronizations:
             return False
         if self._step.program.device.type != "cpu":
             return True
-        kept = (entry.get("step") for entry in self._step.optimizer.state.values() if isinstance(entry, dict))
-        updates = {identity(one.untyped_storage()) for one in kept if isinstance(one, torch.Tensor)}
-        return all(identity(one.untyped_storage()) in updates for one in tensors)
+        return all(identity(one.untyped_storage()) in self._update_counts() for one in tensors)
+
+    def _update_counts(self) -> set[int]:
+        """Storages of the optimizer's counts of updates; they are looked up again when a parameter gets a state."""
+        state = self._step.optimizer.state
+        if len(state) != self._states:
+            kept = (entry.get("step") for entry in state.values() if isinstance(entry, dict))
+            self._counts = {identity(one.untyped_storage()) for one in kept if isinstance(one, torch.Tensor)}
+            self._states = len(state)
+        return self._counts

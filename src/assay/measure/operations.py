@@ -131,14 +131,14 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
 
 
 def _collect(value: Any, found: list[torch.Tensor]) -> None:
-    if isinstance(value, list | tuple):
+    if isinstance(value, torch.Tensor):
+        found.append(value)
+    elif isinstance(value, (list, tuple)):
         for one in value:
             _collect(one, found)
     elif isinstance(value, dict):
         for one in value.values():
             _collect(one, found)
-    elif isinstance(value, torch.Tensor):
-        found.append(value)
 
 
 @cache
