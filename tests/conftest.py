@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,10 @@ from hypothesis import settings
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 _THREADS = int(os.environ["OMP_NUM_THREADS"])
+# Whoever starts tests in the background, or with nohup, has them ignore signals that tests send to what they start.
+for _number, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _usual)
 # And an example takes as long as a busy machine lets it.
 settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")
