@@ -41,9 +41,10 @@ WANTED = [
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[str, str], Any]:
     alone = sorted({(alone_of(stack), dtype) for stack, dtype in WANTED})
+    whole = {"steps": MORE_STEPS, "traced": True}
     cases = [
         *({**case(stack, 1, dtype), "steps": MORE_STEPS} for stack, dtype in alone),
-        *({**case(stack, LONG.get(stack) or MORE[stack], dtype), "steps": MORE_STEPS} for stack, dtype in WANTED),
+        *({**case(stack, LONG.get(stack) or MORE[stack], dtype), **whole} for stack, dtype in WANTED),
     ]
     return dict(zip([*alone, *WANTED], compute(cases, tmp_path_factory.mktemp("ranks")), strict=True))
 
