@@ -1,4 +1,4 @@
-"""Studies: compare, run one from a file, list, show, follow and resume them."""
+"""Studies: compare, write and plan a file, run one, list, show, follow and resume them."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from assay.executors.base import News
     from assay.records.study import ComparisonRecord
     from assay.studies.folder import StudyFolder, StudyPlan
+    from assay.studies.outlook import Outlook
 
 _POLL_SECONDS = 0.5
 
@@ -93,6 +94,29 @@ def run(
         question=study.question,
     )
     return analyse(measured(study.cells(base), base, how))
+
+
+def plan(
+    file: Path | str, *, home: Home | Path | str | None = None, on_progress: "Progress | None" = None
+) -> "Outlook":
+    """Predict memory and time of every row of a YAML file's study, without running anything.
+
+    Rows that cannot run have the reason. Raises `UsageError` for a fault of the file or of the control.
+    """
+    from assay.data.progress import silent
+    from assay.studies.outlook import outlook
+    from assay.studies.reading import read_study
+
+    place, study = home_of(home), read_study(Path(file))
+    base = with_initial_weights(configure(study.base, study.overrides), place)
+    return outlook(study, base, place, on_progress or silent)
+
+
+def new(name: str, kind: str = "factorial", folder: Path | str = ".") -> Path:
+    """Write a commented file of a study, and return its path. Raises `UsageError` if it exists."""
+    from assay.studies.template import write_template
+
+    return write_template(name, kind, Path(folder))
 
 
 def resume(
