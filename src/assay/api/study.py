@@ -79,6 +79,7 @@ def run(
     Raises `UsageError` for a fault of the file or of any cell before one is run, and `StorageError` if the disk
     refuses.
     """
+    from assay.analysis.expectations import check_expectations
     from assay.data.progress import silent
     from assay.studies.reading import read_study
     from assay.studies.run import How, measured
@@ -86,14 +87,17 @@ def run(
     analyse = _analysis()
     place, study = home_of(home), read_study(Path(file))
     base = with_initial_weights(configure(study.base, study.overrides), place)
+    cells = study.cells(base)
+    check_expectations(study.expects, {cell.treatment for cell in cells})
     tell = on_news or (lambda news: None)
     how = How(
         *(place, study.blocks, study.timeout, study.base, on_progress or silent, tell),
         executor=executor,
         kind=study.kind,
         question=study.question,
+        expects=study.expects,
     )
-    return analyse(measured(study.cells(base), base, how))
+    return analyse(measured(cells, base, how))
 
 
 def plan(
@@ -103,13 +107,16 @@ def plan(
 
     Rows that cannot run have the reason. Raises `UsageError` for a fault of the file or of the control.
     """
+    from assay.analysis.expectations import check_expectations
     from assay.data.progress import silent
     from assay.studies.outlook import outlook
     from assay.studies.reading import read_study
 
     place, study = home_of(home), read_study(Path(file))
     base = with_initial_weights(configure(study.base, study.overrides), place)
-    return outlook(study, base, place, on_progress or silent)
+    found = outlook(study, base, place, on_progress or silent)
+    check_expectations(study.expects, {row.label for row in found.rows})
+    return found
 
 
 def new(name: str, kind: str = "factorial", folder: Path | str = ".") -> Path:

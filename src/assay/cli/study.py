@@ -38,7 +38,7 @@ def plan_study(
     """
     from assay.api.study import plan
     from assay.cli.console import print_blocks, print_json
-    from assay.report.outlook import outlook_report
+    from assay.report.study.outlook import outlook_report
     from assay.report.terminal.progress import watcher
 
     with watcher() as watch:

@@ -1,4 +1,4 @@
-"""Which effects a fraction of a two-level factorial cannot tell apart (Box, Hunter & Hunter 2005, chapter 6).
+"""Aliases: effects that a fraction of a two-level factorial cannot tell apart (Box, Hunter & Hunter 2005, chapter 6).
 
 A design of 2^b rows has b basic factors, and every further factor is at the level that the product of some basic ones
 gives. A set of factors is a bit mask, and the product of two sets is their symmetric difference. The products that are

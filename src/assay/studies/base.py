@@ -19,7 +19,7 @@ from assay.config.loading import load, stack
 from assay.config.run import Run
 from assay.errors import UsageError
 from assay.optimizations import resolved
-from assay.records.study import BASELINE, Cell
+from assay.records.study import BASELINE, Cell, Expectation
 from assay.studies.design import Treatment, crossed, enough
 from assay.studies.factors import NONE, OPTIMIZATIONS, Factor, merged
 
@@ -42,6 +42,8 @@ class Study(Setting):
     """Preset or file from which every cell's configuration begins."""
     overrides: tuple[str, ...] = ()
     """Overrides ``key=value`` of the base, the same in all cells."""
+    expects: tuple[Expectation, ...] = ()
+    """Expected changes, each with the keys row, metric, change (lower, higher or none) and size (a fraction)."""
     seeds: int = 3
     """Number of seeds of every row; all rows share them."""
     processes: int | None = None
@@ -76,9 +78,12 @@ class Study(Setting):
             return levels[OPTIMIZATIONS]
         return ", ".join(f"{key}={level}" for key, level in levels.items())
 
-    def row(self, base: Run, levels: Mapping[str, str]) -> Treatment:
+    def by_key(self) -> dict[str, Factor]:
+        """Return the factors by their keys."""
+        return {factor.key: factor for factor in self.factors()}
+
+    def row(self, base: Run, levels: Mapping[str, str], factors: Mapping[str, Factor]) -> Treatment:
         """Return the row of one combination of levels. Raises `UsageError` if a level is impossible."""
-        factors = {factor.key: factor for factor in self.factors()}
         _check_levels(self.kind, levels, factors)
         placebo = any(factors[key].is_placebo(level) for key, level in levels.items())
         return Treatment(self.label(levels), levels, resolved(at_levels(base, levels, factors)), placebo)
@@ -88,9 +93,9 @@ class Study(Setting):
 
         Raises `UsageError` if there are fewer than two, if a level is impossible, or if two rows are the same run.
         """
-        found: list[Treatment] = []
+        factors, found = self.by_key(), list[Treatment]()
         for levels in self.combinations():
-            row = self.row(base, levels)
+            row = self.row(base, levels, factors)
             same = next((other.label for other in found if other.run == row.run), None)
             if same is not None and not row.placebo:
                 raise UsageError(f"{row.label!r} and {same!r} are the same run; leave one of them out")

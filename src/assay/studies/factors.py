@@ -19,7 +19,7 @@ PLACEBO = "placebo"
 """Key of a level that changes nothing; its value is the label."""
 
 Changes = Mapping[str, str]
-"""What a level changes: configuration keys and their values as texts of an override, and `optimizations`."""
+"""Changes of a level: configuration keys and their values as texts of an override, and `optimizations`."""
 
 
 class Factor(NamedTuple):
@@ -30,7 +30,7 @@ class Factor(NamedTuple):
     levels: tuple[str, ...]
     """Values of the key as they are written in an override, stacks such as ``"sdpa_attention+lion"``, or names."""
     changes: Mapping[str, Changes] = MappingProxyType({})
-    """What each named level changes. A level that is not listed is a value of `key`."""
+    """Changes of each named level. A level that is not listed is a value of `key`."""
 
     def at(self, level: str) -> Changes:
         """Return what a level changes."""

@@ -1,8 +1,8 @@
 """A study before it runs: every row with its predicted memory and time, and rows that cannot run with the reason.
 
-Nothing is trained. Predictions are those that the runs themselves will record. The time of a row is that of its steps
-and of its evaluations, whose forward pass takes a third of a step, and of its process's start. Blocks that are repeated
-because the machine was disturbed come on top.
+Nothing is trained. Predictions are those that the runs themselves will record. The time of a row is that of its start,
+its steps and its evaluations; a forward pass takes a third of a step. Blocks that are repeated because the machine was
+disturbed come on top.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ _FORWARD = 1 / 3
 
 
 class RowOutlook(NamedTuple):
-    """What is known of one row before it runs."""
+    """One row before it runs."""
 
     label: str
     levels: Mapping[str, str]
@@ -79,11 +79,11 @@ def outlook(study: Study, base: Run, home: Home, prepare: Progress) -> Outlook:
     """Predict every row of a study. Raises `UsageError` for a fault of the design, and if the control cannot run."""
     each = study.seeds * (enough(study.seeds) if study.processes is None else study.processes)
     rows: list[RowOutlook] = []
-    seen: list[Treatment] = []
+    factors, seen = study.by_key(), list[Treatment]()
     for levels in study.combinations():
         empty = RowOutlook(study.label(levels), levels, each)
         try:
-            row = study.row(base, levels)
+            row = study.row(base, levels, factors)
             same = next((other.label for other in seen if other.run == row.run), None)
             if same is not None and not row.placebo:
                 raise UsageError(f"it is the same run as {same!r}")
