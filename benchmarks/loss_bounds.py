@@ -1,4 +1,4 @@
-"""Measure how far correct techniques move the training loss from the baseline's; `analysis.losses` has its bounds here.
+"""Measure how far correct techniques move the training loss from the baseline's, for the bounds of `analysis.losses`.
 
     python benchmarks/loss_bounds.py --rows FILE [--steps 20] [--seeds 2] [--setting NAME ...] [--with NAME ...]
     python benchmarks/loss_bounds.py --rows FILE --report docs/measured/losses.md
@@ -9,7 +9,7 @@ with `--nproc 2`, techniques over ranks are runs of `assay train`. Each run appe
 file already has is not repeated, so the measurement can be stopped and continued.
 
 The report has the largest relative differences in the first 20 steps, before the baseline's loss spikes. For longer
-runs it has the largest multiple of the nudged baseline's drift, computed as in `analysis.losses`.
+runs it has the largest multiple of the nudged baseline's drift, computed as in `analysis.losses.bounds`.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from pathlib import Path
 import torch
 
 from assay import api
-from assay.analysis.losses import ONSET, ROUNDING, SPIKE
+from assay.analysis.losses.bounds import ONSET, ROUNDING, SPIKE
 from assay.api import configure
 from assay.config import Home, Run, Spec
 from assay.data import prepare

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from assay.analysis.comparison import Comparison, analyse
-from assay.analysis.losses import DRIFT_FACTOR, LOSSY, ONSET, ROUNDING
+from assay.analysis.losses.bounds import DRIFT_FACTOR, LOSSY, ONSET, ROUNDING
 from assay.analysis.row import Row
 from assay.config import load
 from assay.records.status import Status

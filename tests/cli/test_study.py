@@ -133,10 +133,70 @@ def test_a_factorial_has_every_combination(assay: Assay, fake: Fake, corpus: str
     ]
 
 
+def test_a_new_file_is_planned_and_refused_a_second_time(
+    assay: Assay, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = assay("study", "new", "mine", "--kind", "ladder")
+    assert said.out.strip() == "mine.yaml"
+    assert "`assay study plan mine.yaml`" in said.err
+    again = assay("study", "new", "mine")
+    assert (again.code, again.sentence()) == (2, "mine.yaml exists; choose another name")
+    assert "did you mean 'ladder'" in assay("study", "new", "other", "--kind", "lader").sentence()
+    assert "is no name of a study" in assay("study", "new", "a/b").sentence()
+
+
+def test_a_plan_has_every_row_and_says_which_cannot_run(assay: Assay, home: Home, corpus: str, tmp_path: Path) -> None:
+    path = tmp_path / "study.yaml"
+    overrides = ", ".join((corpus, *TINY))
+    path.write_text(
+        f"kind: factorial\nquestion: Why?\noverrides: [{overrides}]\nseeds: 2\n"
+        "vary:\n  optimizations: [none, {placebo: nothing}, fully_sharded, sgdd]\n"
+        "expects: [{row: 'placebo: nothing', metric: step_seconds, change: none, size: 0.1}]\n"
+    )
+    said = assay("study", "plan", str(path))
+    assert said.code == 0, said.err
+    rows = {line.split("\t")[0]: line.split("\t") for line in said.out.splitlines() if "\t" in line}
+    assert rows["baseline"][1] == "8"
+    assert rows["placebo: nothing"][1:3] == ["4", rows["baseline"][2]]
+    assert rows["fully_sharded"][-1].startswith("not possible: ")
+    assert "unknown optimization 'sgdd'" in rows["sgdd"][-1]
+    assert "2 of 4 can run" in said.out
+    found = assay("study", "plan", str(path), "--json").value
+    assert [row["processes"] for row in found["rows"]] == [8, 4, 4, 4]
+    assert found["processes"] == 12 + found["drifts"]
+    assert not list(home.runs.iterdir() if home.runs.exists() else ())
+
+
+def test_what_was_expected_is_in_the_answer_and_on_the_page(
+    assay: Assay, fake: Fake, corpus: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "study.yaml"
+    overrides = ", ".join((corpus, *TINY))
+    path.write_text(
+        f"kind: comparison\nquestion: Is Lion lighter?\noverrides: [{overrides}]\nseeds: 1\nblocks: 1\n"
+        "treatments: [lion]\n"
+        "expects:\n  - {row: lion, metric: tensors_peak_bytes, change: lower, size: 0.9}\n"
+    )
+    said = assay("study", "run", str(path))
+    assert said.code == 0, said.err
+    assert re.search(r"^(refuted|not measured): lion: tensors, peak lower by 90 % or more", said.out, re.M), said.out
+    page = Path(said.out.splitlines()[-1]).read_text()
+    assert "What was expected" in page
+    assert "Is Lion lighter?" in page
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("seeds: 1", "it has no key kind; there are comparison, factorial"),
+        ("kind: comparison\ntreatments: [lion]\nexpects: [{row: lio, metric: val_loss, change: lower}]", "mean 'lion'"),
+        ("kind: comparison\ntreatments: [lion]\nexpects: [{row: lion, metric: loss, change: lower}]", "metric 'loss'"),
+        ("kind: comparison\ntreatments: [lion]\nexpects: [{row: lion, metric: val_loss, change: less}]", "expects.0"),
+        (
+            "kind: comparison\ntreatments: [lion]\nexpects: [{row: lion, metric: val_loss, change: none}]",
+            "needs a size",
+        ),
+        ("seeds: 1", "it has no key kind; there are comparison, factorial, fractional, ladder, one_at_a_time"),
         ("kind: [factorial]", "did you mean 'factorial'"),
         ("kind: factorial\nvary: {seed: [7, 8]}", "seed cannot be varied"),
         ("kind: factorial\nseeds: yes\nvary: {optimizations: [none, lion]}", "it should be a number"),

@@ -13,7 +13,7 @@ from assay.analysis.flags import (
     same_environment,
     twin_flags,
 )
-from assay.analysis.losses import Yardstick
+from assay.analysis.losses.bounds import Yardstick
 from assay.analysis.metrics import metrics
 from assay.analysis.metrics.time import STEP_SECONDS
 from assay.analysis.noise import judge_exact, judge_sampled

@@ -8,8 +8,8 @@ change the status of their row (`promises`).
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
-from assay.analysis.loss_pairs import by_seed, equal_seeds, seeds_text
-from assay.analysis.losses import Yardstick
+from assay.analysis.losses.bounds import Yardstick
+from assay.analysis.losses.pairs import by_seed, equal_seeds, seeds_text
 from assay.analysis.promised import comparable
 from assay.config.run import ResolvedRun
 from assay.optimizations import Numerics

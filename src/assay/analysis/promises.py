@@ -5,8 +5,8 @@
 
 from collections.abc import Sequence
 
-from assay.analysis.loss_pairs import seeds_text
-from assay.analysis.losses import Yardstick
+from assay.analysis.losses.bounds import Yardstick
+from assay.analysis.losses.pairs import seeds_text
 from assay.analysis.row import Row
 from assay.optimizations import Numerics
 from assay.records.status import Status

@@ -1,4 +1,4 @@
-"""Studies: compare, run one from a file, list, show, follow and resume them."""
+"""Studies: compare, write and plan a file, run one, list, show, follow and resume them."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from assay.executors.base import News
     from assay.records.study import ComparisonRecord
     from assay.studies.folder import StudyFolder, StudyPlan
+    from assay.studies.outlook import Outlook
 
 _POLL_SECONDS = 0.5
 
@@ -78,6 +79,7 @@ def run(
     Raises `UsageError` for a fault of the file or of any cell before one is run, and `StorageError` if the disk
     refuses.
     """
+    from assay.analysis.expectations import check_expectations
     from assay.data.progress import silent
     from assay.studies.reading import read_study
     from assay.studies.run import How, measured
@@ -85,14 +87,43 @@ def run(
     analyse = _analysis()
     place, study = home_of(home), read_study(Path(file))
     base = with_initial_weights(configure(study.base, study.overrides), place)
+    cells = study.cells(base)
+    check_expectations(study.expects, {cell.treatment for cell in cells})
     tell = on_news or (lambda news: None)
     how = How(
         *(place, study.blocks, study.timeout, study.base, on_progress or silent, tell),
         executor=executor,
         kind=study.kind,
         question=study.question,
+        expects=study.expects,
     )
-    return analyse(measured(study.cells(base), base, how))
+    return analyse(measured(cells, base, how))
+
+
+def plan(
+    file: Path | str, *, home: Home | Path | str | None = None, on_progress: "Progress | None" = None
+) -> "Outlook":
+    """Predict memory and time of every row of a YAML file's study, without running anything.
+
+    Rows that cannot run have the reason. Raises `UsageError` for a fault of the file or of the control.
+    """
+    from assay.analysis.expectations import check_expectations
+    from assay.data.progress import silent
+    from assay.studies.outlook import outlook
+    from assay.studies.reading import read_study
+
+    place, study = home_of(home), read_study(Path(file))
+    base = with_initial_weights(configure(study.base, study.overrides), place)
+    found = outlook(study, base, place, on_progress or silent)
+    check_expectations(study.expects, {row.label for row in found.rows})
+    return found
+
+
+def new(name: str, kind: str = "factorial", folder: Path | str = ".") -> Path:
+    """Write a commented file of a study, and return its path. Raises `UsageError` if it exists."""
+    from assay.studies.template import write_template
+
+    return write_template(name, kind, Path(folder))
 
 
 def resume(

@@ -1,4 +1,4 @@
-"""`assay study`: run a study from a file, list studies, show one, follow one that is running, resume one."""
+"""`assay study`: write and plan a file, run a study from it, list studies, show, follow and resume one."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,10 +8,46 @@ import typer
 from assay.cli.answer import finish, print_answer
 from assay.cli.options import Json
 
-app = typer.Typer(help="Run, list, show, follow and resume studies; a comparison is one.")
+app = typer.Typer(help="Write, plan, run, list, show, follow and resume studies; a comparison is one.")
 
 _Name = Annotated[str, typer.Argument(metavar="STUDY", help="A study: its id, the start of one, or last.")]
 _Page = Annotated[Path | None, typer.Option(metavar="PATH", help="File of the page; default: beside the record.")]
+
+
+@app.command("new")
+def new_study(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the study; its file is NAME.yaml.")],
+    kind: Annotated[str, typer.Option(metavar="KIND", help="Kind of the study.")] = "factorial",
+) -> None:
+    """Write a commented file of a study into the working directory, to be edited and run."""
+    from assay.api.study import new
+    from assay.cli.console import note
+
+    path = new(name, kind)
+    note(f"edit {path}, then `assay study plan {path}` and `assay study run {path}`")
+    typer.echo(str(path))
+
+
+@app.command("plan")
+def plan_study(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A YAML file of a study.")], as_json: Json = False
+) -> None:
+    """List every row of a study with its predicted memory and time, and rows that cannot run with the reason.
+
+    Nothing is trained. Times need the rates that `assay machine` measures.
+    """
+    from assay.api.study import plan
+    from assay.cli.console import print_blocks, print_json
+    from assay.report.study.outlook import outlook_report
+    from assay.report.terminal.progress import watcher
+
+    with watcher() as watch:
+        found = plan(file, on_progress=watch.prepare)
+    if as_json:
+        rows = [row._asdict() for row in found.rows]
+        print_json({**found._asdict(), "rows": rows, "processes": found.processes, "seconds": found.seconds})
+    else:
+        print_blocks(outlook_report(found))
 
 
 @app.command("run")

@@ -6,9 +6,9 @@ the run folders are gone.
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Self
+from typing import Literal, Self
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 
 from assay.config.base import Frozen
 from assay.config.run import ResolvedRun
@@ -49,6 +49,26 @@ class Cell(Frozen):
     def repeated(self, replicate: int) -> Self:
         """A copy of the cell, with the same configuration and seed, as another replicate."""
         return self.model_copy(update={"replicate": replicate})
+
+
+class Expectation(Frozen):
+    """An expected change of one row against the control, stated before the study runs."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True, strict=False)
+
+    row: str
+    """Label of the row, as the plan of the study lists it."""
+    metric: str
+    """Name of a metric, such as `step_seconds`, `tensors_peak_bytes` or `val_loss`."""
+    change: Literal["lower", "higher", "none"]
+    size: float = Field(default=0.0, ge=0.0)
+    """A fraction: the change is at least so large, or, if none is expected, at most so large."""
+
+    @model_validator(mode="after")
+    def _none_has_a_size(self) -> Self:
+        if self.change == "none" and not self.size:
+            raise ValueError("change: none needs a size: no experiment can show that a change is exactly zero")
+        return self
 
 
 class Curve(Frozen):
@@ -119,6 +139,8 @@ class ComparisonRecord(Frozen):
     """Kind of study."""
     question: str = ""
     """The question that the study answers; empty for a plain comparison."""
+    expects: tuple[Expectation, ...] = ()
+    """Changes that were expected before the study ran."""
     base: ResolvedRun
     seeds: tuple[int, ...]
     treatments: tuple[str, ...]

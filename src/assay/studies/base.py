@@ -10,37 +10,31 @@ To add a kind of study, drop a file with a subclass of `Study` into `studies/kin
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
-from pydantic import field_validator
+from pydantic import ConfigDict, field_validator
 
 from assay.config.base import Setting
 from assay.config.loading import load, stack
 from assay.config.run import Run
 from assay.errors import UsageError
 from assay.optimizations import resolved
-from assay.records.study import BASELINE, Cell
+from assay.records.study import BASELINE, Cell, Expectation
 from assay.studies.design import Treatment, crossed, enough
+from assay.studies.factors import NONE, OPTIMIZATIONS, Factor, merged
 
-OPTIMIZATIONS = "optimizations"
-NONE = "none"
-"""Level of the factor `optimizations` that turns none on."""
-
-
-class Factor(NamedTuple):
-    """One thing that a study varies."""
-
-    key: str
-    """A configuration key such as `training.learning_rate`, or `optimizations`."""
-    levels: tuple[str, ...]
-    """Values of the key as they are written in an override, or stacks such as ``"sdpa_attention+lion"``."""
+__all__ = ["Factor", "Study", "at_levels"]
 
 
 class Study(Setting):
     """A design over a base configuration. Subclasses say which combinations of levels there are."""
 
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
     kind: ClassVar[str]
     """Name by which files refer to this kind of study."""
+    example: ClassVar[Mapping[str, str]] = {}
+    """Texts of fields in a new file (`studies.template`), for fields whose default would not make a study."""
 
     question: str = ""
     """The question that the study answers, in one sentence."""
@@ -48,6 +42,8 @@ class Study(Setting):
     """Preset or file from which every cell's configuration begins."""
     overrides: tuple[str, ...] = ()
     """Overrides ``key=value`` of the base, the same in all cells."""
+    expects: tuple[Expectation, ...] = ()
+    """Expected changes, each with the keys row, metric, change (lower, higher or none) and size (a fraction)."""
     seeds: int = 3
     """Number of seeds of every row; all rows share them."""
     processes: int | None = None
@@ -72,22 +68,38 @@ class Study(Setting):
     def combinations(self) -> Iterator[Mapping[str, str]]:
         """Yield the level of each factor, row by row. The first row is the control."""
 
+    def notes(self) -> tuple[str, ...]:
+        """Return sentences on what the design can and cannot tell, for its plan."""
+        return ()
+
+    def label(self, levels: Mapping[str, str]) -> str:
+        """Return the label of a row: the stack if only optimizations vary, else ``key=level`` of every factor."""
+        if tuple(levels) == (OPTIMIZATIONS,):
+            return levels[OPTIMIZATIONS]
+        return ", ".join(f"{key}={level}" for key, level in levels.items())
+
+    def by_key(self) -> dict[str, Factor]:
+        """Return the factors by their keys."""
+        return {factor.key: factor for factor in self.factors()}
+
+    def row(self, base: Run, levels: Mapping[str, str], factors: Mapping[str, Factor]) -> Treatment:
+        """Return the row of one combination of levels. Raises `UsageError` if a level is impossible."""
+        _check_levels(self.kind, levels, factors)
+        placebo = any(factors[key].is_placebo(level) for key, level in levels.items())
+        return Treatment(self.label(levels), levels, resolved(at_levels(base, levels, factors)), placebo)
+
     def rows(self, base: Run) -> tuple[Treatment, ...]:
         """Return the rows, the control first.
 
         Raises `UsageError` if there are fewer than two, if a level is impossible, or if two rows are the same run.
         """
-        found: list[Treatment] = []
-        declared = {factor.key: factor.levels for factor in self.factors()}
-        if "seed" in declared:
-            raise UsageError("seed cannot be varied, because all rows share their seeds; give their number as seeds")
+        factors, found = self.by_key(), list[Treatment]()
         for levels in self.combinations():
-            _check_levels(self.kind, levels, declared)
-            run = resolved(at_levels(base, levels))
-            same = next((row.label for row in found if row.run == run), None)
-            if same is not None:
-                raise UsageError(f"{label(levels)!r} and {same!r} are the same run; leave one of them out")
-            found.append(Treatment(label(levels) if found else BASELINE, levels, run))
+            row = self.row(base, levels, factors)
+            same = next((other.label for other in found if other.run == row.run), None)
+            if same is not None and not row.placebo:
+                raise UsageError(f"{row.label!r} and {same!r} are the same run; leave one of them out")
+            found.append(row if found else row._replace(label=BASELINE))
         if len(found) < 2:
             raise UsageError(f"the study {self.kind!r} has nothing to compare with its control; add levels")
         return tuple(found)
@@ -98,26 +110,25 @@ class Study(Setting):
         return crossed(self.rows(base), base.seed, self.seeds, processes)
 
 
-def _check_levels(kind: str, levels: Mapping[str, str], declared: Mapping[str, tuple[str, ...]]) -> None:
+def _check_levels(kind: str, levels: Mapping[str, str], factors: Mapping[str, Factor]) -> None:
     """Raise `UsageError` if a combination of a user's kind of study does not have one declared level of each factor."""
-    if levels.keys() != declared.keys():
-        raise UsageError(f"the study {kind!r} combines {', '.join(levels)}; its factors are {', '.join(declared)}")
+    if levels.keys() != factors.keys():
+        raise UsageError(f"the study {kind!r} combines {', '.join(levels)}; its factors are {', '.join(factors)}")
     for key, level in levels.items():
         if not isinstance(level, str):
             raise UsageError(f"the study {kind!r} has {key}={level!r}; levels are texts, as in an override")
-        if level not in declared[key]:
+        if level not in factors[key].levels:
             raise UsageError(f"the study {kind!r} has {key}={level}, which its factors do not declare")
 
 
-def at_levels(base: Run, levels: Mapping[str, str]) -> Run:
+def at_levels(base: Run, levels: Mapping[str, str], factors: Mapping[str, Factor]) -> Run:
     """Return the base with each factor at its level. Raises `UsageError` for an impossible level."""
-    overrides = [f"{key}={level}" for key, level in levels.items() if key != OPTIMIZATIONS]
-    named = levels.get(OPTIMIZATIONS, NONE)
+    try:
+        changes = merged(factors[key].at(level) for key, level in levels.items())
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    if "seed" in changes:
+        raise UsageError("seed cannot be varied, because all rows share their seeds; give their number as seeds")
+    overrides = [f"{key}={value}" for key, value in changes.items() if key != OPTIMIZATIONS]
+    named = changes.get(OPTIMIZATIONS, NONE)
     return load(base, overrides, () if named == NONE else stack([named]))
-
-
-def label(levels: Mapping[str, str]) -> str:
-    """Return the label of a row: the stack if only optimizations vary, else ``key=level`` of every factor."""
-    if tuple(levels) == (OPTIMIZATIONS,):
-        return levels[OPTIMIZATIONS]
-    return ", ".join(f"{key}={level}" for key, level in levels.items())

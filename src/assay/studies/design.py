@@ -30,6 +30,8 @@ class Treatment(NamedTuple):
     label: str
     levels: Mapping[str, str]
     run: ResolvedRun
+    placebo: bool = False
+    """True if the row runs the control under another label."""
 
 
 def crossed(rows: Sequence[Treatment], first_seed: int, seeds: int, processes: int) -> tuple[Cell, ...]:

@@ -76,6 +76,7 @@ def record_of(plan: StudyPlan, done: Progress, ending: StudyEnding) -> Compariso
         title=plan.title,
         kind=plan.kind,
         question=plan.question,
+        expects=plan.expects,
         base=plan.base,
         seeds=plan.seeds,
         treatments=plan.treatments,

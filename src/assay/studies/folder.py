@@ -26,7 +26,7 @@ from assay.config.home import Home
 from assay.config.run import ResolvedRun
 from assay.errors import UsageError
 from assay.files import refused, write_file
-from assay.records.study import Cell, ComparisonRecord, Protocol
+from assay.records.study import Cell, ComparisonRecord, Expectation, Protocol
 from assay.store.event_log import Event, read_log, read_since
 from assay.store.sealed import open_file, seal_file, seal_line
 
@@ -48,6 +48,7 @@ class StudyPlan(Frozen):
     title: str
     """Preset or file of the base."""
     question: str = ""
+    expects: tuple[Expectation, ...] = ()
     base: ResolvedRun
     seeds: tuple[int, ...]
     treatments: tuple[str, ...]

@@ -28,9 +28,9 @@ def read_study(path: Path) -> Study:
         return known[name].model_validate(values, strict=False)
     except ValidationError as error:
         finding = error.errors()[0]
-        where = ".".join(map(str, finding["loc"]))
+        where = "".join(f"{one}: " for one in (".".join(map(str, finding["loc"])),) if one)
         text = finding["msg"].removeprefix("Value error, ")
-        raise UsageError(f"{path}: {where}: {text[:1].lower()}{text[1:]}") from error
+        raise UsageError(f"{path}: {where}{text[:1].lower()}{text[1:]}") from error
 
 
 def _values(path: Path) -> dict[str, Any]:

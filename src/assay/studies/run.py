@@ -21,7 +21,7 @@ from assay.launch.prepare import ReadyRun, leaving_nothing, ready, threads_of
 from assay.launch.rates import measured_machine
 from assay.launch.spawn import start
 from assay.optimizations import check, resolved
-from assay.records.study import AGAIN, BASELINE, Cell, ComparisonRecord, Protocol
+from assay.records.study import AGAIN, BASELINE, Cell, ComparisonRecord, Expectation, Protocol
 from assay.studies.drift import NUDGED, nudged
 from assay.studies.fold import Progress, fold, record_of
 from assay.studies.folder import StudyFolder, StudyPlan, new_id
@@ -47,6 +47,7 @@ class How:
     executor: str = "local"
     kind: str = "comparison"
     question: str = ""
+    expects: tuple[Expectation, ...] = ()
 
     def check(self) -> None:
         """Raise `UsageError` for an impossible number of blocks or seconds."""
@@ -74,6 +75,7 @@ def measured(cells: Sequence[Cell], base: Run, how: How) -> ComparisonRecord:
         kind=how.kind,
         title=how.title,
         question=how.question,
+        expects=how.expects,
         base=resolved(base),
         seeds=tuple(dict.fromkeys(cell.seed for cell in cells)),
         treatments=tuple(dict.fromkeys(cell.treatment for cell in cells if cell.treatment not in (BASELINE, AGAIN))),

@@ -20,6 +20,7 @@ from assay.records.study import CellResult
 from assay.report.footnotes import footnotes
 from assay.report.page.figures import FIGURES, TITLES
 from assay.report.page.theme import DARK, LIGHT, svg, variable, variables
+from assay.report.study.expectations import expected
 from assay.report.wording import (
     by_rank,
     columns,
@@ -116,6 +117,7 @@ def _content(comparison: Comparison) -> dict[str, Any]:
         "legend": [
             (name, variable(number)) for number, name in enumerate((comparison.baseline.treatment, *record.treatments))
         ],
+        "expected": expected(comparison),
         "footnotes": footnotes(comparison),
         "flagged": [(row.treatment, flag) for row in rows for flag in row.flags],
         **{name: inline(name, comparison) for name in FIGURES},

@@ -8,14 +8,16 @@ from assay.config.run import ResolvedRun, Run
 from assay.errors import UsageError
 from assay.optimizations import resolved
 from assay.records.study import BASELINE
-from assay.studies.base import NONE, OPTIMIZATIONS, Factor, Study
+from assay.studies.base import Study
 from assay.studies.design import Treatment
+from assay.studies.factors import NONE, OPTIMIZATIONS, Factor
 
 
 class ComparisonStudy(Study):
     """One factor, the stack of optimizations; its control has none."""
 
     kind: ClassVar[str] = "comparison"
+    example: ClassVar[Mapping[str, str]] = {"treatments": "[sdpa_attention, sdpa_attention+bf16_mixed]"}
 
     treatments: tuple[str, ...] = ()
     """Stacks such as ``"sdpa_attention+bf16_mixed"``, one row each."""

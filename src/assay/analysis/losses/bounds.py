@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple, Self
 
-from assay.analysis.loss_pairs import Pair, by_seed, equal_seeds, largest_so_far, pairs
+from assay.analysis.losses.pairs import Pair, by_seed, equal_seeds, largest_so_far, pairs
 from assay.analysis.promised import promised
 from assay.config.run import ResolvedRun
 from assay.optimizations import Numerics

@@ -1,0 +1,39 @@
+"""The plan of a study as text: rows with predicted memory and time, the whole, and what the design can tell."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from assay.report.blocks import Block, Facts, Table
+from assay.report.formats import UNKNOWN, amount
+from assay.units import format_count, format_seconds
+
+if TYPE_CHECKING:
+    from assay.studies.outlook import Outlook, RowOutlook
+
+
+def outlook_report(plan: "Outlook") -> Iterator[Block]:
+    """Yield the whole, a table of the rows, and sentences on the design and on rows that cannot run."""
+    yield Facts.of(_whole(plan))
+    columns = ("row", "processes", "peak of tensors", "step", "process", "remark")
+    yield Table.of(columns, map(_row, plan.rows), right=columns[1:5], spare=("step",))
+    yield from plan.notes
+    if plan.seconds is None and any(row.problem is None and row.step_seconds is None for row in plan.rows):
+        yield "Times are not predicted; `assay machine` measures the rates that they need."
+
+
+def _whole(plan: "Outlook") -> Iterator[tuple[str, str]]:
+    able = sum(row.problem is None for row in plan.rows)
+    if plan.question:
+        yield "question", plan.question
+    yield "kind", plan.kind
+    yield "base", plan.base
+    rows = f"{able}" if able == len(plan.rows) else f"{able} of {len(plan.rows)} can run"
+    yield "rows", f"{rows}, the control among them, twice in every group of processes"
+    yield "processes", f"{format_count(plan.processes)} over {plan.seeds} seed{'s' if plan.seeds > 1 else ''}"
+    yield "time", UNKNOWN if plan.seconds is None else f"{format_seconds(plan.seconds)}, one process working at a time"
+
+
+def _row(row: "RowOutlook") -> tuple[str, ...]:
+    times = (UNKNOWN if one is None else format_seconds(one) for one in (row.step_seconds, row.seconds))
+    remark = "" if row.problem is None else f"{'not here' if row.unavailable else 'not possible'}: {row.problem}"
+    return row.label, str(row.processes), amount(row.peak_bytes), *times, remark

@@ -1,0 +1,99 @@
+"""A factor of a study and its levels: values of one setting, named sets of changes, or placebos.
+
+A level is a name, and what it changes in the base. Most levels are values of the factor's own key. A named level may
+change several keys at once, such as the width and the depth of a model. A placebo changes nothing: its row runs the
+control under another label, which shows what the study calls a difference where there is none.
+"""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from assay.errors import shown
+
+OPTIMIZATIONS = "optimizations"
+NONE = "none"
+"""Level of the factor `optimizations` that turns none on."""
+
+PLACEBO = "placebo"
+"""Key of a level that changes nothing; its value is the label."""
+
+Changes = Mapping[str, str]
+"""Changes of a level: configuration keys and their values as texts of an override, and `optimizations`."""
+
+
+class Factor(NamedTuple):
+    """One thing that a study varies."""
+
+    key: str
+    """A configuration key such as `training.learning_rate`, `optimizations`, or a name if all its levels are named."""
+    levels: tuple[str, ...]
+    """Values of the key as they are written in an override, stacks such as ``"sdpa_attention+lion"``, or names."""
+    changes: Mapping[str, Changes] = MappingProxyType({})
+    """Changes of each named level. A level that is not listed is a value of `key`."""
+
+    def at(self, level: str) -> Changes:
+        """Return what a level changes."""
+        return self.changes.get(level, {self.key: level})
+
+    def is_placebo(self, level: str) -> bool:
+        """True if a level changes nothing under a label of its own."""
+        return level.startswith(f"{PLACEBO}: ") and not self.at(level)
+
+
+def factor(key: str, written: Any) -> Factor:
+    """Return the factor of a key and its levels as a file writes them.
+
+    A list has values, and placebos as ``{placebo: LABEL}``. A mapping names its levels; each name has a value of the
+    key, or a mapping of the keys that it changes. Raises `ValueError` with one sentence for anything else.
+    """
+    if isinstance(written, Mapping):
+        named = {str(name): _changes(key, change) for name, change in written.items()}
+        return Factor(key, tuple(named), named)
+    if not isinstance(written, list | tuple):
+        raise ValueError(f"{key} has {shown(written)}; give a list of its levels, or a mapping of named levels")
+    found = [_listed(key, level) for level in written]
+    return Factor(key, tuple(name for name, _ in found), {name: {} for name, placebo in found if placebo})
+
+
+def text(value: Any) -> str:
+    """Return a value of a YAML file as the text of an override."""
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def merged(changes: Iterable[Changes]) -> dict[str, str]:
+    """Return the changes of several levels together; their optimizations are stacked in order.
+
+    Raises `ValueError` if two levels change the same other key.
+    """
+    together: dict[str, str] = {}
+    for one in changes:
+        for key, value in one.items():
+            if key == OPTIMIZATIONS:
+                together[key] = "+".join(part for part in (together.get(key, NONE), value) if part != NONE) or NONE
+            elif key in together:
+                raise ValueError(f"two factors change {key}; let only one of them change it")
+            else:
+                together[key] = value
+    return together
+
+
+def _listed(key: str, level: Any) -> tuple[str, bool]:
+    """Return the name of a listed level, and whether it is a placebo."""
+    if isinstance(level, Mapping):
+        if tuple(level) != (PLACEBO,):
+            raise ValueError(f"{key} has the level {shown(dict(level))}; a mapping in a list is {{placebo: LABEL}}")
+        return f"{PLACEBO}: {text(level[PLACEBO])}", True
+    if isinstance(level, list | tuple):
+        raise ValueError(f"{key} has the level {shown(level)}; a level is one value")
+    return text(level), False
+
+
+def _changes(key: str, written: Any) -> Changes:
+    """Return what a named level changes."""
+    if not isinstance(written, Mapping):
+        return {key: text(written)}
+    for name, value in written.items():
+        if isinstance(value, Mapping | list | tuple):
+            raise ValueError(f"{key} sets {name} to {shown(value)}; give one value")
+    return {str(name): text(value) for name, value in written.items()}

@@ -1,0 +1,118 @@
+"""A study before it runs: every row with its predicted memory and time, and rows that cannot run with the reason.
+
+Nothing is trained. Predictions are those that the runs themselves will record. The time of a row is that of its start,
+its steps and its evaluations; a forward pass takes a third of a step. Blocks that are repeated because the machine was
+disturbed come on top.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from assay.config.home import Home
+from assay.config.run import ResolvedRun, Run
+from assay.data.progress import Progress
+from assay.errors import UsageError
+from assay.hardware import detect
+from assay.launch.prepare import ReadyRun, ready
+from assay.optimizations import Unavailable
+from assay.records.prediction import Predicted
+from assay.records.study import BASELINE
+from assay.studies.base import Study
+from assay.studies.design import Treatment, crossed, enough
+from assay.studies.drift import nudged
+
+START_SECONDS = 6.0
+"""From the start of a process to its first step, and from its last step to its end; measured on two cores."""
+
+_FORWARD = 1 / 3
+"""Share of a step that its forward pass takes: backward has twice its products (Kaplan et al. 2020)."""
+
+
+class RowOutlook(NamedTuple):
+    """One row before it runs."""
+
+    label: str
+    levels: Mapping[str, str]
+    processes: int
+    """Processes over all seeds; the control has twice as many."""
+    peak_bytes: int | None = None
+    """Predicted peak of tensors; None if the row cannot run or cannot be predicted."""
+    step_seconds: float | None = None
+    """None if the rates of this machine are not known."""
+    seconds: float | None = None
+    """Predicted time of one process."""
+    problem: str | None = None
+    """Why the row cannot run."""
+    unavailable: bool = False
+    """True if only this machine cannot run it."""
+
+
+class Outlook(NamedTuple):
+    """A whole study before it runs."""
+
+    kind: str
+    question: str
+    base: str
+    seeds: int
+    rows: tuple[RowOutlook, ...]
+    notes: tuple[str, ...]
+    """Sentences of the design on what it can tell."""
+    drifts: int
+    """Further runs of the control, whose nudged weights show by how much losses drift apart (`studies.drift`)."""
+
+    @property
+    def processes(self) -> int:
+        """Number of processes of all rows that can run."""
+        return self.drifts + sum(row.processes for row in self.rows if row.problem is None)
+
+    @property
+    def seconds(self) -> float | None:
+        """Predicted time of all processes, one working at a time; None if that of a row is not known."""
+        able = [row for row in self.rows if row.problem is None]
+        times = [row.seconds for row in able]
+        if None in times:
+            return None
+        return sum(row.processes * (row.seconds or 0.0) for row in able) + self.drifts * (able[0].seconds or 0.0)
+
+
+def outlook(study: Study, base: Run, home: Home, prepare: Progress) -> Outlook:
+    """Predict every row of a study. Raises `UsageError` for a fault of the design, and if the control cannot run."""
+    each = study.seeds * (enough(study.seeds) if study.processes is None else study.processes)
+    rows: list[RowOutlook] = []
+    factors, seen = study.by_key(), list[Treatment]()
+    for levels in study.combinations():
+        empty = RowOutlook(study.label(levels), levels, each)
+        try:
+            row = study.row(base, levels, factors)
+            same = next((other.label for other in seen if other.run == row.run), None)
+            if same is not None and not row.placebo:
+                raise UsageError(f"it is the same run as {same!r}")
+            seen.append(row)
+            rows.append(_predicted(empty, ready(row.run.asked(), home, prepare)))
+        except UsageError as reason:
+            rows.append(empty._replace(problem=str(reason), unavailable=isinstance(reason, Unavailable)))
+    if rows and rows[0].problem is not None:
+        raise UsageError(f"the control cannot run: {rows[0].problem}")
+    control = [row._replace(label=BASELINE, processes=2 * each) for row in rows[:1]]
+    cells = crossed(seen, base.seed, study.seeds, 1)
+    drifts = len(nudged(cells, accelerated=detect().device(base.device) == "cuda"))
+    return Outlook(study.kind, study.question, study.base, study.seeds, (*control, *rows[1:]), study.notes(), drifts)
+
+
+def _predicted(row: RowOutlook, able: ReadyRun) -> RowOutlook:
+    predicted = able.predicted or Predicted()
+    step = predicted.step_seconds
+    time = None if step is None else START_SECONDS + step * _steps(able.run, step)
+    return row._replace(peak_bytes=predicted.tensors_peak_bytes, step_seconds=step, seconds=time)
+
+
+def _steps(run: ResolvedRun, step_seconds: float) -> float:
+    """Return the steps of a run and its evaluations, as a number of steps."""
+    training = run.training
+    steps: float = training.steps
+    if training.tokens is not None:
+        steps = min(steps, training.tokens / run.tokens_per_step)
+    if training.seconds is not None:
+        steps = min(steps, training.seconds / step_seconds)
+    evaluations = 1 + (steps // training.eval_interval if training.eval_interval else 0)
+    return steps + evaluations * (training.eval_batches or 0) * _FORWARD

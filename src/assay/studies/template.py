@@ -1,0 +1,58 @@
+"""A commented file of a study to start from: every field with its meaning, and an example of what the kind needs."""
+
+import json
+import textwrap
+from pathlib import Path
+
+from pydantic.fields import FieldInfo
+
+from assay.errors import UsageError, meant, shown
+from assay.studies.base import Study
+from assay.studies.kinds import kinds
+
+_WIDTH = 100
+
+
+def write_template(name: str, kind: str, folder: Path) -> Path:
+    """Write ``NAME.yaml`` for a kind of study, and return its path.
+
+    Raises `UsageError` for an unknown kind, for a name that is no file name, and if the file exists.
+    """
+    known = kinds()
+    if kind not in known:
+        hint = meant(kind, list(known)) or f"; there are {', '.join(known)}"
+        raise UsageError(f"there is no kind of study {shown(kind)}{hint}")
+    if not name or name != Path(name).name or name.startswith("."):
+        raise UsageError(f"{shown(name)} is no name of a study; give a file name without a folder")
+    path = folder / f"{name.removesuffix('.yaml')}.yaml"
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(template(path, known[kind]))
+    except FileExistsError:
+        raise UsageError(f"{path} exists; choose another name") from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written ({error.strerror or error})") from None
+    return path
+
+
+def template(path: Path, kind: type[Study]) -> str:
+    """Return the text of a file for one kind of study."""
+    lines = [f"# Edit this, look at it with `assay study plan {path}`, and run it with `assay study run {path}`."]
+    lines += [*_comment((kind.__doc__ or "").split("\n\n")[0]), f"kind: {kind.kind}"]
+    for name, field in kind.model_fields.items():
+        lines += ["", *_comment(field.description or ""), _line(name, field, kind.example.get(name))]
+    return "\n".join(lines) + "\n"
+
+
+def _comment(text: str) -> list[str]:
+    return [f"# {line}" for line in textwrap.wrap(" ".join(text.split()).replace("``", "`"), _WIDTH)]
+
+
+def _line(name: str, field: FieldInfo, example: str | None) -> str:
+    """Return the line of one field: an example, or its default; a default of None is a comment."""
+    if example is not None:
+        return f"{name}: {example}" if not example.startswith("\n") else f"{name}:{example}"
+    if field.is_required():
+        return f"{name}:"
+    value = field.get_default(call_default_factory=True)
+    return f"# {name}:" if value is None else f"{name}: {json.dumps(value)}"  # which YAML reads, too
