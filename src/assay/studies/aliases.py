@@ -7,7 +7,7 @@ is their sum.
 """
 
 from collections.abc import Iterable, Sequence
-from functools import reduce
+from functools import cache, reduce
 from itertools import combinations, islice
 from operator import xor
 
@@ -25,6 +25,7 @@ def defining_words(generators: Sequence[int], basic: int) -> tuple[int, ...]:
     return tuple(reduce(xor, chosen) for chosen in sets)
 
 
+@cache
 def best_generators(factors: int, basic: int) -> tuple[int, ...]:
     """Return generators with the fewest short defining words (minimum aberration; Fries & Hunter 1980).
 

@@ -9,7 +9,7 @@ To add a kind of study, drop a file with a subclass of `Study` into `studies/kin
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from pydantic import ConfigDict, field_validator
@@ -82,11 +82,20 @@ class Study(Setting):
         """Return the factors by their keys."""
         return {factor.key: factor for factor in self.factors()}
 
-    def row(self, base: Run, levels: Mapping[str, str], factors: Mapping[str, Factor]) -> Treatment:
-        """Return the row of one combination of levels. Raises `UsageError` if a level is impossible."""
+    def row(
+        self, base: Run, levels: Mapping[str, str], factors: Mapping[str, Factor], earlier: Sequence[Treatment]
+    ) -> Treatment:
+        """Return the row of one combination of levels; the first is the control.
+
+        Raises `UsageError` if a level is impossible, or if an earlier row is the same run and this is no placebo.
+        """
         _check_levels(self.kind, levels, factors)
+        run = resolved(at_levels(base, levels, factors))
         placebo = any(factors[key].is_placebo(level) for key, level in levels.items())
-        return Treatment(self.label(levels), levels, resolved(at_levels(base, levels, factors)), placebo)
+        same = next((other.label for other in earlier if other.run == run), None)
+        if same is not None and not placebo:
+            raise UsageError(f"{self.label(levels)!r} and {same!r} are the same run; leave one of them out")
+        return Treatment(self.label(levels) if earlier else BASELINE, levels, run, placebo)
 
     def rows(self, base: Run) -> tuple[Treatment, ...]:
         """Return the rows, the control first.
@@ -95,11 +104,7 @@ class Study(Setting):
         """
         factors, found = self.by_key(), list[Treatment]()
         for levels in self.combinations():
-            row = self.row(base, levels, factors)
-            same = next((other.label for other in found if other.run == row.run), None)
-            if same is not None and not row.placebo:
-                raise UsageError(f"{row.label!r} and {same!r} are the same run; leave one of them out")
-            found.append(row if found else row._replace(label=BASELINE))
+            found.append(self.row(base, levels, factors, found))
         if len(found) < 2:
             raise UsageError(f"the study {self.kind!r} has nothing to compare with its control; add levels")
         return tuple(found)

@@ -83,10 +83,7 @@ def outlook(study: Study, base: Run, home: Home, prepare: Progress) -> Outlook:
     for levels in study.combinations():
         empty = RowOutlook(study.label(levels), levels, each)
         try:
-            row = study.row(base, levels, factors)
-            same = next((other.label for other in seen if other.run == row.run), None)
-            if same is not None and not row.placebo:
-                raise UsageError(f"it is the same run as {same!r}")
+            row = study.row(base, levels, factors, seen)
             seen.append(row)
             rows.append(_predicted(empty, ready(row.run.asked(), home, prepare)))
         except UsageError as reason:
