@@ -75,6 +75,7 @@ def every_rank_is_on_record(result: RunResult) -> None:
     assert [one.place for one in result.ranks] == [{"dp": 0}, {"dp": 1}]
     assert [one.sent_bytes for one in result.ranks] == [one.sent_bytes for one in predicted.ranks]
     assert result.memory.tensors_peak_bytes == max(one.tensors_peak_bytes or 0 for one in result.ranks)
+    assert (result.memory.heap_peak_bytes, result.memory.allocations) == (None, None)
     for one in result.ranks:
         assert one.communication_share is not None
         assert 0 < one.communication_share <= 1

@@ -5,14 +5,12 @@ from itertools import count
 
 import torch
 
-from assay.measure.memory.memory_pass import live_tensor_bytes, memory_pass
+from assay.measure.memory.memory_pass import live_tensor_bytes, memory_pass, steps_of_the_pass
 from assay.records.memory import Memory
 from assay.step.graphs import StepGraphs
 from assay.training.loop import Loop
 from assay.training.stops import Unread, is_out_of_memory
 from assay.worker.phases import Phases
-
-_REPEATS_OVER_RANKS = 5
 
 
 def count_tensors(phases: Phases, device: torch.device) -> None:
@@ -35,19 +33,18 @@ def measure_memory(loop: Loop, notes: list[str], tell: Callable[[int, int], None
     frees. With a loss scale, steps precede it until one makes its update: a skipped update leaves no optimizer state.
     `tell` receives the number of measured steps so far, and their total.
     """
-    device, graphs = loop.step.program.device, loop.step.program.witness(StepGraphs)
+    device, graphs, ranks = loop.step.program.device, loop.step.program.witness(StepGraphs), loop.ranks.world
     try:
-        if loop.ranks.world > 1 or loop.step.program.precision.loss_scale.skips:
+        if ranks > 1 or loop.step.program.precision.loss_scale.skips:
             loop.discard_until_updated()
-        repeats = _REPEATS_OVER_RANKS if loop.ranks.world > 1 else 1
         idle = 0 if graphs is None else graphs.idle_bytes()
-        done = count(1)
+        done, total = count(1), steps_of_the_pass(device, ranks)
 
         def one_step() -> None:
             loop.discard_step()
-            tell(next(done), repeats + 1)
+            tell(next(done), total)
 
-        measured = memory_pass(device, one_step, live_tensor_bytes(device), repeats, idle)
+        measured = memory_pass(device, one_step, live_tensor_bytes(device), ranks, idle)
     except Unread as stop:
         notes.append(f"the memory pass had no step to measure, so its figures are missing: {stop}")
         return Memory()

@@ -16,7 +16,7 @@ from assay.config import ModelConfig
 from assay.config.run import Spec
 from assay.hardware import detect
 from assay.measure.memory.heap import heap_of
-from assay.measure.memory.memory_pass import live_tensor_bytes, memory_pass
+from assay.measure.memory.memory_pass import live_tensor_bytes, memory_pass, steps_of_the_pass
 from assay.measure.memory.tensor_peak import tensor_peak
 from assay.training.loop import train_step
 from support.runs import run_with
@@ -118,6 +118,17 @@ def test_nothing_is_left_behind_and_the_heap_is_optional(tmp_path: Path, monkeyp
     assert measured.heap_peak_bytes is None
     assert measured.allocations is None
     assert measured.allocated_bytes is None
+
+
+def test_ranks_repeat_the_step_and_do_not_count_the_heap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("assay.measure.memory.memory_pass.heap_of", pytest.fail)
+    sizes = [5000, 4000, 3000, 6000, 7000]
+    left = list(sizes)
+    measured = memory_pass(CPU, lambda: (torch.empty(left.pop(), dtype=torch.uint8), None)[1], 0, ranks=2)
+    assert measured.tensors_peak_bytes == min(sizes)
+    assert measured.heap_peak_bytes is None
+    assert steps_of_the_pass(CPU, 2) == len(sizes)
+    assert steps_of_the_pass(CPU, 1) == steps_of_the_pass(torch.device("cuda"), 2) == 2
 
 
 def test_instants_are_named() -> None:

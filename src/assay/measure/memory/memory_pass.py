@@ -7,6 +7,9 @@ it also names the operator; memray gives the heap as a whole. Neither depends on
 long it was held, and both exclude memory-mapped files. If the step frees a tensor from before it, torch's count falls;
 memray's does not, because the size is unknown.
 
+Over several ranks the heap is not counted. While memray runs it replaces the process's functions of memory, but
+gloo's threads may be inside one of them. A rank once died there (SIGSEGV, Python 3.12).
+
 Scratch that a library requests from the same allocator is reported apart and excluded from the tensors' peak. That peak
 is therefore the same on every processor (`measure.tensor_peak`).
 
@@ -25,6 +28,8 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from assay.measure.memory.heap import heap_of
 from assay.measure.memory.storages import distinct_bytes
 from assay.measure.memory.tensor_peak import tensor_peak
+
+_REPEATS_OVER_RANKS = 5
 
 
 @dataclass(frozen=True)
@@ -51,20 +56,21 @@ class MemoryPass:
 
 
 def memory_pass(
-    device: torch.device, one_step: Callable[[], None], live_bytes: int, repeats: int = 1, idle_bytes: int = 0
+    device: torch.device, one_step: Callable[[], None], live_bytes: int, ranks: int = 1, idle_bytes: int = 0
 ) -> MemoryPass:
     """Measure one step, which must not be the first, because that creates the optimizer state.
 
-    `one_step` runs once per instrument, on a CPU `repeats` times for the tensors' peak. `live_bytes` are those of
-    tensors before it, `idle_bytes` those that graphs keep outside of tensors. Other threads, such as gloo's, may hold
-    tensors longer than the step does; the least peak of several `repeats` is the step's own.
+    `one_step` runs `steps_of_the_pass` times. `live_bytes` are those of tensors before it, `idle_bytes` those
+    that graphs keep outside of tensors. gloo's threads may hold tensors longer than the step does. So over several
+    `ranks` the step is repeated, and its own peak is the least.
     """
     with _no_collection():
         if device.type == "cuda":
             return _cuda_pass(device, one_step, idle_bytes)
+        repeats = 1 if ranks == 1 else _REPEATS_OVER_RANKS
         peak = min((tensor_peak(one_step, "cpu") for _ in range(repeats)), key=lambda one: one.above_start_bytes)
         gc.collect()
-        heap = heap_of(one_step)
+        heap = heap_of(one_step) if ranks == 1 else None
     return MemoryPass(
         tensors_peak_bytes=live_bytes + peak.above_start_bytes,
         tensors_peak_instant=peak.instant,
@@ -74,6 +80,11 @@ def memory_pass(
         allocations=None if heap is None else heap.allocations,
         allocated_bytes=None if heap is None else heap.allocated_bytes,
     )
+
+
+def steps_of_the_pass(device: torch.device, ranks: int) -> int:
+    """Count the steps that `memory_pass` runs. On CUDA one is for the counters, and one for the peak's instant."""
+    return 2 if ranks == 1 or device.type == "cuda" else _REPEATS_OVER_RANKS
 
 
 def live_tensor_bytes(device: torch.device) -> int:
