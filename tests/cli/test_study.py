@@ -180,7 +180,9 @@ def test_what_was_expected_is_in_the_answer_and_on_the_page(
     )
     said = assay("study", "run", str(path))
     assert said.code == 0, said.err
-    assert re.search(r"^(refuted|not measured): lion: tensors, peak lower by 90 % or more", said.out, re.M), said.out
+    assert re.search(r"^lion: tensors, peak lower by 90 % or more\t(refuted|not measured)\t", said.out, re.M), said.out
+    (one,) = assay("study", "show", "last", "--json").value["sections"]["expectations"]
+    assert (one["row"], one["change"], one["size"]) == ("lion", "lower", 0.9)
     page = Path(said.out.splitlines()[-1]).read_text()
     assert "What was expected" in page
     assert "Is Lion lighter?" in page

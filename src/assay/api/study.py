@@ -94,8 +94,7 @@ def run(
         *(place, study.blocks, study.timeout, study.base, on_progress or silent, tell),
         executor=executor,
         kind=study.kind,
-        question=study.question,
-        expects=study.expects,
+        stated=study,
     )
     return analyse(measured(cells, base, how))
 

@@ -35,15 +35,21 @@ def _watched(measure: "Callable[..., Comparison]") -> "Comparison":
 
 
 def print_answer(comparison: "Comparison", page: Path | None, as_json: bool) -> None:
-    """Print a study's table and the path of its page, or one JSON value with both."""
+    """Print a study's table, its sections and the path of its page, or one JSON value with all."""
     from rich.console import Console
 
-    from assay.cli.console import print_json
+    from assay.cli.console import print_blocks, print_json
+    from assay.report.study.sections import filled, values
     from assay.report.terminal.comparison import print_comparison
 
     if as_json:
-        print_json({**comparison.to_json(), "page": None if page is None else str(page)})
+        sections = values(comparison)
+        print_json({**comparison.to_json(), "sections": sections, "page": None if page is None else str(page)})
         return
     print_comparison(comparison, Console())
+    for one in filled(comparison):
+        if one.section.printed:
+            typer.echo(f"\n{one.section.title}")
+            print_blocks(one.blocks)
     if page is not None:
         typer.echo(str(page))

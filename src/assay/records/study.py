@@ -6,11 +6,11 @@ the run folders are gone.
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from assay.config.base import Frozen
+from assay.config.base import Frozen, Setting
 from assay.config.run import ResolvedRun
 from assay.records.run import RunResult
 
@@ -71,6 +71,27 @@ class Expectation(Frozen):
         return self
 
 
+class Stated(Setting):
+    """Statements of a study from before it runs: its question, and how its answer will be judged."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True, strict=False)
+
+    question: str = ""
+    """The question that the study answers, in one sentence."""
+    expects: tuple[Expectation, ...] = ()
+    """Expected changes, each with the keys row, metric, change (lower, higher or none) and size (a fraction)."""
+    target_loss: float | None = Field(default=None, gt=0.0)
+    """A loss in nats per token; the answer has each row's time until it is reached for good."""
+    loss_margin: float = Field(default=0.01, gt=0.0)
+    """Losses that differ by less, in nats per token, count as the same; a faster row may not be worse by more."""
+    weights: Mapping[str, float] = Field(default_factory=dict)
+    """Weight of each metric by which the answer ranks the rows, such as step_seconds; empty: no ranking."""
+
+    def stated(self) -> dict[str, Any]:
+        """Return the fields of this class, with which a plan or a record of the study is built."""
+        return {name: getattr(self, name) for name in Stated.model_fields}
+
+
 class Curve(Frozen):
     """The loss during a run: one value per step, and the evaluations."""
 
@@ -125,7 +146,7 @@ class StudyEnding(StrEnum):
     INTERRUPTED = "interrupted"
 
 
-class ComparisonRecord(Frozen):
+class ComparisonRecord(Stated):
     """The complete record of a comparison."""
 
     model_config = ConfigDict(strict=False)
@@ -137,10 +158,6 @@ class ComparisonRecord(Frozen):
     """Preset or file of the baseline, or `configuration` if the run was given as an object."""
     kind: str = "comparison"
     """Kind of study."""
-    question: str = ""
-    """The question that the study answers; empty for a plain comparison."""
-    expects: tuple[Expectation, ...] = ()
-    """Changes that were expected before the study ran."""
     base: ResolvedRun
     seeds: tuple[int, ...]
     treatments: tuple[str, ...]

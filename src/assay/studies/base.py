@@ -14,36 +14,31 @@ from typing import Any, ClassVar
 
 from pydantic import ConfigDict, field_validator
 
-from assay.config.base import Setting
 from assay.config.loading import load, stack
 from assay.config.run import Run
 from assay.errors import UsageError
 from assay.optimizations import resolved
-from assay.records.study import BASELINE, Cell, Expectation
+from assay.records.study import BASELINE, Cell, Stated
 from assay.studies.design import Treatment, crossed, enough
 from assay.studies.factors import NONE, OPTIMIZATIONS, Factor, merged
 
 __all__ = ["Factor", "Study", "at_levels"]
 
 
-class Study(Setting):
+class Study(Stated):
     """A design over a base configuration. Subclasses say which combinations of levels there are."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
+    model_config = ConfigDict(strict=True)
 
     kind: ClassVar[str]
     """Name by which files refer to this kind of study."""
     example: ClassVar[Mapping[str, str]] = {}
     """Texts of fields in a new file (`studies.template`), for fields whose default would not make a study."""
 
-    question: str = ""
-    """The question that the study answers, in one sentence."""
     base: str = "demo"
     """Preset or file from which every cell's configuration begins."""
     overrides: tuple[str, ...] = ()
     """Overrides ``key=value`` of the base, the same in all cells."""
-    expects: tuple[Expectation, ...] = ()
-    """Expected changes, each with the keys row, metric, change (lower, higher or none) and size (a fraction)."""
     seeds: int = 3
     """Number of seeds of every row; all rows share them."""
     processes: int | None = None
@@ -53,7 +48,7 @@ class Study(Setting):
     timeout: float | None = None
     """Largest number of seconds that a cell may work."""
 
-    @field_validator("seeds", "processes", "blocks", "timeout", mode="before")
+    @field_validator("seeds", "processes", "blocks", "timeout", "target_loss", "loss_margin", mode="before")
     @classmethod
     def _a_number(cls, value: Any) -> Any:
         if isinstance(value, bool):

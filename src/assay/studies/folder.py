@@ -26,7 +26,7 @@ from assay.config.home import Home
 from assay.config.run import ResolvedRun
 from assay.errors import UsageError
 from assay.files import refused, write_file
-from assay.records.study import Cell, ComparisonRecord, Expectation, Protocol
+from assay.records.study import Cell, ComparisonRecord, Protocol, Stated
 from assay.store.event_log import Event, read_log, read_since
 from assay.store.sealed import open_file, seal_file, seal_line
 
@@ -36,7 +36,7 @@ _PROGRESS = ("turn", "cell_phase")
 """Events that only a follower reads; they occur between timed blocks, which must not wait for the disk."""
 
 
-class StudyPlan(Frozen):
+class StudyPlan(Stated):
     """Everything that a study's execution depends on, fixed before it begins."""
 
     model_config = ConfigDict(strict=False)
@@ -47,8 +47,6 @@ class StudyPlan(Frozen):
     kind: str
     title: str
     """Preset or file of the base."""
-    question: str = ""
-    expects: tuple[Expectation, ...] = ()
     base: ResolvedRun
     seeds: tuple[int, ...]
     treatments: tuple[str, ...]

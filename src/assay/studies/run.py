@@ -6,7 +6,7 @@ study, and after a crash of this one the cells that had ended are known.
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from assay.launch.prepare import ReadyRun, leaving_nothing, ready, threads_of
 from assay.launch.rates import measured_machine
 from assay.launch.spawn import start
 from assay.optimizations import check, resolved
-from assay.records.study import AGAIN, BASELINE, Cell, ComparisonRecord, Expectation, Protocol
+from assay.records.study import AGAIN, BASELINE, Cell, ComparisonRecord, Protocol, Stated
 from assay.studies.drift import NUDGED, nudged
 from assay.studies.fold import Progress, fold, record_of
 from assay.studies.folder import StudyFolder, StudyPlan, new_id
@@ -46,8 +46,7 @@ class How:
     """Receives the news."""
     executor: str = "local"
     kind: str = "comparison"
-    question: str = ""
-    expects: tuple[Expectation, ...] = ()
+    stated: Stated = field(default_factory=Stated)
 
     def check(self) -> None:
         """Raise `UsageError` for an impossible number of blocks or seconds."""
@@ -74,8 +73,7 @@ def measured(cells: Sequence[Cell], base: Run, how: How) -> ComparisonRecord:
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         kind=how.kind,
         title=how.title,
-        question=how.question,
-        expects=how.expects,
+        **how.stated.stated(),
         base=resolved(base),
         seeds=tuple(dict.fromkeys(cell.seed for cell in cells)),
         treatments=tuple(dict.fromkeys(cell.treatment for cell in cells if cell.treatment not in (BASELINE, AGAIN))),

@@ -1,4 +1,4 @@
-"""A comparison as plain rows: a row per treatment with all metrics, proofs and cautions as sentences, and footnotes."""
+"""A comparison as plain rows: a row per treatment with all metrics, sentences, footnotes, and sections."""
 
 from collections.abc import Iterator
 
@@ -7,6 +7,7 @@ from assay.analysis.metrics import Metric
 from assay.analysis.row import Row
 from assay.report.blocks import Block, Table
 from assay.report.footnotes import footnotes
+from assay.report.study.sections import filled
 from assay.report.wording import columns, status, texts, value_check
 
 
@@ -18,6 +19,9 @@ def comparison_report(comparison: Comparison) -> Iterator[Block]:
     for row in rows:
         yield from (f"{row.treatment}: {sentence}" for sentence in _sentences(row))
     yield from footnotes(comparison)
+    for one in filled(comparison):
+        yield one.section.title
+        yield from one.blocks
 
 
 def _row(row: Row, shown: list[Metric]) -> tuple[str, ...]:

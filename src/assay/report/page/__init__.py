@@ -20,7 +20,8 @@ from assay.records.study import CellResult
 from assay.report.footnotes import footnotes
 from assay.report.page.figures import FIGURES, TITLES
 from assay.report.page.theme import DARK, LIGHT, svg, variable, variables
-from assay.report.study.expectations import expected
+from assay.report.study.section import Filled
+from assay.report.study.sections import filled
 from assay.report.wording import (
     by_rank,
     columns,
@@ -117,7 +118,7 @@ def _content(comparison: Comparison) -> dict[str, Any]:
         "legend": [
             (name, variable(number)) for number, name in enumerate((comparison.baseline.treatment, *record.treatments))
         ],
-        "expected": expected(comparison),
+        "sections": [_section(one, comparison) for one in filled(comparison)],
         "footnotes": footnotes(comparison),
         "flagged": [(row.treatment, flag) for row in rows for flag in row.flags],
         **{name: inline(name, comparison) for name in FIGURES},
@@ -141,6 +142,16 @@ def _row(row: Row, number: int) -> dict[str, Any]:
         "wrong": row.values is not None and not row.values.verdict,
         "beginning_only": BEGINNING_ONLY if row.proven_until == "beginning" else "",
         "remarks": [*(f"first step {sentence}" for sentence in first_step(row)), *by_rank(row)],
+    }
+
+
+def _section(one: Filled, comparison: Comparison) -> dict[str, Any]:
+    drawn = None if one.section.figure is None else one.section.figure(comparison)
+    return {
+        "title": one.section.title,
+        "blocks": one.blocks,
+        "figure": Markup() if drawn is None else Markup(svg(drawn, one.section.title)),
+        "caption": one.section.caption,
     }
 
 

@@ -1,27 +1,40 @@
 """Expectations of a study as sentences, with their outcomes."""
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 from assay.analysis.comparison import Comparison
-from assay.analysis.expectations import Judged, Outcome, judged
+from assay.analysis.expectations import Judged, judged
 from assay.analysis.metrics import metrics
 from assay.records.study import Expectation
+from assay.report.blocks import Block, Table
+from assay.report.study.section import Section
 from assay.report.wording import interval
 from assay.units import format_percent
 
 
-class Expected(NamedTuple):
-    """Texts of one expectation."""
-
-    expected: str
-    outcome: Outcome
-    found: str
+def _content(comparison: Comparison) -> Iterator[Block]:
+    if comparison.record.expects:
+        rows = ((_sentence(one.expectation), one.outcome.value, _found(one)) for one in _judged(comparison))
+        yield Table.of(("expected before the run", "outcome", "measured"), rows)
 
 
-def expected(comparison: Comparison) -> tuple[Expected, ...]:
-    """Return the texts of every expectation of a study."""
-    found = judged(comparison.record.expects, (comparison.again, *comparison.rows))
-    return tuple(Expected(_sentence(one.expectation), one.outcome, _found(one)) for one in found)
+def _values(comparison: Comparison) -> list[dict[str, Any]]:
+    return [
+        {
+            **one.expectation.model_dump(mode="json"),
+            "outcome": one.outcome.value,
+            "measured": None if one.effect is None else one.effect.model_dump(mode="json"),
+        }
+        for one in _judged(comparison)
+    ]
+
+
+SECTION = Section("expectations", "What was expected", _content, _values)
+
+
+def _judged(comparison: Comparison) -> tuple[Judged, ...]:
+    return judged(comparison.record.expects, (comparison.again, *comparison.rows))
 
 
 def _sentence(one: Expectation) -> str:

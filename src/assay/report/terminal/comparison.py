@@ -11,7 +11,6 @@ from assay.analysis.metrics import Metric
 from assay.analysis.row import Row
 from assay.records.evidence import BEGINNING_ONLY
 from assay.report.footnotes import footnotes
-from assay.report.study.expectations import expected
 from assay.report.wording import Texts, by_rank, columns, first_step, status, texts, value_check
 
 if TYPE_CHECKING:
@@ -32,10 +31,6 @@ def print_comparison(comparison: Comparison, console: "Console") -> None:
         _print_wide(rows, shown, console)
     else:
         _print_narrow(rows, shown, console)
-    for one in expected(comparison):
-        console.print(
-            f"{one.outcome.value}: {one.expected} ({one.found})", highlight=False, markup=False, soft_wrap=True
-        )
     for sentence in footnotes(comparison):
         console.print(sentence, style="dim", highlight=False, markup=False, soft_wrap=not console.is_terminal)
 

@@ -1,0 +1,41 @@
+"""A section of a study's answer: a title, its content as plain data, and a figure.
+
+The terminal prints the content, the page shows it with the figure, and `--json` has the values. A section appears only
+where there is content. So a section on interactions says nothing of a study with one factor.
+
+To add a section, write a file in this folder with a `SECTION`, and list it in `sections`.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from assay.analysis.comparison import Comparison
+from assay.report.blocks import Block
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class Section(NamedTuple):
+    """One part of the answer of a study."""
+
+    name: str
+    """Key of its values in JSON."""
+    title: str
+    content: Callable[[Comparison], Iterable[Block]]
+    """Return the tables and sentences; nothing if the section does not apply to the study."""
+    values: Callable[[Comparison], Any]
+    """Return the same as plain values for JSON: numbers, texts, lists and dictionaries."""
+    figure: "Callable[[Comparison], Figure | None] | None" = None
+    """Draw the figure of the page; None if there is nothing to draw."""
+    caption: str = ""
+    """Sentences below the figure."""
+    printed: bool = True
+    """True if a terminal prints the section; the page and JSON always have it."""
+
+
+class Filled(NamedTuple):
+    """A section that applies to a study, with its content."""
+
+    section: Section
+    blocks: tuple[Block, ...]

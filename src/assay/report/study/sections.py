@@ -1,0 +1,20 @@
+"""The sections of a study's answer, in the order of the page."""
+
+from typing import Any
+
+from assay.analysis.comparison import Comparison
+from assay.report.study import expectations
+from assay.report.study.section import Filled, Section
+
+SECTIONS: tuple[Section, ...] = (expectations.SECTION,)
+
+
+def filled(comparison: Comparison) -> tuple[Filled, ...]:
+    """Return the sections that apply to a study, with their content."""
+    found = (Filled(section, tuple(section.content(comparison))) for section in SECTIONS)
+    return tuple(one for one in found if one.blocks)
+
+
+def values(comparison: Comparison) -> dict[str, Any]:
+    """Return the values of the sections that apply, by name, for JSON."""
+    return {one.section.name: one.section.values(comparison) for one in filled(comparison)}
