@@ -20,7 +20,7 @@ from assay.data.progress import silent
 from assay.optimizations import resolved
 from assay.records.status import Status
 from assay.records.study import AGAIN, BASELINE, Cell, CellResult, ComparisonRecord
-from assay.studies.run import How, measured
+from assay.studies.execution.run import How, measured
 
 CONFIGURATION = ("training.measure_memory=false", "training.eval_batches=1")
 SEEDS = 3

@@ -39,7 +39,9 @@ def _rates_stay_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     """A comparison measures the machine first, some seconds in each new home: its step times then are predicted."""
     from assay.hardware.rates import known_machine
 
-    monkeypatch.setattr("assay.studies.run.measured_machine", lambda home, threads, tell: known_machine(home, threads))
+    monkeypatch.setattr(
+        "assay.studies.execution.ready.measured_machine", lambda home, threads, tell: known_machine(home, threads)
+    )
 
 
 @pytest.fixture(autouse=True)

@@ -35,7 +35,7 @@ def started(*args: object, **options: object) -> None:
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for seam in (
         "assay.launch.spawn.start",
-        "assay.studies.run.start",
+        "assay.studies.execution.ready.start",
         "assay.launch.anatomy._measured",
         "assay.launch.rates._measure",
     ):

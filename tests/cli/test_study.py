@@ -35,9 +35,10 @@ class Corners(Study):
             yield {"training.learning_rate": rate, "optimizations": stack}
 '''
 TOY_EXECUTOR = '''
+from dataclasses import replace
 from typing import ClassVar
 
-from assay.executors.base import Conducted, Executor
+from assay.executors.base import Conducted, Executor, Work
 from assay.executors.local import Local
 
 
@@ -46,8 +47,8 @@ class Backwards(Executor):
 
     name: ClassVar[str] = "backwards"
 
-    def run(self, waves, start, blocks, tell) -> Conducted:
-        return Local().run(list(reversed(waves)), start, blocks, tell)
+    def run(self, work: Work) -> Conducted:
+        return Local().run(replace(work, waves=reversed(list(work.waves))))
 '''
 TOY_METRIC = """
 from assay.analysis.metrics import Metric

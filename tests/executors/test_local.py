@@ -3,8 +3,8 @@ from collections import Counter
 import pytest
 
 from assay.config import load
-from assay.executors.base import Ended, News, Planned, Turn, Working
-from assay.executors.local import Conducted, curve_of
+from assay.executors.base import Conducted, Ended, News, Planned, Turn, Working
+from assay.executors.ended import curve_of
 from assay.records.status import Status
 from assay.records.study import StudyEnding
 from assay.store.run_folder import Event

@@ -18,7 +18,7 @@ from assay.analysis.metrics import metrics
 from assay.analysis.metrics.time import STEP_SECONDS
 from assay.analysis.noise import judge_exact, judge_sampled
 from assay.analysis.promises import held, unheld
-from assay.analysis.row import Row, effects, figures, repaid, usable
+from assay.analysis.row import Figure, Row, effects, figures, repaid, usable
 from assay.analysis.serialization import row_columns, row_json
 from assay.analysis.timed import CONTROLS, Resolution, Timed, disturbances, rounds, timed
 from assay.config.base import Frozen
@@ -128,8 +128,8 @@ class _Reading:
         good = usable(record.cells)
         kept = rounds(good)
         comparable = same_environment(good, environment)
-        found = {name: timed(one, comparable, kept) for name, one in metrics().items() if one.kind == "timed"}
-        return cls(record, environment, kept, found)
+        known = (one for one in metrics().values() if one.kind == "timed" and record.measures(one.unit))
+        return cls(record, environment, kept, {one.name: timed(one, comparable, kept) for one in known})
 
     def row(self, treatment: str) -> Row:
         """Return the row of a treatment or a baseline."""
@@ -149,9 +149,9 @@ class _Reading:
             runs=tuple(result.run for result in results),
             planned=record.planned,
             finished=len(good),
-            metrics=figures(cells, controls if treatment == BASELINE else cells, self.kept),
+            metrics=self._figures(cells, controls if treatment == BASELINE else cells),
             effects={} if treatment == BASELINE else self._effects(treatment, comparable),
-            break_even=repaid(record.of(BASELINE), comparable, self.kept) if treated else None,
+            break_even=repaid(record.of(BASELINE), comparable, self.kept) if treated and record.timed else None,
             predicted=predicted,
             predicted_change=_predicted_change(reference, predicted, _two_runs(record, cells)) if treated else {},
             evidence=(good or results)[0].evidence if results else (),
@@ -162,6 +162,11 @@ class _Reading:
                 dict.fromkeys(flag for result in results for flag in environment_flags(result, self.environment))
             ),
         )
+
+    def _figures(self, cells: Sequence[CellResult], timed: Sequence[CellResult]) -> dict[str, Figure]:
+        """Return the figures of a row; times are None if cells ran beside each other."""
+        missing = {name: None for name, one in metrics().items() if one.kind == "timed" and name not in self.timed}
+        return figures(cells, timed, self.kept) | missing
 
     def _effects(self, treatment: str, alike: Sequence[CellResult]) -> dict[str, Effect]:
         sampled = {name: one.effects[treatment] for name, one in self.timed.items() if treatment in one.effects}
@@ -217,6 +222,8 @@ def _caveats(record: ComparisonRecord, again: Row, yardstick: Yardstick) -> list
     found = list(record.protocol.notes)
     if record.ending is StudyEnding.INTERRUPTED:
         found.append("The comparison was interrupted; processes that had finished by then are shown.")
+    if record.ending is StudyEnding.BUDGET_REACHED:
+        found.append(_cut_short(record))
     if not again.effects:
         found.append("The A/A pair is missing, so the difference between two identical runs is not known.")
     step = again.effects.get(STEP_SECONDS.name)
@@ -229,3 +236,14 @@ def _caveats(record: ComparisonRecord, again: Row, yardstick: Yardstick) -> list
     if len(record.seeds) < 3:
         found.append("Fewer than three seeds: losses are printed as their values, without an interval.")
     return [*found, *unheld(record, yardstick)]
+
+
+def _cut_short(record: ComparisonRecord) -> str:
+    """Return a sentence on what a study that its limit of time ended cannot conclude."""
+    counts = {name: len(usable(record.of(name))) for name in record.treatments}
+    parts = [
+        ("has fewer processes than planned", [name for name, count in counts.items() if 0 < count < record.planned]),
+        ("has none, so nothing is concluded on it", [name for name, count in counts.items() if not count]),
+    ]
+    said = [f"{', '.join(names)} {what}" for what, names in parts if names]
+    return "; ".join(["The limit of time ended the study", *said]) + "."

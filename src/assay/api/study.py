@@ -1,37 +1,23 @@
-"""Studies: compare, write and plan a file, run one, list, show, follow and resume them."""
+"""Studies: compare, write and plan a file, run one, list, show, follow, stop and resume them."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from assay.api.configuration import Source, configure, title_of, with_initial_weights
 from assay.config.home import Home, home_of
-from assay.errors import UsageError
+from assay.errors import UsageError, shown
 
 if TYPE_CHECKING:
     from assay.api.study_results import StudyResult
     from assay.data.progress import Progress
     from assay.executors.base import News
     from assay.records.study import ComparisonRecord
-    from assay.studies.folder import StudyFolder, StudyPlan
+    from assay.studies.execution.listing import Listed, Standing
     from assay.studies.outlook import Outlook
 
 _POLL_SECONDS = 0.5
-
-
-class Listed(NamedTuple):
-    """One study in the list of all."""
-
-    id: str
-    kind: str
-    title: str
-    """Preset or file of the base."""
-    question: str
-    status: str
-    """`running`, `complete`, `interrupted`, or `stopped` if its process ended before it could write the record."""
-    cells: int
-    ended: int
 
 
 def compare(
@@ -54,8 +40,8 @@ def compare(
     `UsageError` before anything runs, and `StorageError` if the disk refuses.
     """
     from assay.data.progress import silent
+    from assay.studies.execution.run import How, measured
     from assay.studies.kinds.comparison import ComparisonStudy
-    from assay.studies.run import How, measured
 
     analyse = _analysis()
     place = home_of(home)
@@ -70,19 +56,22 @@ def run(
     file: Path | str,
     *,
     executor: str = "local",
+    max_hours: float | None = None,
+    loss_only: bool = False,
     home: Home | Path | str | None = None,
     on_progress: "Progress | None" = None,
     on_news: "Callable[[News], None] | None" = None,
 ) -> "StudyResult":
     """Run the study of a YAML file, and analyse its record.
 
-    Raises `UsageError` for a fault of the file or of any cell before one is run, and `StorageError` if the disk
-    refuses.
+    After `max_hours` no cell begins; `resume` runs the rest. With `loss_only` no times are measured, and cells run
+    beside each other with one thread each. Raises `UsageError` for a fault of the file or of any cell before one is
+    run, and `StorageError` if the disk refuses.
     """
     from assay.analysis.expectations import check_expectations
     from assay.data.progress import silent
+    from assay.studies.execution.run import How, measured
     from assay.studies.reading import read_study
-    from assay.studies.run import How, measured
 
     analyse = _analysis()
     place, study = home_of(home), read_study(Path(file))
@@ -95,6 +84,8 @@ def run(
         executor=executor,
         kind=study.kind,
         stated=study,
+        timed=not loss_only,
+        hours=max_hours,
     )
     return analyse(measured(cells, base, how))
 
@@ -128,34 +119,71 @@ def new(name: str, kind: str = "factorial", folder: Path | str = ".") -> Path:
 def resume(
     name: str,
     *,
+    mode: str = "missing",
+    max_hours: float | None = None,
     home: Home | Path | str | None = None,
     on_progress: "Progress | None" = None,
     on_news: "Callable[[News], None] | None" = None,
 ) -> "StudyResult":
     """Run exactly the cells of a stopped study that have no result, and analyse the whole.
 
-    `name` is an id, the start of one, or ``last``. Raises `UsageError` if another process runs the study.
+    `name` is an id, the start of one, or ``last``. `mode` is ``missing``, ``retry-failed``, ``force`` or ``read-only``
+    (`studies.execution.modes`). Raises `UsageError` if another process runs the study.
     """
     from assay.data.progress import silent
+    from assay.studies.execution.modes import Mode
+    from assay.studies.execution.run import How, resumed
     from assay.studies.folder import find
-    from assay.studies.run import resumed
 
+    if mode not in list(Mode):
+        raise UsageError(f"there is no mode {shown(mode)}; there are {', '.join(Mode)}")
+    if mode == Mode.READ_ONLY:
+        return show(name, home)
     analyse = _analysis()
     place = home_of(home)
-    return analyse(resumed(find(place, name), place, on_progress or silent, on_news or (lambda news: None)))
+    how = How(place, 1, None, "", on_progress or silent, on_news or (lambda news: None), hours=max_hours)
+    return analyse(resumed(find(place, name), how, Mode(mode)))
+
+
+def stop(name: str, home: Home | Path | str | None = None, wait_seconds: float = 60.0) -> "Listed":
+    """Request that the process of a running study save and stop, and wait for it.
+
+    Raises `UsageError` if no process of this machine runs the study, or if it has not stopped in time.
+    """
+    import os
+    import signal
+    import socket
+
+    from assay.studies.folder import find
+
+    place = home_of(home)
+    folder = find(place, name)
+    holder = folder.holder()
+    if holder is None:
+        raise UsageError(f"no process runs the study {folder.id}")
+    if holder.host != socket.gethostname():
+        raise UsageError(f"the study {folder.id} runs on {holder.host}; stop it there")
+    os.kill(holder.pid, signal.SIGTERM)
+    end = time.monotonic() + wait_seconds
+    while folder.running:
+        if time.monotonic() > end:
+            raise UsageError(f"the study {folder.id} is still saving (process {holder.pid}); look again later")
+        time.sleep(_POLL_SECONDS / 5)
+    return listed(folder.id, place)
 
 
 def show(name: str, home: Home | Path | str | None = None) -> "StudyResult":
     """Analyse a study with the cells that have ended. Raises `UsageError` if none has."""
     from assay.records.study import StudyEnding
-    from assay.studies.fold import fold, record_of
+    from assay.studies.execution.fold import fold, record_of
+    from assay.studies.execution.listing import planned
     from assay.studies.folder import find
 
     place = home_of(home)
     folder = find(place, name)
     record = folder.record()
     if record is None:
-        plan = _plan(folder)
+        plan = planned(folder)
         done = fold(plan, folder.events(), place)
         if not done.cells:
             raise UsageError(f"no cell of the study {folder.id} has ended yet")
@@ -163,34 +191,46 @@ def show(name: str, home: Home | Path | str | None = None) -> "StudyResult":
     return _analysis()(record)
 
 
-def ls(home: Home | Path | str | None = None) -> list[Listed]:
+def ls(home: Home | Path | str | None = None) -> "list[Listed]":
     """Return all studies of a home, newest first. A study that cannot be read is listed as damaged."""
+    from assay.studies.execution.listing import listed as list_one
     from assay.studies.folder import folders
 
     place = home_of(home)
-    return [_listed(folder, place) for folder in reversed(folders(place))]
+    return [list_one(folder, place) for folder in reversed(folders(place))]
 
 
-def listed(name: str, home: Home | Path | str | None = None) -> Listed:
+def listed(name: str, home: Home | Path | str | None = None) -> "Listed":
     """Return one study as in the list of all. Raises `UsageError` if there is none of this name."""
+    from assay.studies.execution.listing import listed as list_one
     from assay.studies.folder import find
 
     place = home_of(home)
-    return _listed(find(place, name), place)
+    return list_one(find(place, name), place)
+
+
+def status(name: str, home: Home | Path | str | None = None) -> "Standing":
+    """Return how far a study has come. Raises `UsageError` if there is none of this name, or if it has no plan."""
+    from assay.studies.execution.listing import standing
+    from assay.studies.folder import find
+
+    place = home_of(home)
+    return standing(find(place, name), place)
 
 
 def follow(name: str, home: Home | Path | str | None = None) -> "Iterator[News]":
     """Yield the news of a study from its beginning, until it is over or its process has ended."""
+    from assay.executors.news import from_events
+    from assay.studies.execution.listing import planned
     from assay.studies.folder import find
-    from assay.studies.news import from_events
 
     place = home_of(home)
     folder = find(place, name)
-    plan, offset = _plan(folder), 0
+    plan, offset = planned(folder), 0
     while True:
         running = folder.running
         events, offset = folder.events_since(offset)
-        yield from from_events(events, plan, place)
+        yield from from_events(events, plan.waves, plan.protocol.blocks, place)
         if not running or (events and events[-1]["event"] == "over"):
             return
         time.sleep(_POLL_SECONDS)
@@ -204,28 +244,3 @@ def _analysis() -> "Callable[[ComparisonRecord], StudyResult]":
 
     metrics()
     return lambda record: StudyResult.of(analyse(record))
-
-
-def _plan(folder: "StudyFolder") -> "StudyPlan":
-    plan = folder.plan()
-    if plan is None:
-        raise UsageError(f"the study {folder.id} was written by an earlier version, without a plan")
-    return plan
-
-
-def _listed(folder: "StudyFolder", home: Home) -> Listed:
-    from assay.records.study import StudyEnding
-    from assay.studies.fold import fold
-
-    try:
-        plan, record = folder.plan(), folder.record()
-        if record is not None and (plan is None or record.ending is StudyEnding.COMPLETE):
-            count = len(record.cells) + len(record.nudged)
-            status = "running" if folder.running else record.ending.value
-            return Listed(folder.id, record.kind, record.title, record.question, status, count, count)
-        plan = _plan(folder)
-        ended = len(fold(plan, folder.events(), home).cells)
-    except UsageError as error:
-        return Listed(folder.id, "", "", str(error), "damaged", 0, 0)
-    status = "running" if folder.running else "stopped" if record is None else record.ending.value
-    return Listed(folder.id, plan.kind, plan.title, plan.question, status, len(plan.cells), ended)

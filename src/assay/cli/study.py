@@ -1,4 +1,4 @@
-"""`assay study`: write and plan a file, run a study from it, list studies, show, follow and resume one."""
+"""`assay study`: write and plan a file, run a study from it, list studies, show, follow, stop and resume one."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,9 +8,14 @@ import typer
 from assay.cli.answer import finish, print_answer
 from assay.cli.options import Json
 
-app = typer.Typer(help="Write, plan, run, list, show, follow and resume studies; a comparison is one.")
+app = typer.Typer(help="Write, plan, run, list, show, follow, stop and resume studies; a comparison is one.")
 
 _Name = Annotated[str, typer.Argument(metavar="STUDY", help="A study: its id, the start of one, or last.")]
+_Hours = Annotated[
+    float | None,
+    typer.Option(metavar="HOURS", help="Begin nothing that would probably end later; resume does the rest."),
+]
+_Mode = Annotated[str, typer.Option(metavar="MODE", help="missing, retry-failed, force or read-only.")]
 _Page = Annotated[Path | None, typer.Option(metavar="PATH", help="File of the page; default: beside the record.")]
 
 
@@ -55,7 +60,11 @@ def run_study(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="A YAML file: the key kind, and the fields of that kind.")
     ],
-    executor: Annotated[str, typer.Option(metavar="NAME", help="Where the waves run.")] = "local",
+    executor: Annotated[str, typer.Option(metavar="NAME", help="Where the waves run: local, ray, slurm.")] = "local",
+    max_hours: _Hours = None,
+    loss_only: Annotated[
+        bool, typer.Option("--loss-only", help="Measure no times, and run cells beside each other.")
+    ] = False,
     page: _Page = None,
     as_json: Json = False,
 ) -> None:
@@ -76,17 +85,47 @@ def run_study(
 
     from assay.api.study import run
 
-    finish(partial(run, file, executor=executor), page, as_json)
+    finish(partial(run, file, executor=executor, max_hours=max_hours, loss_only=loss_only), page, as_json)
 
 
 @app.command("resume")
-def resume_study(study: _Name, page: _Page = None, as_json: Json = False) -> None:
-    """Run exactly the cells of a stopped study that have no result."""
+def resume_study(
+    study: _Name, mode: _Mode = "missing", max_hours: _Hours = None, page: _Page = None, as_json: Json = False
+) -> None:
+    """Run exactly the cells of a stopped study that have no result.
+
+    A cell that was made with another torch, package or processor has none. With --mode retry-failed, cells that failed,
+    were killed or timed out run again, and with --mode force all do. Running out of memory and diverging are results.
+    """
     from functools import partial
 
     from assay.api.study import resume
 
-    finish(partial(resume, study), page, as_json)
+    finish(partial(resume, study, mode=mode, max_hours=max_hours), page, as_json)
+
+
+@app.command("status")
+def study_status(study: _Name, as_json: Json = False) -> None:
+    """Show how far a study has come: its cells by status, its process, and what failed."""
+    from assay.api.study import status
+    from assay.cli.console import print_blocks, print_json
+    from assay.report.study.standing import standing_report
+
+    found = status(study)
+    if as_json:
+        print_json({**found._asdict(), "study": found.study._asdict()})
+    else:
+        print_blocks(standing_report(found))
+
+
+@app.command("stop")
+def stop_study(study: _Name) -> None:
+    """Let the process of a running study save and stop; `assay study resume` runs the rest."""
+    from assay.api.study import stop
+    from assay.cli.console import note
+
+    found = stop(study)
+    note(f"the study {found.id} is {found.status}, {found.ended} of {found.cells} cells have ended")
 
 
 @app.command("ls")

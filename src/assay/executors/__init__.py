@@ -1,4 +1,4 @@
-"""Executors: where and how the waves of a study run. `local` is built in, and a user's own files add others."""
+"""Executors: where and how the waves of a study run: here, on Ray, on Slurm, or as a user's own file says."""
 
 from types import ModuleType
 
@@ -6,6 +6,8 @@ from assay.config.extensions import classes, extension_folder, modules
 from assay.errors import UsageError, meant
 from assay.executors.base import Executor
 from assay.executors.local import Local
+from assay.executors.ray import Ray
+from assay.executors.slurm import Slurm
 
 
 def executors() -> dict[str, type[Executor]]:
@@ -13,7 +15,7 @@ def executors() -> dict[str, type[Executor]]:
 
     Raises `UsageError` for a file of the user's that cannot be imported, or that defines no executor.
     """
-    found: dict[str, type[Executor]] = {Local.name: Local}
+    found: dict[str, type[Executor]] = {kind.name: kind for kind in (Local, Ray, Slurm)}
     folder = extension_folder("executors")
     for module in [] if folder is None else modules(folder, "executors"):
         found |= {kind.name: kind for kind in _defined(module)}

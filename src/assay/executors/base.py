@@ -6,11 +6,13 @@ see the same machine. To add an executor, drop a file with a subclass of `Execut
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import ClassVar, Literal, Protocol
 
+from assay.config.home import Home
 from assay.records.events import GO
 from assay.records.run import RunResult
 from assay.records.study import Cell, CellResult, Round, StudyEnding
@@ -48,6 +50,9 @@ class RunningCell(Protocol):
 
     def turn(self, word: str = GO) -> Iterable[Event]:
         """Grant the next piece of work, or one more block, and yield its events."""
+
+    def events(self) -> Iterable[Event]:
+        """Yield all events until the cell has ended, for a cell without turns."""
 
     def interrupt(self) -> None:
         """Request that the cell save and end."""
@@ -132,6 +137,25 @@ class Conducted:
     ending: StudyEnding = StudyEnding.COMPLETE
 
 
+@dataclass(frozen=True)
+class Work:
+    """The waves of a study, and what running them needs."""
+
+    waves: Iterable[tuple[int, Wave]]
+    """Numbered waves. An executor takes the next one when it can begin it. They end early at a limit of time."""
+    start: Start
+    """Starts the process of a cell on this machine."""
+    blocks: int
+    """Timed blocks of each cell. 0: cells are not timed, take no turns, and may run beside each other."""
+    tell: Listener
+    """Receives the news."""
+    home: Home
+    folder: Path
+    """Folder of the study, from which a process on another machine can run a wave (`executors.elsewhere`)."""
+    slots: int = 1
+    """Cells that may run beside each other if they are not timed."""
+
+
 class Executor(ABC):
     """Runs waves, one after the other or several at once."""
 
@@ -139,9 +163,8 @@ class Executor(ABC):
     """Name on the command line."""
 
     @abstractmethod
-    def run(self, waves: Sequence[tuple[int, Wave]], start: Start, blocks: int, tell: Listener) -> Conducted:
-        """Run numbered waves and return what their cells did.
+    def run(self, work: Work) -> Conducted:
+        """Run the waves and return what their cells did.
 
-        `start` starts the process of a cell, and `blocks` is the number of its timed blocks. `tell` receives the news.
         A Ctrl-C lets the living cells save and end, and the result then says that it was interrupted.
         """

@@ -7,11 +7,13 @@ Then each cell finishes. If a cell dies, its end is recorded and the others cont
 A round is disturbed if other programs or a hypervisor took too much processor time in any of its blocks
 (`Block.disturbed`). All cells repeat it once they have evaluated and saved. The repeated steps are discarded, so that
 the training stays the same. There are at most as many repeated rounds as planned ones.
+
+Cells of a study that is not timed take no turns (`executors.side_by_side`).
 """
 
 import random
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from typing import ClassVar
 
 from assay.executors.base import (
@@ -20,20 +22,19 @@ from assay.executors.base import (
     Executor,
     Interrupting,
     Listener,
-    News,
     RoundEnded,
     RunningCell,
     Start,
     Started,
     Turn,
-    Wave,
+    Work,
     Working,
 )
+from assay.executors.ended import cell_result, without_a_terminal
+from assay.executors.side_by_side import side_by_side
 from assay.records.events import AGAIN, GO
-from assay.records.study import Cell, CellResult, Curve, Round, StudyEnding
+from assay.records.study import Cell, Round, StudyEnding
 from assay.records.timing import Block
-from assay.store import history
-from assay.store.event_log import Event
 
 
 class Local(Executor):
@@ -41,14 +42,16 @@ class Local(Executor):
 
     name: ClassVar[str] = "local"
 
-    def run(self, waves: Sequence[tuple[int, Wave]], start: Start, blocks: int, tell: Listener) -> Conducted:
+    def run(self, work: Work) -> Conducted:
         """Run every wave. A Ctrl-C lets the living cells save and end, and a second one kills them."""
+        if not work.blocks:
+            return side_by_side(work)
         done = Conducted()
-        for number, wave in waves:
+        for number, wave in work.waves:
             with ExitStack() as stack:
-                session = _Session(number, stack, tell, done)
+                session = _Session(number, stack, work.tell, done)
                 try:
-                    session.run(wave, start, blocks)
+                    session.run(wave, work.start, work.blocks)
                 except KeyboardInterrupt:
                     done.ending = StudyEnding.INTERRUPTED
                     session.interrupt()
@@ -94,7 +97,7 @@ class _Session:
 
     def interrupt(self) -> None:
         """Let every living cell save and end; at a second Ctrl-C, kill them all."""
-        self._tell = _without_a_terminal(self._tell)
+        self._tell = without_a_terminal(self._tell)
         self._tell(Interrupting())
         try:
             for _, child in self._living.values():
@@ -139,25 +142,5 @@ class _Session:
         _, child = self._living[cell.name]
         result = child.result()
         del self._living[cell.name]
-        curve = curve_of(child.folder.events())
-        self._done.cells.append(CellResult(cell=cell, wave=self._wave, result=result, curve=curve))
+        self._done.cells.append(cell_result(cell, self._wave, result, child.folder.events()))
         self._tell(Ended(cell, result, self._wave))
-
-
-def _without_a_terminal(tell: Listener) -> Listener:
-    """Wrap the listener, because its terminal may have closed: a failure to print must not lose a result."""
-
-    def told(news: News) -> None:
-        with suppress(OSError):
-            tell(news)
-
-    return told
-
-
-def curve_of(events: Sequence[Event]) -> Curve:
-    """The losses up to the first step whose event is missing, so that a position in the curve is a step."""
-    steps = history.steps(events)
-    return Curve(
-        train_loss=tuple(step.loss for at, step in enumerate(steps) if step.step == at),
-        evaluations=tuple((seen.step, seen.loss) for seen in history.evaluations(events)),
-    )

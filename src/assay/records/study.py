@@ -126,7 +126,7 @@ class Protocol(Frozen):
     """Protocol of the measurement."""
 
     blocks: int
-    """Timed blocks of each cell."""
+    """Timed blocks of each cell; 0 if the study measures no times."""
     processes: int = 1
     """Processes of each row at each seed."""
     resident: int
@@ -144,6 +144,8 @@ class StudyEnding(StrEnum):
 
     COMPLETE = "complete"
     INTERRUPTED = "interrupted"
+    BUDGET_REACHED = "budget reached"
+    """The limit of its time ended it; the rest can be resumed."""
 
 
 class ComparisonRecord(Stated):
@@ -172,6 +174,15 @@ class ComparisonRecord(Stated):
     def of(self, treatment: str) -> tuple[CellResult, ...]:
         """The cells of one treatment, without further baseline runs that were made only for pairing."""
         return tuple(one for one in self.cells if one.cell.treatment == treatment and one.cell.replicate <= 1)
+
+    @property
+    def timed(self) -> bool:
+        """True if cells took turns, so that their times can be compared."""
+        return self.protocol.blocks > 0
+
+    def measures(self, unit: str) -> bool:
+        """True if figures of a timed metric with this unit can be compared: bytes always, times if cells took turns."""
+        return self.timed or unit == "bytes"
 
     @property
     def planned(self) -> int:

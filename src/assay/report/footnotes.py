@@ -18,10 +18,10 @@ def _method(comparison: Comparison) -> str:
     record = comparison.record
     count, blocks = len(record.seeds) * record.protocol.processes, record.protocol.blocks
     rows = f"{count} process{'es' if count > 1 else ''} per row"
+    each = f", {blocks} interleaved blocks in each" if record.timed else ""
     return (
-        f"Changes are relative to both runs of the baseline ({rows} over {seeds(comparison)}, {blocks} "
-        "interleaved blocks in each). Brackets are intervals in percent over processes; all intervals of a column "
-        "hold together in 95 % of comparisons."
+        f"Changes are relative to both runs of the baseline ({rows} over {seeds(comparison)}{each}). Brackets are "
+        "intervals in percent over processes; all intervals of a column hold together in 95 % of comparisons."
     )
 
 

@@ -5,14 +5,16 @@ last line that a kill cut off has no line break, and does not count as damaged.
 """
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from assay.files import refused
 from assay.records.events import typed
-from assay.store.sealed import open_line
+from assay.store.sealed import open_line, seal_line
 
 Event = dict[str, Any]
 """One line of `events.jsonl`; its kind is under the key "event"."""
@@ -26,6 +28,16 @@ class Log:
     """Whole events, oldest first."""
     damaged: int
     """Number of lines that cannot be read."""
+
+
+def append(path: Path, event: Event, *, flushed: bool = True) -> None:
+    """Append one event as a line, and flush it to the disk unless `flushed` is false. Raises `StorageError`."""
+    line = seal_line(json.dumps(event, allow_nan=False).encode() + b"\n")
+    with refused(path), path.open("ab") as log:
+        log.write(line)
+        log.flush()
+        if flushed:
+            os.fsync(log.fileno())
 
 
 def read_log(path: Path) -> Log:

@@ -10,14 +10,13 @@ Results of cells are in the folders of their runs. So a study whose process was 
 """
 
 import fcntl
-import json
 import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from pydantic import ConfigDict, ValidationError
 
@@ -27,8 +26,10 @@ from assay.config.run import ResolvedRun
 from assay.errors import UsageError
 from assay.files import refused, write_file
 from assay.records.study import Cell, ComparisonRecord, Protocol, Stated
-from assay.store.event_log import Event, read_log, read_since
-from assay.store.sealed import open_file, seal_file, seal_line
+from assay.store.event_log import Event, append, read_log, read_since
+from assay.store.liveness import this_process
+from assay.store.run_folder import Process
+from assay.store.sealed import open_file, seal_file
 
 Kind = TypeVar("Kind", bound=Frozen)
 
@@ -102,12 +103,7 @@ class StudyFolder:
 
     def append(self, event: Event) -> None:
         """Append an event to the log. What a resume needs is flushed to the disk at once. Raises `StorageError`."""
-        line = seal_line(json.dumps(event, allow_nan=False).encode() + b"\n")
-        with refused(self.events_file), self.events_file.open("ab") as log:
-            log.write(line)
-            log.flush()
-            if event["event"] not in _PROGRESS:
-                os.fsync(log.fileno())
+        append(self.events_file, event, flushed=event["event"] not in _PROGRESS)
 
     def events(self) -> list[Event]:
         """Every whole event, oldest first."""
@@ -128,7 +124,26 @@ class StudyFolder:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise UsageError(f"another process is running the study {self.id}; wait for it, or stop it") from None
+            self._sign(lock)
             yield
+
+    @staticmethod
+    def _sign(lock: IO[bytes]) -> None:
+        """Write into the lock which process holds it."""
+        lock.truncate(0)
+        holder = this_process(os.getpid())
+        if holder is not None:
+            lock.write(holder.model_dump_json().encode())
+            lock.flush()
+
+    def holder(self) -> Process | None:
+        """Return the process that runs the study now; None if none does, or if it cannot be told."""
+        if not self.running:
+            return None
+        try:
+            return Process.model_validate_json((self.path / "lock").read_bytes())
+        except (OSError, ValueError):
+            return None
 
     @property
     def running(self) -> bool:

@@ -10,19 +10,20 @@ import pytest
 from assay.config import Home, Run, validate
 from assay.errors import UsageError
 from assay.executors.base import Ended, News, Planned, RoundEnded, Started
+from assay.executors.news import from_events
 from assay.launch import spawn
 from assay.launch.prepare import ReadyRun
 from assay.optimizations import resolved
 from assay.records.prediction import Predicted
 from assay.records.status import Status
 from assay.records.study import ComparisonRecord, StudyEnding
-from assay.studies import run as module
-from assay.studies.fold import fold
+from assay.studies.execution import ready as preparing
+from assay.studies.execution import run as module
+from assay.studies.execution.fold import fold
 from assay.studies.folder import StudyFolder, find
-from assay.studies.news import from_events
 from support.designs import design
 
-FAKE_WORKER = Path(__file__).parent.parent / "support" / "fake_worker.py"
+FAKE_WORKER = Path(__file__).parent.parent.parent / "support" / "fake_worker.py"
 BASE = validate(
     {
         "model": {"n_layer": 1, "n_head": 1, "n_embd": 8, "context_length": 8, "vocab_size": 256},
@@ -42,7 +43,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
         return ReadyRun(resolved(run), home.ready().data, "0" * 12, Predicted(tensors_peak_bytes=990))
 
     monkeypatch.setattr(spawn, "WORKER", (sys.executable, "-S", str(FAKE_WORKER)))
-    monkeypatch.setattr(module, "ready", no_corpus)
+    monkeypatch.setattr(preparing, "ready", no_corpus)
+    monkeypatch.setattr(module, "elsewhere", lambda cells, machine: {})  # the fake worker's machine is not this one
     monkeypatch.delenv("FAKE", raising=False)
     return Home(tmp_path)
 
@@ -54,7 +56,8 @@ def run(home: Home, tell: Any) -> ComparisonRecord:
 
 def resume(home: Home, heard: list[News] | None = None) -> ComparisonRecord:
     tell = (lambda news: None) if heard is None else heard.append
-    return module.resumed(find(home, "last"), home, lambda message, fraction: None, tell)
+    how = module.How(home, 1, None, "", lambda message, fraction: None, tell)
+    return module.resumed(find(home, "last"), how)
 
 
 def dying_at(number: int) -> Any:
@@ -117,7 +120,7 @@ def test_another_process_can_follow_it(home: Home) -> None:
     folder = find(home, "last")
     plan = folder.plan()
     assert plan is not None
-    told = list(from_events(folder.events(), plan, home))
+    told = list(from_events(folder.events(), plan.waves, plan.protocol.blocks, home))
     assert told == heard
     assert isinstance(told[0], Planned)
     assert sum(isinstance(one, RoundEnded) for one in told) == 4

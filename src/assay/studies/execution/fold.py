@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from assay.config.home import Home
 from assay.errors import UsageError
 from assay.executors.base import Wave
-from assay.executors.local import curve_of
+from assay.executors.ended import cell_result
 from assay.records.status import Status
 from assay.records.study import Cell, CellResult, ComparisonRecord, Round, StudyEnding
 from assay.store.event_log import Event
@@ -96,4 +96,4 @@ def _ended(cell: Cell, run: str, wave: int, home: Home) -> CellResult | None:
         return None
     if result.status in _UNFINISHED:
         return None
-    return CellResult(cell=cell, wave=wave, result=result, curve=curve_of(folder.events()))
+    return cell_result(cell, wave, result, folder.events())

@@ -17,12 +17,13 @@ from assay.records.prediction import Predicted
 from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.records.study import ComparisonRecord, StudyEnding
-from assay.studies import run as module
 from assay.studies.drift import FIRST_STEPS, NUDGED
+from assay.studies.execution import ready as preparing
+from assay.studies.execution import run as module
 from assay.studies.folder import StudyFolder
 from support.designs import design
 
-FAKE_WORKER = Path(__file__).parent.parent / "support" / "fake_worker.py"
+FAKE_WORKER = Path(__file__).parent.parent.parent / "support" / "fake_worker.py"
 BASE = validate(
     {
         "model": {"n_layer": 1, "n_head": 1, "n_embd": 8, "context_length": 8, "vocab_size": 256},
@@ -38,7 +39,7 @@ def no_corpus(run: Run, home: Home, progress: object) -> ReadyRun:
 @pytest.fixture
 def measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., ComparisonRecord]:
     monkeypatch.setattr(launcher, "WORKER", (sys.executable, "-S", str(FAKE_WORKER)))
-    monkeypatch.setattr(module, "ready", no_corpus)
+    monkeypatch.setattr(preparing, "ready", no_corpus)
     monkeypatch.delenv("FAKE", raising=False)
 
     def compare(steps: int = 10, **changes: Any) -> ComparisonRecord:
@@ -88,7 +89,7 @@ def test_a_killed_child_is_recorded_and_the_comparison_goes_on(
         monkeypatch.setenv("FAKE", "die4" if ready.run.optimizations else "")
         return begin(ready, *args, **options)
 
-    monkeypatch.setattr(module, "start", start_one_that_dies)
+    monkeypatch.setattr(preparing, "start", start_one_that_dies)
     endings = {one.cell.treatment: one.result for one in measure().cells}
     dead: RunResult = endings.pop("sdpa_attention")
     assert dead.status is Status.KILLED

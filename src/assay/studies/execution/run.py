@@ -5,28 +5,31 @@ study, and after a crash of this one the cells that had ended are known.
 """
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 
 from assay.config.home import Home
 from assay.config.run import Run
 from assay.data.progress import Progress as Prepare
 from assay.errors import UsageError, shown
 from assay.executors import executor
-from assay.executors.base import Conducted, Ended, Listener, News, Planned, RunningCell, Wave
-from assay.hardware import Machine, detect
-from assay.launch.prepare import ReadyRun, leaving_nothing, ready, threads_of
-from assay.launch.rates import measured_machine
-from assay.launch.spawn import start
-from assay.optimizations import check, resolved
-from assay.records.study import AGAIN, BASELINE, Cell, ComparisonRecord, Protocol, Stated
+from assay.executors.base import Conducted, Ended, Listener, News, Planned, Wave, Work
+from assay.executors.news import to_event
+from assay.hardware import detect
+from assay.launch.prepare import ReadyRun
+from assay.optimizations import resolved
+from assay.records.study import AGAIN, BASELINE, Cell, ComparisonRecord, Protocol, Stated, StudyEnding
 from assay.studies.drift import NUDGED, nudged
-from assay.studies.fold import Progress, fold, record_of
+from assay.studies.execution.deadline import Deadline, by_seed
+from assay.studies.execution.fold import Progress, fold, record_of
+from assay.studies.execution.gather import gathered
+from assay.studies.execution.listing import planned
+from assay.studies.execution.modes import Mode, elsewhere, kept
+from assay.studies.execution.ready import ready_cells, side_by_side, single_threaded, starter
 from assay.studies.folder import StudyFolder, StudyPlan, new_id
-from assay.studies.news import to_event
 from assay.studies.plan import Needs, waves
+
+_NOT_TIMED = "Cells ran beside each other, with one thread each, so their times are not compared."
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,10 @@ class How:
     executor: str = "local"
     kind: str = "comparison"
     stated: Stated = field(default_factory=Stated)
+    timed: bool = True
+    """False: only losses and memory are measured, and cells run beside each other with one thread each."""
+    hours: float | None = None
+    """No wave begins that would probably end later than this."""
 
     def check(self) -> None:
         """Raise `UsageError` for an impossible number of blocks or seconds."""
@@ -54,6 +61,8 @@ class How:
             raise UsageError(f"--blocks {self.blocks} is not possible; a cell needs at least one timed block")
         if self.timeout is not None and not self.timeout > 0:
             raise UsageError(f"--timeout {self.timeout:g} is not possible; give a positive number of seconds")
+        if self.hours is not None and not self.hours > 0:
+            raise UsageError(f"--max-hours {self.hours:g} is not possible; give a positive number of hours")
 
 
 def measured(cells: Sequence[Cell], base: Run, how: How) -> ComparisonRecord:
@@ -64,7 +73,7 @@ def measured(cells: Sequence[Cell], base: Run, how: How) -> ComparisonRecord:
     how.check()
     runs_waves = executor(how.executor)
     machine = detect()
-    cells, prepared = _ready(cells, machine, how.home, how.prepare)
+    cells, prepared = ready_cells(cells if how.timed else single_threaded(cells), machine, how.home, how.prepare)
     together = (cell for cell in cells if (cell.seed, cell.process) == (base.seed, 0))
     needs = Needs((prepared[cell.name] for cell in together), machine)
     drifts = nudged(cells, accelerated=machine.device(base.device) == "cuda")
@@ -77,9 +86,9 @@ def measured(cells: Sequence[Cell], base: Run, how: How) -> ComparisonRecord:
         base=resolved(base),
         seeds=tuple(dict.fromkeys(cell.seed for cell in cells)),
         treatments=tuple(dict.fromkeys(cell.treatment for cell in cells if cell.treatment not in (BASELINE, AGAIN))),
-        protocol=_protocol(how.blocks, len({cell.process for cell in cells}), needs),
+        protocol=_protocol(how.blocks if how.timed else 0, len({cell.process for cell in cells}), needs),
         timeout=how.timeout,
-        waves=(*waves(cells, needs.resident()), *((one,) for one in drifts)),
+        waves=(*waves(cells, needs.resident() if how.timed else 1), *((one,) for one in drifts)),
         executor=runs_waves.name,
     )
     folder = StudyFolder(how.home.reports / plan.id)
@@ -89,22 +98,31 @@ def measured(cells: Sequence[Cell], base: Run, how: How) -> ComparisonRecord:
         return _executed(folder, plan, Progress(), list(enumerate(plan.waves)), prepared, how)
 
 
-def resumed(folder: StudyFolder, home: Home, prepare: Prepare, tell: Listener) -> ComparisonRecord:
-    """Run exactly the cells of a study that have no result, and save the record.
+def resumed(folder: StudyFolder, how: How, mode: Mode = Mode.MISSING) -> ComparisonRecord:
+    """Run the cells of a study that a mode names, by default exactly those that have no result, and save the record.
 
-    Raises `UsageError` if another process runs the study, if it is an old comparison without a plan, or if a cell
-    cannot run any more. Raises `StorageError` if the disk refuses.
+    Of `how`, the home, the listeners and the hours count; the plan has the rest. Raises `UsageError` if another process
+    runs the study, if it is an old comparison without a plan, or if a cell cannot run any more. Raises `StorageError`
+    if the disk refuses.
     """
-    plan = folder.plan()
-    if plan is None:
-        raise UsageError(f"the study {folder.id} was written by an earlier version, without a plan; run it again")
-    how = How(home, plan.protocol.blocks, plan.timeout, plan.title, prepare, tell, plan.executor)
+    plan = planned(folder)
+    how.check()
     with folder.locked():
-        done = fold(plan, folder.events(), home)
+        gathered(folder, plan, how.home)
+        done = _kept(fold(plan, folder.events(), how.home), mode, how.prepare)
         missing = done.missing(plan)
         cells = [cell for _, wave in missing for cell in wave if cell.treatment != NUDGED]
-        prepared = _ready(cells or plan.cells[:1], detect(), home, prepare)[1]
+        prepared = ready_cells(cells or plan.cells[:1], detect(), how.home, how.prepare)[1]
         return _executed(folder, plan, done, missing, prepared, how)
+
+
+def _kept(done: Progress, mode: Mode, prepare: Prepare) -> Progress:
+    """Return the finished cells that count, and say why others run again."""
+    found = kept(done.cells, mode)
+    for differs, cells in elsewhere(found, detect()).items():
+        prepare(f"{len(cells)} finished cells have another {differs} and run again", None)
+        found = [one for one in found if one not in cells]
+    return Progress(found, [one for one in done.rounds if one.wave in {cell.wave for cell in found}], done.waves)
 
 
 def _executed(
@@ -116,14 +134,8 @@ def _executed(
     how: How,
 ) -> ComparisonRecord:
     """Run the missing waves, and write the record."""
-    any_cell = next(iter(prepared.values()))
-
-    def begin(cell: Cell) -> AbstractContextManager[RunningCell]:
-        known = prepared.get(cell.name) or prepared.get(cell.repeated(0).name)
-        if known is None or cell.treatment == NUDGED:
-            known = replace(any_cell, run=cell.run, predicted=None)
-        named = replace(known, preset=Path(plan.title).name)
-        return start(named, how.home, turns=None if cell.treatment == NUDGED else how.blocks, timeout=how.timeout)
+    slots = side_by_side(prepared.values())
+    deadline = Deadline(how.hours, 1 if plan.protocol.blocks else slots)
 
     def tell(news: News) -> None:
         event = to_event(news)
@@ -135,18 +147,23 @@ def _executed(
     for one in done.cells:
         how.tell(Ended(one.cell, one.result, one.wave))
     runs_waves = executor(plan.executor if missing else "local")  # a complete study needs no executor of the user's
-    ran: object = runs_waves.run(missing, begin, how.blocks, tell)
+    begin = starter(plan, prepared, how.home)
+    waves_in_time = deadline.before(by_seed(missing) if deadline.seconds else missing)
+    work = Work(waves_in_time, begin, plan.protocol.blocks, tell, how.home, folder.path, slots)
+    ran: object = runs_waves.run(work)
     if not isinstance(ran, Conducted):
         raise UsageError(f"the executor {plan.executor!r} returned {shown(ran)}; its method run must return Conducted")
-    folder.append({"event": "over", "ending": ran.ending.value})
-    record = record_of(plan, Progress([*done.cells, *ran.cells], [*done.rounds, *ran.rounds]), ran.ending)
+    late = deadline.reached and ran.ending is StudyEnding.COMPLETE
+    ending = StudyEnding.BUDGET_REACHED if late else ran.ending
+    folder.append({"event": "over", "ending": ending.value})
+    record = record_of(plan, Progress([*done.cells, *ran.cells], [*done.rounds, *ran.rounds]), ending)
     folder.write_record(record)
     return record
 
 
 def _protocol(blocks: int, processes: int, needs: Needs) -> Protocol:
-    resident = needs.resident()
-    note = needs.note(resident)
+    resident = needs.resident() if blocks else 1
+    note = needs.note(resident) if blocks else _NOT_TIMED
     return Protocol(
         blocks=blocks,
         processes=processes,
@@ -155,28 +172,3 @@ def _protocol(blocks: int, processes: int, needs: Needs) -> Protocol:
         available_bytes=needs.available_bytes,
         notes=(note,) if note else (),
     )
-
-
-def _ready(
-    cells: Sequence[Cell], machine: Machine, home: Home, prepare: Prepare
-) -> tuple[list[Cell], dict[str, ReadyRun]]:
-    """Check and prepare each treatment once, because its seeds cannot differ in validity; returns complete cells."""
-    for cell in cells:
-        # All cells are checked before the first is prepared, because preparing writes the corpus.
-        check(cell.run, machine)
-    # Step times are predicted from the machine's rates, which are measured once and then cached.
-    for threads in dict.fromkeys(threads_of(cell.run) for cell in cells):
-        measured_machine(home, threads, tell=lambda text: prepare(text, None))
-    checked: dict[str, ReadyRun] = {}
-    complete: list[Cell] = []
-    found: dict[str, ReadyRun] = {}
-    with leaving_nothing(cells[0].run, home):
-        for cell in cells:
-            if cell.treatment not in checked:
-                checked[cell.treatment] = ready(cell.run.asked(), home, prepare)
-    for cell in cells:
-        known = checked[cell.treatment]
-        run = known.run.model_copy(update={"seed": cell.seed})
-        complete.append(cell.model_copy(update={"run": run}))
-        found[cell.name] = replace(known, run=run)
-    return complete, found

@@ -1,14 +1,13 @@
 """News of a study as lines of its event log, and back, so that any process can follow it."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from assay.config.home import Home
-from assay.executors.base import Ended, Interrupting, News, Piece, Planned, RoundEnded, Started, Turn, Working
+from assay.executors.base import Ended, Interrupting, News, Piece, Planned, RoundEnded, Started, Turn, Wave, Working
 from assay.records.study import Cell, Round
 from assay.store.event_log import Event
 from assay.store.reconcile import settle
 from assay.store.run_folder import RunFolder
-from assay.studies.folder import StudyPlan
 
 _PIECES: Mapping[str, Piece] = {"start": "start", "block": "block", "finish": "finish"}
 
@@ -32,12 +31,12 @@ def to_event(news: News) -> Event | None:
     return None
 
 
-def from_events(events: Iterable[Event], plan: StudyPlan, home: Home) -> Iterator[News]:
+def from_events(events: Iterable[Event], waves: Sequence[Wave], blocks: int, home: Home) -> Iterator[News]:
     """Yield the news of a log's lines. Lines of an unknown kind, or about an unknown cell, are skipped."""
-    cells = {cell.name: cell for cell in plan.cells}
+    cells = {cell.name: cell for wave in waves for cell in wave}
     for event in events:
         if event["event"] == "plan":
-            yield Planned(plan.waves, plan.protocol.blocks)
+            yield Planned(tuple(waves), blocks)
         elif event["event"] == "round":
             yield RoundEnded(Round.model_validate(event["round"], strict=False))
         elif event["event"] == "interrupting":

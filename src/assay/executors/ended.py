@@ -1,0 +1,34 @@
+"""The end of a cell: its result with the curve of its losses, and news that must not fail at a closed terminal."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from assay.executors.base import Listener, News
+from assay.records.run import RunResult
+from assay.records.study import Cell, CellResult, Curve
+from assay.store import history
+from assay.store.event_log import Event
+
+
+def cell_result(cell: Cell, wave: int, result: RunResult, events: Sequence[Event]) -> CellResult:
+    """Return a cell with its result and its losses, which are in the events of its run."""
+    return CellResult(cell=cell, wave=wave, result=result, curve=curve_of(events))
+
+
+def curve_of(events: Sequence[Event]) -> Curve:
+    """The losses up to the first step whose event is missing, so that a position in the curve is a step."""
+    steps = history.steps(events)
+    return Curve(
+        train_loss=tuple(step.loss for at, step in enumerate(steps) if step.step == at),
+        evaluations=tuple((seen.step, seen.loss) for seen in history.evaluations(events)),
+    )
+
+
+def without_a_terminal(tell: Listener) -> Listener:
+    """Wrap the listener, because its terminal may have closed: a failure to print must not lose a result."""
+
+    def told(news: News) -> None:
+        with suppress(OSError):
+            tell(news)
+
+    return told

@@ -1,0 +1,26 @@
+"""News of waves that ran elsewhere, and that the coordinator did not live to copy into the study's log.
+
+A job of Slurm outlives its coordinator. Before a study is resumed, no such job may still run, and what the others did
+is added to the log.
+"""
+
+from assay.config.home import Home
+from assay.errors import UsageError
+from assay.executors.elsewhere import WaveFiles
+from assay.store.event_log import read_log
+from assay.studies.folder import StudyFolder, StudyPlan
+
+_LASTING = frozenset({"cell_start", "cell_end", "round"})
+
+
+def gathered(folder: StudyFolder, plan: StudyPlan, home: Home) -> None:
+    """Add what earlier waves did to the study's log. Raises `UsageError` if a wave still runs."""
+    known = {event["run"] for event in folder.events() if event["event"] == "cell_start"}
+    for log in sorted((folder.path / "waves").glob("*.jsonl")):
+        files = WaveFiles(folder.path, int(log.stem))
+        if files.running:
+            raise UsageError(f"wave {files.number} of the study {folder.id} still runs; {files.stop} would stop it")
+        events = [event for event in read_log(log).events if event["event"] in _LASTING]
+        if any(event["event"] == "cell_start" and event["run"] not in known for event in events):
+            for event in events:
+                folder.append(event)

@@ -1,0 +1,79 @@
+"""The state of studies: one line each for a list of all, and the details of one."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from assay.config.home import Home
+from assay.errors import UsageError
+from assay.records.status import Status
+from assay.records.study import CellResult, StudyEnding
+from assay.studies.execution.fold import fold
+from assay.studies.folder import StudyFolder, StudyPlan
+
+
+class Listed(NamedTuple):
+    """One study in the list of all."""
+
+    id: str
+    kind: str
+    title: str
+    """Preset or file of the base."""
+    question: str
+    status: str
+    """`running`, an ending, or `stopped` if its process ended before it could write the record."""
+    cells: int
+    ended: int
+
+
+class Standing(NamedTuple):
+    """The state of one study."""
+
+    study: Listed
+    by_status: Mapping[str, int]
+    """Number of ended cells by the status of their runs."""
+    process: str
+    """Host and number of the process that runs the study; empty if none does."""
+    problems: tuple[tuple[str, str, str], ...]
+    """Cell, run and reason of each cell that did not end as it should."""
+
+
+def listed(folder: StudyFolder, home: Home) -> Listed:
+    """Return a study for the list; one that cannot be read is damaged."""
+    try:
+        plan, record = folder.plan(), folder.record()
+        if record is not None and (plan is None or record.ending is StudyEnding.COMPLETE):
+            count = len(record.cells) + len(record.nudged)
+            status = "running" if folder.running else record.ending.value
+            return Listed(folder.id, record.kind, record.title, record.question, status, count, count)
+        plan = planned(folder)
+        ended = len(fold(plan, folder.events(), home).cells)
+    except UsageError as error:
+        return Listed(folder.id, "", "", str(error), "damaged", 0, 0)
+    status = "running" if folder.running else "stopped" if record is None else record.ending.value
+    return Listed(folder.id, plan.kind, plan.title, plan.question, status, len(plan.cells), ended)
+
+
+def standing(folder: StudyFolder, home: Home) -> Standing:
+    """Return the state of a study. Raises `UsageError` if it has no plan."""
+    ended = fold(planned(folder), folder.events(), home).cells
+    holder = folder.holder()
+    return Standing(
+        study=listed(folder, home),
+        by_status=Counter(one.result.status.value for one in ended),
+        process="" if holder is None else f"{holder.pid} on {holder.host}",
+        problems=tuple(_problem(one) for one in ended if one.result.status not in (Status.DONE, Status.BUDGET_REACHED)),
+    )
+
+
+def planned(folder: StudyFolder) -> StudyPlan:
+    """Return the plan of a study. Raises `UsageError` if an earlier version wrote it, without a plan."""
+    plan = folder.plan()
+    if plan is None:
+        raise UsageError(f"the study {folder.id} was written by an earlier version, without a plan; run it again")
+    return plan
+
+
+def _problem(one: CellResult) -> tuple[str, str, str]:
+    status = one.result.status.value.replace("_", " ")
+    return one.cell.name, one.result.run, f"{status}: {one.result.reason}" if one.result.reason else status

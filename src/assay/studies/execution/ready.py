@@ -1,0 +1,73 @@
+"""Cells that can start: each is checked and prepared before the first one runs.
+
+A process that runs one wave on another machine prepares its cells in the same way (`studies.execution.wave`).
+"""
+
+from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+
+from assay.config.home import Home
+from assay.data.progress import Progress as Prepare
+from assay.executors.base import RunningCell, Start
+from assay.hardware import Machine, detect
+from assay.launch.prepare import ReadyRun, leaving_nothing, ready, threads_of
+from assay.launch.rates import measured_machine
+from assay.launch.spawn import start
+from assay.optimizations import check
+from assay.records.study import Cell
+from assay.studies.drift import NUDGED
+from assay.studies.folder import StudyPlan
+from assay.studies.plan import Needs
+
+
+def ready_cells(
+    cells: Sequence[Cell], machine: Machine, home: Home, prepare: Prepare
+) -> tuple[list[Cell], dict[str, ReadyRun]]:
+    """Check and prepare each treatment once, because its seeds cannot differ in validity; returns complete cells."""
+    for cell in cells:
+        # All cells are checked before the first is prepared, because preparing writes the corpus.
+        check(cell.run, machine)
+    # Step times are predicted from the machine's rates, which are measured once and then cached.
+    for threads in dict.fromkeys(threads_of(cell.run) for cell in cells):
+        measured_machine(home, threads, tell=lambda text: prepare(text, None))
+    checked: dict[str, ReadyRun] = {}
+    complete: list[Cell] = []
+    found: dict[str, ReadyRun] = {}
+    with leaving_nothing(cells[0].run, home):
+        for cell in cells:
+            if cell.treatment not in checked:
+                checked[cell.treatment] = ready(cell.run.asked(), home, prepare)
+    for cell in cells:
+        known = checked[cell.treatment]
+        run = known.run.model_copy(update={"seed": cell.seed})
+        complete.append(cell.model_copy(update={"run": run}))
+        found[cell.name] = replace(known, run=run)
+    return complete, found
+
+
+def starter(plan: StudyPlan, prepared: dict[str, ReadyRun], home: Home) -> Start:
+    """Return the function that starts a cell of a study in a process of its own."""
+    any_cell = next(iter(prepared.values()))
+
+    def begin(cell: Cell) -> AbstractContextManager[RunningCell]:
+        known = prepared.get(cell.name) or prepared.get(cell.repeated(0).name)
+        if known is None or cell.treatment == NUDGED:
+            known = replace(any_cell, run=cell.run, predicted=None)
+        turns = None if cell.treatment == NUDGED or not plan.protocol.blocks else plan.protocol.blocks
+        return start(replace(known, preset=Path(plan.title).name), home, turns=turns, timeout=plan.timeout)
+
+    return begin
+
+
+def single_threaded(cells: Sequence[Cell]) -> list[Cell]:
+    """Return the cells with one thread each, so that a cell's losses do not depend on its neighbours."""
+    return [cell.model_copy(update={"run": cell.run.model_copy(update={"threads": 1})}) for cell in cells]
+
+
+def side_by_side(prepared: Collection[ReadyRun]) -> int:
+    """Return how many cells can run beside each other: one for each core, as far as memory permits."""
+    machine = detect()
+    ranks = max(one.run.ranks for one in prepared)
+    return max(1, min(machine.cores // ranks, Needs(prepared, machine).resident()))
