@@ -42,7 +42,11 @@ def _smallest_change(comparison: Comparison) -> str:
         if name in titles
     ]
     if not parts:
-        return "Too few processes for intervals of times: give more --seeds or --processes."
+        return (
+            ""
+            if not comparison.record.timed
+            else "Too few processes for intervals of times: give more --seeds or --processes."
+        )
     step = comparison.resolution.get(STEP_SECONDS.name)
     deviation = (
         f" Step times of equal processes deviate by {100 * step.deviation:.2g} % ({step.degrees} degrees of freedom)."

@@ -6,6 +6,7 @@ and, if leashed, when its standard input closes. Living cells save first.
 """
 
 import fcntl
+import os
 import signal
 import sys
 import threading
@@ -74,7 +75,7 @@ def _stop_with(file: Path) -> None:
 
 
 def _end_with_input() -> None:
-    while sys.stdin.buffer.read(1):
+    while os.read(0, 1):  # without the buffer, whose lock would break the interpreter's shutdown
         pass
     interrupt_main()
 

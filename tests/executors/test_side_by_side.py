@@ -1,0 +1,128 @@
+"""Cells beside each other: as many at once as there are slots, each to its end."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+
+import pytest
+
+from assay.config import Home, load
+from assay.executors.base import Ended, News, Started, Work
+from assay.executors.local import Local
+from assay.records.run import RunResult
+from assay.records.status import Status
+from assay.records.study import Cell, StudyEnding
+from assay.store.event_log import Event
+from support.designs import design
+from support.fake_child import FakeFolder
+
+CELLS = design(load("demo"), ["sdpa_attention", "bf16_mixed"], seeds=2)
+
+
+class Stage:
+    """Children that are alive, and how many were at most."""
+
+    def __init__(self) -> None:
+        self.alive: set[str] = set()
+        self.most = 0
+        self.release = threading.Event()
+        self.lock = threading.Lock()
+
+    def start(self, cell: Cell) -> "Child":
+        return Child(self, cell)
+
+
+class Child(AbstractContextManager["Child"]):
+    """A child without turns. It ends when another has begun, or when it is interrupted."""
+
+    finished, upcoming = False, None
+    folder = FakeFolder()
+
+    def __init__(self, stage: Stage, cell: Cell) -> None:
+        self.stage, self.cell, self.status = stage, cell, Status.DONE
+        with stage.lock:
+            stage.alive.add(cell.name)
+            stage.most = max(stage.most, len(stage.alive))
+
+    def events(self) -> Iterator[Event]:
+        yield {"event": "phase", "name": "steady"}
+        self.stage.release.wait(0.02)
+
+    def turn(self, word: str = "") -> Iterator[Event]:
+        raise AssertionError("a cell that is not timed takes no turns")
+
+    def interrupt(self) -> None:
+        self.status = Status.INTERRUPTED
+
+    def kill(self) -> None:
+        self.status = Status.KILLED
+
+    def result(self) -> RunResult:
+        created = "2026-11-21T08:00:00+00:00"
+        return RunResult(
+            run=self.cell.name,
+            status=self.status,
+            reason=None,
+            created=created,
+            identity="0" * 12,
+            config=self.cell.run,
+        )
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self.stage.lock:
+            self.stage.alive.discard(self.cell.name)
+
+
+def work(stage: Stage, slots: int, heard: list[News]) -> Work:
+    waves = [(number, (cell,)) for number, cell in enumerate(CELLS)]
+    return Work(waves, stage.start, 0, heard.append, Home("nowhere"), Path("nowhere"), slots)
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3])
+def test_every_cell_runs_once_and_no_more_than_the_slots_at_a_time(slots: int) -> None:
+    stage, heard = Stage(), list[News]()
+    done = Local().run(work(stage, slots, heard))
+    assert sorted(one.cell.name for one in done.cells) == sorted(cell.name for cell in CELLS)
+    assert stage.most == slots
+    assert not stage.alive
+    assert done.ending is StudyEnding.COMPLETE
+    assert [len([one for one in heard if isinstance(one, kind)]) for kind in (Started, Ended)] == [len(CELLS)] * 2
+    assert {one.cell.name: one.wave for one in done.cells} == {cell.name: at for at, cell in enumerate(CELLS)}
+
+
+def test_an_error_of_one_cell_ends_all() -> None:
+    stage = Stage()
+
+    def fail(cell: Cell) -> Child:
+        if cell is CELLS[2]:
+            raise RuntimeError("the disk is full")
+        return Child(stage, cell)
+
+    heard: list[News] = []
+    asked = work(stage, 2, heard)
+    with pytest.raises(RuntimeError, match="disk"):
+        Local().run(Work(asked.waves, fail, 0, asked.tell, asked.home, asked.folder, 2))
+    assert not stage.alive
+
+
+def test_an_interrupt_lets_the_living_cells_end_and_starts_no_other() -> None:
+    stage = Stage()
+    stage.release = threading.Event()
+    waves = [(number, (cell,)) for number, cell in enumerate(CELLS)]
+
+    def until_two_live() -> Iterator[tuple[int, tuple[Cell, ...]]]:
+        for number, wave in waves:
+            if number == 2:
+                time.sleep(0.005)
+                raise KeyboardInterrupt
+            yield number, wave
+
+    done = Local().run(Work(until_two_live(), stage.start, 0, lambda news: None, Home("n"), Path("n"), 3))
+    assert done.ending is StudyEnding.INTERRUPTED
+    assert {one.cell.name for one in done.cells} == {cell.name for cell in CELLS[:2]}
+    assert not stage.alive

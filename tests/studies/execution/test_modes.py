@@ -1,0 +1,68 @@
+import pytest
+
+from assay.config import load
+from assay.hardware import detect
+from assay.optimizations import resolved
+from assay.records.environment import Environment
+from assay.records.run import RunResult
+from assay.records.status import Status
+from assay.records.study import Cell, CellResult
+from assay.studies.execution.modes import Mode, elsewhere, kept
+
+RUN = resolved(load("demo"))
+HERE = detect()
+
+
+def environment(**changes: object) -> Environment:
+    from importlib.metadata import version
+
+    now = {
+        "assay": version("assay"),
+        "torch": version("torch"),
+        "python": "3.11",
+        "device": "cpu",
+        "processor": HERE.processor,
+        "cores": HERE.cores,
+        "threads": 2,
+        "memory_bytes": 2**30,
+    }
+    return Environment.model_validate({**now, **changes})
+
+
+def cell(status: Status = Status.DONE, where: Environment | None = None) -> CellResult:
+    result = RunResult(
+        run="a", status=status, reason=None, created="2026-11-21", identity="0" * 12, config=RUN, environment=where
+    )
+    return CellResult(cell=Cell(treatment="x", seed=1, run=RUN), wave=0, result=result)
+
+
+@pytest.mark.parametrize(
+    ("mode", "again"),
+    [
+        (Mode.MISSING, set()),
+        (Mode.RETRY_FAILED, {Status.FAILED, Status.KILLED, Status.TIMED_OUT, Status.UNAVAILABLE, Status.DAMAGED}),
+        (Mode.FORCE, set(Status)),
+    ],
+)
+def test_results_are_never_retried_and_faults_only_if_wanted(mode: Mode, again: set[Status]) -> None:
+    cells = [cell(status) for status in Status]
+    assert {one.result.status for one in kept(cells, mode)} == set(Status) - again
+
+
+@pytest.mark.parametrize(
+    ("change", "differs"),
+    [
+        ({}, None),
+        ({"torch": "1.0"}, "torch"),
+        ({"processor": "Z80", "cores": 1}, "processor, cores"),
+        ({"assay": "0.0"}, "assay"),
+        ({"threads": 9}, None),
+    ],
+)
+def test_a_finished_cell_is_known_by_its_packages_and_machine(change: dict[str, object], differs: str | None) -> None:
+    one = cell(where=environment(**change))
+    assert elsewhere([one], HERE) == ({} if differs is None else {differs: [one]})
+
+
+def test_a_cell_without_an_environment_counts() -> None:
+    assert elsewhere([cell()], HERE) == {}

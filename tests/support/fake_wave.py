@@ -1,0 +1,25 @@
+"""The process of a wave whose cells are fake workers: ``fake_wave.py STUDY-FOLDER NUMBER [leashed]``."""
+
+import sys
+from pathlib import Path
+
+from assay.config import Home, Run
+from assay.launch import spawn
+from assay.launch.prepare import ReadyRun
+from assay.optimizations import resolved
+from assay.records.prediction import Predicted
+from assay.studies.execution import ready, wave
+
+FAKE_WORKER = Path(__file__).parent / "fake_worker.py"
+
+
+def no_corpus(run: Run, home: Home, progress: object) -> ReadyRun:
+    """Return a run that needs no corpus."""
+    return ReadyRun(resolved(run), home.ready().data, "0" * 12, Predicted(tensors_peak_bytes=990))
+
+
+if __name__ == "__main__":
+    spawn.WORKER = (sys.executable, "-S", str(FAKE_WORKER))  # type: ignore[misc]
+    ready.ready = no_corpus  # type: ignore[assignment]
+    ready.measured_machine = lambda home, threads, tell: None  # type: ignore[assignment, misc]
+    wave.main(Path(sys.argv[1]), int(sys.argv[2]), "leashed" in sys.argv[3:])
