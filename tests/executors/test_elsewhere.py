@@ -119,8 +119,11 @@ def test_a_wave_whose_process_is_killed_is_left_for_resume(home: Home) -> None:
 
 def test_an_interrupt_lets_the_waves_save(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     class Interrupting(list[News]):
+        interrupted = False
+
         def append(self, news: News) -> None:
-            if isinstance(news, Started):
+            if isinstance(news, Started) and not self.interrupted:
+                self.interrupted = True
                 raise KeyboardInterrupt
 
     monkeypatch.setenv("FAKE", "slow")
