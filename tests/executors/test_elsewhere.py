@@ -9,27 +9,17 @@ import psutil
 import pytest
 
 from assay import executors
-from assay.config import Home, validate
+from assay.config import Home
 from assay.errors import UsageError
 from assay.executors.base import Ended, News, Started, Work
 from assay.executors.elsewhere import LEASHED, Elsewhere, WaveFiles
-from assay.launch import spawn
 from assay.records.status import Status
-from assay.records.study import ComparisonRecord, StudyEnding
-from assay.studies.execution import ready as preparing
+from assay.records.study import StudyEnding
 from assay.studies.execution import run as module
 from assay.studies.execution.modes import Mode
 from assay.studies.folder import find
 from support import fake_wave
-from support.designs import design
-
-BASE = validate(
-    {
-        "model": {"n_layer": 1, "n_head": 1, "n_embd": 8, "context_length": 8, "vocab_size": 256},
-        "training": {"steps": 6, "batch_size": 4},
-    }
-)
-CELLS = design(BASE, ["sdpa_attention"], seeds=2)
+from support.fake_studies import CELLS, fake_cells, run, shape, silent
 
 
 class Process:
@@ -61,31 +51,11 @@ class Here(Elsewhere):
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
-    monkeypatch.setattr(spawn, "WORKER", (sys.executable, "-S", str(fake_wave.FAKE_WORKER)))
-    monkeypatch.setattr(preparing, "ready", fake_wave.no_corpus)
-    monkeypatch.setattr(module, "elsewhere", lambda cells, machine: {})
+    fake_cells(monkeypatch)
     monkeypatch.setattr(executors, "extension_folder", lambda kind: None)
     monkeypatch.setattr(executors, "Ray", Here)
     monkeypatch.setattr(Here, "submitted", [])
-    monkeypatch.delenv("FAKE", raising=False)
     return Home(tmp_path)
-
-
-def silent(message: str, fraction: float | None) -> None:
-    pass
-
-
-def run(home: Home, executor: str, heard: list[News] | None = None, timed: bool = True) -> ComparisonRecord:
-    tell = (lambda news: None) if heard is None else heard.append
-    return module.measured(CELLS, BASE, module.How(home, 2, None, "test", silent, tell, executor, timed=timed))
-
-
-def shape(record: ComparisonRecord) -> dict[str, object]:
-    """What a record has of each cell, without times and names of runs."""
-    return {
-        one.cell.name: (one.wave, one.result.status, one.curve, one.result.memory.tensors_peak_bytes)
-        for one in sorted(record.cells, key=lambda one: one.cell.name)
-    }
 
 
 @pytest.mark.parametrize("timed", [True, False])

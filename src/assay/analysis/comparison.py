@@ -241,9 +241,11 @@ def _caveats(record: ComparisonRecord, again: Row, yardstick: Yardstick) -> list
 def _cut_short(record: ComparisonRecord) -> str:
     """Return a sentence on what a study that its limit of time ended cannot conclude."""
     counts = {name: len(usable(record.of(name))) for name in record.treatments}
-    parts = [
-        ("has fewer processes than planned", [name for name, count in counts.items() if 0 < count < record.planned]),
-        ("has none, so nothing is concluded on it", [name for name, count in counts.items() if not count]),
-    ]
-    said = [f"{', '.join(names)} {what}" for what, names in parts if names]
-    return "; ".join(["The limit of time ended the study", *said]) + "."
+    fewer = [name for name, count in counts.items() if 0 < count < record.planned]
+    none = [name for name, count in counts.items() if not count]
+    said = ["The limit of time ended the study."]
+    if fewer:
+        said.append(f"Fewer processes than planned: {', '.join(fewer)}.")
+    if none:
+        said.append(f"No process, so no conclusion: {', '.join(none)}.")
+    return " ".join(said)

@@ -162,6 +162,10 @@ class Executor(ABC):
     name: ClassVar[str]
     """Name on the command line."""
 
+    def check(self) -> None:
+        """Raise `UsageError` if the executor cannot run here; called before anything is written."""
+        return
+
     @abstractmethod
     def run(self, work: Work) -> Conducted:
         """Run the waves and return what their cells did.

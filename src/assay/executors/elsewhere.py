@@ -11,6 +11,7 @@ import sys
 import time
 from abc import abstractmethod
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -66,6 +67,14 @@ class WaveFiles(NamedTuple):
             return False
         except OSError:
             return True
+        return False
+
+
+def installed(package: str) -> bool:
+    """True if a package can be imported."""
+    try:
+        return find_spec(package) is not None
+    except ValueError:
         return False
 
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from assay.errors import UsageError
 from assay.executors.base import Work
-from assay.executors.elsewhere import LEASHED, Elsewhere, WaveFiles
+from assay.executors.elsewhere import LEASHED, Elsewhere, WaveFiles, installed
 
 
 class Ray(Elsewhere):
@@ -21,13 +21,16 @@ class Ray(Elsewhere):
 
     name: ClassVar[str] = "ray"
 
+    def check(self) -> None:
+        """Raise `UsageError` if Ray is not installed."""
+        if not installed("ray"):
+            raise UsageError("the executor ray needs the package ray: pip install 'assay[ray]'")
+
     def open(self, work: Work) -> int:
         """Connect to the cluster, or start one on this machine; returns how many waves fit at once."""
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        try:
-            import ray
-        except ImportError:
-            raise UsageError("the executor ray needs the package ray: pip install 'assay[ray]'") from None
+        import ray
+
         self._ray: Any = ray
         self._started = not ray.is_initialized()
         if self._started:

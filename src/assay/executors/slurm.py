@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from assay.errors import UsageError
 from assay.executors.base import Work
-from assay.executors.elsewhere import Elsewhere, WaveFiles
+from assay.executors.elsewhere import Elsewhere, WaveFiles, installed
 
 _AT_ONCE = 64
 """Jobs that wait or run at once; further ones are submitted as these end, so that a limit of time can hold."""
@@ -22,12 +22,16 @@ class Slurm(Elsewhere):
 
     name: ClassVar[str] = "slurm"
 
+    def check(self) -> None:
+        """Raise `UsageError` if submitit is not installed, or for a parameter without a value."""
+        if not installed("submitit"):
+            raise UsageError("the executor slurm needs the package submitit: pip install 'assay[slurm]'")
+        _parameters()
+
     def open(self, work: Work) -> int:
         """Find Slurm; returns how many jobs are in flight at once."""
-        try:
-            import submitit
-        except ImportError:
-            raise UsageError("the executor slurm needs the package submitit: pip install 'assay[slurm]'") from None
+        import submitit
+
         self._executor: Any = submitit.AutoExecutor(folder=work.folder / "waves" / "slurm")
         self._executor.update_parameters(**_parameters())
         if self._executor.cluster == "slurm":

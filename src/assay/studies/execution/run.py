@@ -72,6 +72,7 @@ def measured(cells: Sequence[Cell], base: Run, how: How) -> ComparisonRecord:
     """
     how.check()
     runs_waves = executor(how.executor)
+    runs_waves.check()
     machine = detect()
     cells, prepared = ready_cells(cells if how.timed else single_threaded(cells), machine, how.home, how.prepare)
     together = (cell for cell in cells if (cell.seed, cell.process) == (base.seed, 0))

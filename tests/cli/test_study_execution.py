@@ -1,0 +1,122 @@
+"""`assay study`: limits of time, cells beside each other, modes of resuming, the state of a study, and stopping one."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from assay.config import Home
+from assay.studies.folder import find
+from support.children import Fake
+
+from .conftest import TINY, Assay
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from assay.studies.folder import StudyFolder
+with StudyFolder(Path(sys.argv[1])).locked():
+    print("locked", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _fakes_are_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("assay.studies.execution.run.elsewhere", lambda cells, machine: {})
+
+
+@pytest.fixture
+def file(tmp_path: Path, corpus: str) -> str:
+    path = tmp_path / "study.yaml"
+    overrides = ", ".join((corpus, *TINY))
+    path.write_text(
+        f"kind: comparison\nquestion: Is Lion faster?\noverrides: [{overrides}]\nseeds: 2\nprocesses: 1\nblocks: 2\n"
+        "treatments: [lion, sgd]\n"
+    )
+    return str(path)
+
+
+def test_losses_only_has_no_times(assay: Assay, fake: Fake, file: str) -> None:
+    said = assay("study", "run", file, "--loss-only")
+    assert said.code == 0, said.err
+    assert "Cells ran beside each other, with one thread each, so their times are not compared." in said.out
+    assert "interleaved" not in said.out
+    assert "Too few processes for intervals of times" not in said.out
+    found = assay("study", "show", "last", "--json").value
+    assert {row["metrics"]["step_seconds"] for row in (found["baseline"], *found["rows"])} == {None}
+    assert found["rows"][0]["change"]["step_seconds"] is None
+    assert found["rows"][0]["change"]["val_loss"] is not None
+    page = Path(assay("study", "report", "last").out.strip()).read_text()
+    assert "timed blocks in each." not in page
+
+
+def test_a_limit_of_time_leaves_a_study_that_says_what_it_cannot_conclude_and_resumes(
+    assay: Assay, fake: Fake, file: str
+) -> None:
+    said = assay("study", "run", file, "--max-hours", "1e-9")
+    assert said.code == 0, said.err
+    assert "The limit of time ended the study. Fewer processes than planned: lion, sgd." in said.out
+    status = assay("study", "status", "last").out
+    assert "budget reached" in status
+    assert "4 of 8 have ended" in status
+    assert "assay study resume" in status
+    resumed = assay("study", "resume", "last")
+    assert resumed.code == 0
+    assert "The limit of time" not in resumed.out
+    assert assay("study", "status", "last", "--json").value["study"]["status"] == "complete"
+
+
+def test_failed_cells_run_again_only_if_wanted(assay: Assay, fake: Fake, file: str, home: Home) -> None:
+    fake.behaves(status="failed")
+    assert assay("study", "run", file).code == 3
+    assert "8 failed" in assay("study", "status", "last").out.replace("\t", " ")
+    fake.behaves(status="out_of_memory")
+    assert assay("study", "resume", "last").code == 3, "nothing was missing"
+    assert assay("study", "resume", "last", "--mode", "retry-failed").code == 0
+    runs = len(list(home.runs.iterdir()))
+    assert assay("study", "resume", "last", "--mode", "retry-failed").code == 0, "out of memory is a result"
+    assert assay("study", "resume", "last", "--mode", "read-only").code == 0
+    assert len(list(home.runs.iterdir())) == runs
+    fake.behaves()
+    assert assay("study", "resume", "last", "--mode", "force").code == 0
+    assert assay("study", "status", "last", "--json").value["by_status"] == {"done": 8}
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--max-hours", "0"), "--max-hours 0 is not possible"),
+        (("--max-hours", "nan"), "--max-hours nan is not possible"),
+    ],
+)
+def test_an_impossible_limit_is_a_sentence(
+    assay: Assay, fake: Fake, file: str, home: Home, words: tuple[str, ...], says: str
+) -> None:
+    said = assay("study", "run", file, *words)
+    assert said.code == 2
+    assert says in said.sentence()
+    assert not home.reports.exists()
+
+
+def test_an_unknown_mode_is_a_sentence(assay: Assay) -> None:
+    said = assay("study", "resume", "last", "--mode", "all")
+    assert said.code == 2
+    assert "there is no mode 'all'; there are missing, retry-failed, force, read-only" in said.sentence()
+
+
+def test_a_running_study_is_stopped(assay: Assay, fake: Fake, file: str, home: Home) -> None:
+    assert assay("study", "run", file, "--max-hours", "1e-9").code == 0
+    said = assay("study", "stop", "last")
+    assert said.code == 2
+    assert "no process runs the study" in said.sentence()
+    folder = find(home, "last")
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(folder.path)], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "locked\n"
+    assert str(holder.pid) in assay("study", "status", "last").out
+    stopped = assay("study", "stop", "last")
+    assert stopped.code == 0, stopped.err
+    assert "4 of 8 cells have ended" in stopped.err
+    assert holder.wait() != 0
