@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from assay.analysis.caveats import caveats
 from assay.analysis.effects import Effect
 from assay.analysis.flags import (
     environment_flags,
@@ -17,10 +18,10 @@ from assay.analysis.losses.bounds import Yardstick
 from assay.analysis.metrics import metrics
 from assay.analysis.metrics.time import STEP_SECONDS
 from assay.analysis.noise import judge_exact, judge_sampled
-from assay.analysis.promises import held, unheld
+from assay.analysis.promises import held
 from assay.analysis.row import Figure, Row, effects, figures, repaid, usable
 from assay.analysis.serialization import row_columns, row_json
-from assay.analysis.timed import CONTROLS, Resolution, Timed, disturbances, rounds, timed
+from assay.analysis.timed import CONTROLS, Resolution, Timed, rounds, timed
 from assay.config.base import Frozen
 from assay.config.run import ResolvedRun
 from assay.records.environment import Environment
@@ -28,7 +29,6 @@ from assay.records.prediction import Predicted
 from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.records.study import AGAIN, BASELINE, CellResult, ComparisonRecord, StudyEnding
-from assay.units import format_percent
 
 if TYPE_CHECKING:
     import pandas
@@ -108,7 +108,7 @@ def analyse(record: ComparisonRecord) -> Comparison:
         resolution={name: one.resolution for name, one in read.timed.items() if one.resolution},
         rows=tuple(row(name) for name in record.treatments),
         environment=environment,
-        caveats=tuple(_caveats(record, again, yardstick)),
+        caveats=tuple(caveats(record, again, yardstick)),
     )
 
 
@@ -216,36 +216,3 @@ def _predicted_change(
         rates = {name: one.per_step for name, one in known.items() if one.per_step is not None}
         found |= {name: of(runs[1]) / of(runs[0]) / (1 + step) - 1 for name, of in rates.items()}
     return found
-
-
-def _caveats(record: ComparisonRecord, again: Row, yardstick: Yardstick) -> list[str]:
-    found = list(record.protocol.notes)
-    if record.ending is StudyEnding.INTERRUPTED:
-        found.append("The comparison was interrupted; processes that had finished by then are shown.")
-    if record.ending is StudyEnding.BUDGET_REACHED:
-        found.append(_cut_short(record))
-    if not again.effects:
-        found.append("The A/A pair is missing, so the difference between two identical runs is not known.")
-    step = again.effects.get(STEP_SECONDS.name)
-    if step and step.interval and not step.interval[0] <= 0 <= step.interval[1]:
-        found.append(
-            f"Two equal baselines differed in step time by {format_percent(step.change)}, more than their interval "
-            "explains. That happens by chance in one comparison of twenty; compare again if it matters."
-        )
-    found += disturbances(record)
-    if len(record.seeds) < 3:
-        found.append("Fewer than three seeds: losses are printed as their values, without an interval.")
-    return [*found, *unheld(record, yardstick)]
-
-
-def _cut_short(record: ComparisonRecord) -> str:
-    """Return a sentence on what a study that its limit of time ended cannot conclude."""
-    counts = {name: len(usable(record.of(name))) for name in record.treatments}
-    fewer = [name for name, count in counts.items() if 0 < count < record.planned]
-    none = [name for name, count in counts.items() if not count]
-    said = ["The limit of time ended the study."]
-    if fewer:
-        said.append(f"Fewer processes than planned: {', '.join(fewer)}.")
-    if none:
-        said.append(f"No process, so no conclusion: {', '.join(none)}.")
-    return " ".join(said)
