@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from assay.api import project as project
     from assay.api import runs as runs
     from assay.api import study as study
+    from assay.api import token_budget as token_budget
     from assay.api import train as train
 
-__all__ = ["anatomy", "compare", "configure", "estimate", "project", "runs", "study", "train"]
+__all__ = ["anatomy", "compare", "configure", "estimate", "project", "runs", "study", "token_budget", "train"]
 
 
 def __getattr__(name: str) -> Any:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from assay.api.estimating import estimate as estimate
     from assay.api.estimating import estimate_every_rank as estimate_every_rank
     from assay.api.estimating import project as project
+    from assay.api.estimating import token_budget as token_budget
     from assay.api.measuring import anatomy as anatomy
     from assay.api.study import compare as compare
     from assay.api.training import Listener as Listener
@@ -35,6 +36,7 @@ _MODULES = {
     "estimate": "estimating",
     "estimate_every_rank": "estimating",
     "project": "estimating",
+    "token_budget": "estimating",
     "train": "training",
 }
 

@@ -1,14 +1,17 @@
 """Predict a step: on this machine, or on machines that are absent."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.api.configuration import Source, Stack, configure, with_initial_weights
-from assay.config.home import Home
+from assay.config.home import Home, home_of
 
 if TYPE_CHECKING:
     from assay.api.step_results import PlannedStep, PredictedStep
+    from assay.data.progress import Progress
     from assay.estimator.ranks import EveryRank
     from assay.hardware import Machine
+    from assay.launch.token_budget import TokenBudget
 
 
 def estimate(
@@ -61,3 +64,19 @@ def project(
 
     run = with_initial_weights(configure(source, overrides, optimizations), Home())
     return PlannedStep.of(plan(run, cluster(gpu, nodes, gpus_per_node)))
+
+
+def token_budget(
+    source: Source = None,
+    *overrides: str,
+    home: Home | Path | str | None = None,
+    on_progress: "Progress | None" = None,
+) -> "TokenBudget":
+    """Return a run's budget of tokens: of its corpus, of a step, of the whole run, and by parameter.
+
+    The corpus is prepared if need be, and nothing is trained. Raises `UsageError` as a run would.
+    """
+    from assay.data.progress import silent
+    from assay.launch.token_budget import token_budget as budget
+
+    return budget(configure(source, overrides), home_of(home), on_progress or silent)

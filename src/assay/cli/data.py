@@ -1,15 +1,15 @@
-"""`assay data`: prepare a corpus once, and list the prepared corpora."""
+"""`assay data`: prepare a corpus once, list the prepared corpora, and plan a run's tokens."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from assay.cli.options import Json, Overrides, Source
+
 if TYPE_CHECKING:
     from assay.data.manifest import Manifest
 
-app = typer.Typer(help="Prepare corpora, and list the prepared ones.", no_args_is_help=True)
-
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]
+app = typer.Typer(help="Prepare corpora, list the prepared ones, and plan the tokens of a run.", no_args_is_help=True)
 
 
 @app.command("ls")
@@ -57,6 +57,26 @@ def prepare_corpus(
         "notes": list(prepared.notes),
     }
     _print(row, [row], as_json)
+
+
+@app.command("plan")
+def plan_tokens(source: Source = None, overrides: Overrides = None, as_json: Json = False) -> None:
+    """Show a run's budget of tokens: steps per epoch, epochs, and tokens per parameter. Nothing is trained.
+
+    \b
+        assay data plan shakespeare-char-cpu
+        assay data plan my.yaml training.batch_size=32
+    """
+    from assay import api
+    from assay.cli.console import print_blocks, print_json
+    from assay.report.token_budget import token_budget_report
+
+    found = api.token_budget(source, *(overrides or []), on_progress=_show)
+    if as_json:
+        derived = ("steps_per_epoch", "tokens", "epochs", "tokens_per_parameter", "optimal_steps")
+        print_json({**found._asdict(), **{name: getattr(found, name) for name in derived}})
+    else:
+        print_blocks(token_budget_report(found))
 
 
 def _facts(manifest: "Manifest") -> dict[str, Any]:

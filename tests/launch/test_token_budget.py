@@ -1,0 +1,48 @@
+"""A run's budget of tokens, against a text whose tokens are counted by hand."""
+
+from pathlib import Path
+
+import pytest
+
+from assay import api
+from assay.config import Home
+from assay.report.blocks import Table
+from assay.report.token_budget import token_budget_report
+
+SHAPE = ("model.n_layer=1", "model.n_head=1", "model.n_embd=8", "model.context_length=10", "training.batch_size=4")
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> str:
+    path = tmp_path / "text.txt"
+    path.write_text("0123456789" * 100)
+    return f"data.path={path}"
+
+
+def test_tokens_steps_and_epochs(tmp_path: Path, text: str) -> None:
+    asked = (*SHAPE, text, "data.tokenizer=byte", "data.validation_fraction=0.1", "training.steps=45")
+    found = api.token_budget("demo", *asked, home=Home(tmp_path / "home"))
+    assert (found.train_tokens, found.validation_tokens, found.tokens_per_step) == (900, 100, 40)
+    assert found.steps_per_epoch == 22.5
+    assert (found.tokens, found.epochs) == (1800, 2.0)
+    assert found.tokens_per_parameter == 1800 / found.parameters
+    assert found.optimal_steps == round(20 * found.parameters / 40)
+    table, repeated, optimal = token_budget_report(found)
+    assert isinstance(table, Table)
+    assert ("steps per epoch", "22.5") in table.rows
+    assert repeated == "The run reads the training text 2 times."
+    assert f"training.steps={found.optimal_steps}" in str(optimal)
+
+
+def test_a_limit_of_tokens_ends_the_run_before_its_steps(tmp_path: Path, text: str) -> None:
+    asked = (*SHAPE, text, "training.steps=1000", "training.tokens=90")
+    found = api.token_budget("demo", *asked, home=Home(tmp_path / "home"))
+    assert (found.steps, found.tokens) == (3, 120), "a step is never cut"
+
+
+def test_a_mixture_counts_the_parameters_that_a_token_passes(tmp_path: Path, text: str) -> None:
+    asked = (*SHAPE, text, "model.n_expert=4", "training.steps=10")
+    found = api.token_budget("demo", *asked, home=Home(tmp_path / "home"))
+    assert found.active_parameters < found.parameters
+    assert found.tokens_per_parameter == found.tokens / found.active_parameters
+    assert "of them active per token" in str(next(iter(token_budget_report(found))))
