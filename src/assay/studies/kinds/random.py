@@ -1,0 +1,115 @@
+"""Random search: combinations of settings drawn at random from ranges and lists, against a control.
+
+Of several settings often only one or two matter, and nobody knows which. A grid of nine rows tries three values of each
+of two settings; nine random rows try nine values of each (Bergstra and Bengio 2012). Draws depend on `draw_seed` alone,
+so a study resumes with the same rows, and a larger number of `trials` begins with the same ones.
+"""
+
+import math
+import random
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from assay.config.base import Setting
+from assay.studies.base import Study
+from assay.studies.factors import Factor, text
+
+Number = Annotated[float, Field(strict=False)]
+
+
+class Range(Setting):
+    """Numbers between two ends, drawn evenly on a linear or a logarithmic scale."""
+
+    low: Number
+    high: Number
+    scale: Literal["log", "linear"] = "log"
+    integer: bool = False
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "Range":
+        if not self.low < self.high:
+            raise ValueError(f"low={self.low:g} must be below high={self.high:g}")
+        if self.scale == "log" and self.low <= 0:
+            raise ValueError(f"low={self.low:g} has no logarithm; give a positive low, or scale: linear")
+        return self
+
+    def draw(self, chance: random.Random) -> str:
+        """Return a number as the text of an override, with three significant digits."""
+        at = chance.random()
+        if self.scale == "log":
+            value = math.exp(math.log(self.low) + at * (math.log(self.high) - math.log(self.low)))
+        else:
+            value = self.low + at * (self.high - self.low)
+        value = min(max(value, self.low), self.high)
+        return str(round(value)) if self.integer else f"{value:.3g}"
+
+
+class RandomSearch(Study):
+    """The base, and rows whose settings are drawn at random."""
+
+    kind: ClassVar[str] = "random"
+    example: ClassVar[Mapping[str, str]] = {
+        "space": "\n  training.learning_rate: {low: 1e-4, high: 1e-2}\n  training.batch_size: [8, 16, 32]",
+        "trials": "8",
+    }
+
+    space: dict[str, Range | tuple[str, ...]] = Field(min_length=1)
+    """Per configuration key, a list of values, or a range with low, high, scale (log or linear) and integer."""
+    trials: int = Field(ge=1)
+    """Number of rows besides the control."""
+    draw_seed: int = 0
+    """Seed of the draws."""
+
+    @field_validator("space", mode="before")
+    @classmethod
+    def _read_space(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        return {str(key): _choices(str(key), one) for key, one in value.items()}
+
+    def factors(self) -> tuple[Factor, ...]:
+        """Return a factor for each key, with the values that were drawn; the control has the base's own."""
+        rows = self._rows()
+        return tuple(Factor(key, (_BASE, *dict.fromkeys(row[key] for row in rows)), {_BASE: {}}) for key in self.space)
+
+    def combinations(self) -> Iterator[Mapping[str, str]]:
+        """Yield the base, then the rows in the order of the draws."""
+        yield dict.fromkeys(self.space, _BASE)
+        yield from self._rows()
+
+    def notes(self) -> tuple[str, ...]:
+        """Return a sentence if the space has fewer combinations than trials."""
+        count = len(self._rows())
+        return () if count == self.trials else (f"Only {count} different rows were found for {self.trials} trials.",)
+
+    def _rows(self) -> list[dict[str, str]]:
+        """Return the drawn rows. A row that was drawn before is drawn again, as long as there are others."""
+        chance, found = random.Random(self.draw_seed), list[dict[str, str]]()
+        for _ in range(_TRIES * self.trials):
+            row = {
+                key: one.draw(chance) if isinstance(one, Range) else chance.choice(one)
+                for key, one in self.space.items()
+            }
+            if row not in found:
+                found.append(row)
+            if len(found) == self.trials:
+                break
+        return found
+
+
+_BASE = "base"
+"""Level of the control, which changes nothing."""
+
+_TRIES = 100
+"""Draws for each row before a space counts as exhausted."""
+
+
+def _choices(key: str, written: Any) -> Any:
+    """Return the values of a list as texts; a mapping is left for `Range`."""
+    if isinstance(written, Mapping):
+        return dict(written)
+    if isinstance(written, list | tuple) and written:
+        return tuple(map(text, written))
+    raise ValueError(f"{key} needs a list of values, or a range such as {{low: 1e-4, high: 1e-2}}")
