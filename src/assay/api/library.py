@@ -1,0 +1,48 @@
+"""The library of published studies, and how a study is found by its name or its file."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assay.api.configuration import configure, with_initial_weights
+from assay.config.home import Home
+
+if TYPE_CHECKING:
+    from assay.config.run import Run
+    from assay.studies.base import Study
+    from assay.studies.library import Entry
+
+
+def library() -> "list[Entry]":
+    """Return every published study of the library, with its scales."""
+    from assay.studies.library import entry, names
+
+    return [entry(name) for name in names()]
+
+
+def published_study(name: str) -> "Entry":
+    """Return one published study of the library. Raises `UsageError` if there is none of this name."""
+    from assay.studies.library import entry
+
+    return entry(name)
+
+
+def designed(source: Path | str, overrides: Sequence[str], scale: str | None, home: Home) -> "tuple[Study, Run]":
+    """Return the study of a name or a file at a scale, and the configuration of its base.
+
+    Raises `UsageError` with one sentence on the first fault.
+    """
+    from assay.studies.library import located
+    from assay.studies.reading import FULL, read_study
+
+    study = read_study(located(source), scale or FULL, overrides)
+    return study, with_initial_weights(configure(study.base, study.overrides), home)
+
+
+def check_statements(study: "Study", rows: set[str]) -> None:
+    """Raise `UsageError` if a study states something about a row or a metric that it does not have."""
+    from assay.analysis.expectations import check_expectations
+    from assay.analysis.published import check_published
+
+    check_expectations(study.expects, rows)
+    check_published(study.published, rows)
