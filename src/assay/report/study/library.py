@@ -74,4 +74,4 @@ def _table(published: Published) -> Iterator[Block]:
             (row.name, *map(number, published.columns, row.figures), row.row or "not repeated")
             for row in published.rows
         )
-        yield Table.of(("row of the document", *columns, "row here"), rows, right=columns)
+        yield Table.of(("row of the document", *columns, "row here"), rows, right=columns, spare=("row here",))
