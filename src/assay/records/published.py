@@ -27,7 +27,7 @@ class PublishedColumn(_Part):
     digits: int = Field(default=0, ge=0)
     """Printed decimals."""
     note: str = ""
-    """How the column was measured, in one sentence."""
+    """A sentence on how the column was measured."""
 
 
 class PublishedRow(_Part):
