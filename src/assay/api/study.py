@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.api.configuration import Source, configure, title_of, with_initial_weights
-from assay.api.library import check_statements, designed, library
+from assay.api.designs import check_statements, designed, library, new, plan
 from assay.config.home import Home, home_of
 from assay.errors import UsageError, shown
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from assay.executors.base import News
     from assay.records.study import ComparisonRecord
     from assay.studies.execution.listing import Listed, Standing
-    from assay.studies.outlook import Outlook
 
 __all__ = ["compare", "follow", "library", "listed", "ls", "new", "plan", "resume", "run", "show", "status", "stop"]
 
@@ -94,35 +93,6 @@ def run(
         notes=notes,
     )
     return analyse(measured(cells, base, how))
-
-
-def plan(
-    source: Path | str,
-    *overrides: str,
-    scale: str | None = None,
-    home: Home | Path | str | None = None,
-    on_progress: "Progress | None" = None,
-) -> "Outlook":
-    """Predict memory and time of every row of a study, without running anything.
-
-    The study is given as for `run`. Rows that cannot run have the reason. Raises `UsageError` for a fault of the file
-    or of the control.
-    """
-    from assay.data.progress import silent
-    from assay.studies.outlook import outlook
-
-    place = home_of(home)
-    study, base = designed(source, overrides, scale, place)
-    found = outlook(study, base, place, on_progress or silent)
-    check_statements(study, {row.label for row in found.rows})
-    return found
-
-
-def new(name: str, kind: str = "factorial", folder: Path | str = ".") -> Path:
-    """Write a commented file of a study, and return its path. Raises `UsageError` if it exists."""
-    from assay.studies.template import write_template
-
-    return write_template(name, kind, Path(folder))
 
 
 def resume(

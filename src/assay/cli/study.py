@@ -29,7 +29,7 @@ def new_study(
     kind: Annotated[str, typer.Option(metavar="KIND", help="Kind of the study.")] = "factorial",
 ) -> None:
     """Write a commented file of a study into the working directory, to be edited and run."""
-    from assay.api.study import new
+    from assay.api.designs import new
     from assay.cli.console import note
 
     path = new(name, kind)
@@ -43,7 +43,7 @@ def plan_study(source: _Source, overrides: Overrides = None, scale: _Scale = Non
 
     Nothing is trained. Times need the rates that `assay machine` measures.
     """
-    from assay.api.study import plan
+    from assay.api.designs import plan
     from assay.cli.console import print_blocks, print_json
     from assay.report.study.outlook import outlook_report
     from assay.report.terminal.progress import watcher
@@ -88,8 +88,8 @@ def run_study(
 
     from assay.api.study import run
 
-    how = {"executor": executor, "max_hours": max_hours, "loss_only": loss_only}
-    finish(partial(run, source, *(overrides or ()), scale=scale, **how), page, as_json)
+    asked = partial(run, source, *(overrides or ()), scale=scale, executor=executor)
+    finish(partial(asked, max_hours=max_hours, loss_only=loss_only), page, as_json)
 
 
 @app.command("library")
@@ -100,7 +100,7 @@ def show_library(
     as_json: Json = False,
 ) -> None:
     """List the published studies that can be run by name, or show one: its table, its faults and its scales."""
-    from assay.api.library import library, published_study
+    from assay.api.designs import library, published_study
     from assay.cli.console import print_blocks, print_json
     from assay.report.study.library import entry_report, library_report, values
 
