@@ -52,6 +52,15 @@ def test_a_step_is_timed_from_measured_rates_only() -> None:
     assert estimate(load("demo", ["optimizations=[bf16_mixed]"]), here).step_seconds is None
 
 
+def test_an_operation_of_a_compiled_graph_may_read_nothing() -> None:
+    rates = MEASURED.model_copy(update={"matmul_flops": {"float32": 1e11, "bfloat16": 1e11}})
+    names = ["bf16_mixed", "compile", "sdpa_attention", "vocab_padding"]
+    shape = ["model.vocab_size=65", f"optimizations=[{','.join(names)}]"]
+    answer = estimate(load("shakespeare-char-cpu", shape), MACHINE.model_copy(update={"rates": {"cpu": rates}}))
+    assert any(not one.inputs for one in answer.cost.tape)
+    assert answer.step_seconds is not None
+
+
 def test_an_update_that_multiplies_takes_that_much_longer() -> None:
     rates = MEASURED.model_copy(update={"matmul_flops": {"float32": 1e11, "bfloat16": 1e9}, "bandwidth_bytes": 1e12})
     here = MACHINE.model_copy(update={"rates": {"cpu": rates}})

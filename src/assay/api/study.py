@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.api.configuration import Source, configure, title_of, with_initial_weights
+from assay.api.designs import check_statements, designed, library, new, plan
 from assay.config.home import Home, home_of
 from assay.errors import UsageError, shown
 
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
     from assay.executors.base import News
     from assay.records.study import ComparisonRecord
     from assay.studies.execution.listing import Listed, Standing
-    from assay.studies.outlook import Outlook
+
+__all__ = ["compare", "follow", "library", "listed", "ls", "new", "plan", "resume", "run", "show", "status", "stop"]
 
 _POLL_SECONDS = 0.5
 
@@ -53,8 +55,9 @@ def compare(
 
 
 def run(
-    file: Path | str,
-    *,
+    source: Path | str,
+    *overrides: str,
+    scale: str | None = None,
     executor: str = "local",
     max_hours: float | None = None,
     loss_only: bool = False,
@@ -62,22 +65,23 @@ def run(
     on_progress: "Progress | None" = None,
     on_news: "Callable[[News], None] | None" = None,
 ) -> "StudyResult":
-    """Run the study of a YAML file, and analyse its record.
+    """Run a study of the library or of a YAML file, and analyse its record.
 
-    After `max_hours` no cell begins; `resume` runs the rest. With `loss_only` no times are measured, and cells run
-    beside each other with one thread each. Raises `UsageError` for a fault of the file or of any cell before one is
-    run, and `StorageError` if the disk refuses.
+    `overrides` change its base, after its own. `scale` names one of its scales, such as ``"small"``. Rows that this
+    machine cannot run are left out, and the answer names them. After `max_hours` no cell begins; `resume` runs the
+    rest. With `loss_only` no times are measured, and cells run beside each other with one thread each. Raises
+    `UsageError` for any other fault of a cell before one is run, and `StorageError` if the disk refuses.
     """
-    from assay.analysis.expectations import check_expectations
     from assay.data.progress import silent
+    from assay.studies.design import able
     from assay.studies.execution.run import How, measured
-    from assay.studies.reading import read_study
 
     analyse = _analysis()
-    place, study = home_of(home), read_study(Path(file))
-    base = with_initial_weights(configure(study.base, study.overrides), place)
+    place = home_of(home)
+    study, base = designed(source, overrides, scale, place)
     cells = study.cells(base)
-    check_expectations(study.expects, {cell.treatment for cell in cells})
+    check_statements(study, {cell.treatment for cell in cells})
+    cells, notes = able(cells)
     tell = on_news or (lambda news: None)
     how = How(
         *(place, study.blocks, study.timeout, study.base, on_progress or silent, tell),
@@ -86,34 +90,9 @@ def run(
         stated=study,
         timed=not loss_only,
         hours=max_hours,
+        notes=notes,
     )
     return analyse(measured(cells, base, how))
-
-
-def plan(
-    file: Path | str, *, home: Home | Path | str | None = None, on_progress: "Progress | None" = None
-) -> "Outlook":
-    """Predict memory and time of every row of a YAML file's study, without running anything.
-
-    Rows that cannot run have the reason. Raises `UsageError` for a fault of the file or of the control.
-    """
-    from assay.analysis.expectations import check_expectations
-    from assay.data.progress import silent
-    from assay.studies.outlook import outlook
-    from assay.studies.reading import read_study
-
-    place, study = home_of(home), read_study(Path(file))
-    base = with_initial_weights(configure(study.base, study.overrides), place)
-    found = outlook(study, base, place, on_progress or silent)
-    check_expectations(study.expects, {row.label for row in found.rows})
-    return found
-
-
-def new(name: str, kind: str = "factorial", folder: Path | str = ".") -> Path:
-    """Write a commented file of a study, and return its path. Raises `UsageError` if it exists."""
-    from assay.studies.template import write_template
-
-    return write_template(name, kind, Path(folder))
 
 
 def resume(

@@ -1,4 +1,4 @@
-"""`assay study`: write and plan a file, run a study from it, list studies, show, follow, stop and resume one."""
+"""`assay study`: plan and run a file or a study of the library; list studies, show, follow, stop and resume one."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from assay.cli.answer import finish, print_answer
-from assay.cli.options import Json
+from assay.cli.options import Json, Overrides
 
 app = typer.Typer(help="Write, plan, run, list, show, follow, stop and resume studies; a comparison is one.")
 
@@ -16,6 +16,10 @@ _Hours = Annotated[
     typer.Option(metavar="HOURS", help="Begin nothing that would probably end later; resume does the rest."),
 ]
 _Mode = Annotated[str, typer.Option(metavar="MODE", help="missing, retry-failed, force or read-only.")]
+_Source = Annotated[
+    str, typer.Argument(metavar="STUDY|FILE", help="A study of the library by its name, or a YAML file.")
+]
+_Scale = Annotated[str | None, typer.Option(metavar="NAME", help="A scale of the study, such as small; default: full.")]
 _Page = Annotated[Path | None, typer.Option(metavar="PATH", help="File of the page; default: beside the record.")]
 
 
@@ -25,7 +29,7 @@ def new_study(
     kind: Annotated[str, typer.Option(metavar="KIND", help="Kind of the study.")] = "factorial",
 ) -> None:
     """Write a commented file of a study into the working directory, to be edited and run."""
-    from assay.api.study import new
+    from assay.api.designs import new
     from assay.cli.console import note
 
     path = new(name, kind)
@@ -34,20 +38,18 @@ def new_study(
 
 
 @app.command("plan")
-def plan_study(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A YAML file of a study.")], as_json: Json = False
-) -> None:
+def plan_study(source: _Source, overrides: Overrides = None, scale: _Scale = None, as_json: Json = False) -> None:
     """List every row of a study with its predicted memory and time, and rows that cannot run with the reason.
 
     Nothing is trained. Times need the rates that `assay machine` measures.
     """
-    from assay.api.study import plan
+    from assay.api.designs import plan
     from assay.cli.console import print_blocks, print_json
     from assay.report.study.outlook import outlook_report
     from assay.report.terminal.progress import watcher
 
     with watcher() as watch:
-        found = plan(file, on_progress=watch.prepare)
+        found = plan(source, *(overrides or ()), scale=scale, on_progress=watch.prepare)
     if as_json:
         rows = [row._asdict() for row in found.rows]
         print_json({**found._asdict(), "rows": rows, "processes": found.processes, "seconds": found.seconds})
@@ -57,9 +59,9 @@ def plan_study(
 
 @app.command("run")
 def run_study(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A YAML file: the key kind, and the fields of that kind.")
-    ],
+    source: _Source,
+    overrides: Overrides = None,
+    scale: _Scale = None,
     executor: Annotated[str, typer.Option(metavar="NAME", help="Where the waves run: local, ray, slurm.")] = "local",
     max_hours: _Hours = None,
     loss_only: Annotated[
@@ -79,13 +81,34 @@ def run_study(
           training.learning_rate: [1e-3, 3e-4]
           optimizations: [none, lion]
 
-    The first level of each factor is that of the control. Exit codes are those of `assay compare`.
+    The first level of each factor is that of the control. Settings after the name change the base of all rows:
+    `assay study run cpu-fifteen --scale small data.path=input.txt`. Exit codes are those of `assay compare`.
     """
     from functools import partial
 
     from assay.api.study import run
 
-    finish(partial(run, file, executor=executor, max_hours=max_hours, loss_only=loss_only), page, as_json)
+    asked = partial(run, source, *(overrides or ()), scale=scale, executor=executor)
+    finish(partial(asked, max_hours=max_hours, loss_only=loss_only), page, as_json)
+
+
+@app.command("library")
+def show_library(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="A study of the library; default: the list of all.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the published studies that can be run by name, or show one: its table, its faults and its scales."""
+    from assay.api.designs import library, published_study
+    from assay.cli.console import print_blocks, print_json
+    from assay.report.study.library import entry_report, library_report, values
+
+    found = library() if name is None else [published_study(name)]
+    if as_json:
+        print_json([values(one) for one in found] if name is None else values(found[0]))
+    else:
+        print_blocks(library_report(found) if name is None else entry_report(found[0]))
 
 
 @app.command("resume")

@@ -88,7 +88,9 @@ def _operation_seconds(operation: Operation, values: dict[str, Tensor], rates: R
     """Seconds of forward and of backward, without their launches."""
     read = [values[name] for name in operation.inputs]
     moved = _nbytes(read) + _nbytes(tensor for tensor in operation.outputs if tensor.view_of is None)
-    rate = rates.matmul_flops.get(operation.products or read[0].dtype, 0.0)
+    # A compiled graph has operations that read nothing, such as the mask of a padded vocabulary; they multiply nothing.
+    dtype = operation.products or (read[0].dtype if read else None)
+    rate = rates.matmul_flops.get(dtype or "", 0.0)
 
     def seconds(flops: int, nbytes: int) -> float:
         return max(flops / rate if flops else 0.0, nbytes / rates.bandwidth_bytes)

@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from assay.config.base import Frozen, Setting
 from assay.config.run import ResolvedRun
+from assay.records.published import Published
 from assay.records.run import RunResult
 
 BASELINE = "baseline"
@@ -76,6 +77,8 @@ class Stated(Setting):
 
     model_config = ConfigDict(use_attribute_docstrings=True, strict=False)
 
+    name: str = ""
+    """Name of the study; if it has none, that of its file, with the scale."""
     question: str = ""
     """The question that the study answers, in one sentence."""
     expects: tuple[Expectation, ...] = ()
@@ -86,6 +89,8 @@ class Stated(Setting):
     """Losses that differ by less, in nats per token, count as the same; a faster row may not be worse by more."""
     weights: Mapping[str, float] = Field(default_factory=dict)
     """Weight of each metric by which the answer ranks the rows, such as step_seconds; empty: no ranking."""
+    published: Published | None = None
+    """A published study that this one repeats: its document, its table, and what was wrong with it."""
 
     def stated(self) -> dict[str, Any]:
         """Return the fields of this class, with which a plan or a record of the study is built."""

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from assay.config.run import ResolvedRun
 from assay.errors import UsageError
+from assay.hardware import detect
+from assay.optimizations import Unavailable, check
 from assay.records.study import AGAIN, BASELINE, Cell
 
 LEAST_PROCESSES = 3
@@ -59,3 +61,19 @@ def crossed(rows: Sequence[Treatment], first_seed: int, seeds: int, processes: i
         for process in range(processes)
         for name, replicate, row in named
     )
+
+
+def able(cells: Sequence[Cell]) -> tuple[tuple[Cell, ...], tuple[str, ...]]:
+    """Return the cells that this machine can run, and a sentence on each row that it cannot.
+
+    Raises `Unavailable` if the control is among those, and `UsageError` for a cell that no machine can run.
+    """
+    machine, missing = detect(), dict[str, str]()
+    for cell in {one.treatment: one for one in cells}.values():
+        try:
+            check(cell.run, machine)
+        except Unavailable as reason:
+            if cell.treatment == BASELINE:
+                raise
+            missing[cell.treatment] = f"{cell.treatment} was left out, because this machine cannot run it: {reason}."
+    return tuple(cell for cell in cells if cell.treatment not in missing), tuple(missing.values())

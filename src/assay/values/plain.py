@@ -85,14 +85,17 @@ def _norms(recorded: Recorded, run: ResolvedRun) -> Iterator[str]:
         squares = sum(float(one.double().square().sum()) for one in gradients)
         found = squares**0.5
         norm = math.exp(step.log_norm)
-        wanted = clip * norm / (norm + 1e-6) if 0 < clip < norm else norm
+        clipped = 0 < clip < norm
+        wanted = clip * norm / (norm + 1e-6) if clipped else norm
         # Clipped gradients are rounded: independent errors of the elements add up to this part of the norm.
         fourth = (
             sum(float((unit_roundoff(one.dtype) * one.double().square()).square().sum()) for one in gradients) ** 0.5
         )
+        # The factor by which they are multiplied is rounded to their dtype as well, once for all elements.
+        factor = max(unit_roundoff(one.dtype) for one in gradients) if clipped else 0.0
         # On a CPU torch adds up the squares of a tensor in some 16 running sums of float32.
         summed = min(_SUMMED_ERROR, max(one.numel() for one in gradients) / 8 * unit_roundoff(torch.float32))
-        if abs(found - wanted) > (_NORM_ERROR + summed + 3 * fourth / max(squares, 1e-300)) * wanted:
+        if abs(found - wanted) > (_NORM_ERROR + summed + factor + 3 * fourth / max(squares, 1e-300)) * wanted:
             yield (
                 f"the optimizer receives gradients of norm {found:.6g} in step {step.index}, and "
                 f"{wanted:.6g} follows from the reported norm"

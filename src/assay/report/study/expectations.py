@@ -15,7 +15,7 @@ from assay.units import format_percent
 
 def _content(comparison: Comparison) -> Iterator[Block]:
     if comparison.record.expects:
-        rows = ((_sentence(one.expectation), one.outcome.value, _found(one)) for one in _judged(comparison))
+        rows = ((expected(one.expectation), one.outcome.value, _found(one)) for one in _judged(comparison))
         yield Table.of(("expected before the run", "outcome", "measured"), rows)
 
 
@@ -37,7 +37,8 @@ def _judged(comparison: Comparison) -> tuple[Judged, ...]:
     return judged(comparison.record.expects, (comparison.again, *comparison.rows))
 
 
-def _sentence(one: Expectation) -> str:
+def expected(one: Expectation) -> str:
+    """Return an expectation in words."""
     known = metrics().get(one.metric)
     title = one.metric if known is None else known.title
     if one.change == "none":

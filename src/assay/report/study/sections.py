@@ -3,10 +3,10 @@
 from typing import Any
 
 from assay.analysis.comparison import Comparison
-from assay.report.study import expectations
+from assay.report.study import expectations, published
 from assay.report.study.section import Filled, Section
 
-SECTIONS: tuple[Section, ...] = (expectations.SECTION,)
+SECTIONS: tuple[Section, ...] = (expectations.SECTION, published.SECTION)
 
 
 def filled(comparison: Comparison) -> tuple[Filled, ...]:

@@ -54,6 +54,8 @@ class How:
     """False: only losses and memory are measured, and cells run beside each other with one thread each."""
     hours: float | None = None
     """No wave begins that would probably end later than this."""
+    notes: tuple[str, ...] = ()
+    """Sentences on each deviation from the design."""
 
     def check(self) -> None:
         """Raise `UsageError` for an impossible number of blocks or seconds."""
@@ -87,7 +89,7 @@ def measured(cells: Sequence[Cell], base: Run, how: How) -> ComparisonRecord:
         base=resolved(base),
         seeds=tuple(dict.fromkeys(cell.seed for cell in cells)),
         treatments=tuple(dict.fromkeys(cell.treatment for cell in cells if cell.treatment not in (BASELINE, AGAIN))),
-        protocol=_protocol(how.blocks if how.timed else 0, len({cell.process for cell in cells}), needs),
+        protocol=_protocol(how, len({cell.process for cell in cells}), needs),
         timeout=how.timeout,
         waves=(*waves(cells, needs.resident() if how.timed else 1), *((one,) for one in drifts)),
         executor=runs_waves.name,
@@ -162,14 +164,14 @@ def _executed(
     return record
 
 
-def _protocol(blocks: int, processes: int, needs: Needs) -> Protocol:
-    resident = needs.resident() if blocks else 1
-    note = needs.note(resident) if blocks else _NOT_TIMED
+def _protocol(how: How, processes: int, needs: Needs) -> Protocol:
+    resident = needs.resident() if how.timed else 1
+    note = needs.note(resident) if how.timed else _NOT_TIMED
     return Protocol(
-        blocks=blocks,
+        blocks=how.blocks if how.timed else 0,
         processes=processes,
         resident=resident,
         needed_bytes=sum(needs.host) if needs.known else None,
         available_bytes=needs.available_bytes,
-        notes=(note,) if note else (),
+        notes=(*how.notes, *((note,) if note else ())),
     )

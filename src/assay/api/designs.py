@@ -1,0 +1,79 @@
+"""Studies before they run: those of the library, new files, and plans of either."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assay.api.configuration import configure, with_initial_weights
+from assay.config.home import Home, home_of
+
+if TYPE_CHECKING:
+    from assay.config.run import Run
+    from assay.data.progress import Progress
+    from assay.studies.base import Study
+    from assay.studies.library import Entry
+    from assay.studies.outlook import Outlook
+
+
+def library() -> "list[Entry]":
+    """Return every published study of the library, with its scales."""
+    from assay.studies.library import entry, names
+
+    return [entry(name) for name in names()]
+
+
+def published_study(name: str) -> "Entry":
+    """Return one published study of the library. Raises `UsageError` if there is none of this name."""
+    from assay.studies.library import entry
+
+    return entry(name)
+
+
+def plan(
+    source: Path | str,
+    *overrides: str,
+    scale: str | None = None,
+    home: Home | Path | str | None = None,
+    on_progress: "Progress | None" = None,
+) -> "Outlook":
+    """Predict memory and time of every row of a study, without running anything.
+
+    The study is given as for `run`. Rows that cannot run have the reason. Raises `UsageError` for a fault of the file
+    or of the control.
+    """
+    from assay.data.progress import silent
+    from assay.studies.outlook import outlook
+
+    place = home_of(home)
+    study, base = designed(source, overrides, scale, place)
+    found = outlook(study, base, place, on_progress or silent)
+    check_statements(study, {row.label for row in found.rows})
+    return found
+
+
+def new(name: str, kind: str = "factorial", folder: Path | str = ".") -> Path:
+    """Write a commented file of a study, and return its path. Raises `UsageError` if it exists."""
+    from assay.studies.template import write_template
+
+    return write_template(name, kind, Path(folder))
+
+
+def designed(source: Path | str, overrides: Sequence[str], scale: str | None, home: Home) -> "tuple[Study, Run]":
+    """Return the study of a name or a file at a scale, and the configuration of its base.
+
+    Raises `UsageError` with one sentence on the first fault.
+    """
+    from assay.studies.library import located
+    from assay.studies.reading import FULL, read_study
+
+    study = read_study(located(source), scale or FULL, overrides)
+    return study, with_initial_weights(configure(study.base, study.overrides), home)
+
+
+def check_statements(study: "Study", rows: set[str]) -> None:
+    """Raise `UsageError` if a study states something about a row or a metric that it does not have."""
+    from assay.analysis.expectations import check_expectations
+    from assay.analysis.published import check_published
+
+    check_expectations(study.expects, rows)
+    check_published(study.published, rows)

@@ -1,0 +1,99 @@
+"""Scales of a study's file: which fields they replace, and which they add to."""
+
+from pathlib import Path
+
+import pytest
+
+from assay.errors import UsageError
+from assay.studies.factors import OPTIMIZATIONS
+from assay.studies.kinds.factorial import Factorial
+from assay.studies.library import located
+from assay.studies.reading import read_study, scales
+
+TEXT = """
+kind: factorial
+base: demo
+overrides: [training.steps=100]
+seeds: 3
+vary:
+  optimizations: [none, lion]
+  training.batch_size: [8, 16]
+scales:
+  small:
+    overrides: [training.steps=10]
+    seeds: 1
+    vary:
+      training.batch_size: [4, 8, 16]
+  empty: {}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.yaml"
+    path.write_text(TEXT)
+    return path
+
+
+def read(path: Path, scale: str, *overrides: str) -> Factorial:
+    study = read_study(path, scale, overrides)
+    assert isinstance(study, Factorial)
+    return study
+
+
+def test_a_scale_replaces_fields_appends_overrides_and_merges_mappings(file: Path) -> None:
+    assert scales(file) == ["full", "small", "empty"]
+    full, small = read(file, "full"), read(file, "small")
+    assert (full.seeds, full.overrides, full.name) == (3, ("training.steps=100",), "mine")
+    assert (small.seeds, small.name) == (1, "mine (small)")
+    assert small.overrides == ("training.steps=100", "training.steps=10")
+    assert small.vary["training.batch_size"].levels == ("4", "8", "16")
+    assert small.vary[OPTIMIZATIONS] == full.vary[OPTIMIZATIONS]
+    assert read(file, "empty").model_copy(update={"name": "mine"}) == full
+
+
+def test_overrides_of_the_user_come_last(file: Path) -> None:
+    assert read(file, "small", "training.steps=5").overrides[-1] == "training.steps=5"
+
+
+@pytest.mark.parametrize(
+    ("scale", "says"),
+    [
+        ("smal", "has no scale 'smal'; did you mean 'small'"),
+        ("zzz", "has no scale 'zzz'; there are full, small, empty"),
+    ],
+)
+def test_an_unknown_scale_is_a_sentence(file: Path, scale: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        read_study(file, scale)
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ("scales: [small]", "scales should be a mapping"),
+        ("scales: {small: 3}", "scales should be a mapping"),
+        ("scales: {full: {}}", "scales has 'full'"),
+        ("published: {library: fahy}", "published: the library has no document 'fahy'; did you mean 'fahey'"),
+        ("published: {documnt: x}", "published.document: field required"),
+    ],
+)
+def test_a_faulty_scale_or_document_is_a_sentence(file: Path, written: str, says: str) -> None:
+    file.write_text(f"kind: comparison\ntreatments: [lion]\n{written}\n")
+    with pytest.raises(UsageError, match=says):
+        read_study(file)
+
+
+def test_a_field_that_a_scale_misspells_is_named(file: Path) -> None:
+    file.write_text(TEXT.replace("seeds: 1", "sedes: 1"))
+    read_study(file)
+    with pytest.raises(UsageError, match="sedes"):
+        read_study(file, "small")
+
+
+def test_a_name_is_a_study_of_the_library_and_a_path_is_a_file(file: Path) -> None:
+    assert located("cpu-fifteen").name == "cpu-fifteen.yaml"
+    assert located(str(file)) == file
+    with pytest.raises(UsageError, match="there is no study or file named 'cpu-fiften'; did you mean 'cpu-fifteen'"):
+        located("cpu-fiften")
+    assert located("not-there.yaml") == Path("not-there.yaml")
