@@ -72,8 +72,8 @@ def designed(source: Path | str, overrides: Sequence[str], scale: str | None, ho
 
 def check_statements(study: "Study", rows: set[str]) -> None:
     """Raise `UsageError` if a study states something about a row or a metric that it does not have."""
-    from assay.analysis.expectations import check_expectations
-    from assay.analysis.published import check_published
+    from assay.analysis.stated.expectations import check_expectations
+    from assay.analysis.stated.published import check_published
 
     check_expectations(study.expects, rows)
     check_published(study.published, rows)

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from assay.analysis.comparison import Comparison
-from assay.analysis.expectations import Judged, judged
 from assay.analysis.metrics import metrics
+from assay.analysis.stated.expectations import Judged, judged
 from assay.records.study import Expectation
 from assay.report.blocks import Block, Table
 from assay.report.study.section import Section

@@ -5,7 +5,7 @@ from typing import Any
 
 from assay.analysis.comparison import Comparison
 from assay.analysis.effects import Effect
-from assay.analysis.published import Beside, beside, recomputed
+from assay.analysis.stated.published import Beside, beside, recomputed
 from assay.records.published import Published, PublishedColumn
 from assay.report.blocks import Block, Facts, Table
 from assay.report.formats import UNKNOWN

@@ -4,7 +4,7 @@ import pytest
 
 from assay.analysis.comparison import analyse
 from assay.analysis.effects import Effect
-from assay.analysis.expectations import Outcome, check_expectations, judged, outcome
+from assay.analysis.stated.expectations import Outcome, check_expectations, judged, outcome
 from assay.errors import UsageError
 from assay.records.study import Expectation
 from support.comparisons import TREATMENTS, record

@@ -6,7 +6,7 @@ import pytest
 
 from assay.analysis.comparison import analyse
 from assay.analysis.effects import Effect
-from assay.analysis.published import Agreement, _agreement, beside, check_published, recomputed
+from assay.analysis.stated.published import Agreement, _agreement, beside, check_published, recomputed
 from assay.errors import UsageError
 from assay.records.published import Published
 from support.comparisons import TREATMENTS, record
