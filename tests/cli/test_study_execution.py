@@ -1,4 +1,4 @@
-"""`assay study`: limits of time, cells beside each other, modes of resuming, the state of a study, and stopping one."""
+"""`assay study`: limits of time, cells beside each other, modes of resuming, states, stopping, and stages."""
 
 import subprocess
 import sys
@@ -120,3 +120,40 @@ def test_a_running_study_is_stopped(assay: Assay, fake: Fake, file: str, home: H
     assert stopped.code == 0, stopped.err
     assert "4 of 8 cells have ended" in stopped.err
     assert holder.wait() != 0
+
+
+def test_a_study_starts_from_the_best_row_of_another(assay: Assay, fake: Fake, file: str, tmp_path: Path) -> None:
+    assert assay("study", "run", file, "training.learning_rate=0.002").code == 0
+    later = tmp_path / "later.yaml"
+    fields = "kind: one_at_a_time\nseeds: 1\nprocesses: 1\nblocks: 1\nvary: {model.bias: [true, false]}\n"
+    later.write_text(f"{fields}start_from: {{study: study, metric: tensors_peak_bytes}}\n")
+    plan = assay("study", "plan", str(later))
+    assert plan.code == 0, plan.err
+    assert "The base is the row " in plan.out
+    assert "with the best tensors, peak" in plan.out
+    assert assay("study", "run", str(later)).code == 0
+    said = assay("study", "show", "last")
+    assert "The base is the row " in said.out
+    assert assay("study", "show", "last", "--json").value["seeds"] == [2], "seeds 0 and 1 were used before"
+    assert "The base is the row " in Path(assay("study", "report", "last").out.strip()).read_text()
+    (newest, *_) = sorted((Home().reports).glob("*/study.json"), reverse=True)
+    assert '"learning_rate": 0.002' in newest.read_text()
+
+
+@pytest.mark.parametrize(
+    ("start", "says"),
+    [
+        ("{study: other}", "there is no study 'other'"),
+        ("{study: last, metric: loss}", "start_from names the metric 'loss', which does not exist"),
+        ("{metric: val_loss}", "start_from.study: field required"),
+    ],
+)
+def test_a_faulty_start_is_a_sentence(
+    assay: Assay, fake: Fake, file: str, tmp_path: Path, start: str, says: str
+) -> None:
+    assert assay("study", "run", file, "--max-hours", "1e-9").code == 0
+    later = tmp_path / "later.yaml"
+    later.write_text(f"kind: comparison\ntreatments: [lion]\nstart_from: {start}\n")
+    said = assay("study", "run", str(later))
+    assert said.code == 2
+    assert says in said.sentence()

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 
 from assay.api.configuration import configure, with_initial_weights
 from assay.config.home import Home, home_of
+from assay.errors import UsageError
 
 if TYPE_CHECKING:
+    from assay.analysis.stated.best import Best
     from assay.config.run import Run
     from assay.data.progress import Progress
+    from assay.records.study import StartFrom
     from assay.studies.base import Study
     from assay.studies.library import Entry
     from assay.studies.outlook import Outlook
@@ -67,7 +70,26 @@ def designed(source: Path | str, overrides: Sequence[str], scale: str | None, ho
     from assay.studies.reading import FULL, read_study
 
     study = read_study(located(source), scale or FULL, overrides)
-    return study, with_initial_weights(configure(study.base, study.overrides), home)
+    base: Run | str = study.base
+    if study.start_from is not None:
+        best = _best(study.start_from, home)
+        base, study = best.run, study.model_copy(update={"started_from": best.sentence})
+    return study, with_initial_weights(configure(base, study.overrides), home)
+
+
+def _best(start: "StartFrom", home: Home) -> "Best":
+    """Return the best row of an earlier study. Raises `UsageError` if it is not known or not complete."""
+    from assay.analysis.comparison import analyse
+    from assay.analysis.stated.best import best_row
+    from assay.studies.folder import find
+
+    folder = find(home, start.study)
+    record = folder.record()
+    if record is None or folder.running:
+        raise UsageError(
+            f"the study {folder.id}, from which this one starts, is not complete; let it end, or resume it"
+        )
+    return best_row(analyse(record), start.metric)
 
 
 def check_statements(study: "Study", rows: set[str]) -> None:

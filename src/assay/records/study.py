@@ -72,6 +72,17 @@ class Expectation(Frozen):
         return self
 
 
+class StartFrom(Setting):
+    """An earlier study, whose best row is the base of a later one."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    study: str
+    """Its id, the start of one, its name, or last."""
+    metric: str = "val_loss"
+    """Name of the metric that decides."""
+
+
 class Stated(Setting):
     """Statements of a study from before it runs: its question, and how its answer will be judged."""
 
@@ -89,6 +100,8 @@ class Stated(Setting):
     """Losses that differ by less, in nats per token, count as the same; a faster row may not be worse by more."""
     weights: Mapping[str, float] = Field(default_factory=dict)
     """Weight of each metric by which the answer ranks the rows, such as step_seconds; empty: no ranking."""
+    started_from: str = ""
+    """Sentence on the earlier study whose best row is the base; empty if a preset or a file is."""
     published: Published | None = None
     """A published study that this one repeats: its document, its table, and what was wrong with it."""
 

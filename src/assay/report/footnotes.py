@@ -11,7 +11,7 @@ from assay.units import format_bytes
 def footnotes(comparison: Comparison) -> list[str]:
     """Return all footnotes: method, smallest change, errors of the predictions, library scratch, caveats."""
     found = [_method(comparison), _smallest_change(comparison), _prediction_errors(comparison), _scratch(comparison)]
-    return [sentence for sentence in (*found, *comparison.caveats) if sentence]
+    return [sentence for sentence in (comparison.record.started_from, *found, *comparison.caveats) if sentence]
 
 
 def _method(comparison: Comparison) -> str:

@@ -18,7 +18,7 @@ from assay.config.loading import load, stack
 from assay.config.run import Run
 from assay.errors import UsageError
 from assay.optimizations import resolved
-from assay.records.study import BASELINE, Cell, Stated
+from assay.records.study import BASELINE, Cell, StartFrom, Stated
 from assay.studies.design import Treatment, crossed, enough
 from assay.studies.factors import NONE, OPTIMIZATIONS, Factor, merged
 
@@ -37,6 +37,8 @@ class Study(Stated):
 
     base: str = "demo"
     """Preset or file from which every cell's configuration begins."""
+    start_from: StartFrom | None = None
+    """An earlier study (its id, its name or last) and a metric; its best row is the base, at seeds of its own."""
     overrides: tuple[str, ...] = ()
     """Overrides ``key=value`` of the base, the same in all cells."""
     seeds: int = 3

@@ -167,19 +167,32 @@ def folders(home: Home) -> list[StudyFolder]:
 
 
 def find(home: Home, name: str) -> StudyFolder:
-    """Return the study that a name means: an id, the start of one, or ``last``. Raises `UsageError`."""
+    """Return the study that a name means: an id, the start of one, the name of a study, or ``last``.
+
+    Of several studies with one name, the newest is meant. Raises `UsageError`.
+    """
     known = folders(home)
     if not known:
         raise UsageError(f"there are no studies in {home.reports} yet; `assay compare` or `assay study run` makes one")
     if name == "last":
         return known[-1]
     found = [one for one in known if one.id == name] or [one for one in known if one.id.startswith(name)]
+    found = found or [one for one in known if _named(one) == name][-1:]
     if not found:
         raise UsageError(f"there is no study {name!r} in {home.reports}; `assay study ls` lists them")
     if len(found) > 1:
         ids = ", ".join(one.id for one in found[:3])
         raise UsageError(f"{name!r} is the start of several studies ({ids}); write more of it")
     return found[0]
+
+
+def _named(folder: StudyFolder) -> str:
+    """Return the name of a study; empty if it has none, or cannot be read."""
+    try:
+        plan = folder.plan()
+    except UsageError:
+        return ""
+    return "" if plan is None else plan.name
 
 
 def _read(path: Path, kind: type[Kind]) -> Kind:

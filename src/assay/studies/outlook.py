@@ -93,7 +93,8 @@ def outlook(study: Study, base: Run, home: Home, prepare: Progress) -> Outlook:
     control = [row._replace(label=BASELINE, processes=2 * each) for row in rows[:1]]
     cells = crossed(seen, base.seed, study.seeds, 1)
     drifts = len(nudged(cells, accelerated=detect().device(base.device) == "cuda"))
-    return Outlook(study.kind, study.question, study.base, study.seeds, (*control, *rows[1:]), study.notes(), drifts)
+    notes = (study.started_from, *study.notes()) if study.started_from else study.notes()
+    return Outlook(study.kind, study.question, study.base, study.seeds, (*control, *rows[1:]), notes, drifts)
 
 
 def _predicted(row: RowOutlook, able: ReadyRun) -> RowOutlook:

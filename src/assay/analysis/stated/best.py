@@ -1,0 +1,66 @@
+"""The best row of an earlier study, from which a later one starts.
+
+Rates are tuned in one study, and measured in the next. That one uses other seeds, because the best of many rows is
+best by luck as well.
+"""
+
+from statistics import fmean
+from typing import NamedTuple
+
+from assay.analysis.comparison import Comparison
+from assay.analysis.metrics import metrics
+from assay.analysis.row import Row
+from assay.config.run import Run
+from assay.errors import UsageError, meant, shown
+from assay.records.status import Status
+from assay.records.study import ComparisonRecord
+
+
+class Best(NamedTuple):
+    """The best row of a study."""
+
+    row: str
+    run: Run
+    """Its configuration, with a seed that the study did not use."""
+    sentence: str
+    """Sentence for the plan and the page of the study that starts from it."""
+
+
+def best_row(comparison: Comparison, metric: str) -> Best:
+    """Return the row with the best mean of a metric over seeds, among those that finished at all of them.
+
+    Placebos do not count, because they are the control. Raises `UsageError` for an unknown metric, and if no row has
+    finished with it.
+    """
+    record, known = comparison.record, metrics()
+    if metric not in known:
+        hint = meant(metric, list(known)) or f"; there are {', '.join(known)}"
+        raise UsageError(f"start_from names the metric {shown(metric)}, which does not exist{hint}")
+    figures = {
+        row.treatment: figure
+        for row in (comparison.baseline, *comparison.rows)
+        if row.status is Status.DONE and not _is_placebo(record, row) and (figure := _figure(row, metric)) is not None
+    }
+    if not figures:
+        raise UsageError(f"the study {record.id} has no finished row with {metric}, from which to start")
+    choose = min if known[metric].better == "lower" else max
+    name = choose(figures, key=lambda one: figures[one])
+    run = next(one.cell.run for one in record.cells if one.cell.treatment == name).asked()
+    free = max(one.cell.seed for one in record.cells) + 1
+    sentence = (
+        f"The base is the row {name} of the study {record.id}, with the best {known[metric].title} "
+        f"({figures[name]:.4g}) of {len(figures)} rows. Seeds begin at {free}, after those of that study."
+    )
+    return Best(name, run.model_copy(update={"seed": free}), sentence)
+
+
+def _figure(row: Row, metric: str) -> float | None:
+    value = row.metrics.get(metric)
+    if isinstance(value, tuple):
+        return fmean(value) if value else None
+    return value
+
+
+def _is_placebo(record: ComparisonRecord, row: Row) -> bool:
+    levels = next((one.cell.levels for one in record.cells if one.cell.treatment == row.treatment), {})
+    return any(level.startswith("placebo: ") for level in levels.values())
