@@ -12,6 +12,7 @@ from assay.config import Home
 from assay.config.run import ResolvedRun
 from assay.data.progress import silent
 from assay.errors import UsageError
+from assay.hardware import detect
 from assay.records.published import Published
 from assay.records.study import Stated
 from assay.studies.base import Study
@@ -71,7 +72,7 @@ def test_there_are_the_five_documents_and_each_study_has_a_small_scale() -> None
 @pytest.mark.parametrize(("name", "scale"), SCALES)
 def test_every_row_can_run_or_is_known_to_need_another_machine(name: str, scale: str) -> None:
     one = study(name, scale)
-    cells = one.cells(configure(one.base, one.overrides))
+    cells = one.cells(configure(one.base, (*one.overrides, "oversubscribe=true")))
     kept, notes = able(cells)
     gone = {cell.treatment for cell in cells} - {cell.treatment for cell in kept}
     assert gone == ABSENT.get((name, scale), set())
@@ -81,11 +82,22 @@ def test_every_row_can_run_or_is_known_to_need_another_machine(name: str, scale:
     check_published(one.published, every)
 
 
+def test_rows_over_more_ranks_than_the_machine_has_room_for_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = study("lecture-ladder", "small")
+    alone = detect().model_copy(update={"cores": 1})
+    monkeypatch.setattr("assay.studies.design.detect", lambda: alone)
+    kept, notes = able(one.cells(configure(one.base, one.overrides)))
+    assert not any("fully sharded" in cell.treatment for cell in kept)
+    assert "2 ranks need 2 cores, and this machine has 1" in notes[0]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "scale"), SCALES)
 def test_every_plan_has_no_impossible_row(name: str, scale: str, tmp_path: Path) -> None:
     (tmp_path / "corpus.txt").write_text("The quick brown fox jumps over the lazy dog.\n" * 2000)
-    one = read_study(located(name), scale, (f"data.path={tmp_path / 'corpus.txt'}", "data.tokenizer=byte"))
+    one = read_study(
+        located(name), scale, (f"data.path={tmp_path / 'corpus.txt'}", "data.tokenizer=byte", "oversubscribe=true")
+    )
     found = outlook(one, configure(one.base, one.overrides), Home(tmp_path / "home"), silent)
     assert [row.problem for row in found.rows if row.problem and not row.unavailable] == []
 

@@ -59,8 +59,7 @@ def ready(asked: Run, home: Home, progress: Progress = silent, ranks_here: int |
     run = resolved(asked)
     home.checked()
     machine = known_machine(home, threads_of(run, ranks_here))
-    _device_exists(run, machine)
-    _ranks_have_room(run, machine, ranks_here or run.ranks)
+    check_room(run, machine, ranks_here or run.ranks)
     run = with_initial_weights(run, home)
     check(run, machine)
     _vocabulary_fits(run, KNOWN_VOCABULARIES.get(run.data.tokenizer, 0))
@@ -122,20 +121,20 @@ def _vocabulary_fits(run: Run, tokens: int) -> None:
         )
 
 
-def _device_exists(run: Run, machine: Machine) -> None:
+def check_room(run: Run, machine: Machine, ranks: int) -> None:
+    """Raise `Unavailable` if the device is missing, or if ranks outnumber accelerators or cores.
+
+    `oversubscribe` permits fewer cores.
+    """
     if run.device == "cuda" and not machine.accelerators:
         raise Unavailable("device=cuda is not possible: this machine has no CUDA device; use device=cpu")
-
-
-def _ranks_have_room(run: Run, machine: Machine, ranks: int) -> None:
-    """Raise `UsageError` if ranks outnumber accelerators or cores; `oversubscribe` permits fewer cores."""
     if machine.device(run.device) == "cuda" and ranks > len(machine.accelerators):
         raise Unavailable(
             f"{ranks} ranks need {ranks} accelerators, and this machine has {len(machine.accelerators)}; "
             "use fewer ranks"
         )
     if ranks > machine.cores and not run.oversubscribe:
-        raise UsageError(
+        raise Unavailable(
             f"{ranks} ranks need {ranks} cores, and this machine has {machine.cores}; "
             "use fewer ranks, or give --oversubscribe"
         )

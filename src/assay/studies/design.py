@@ -14,6 +14,7 @@ from typing import NamedTuple
 from assay.config.run import ResolvedRun
 from assay.errors import UsageError
 from assay.hardware import detect
+from assay.launch.prepare import check_room
 from assay.optimizations import Unavailable, check
 from assay.records.study import AGAIN, BASELINE, Cell
 
@@ -71,6 +72,7 @@ def able(cells: Sequence[Cell]) -> tuple[tuple[Cell, ...], tuple[str, ...]]:
     machine, missing = detect(), dict[str, str]()
     for cell in {one.treatment: one for one in cells}.values():
         try:
+            check_room(cell.run, machine, cell.run.ranks)
             check(cell.run, machine)
         except Unavailable as reason:
             if cell.treatment == BASELINE:

@@ -83,7 +83,7 @@ def test_an_interval_decides_how_they_agree(change: float, ends: tuple[float, fl
 
 def test_rows_that_are_exactly_equal_need_no_interval() -> None:
     equal = Effect(change=0.0, interval=None, pairs=1, equal=True)
-    assert _agreement("train_loss", 0.0, equal) is Agreement.SAME
+    assert _agreement("train_loss", 0.0, equal) is Agreement.NEITHER
     assert _agreement("train_loss", 0.3, equal) is Agreement.ONE
 
 

@@ -25,6 +25,7 @@ class Agreement(StrEnum):
     SAME = "same direction"
     OPPOSITE = "opposite direction"
     ONE = "only one of them changes"
+    NEITHER = "neither changes"
     UNCERTAIN = "ours not distinguishable"
     NO_INTERVAL = "no interval of ours"
     UNKNOWN = "–"
@@ -114,6 +115,8 @@ def _agreement(metric: str, change: float | None, ours: Effect | None) -> Agreem
     if ours.interval is None and not ours.equal and metrics()[metric].kind != "exact":
         return Agreement.NO_INTERVAL
     low, high = ours.interval or (ours.change, ours.change)
+    if not change and ours.equal:
+        return Agreement.NEITHER
     if low <= change <= high:
         return Agreement.WITHIN if low < high else Agreement.SAME
     if low < 0 < high:

@@ -26,7 +26,7 @@ def entry_report(entry: "Entry") -> Iterator[Block]:
     study, published = entry.study, entry.study.published
     yield Facts.of([("question", study.question), ("kind", study.kind), ("base", study.base)])
     columns = ("scale", "rows", "seeds", "base", "overrides")
-    scales = ((name, str(_rows(one)), str(one.seeds), one.base, " ".join(one.overrides)) for name, one in _all(entry))
+    scales = ((name, str(_rows(one)), str(one.seeds), one.base, " ".join(_settings(one))) for name, one in _all(entry))
     yield Table.of(columns, scales, right=("rows", "seeds"))
     yield from study.notes()
     if published is not None:
@@ -47,7 +47,7 @@ def values(entry: "Entry") -> dict[str, Any]:
         "kind": study.kind,
         "question": study.question,
         "scales": {
-            name: {"rows": _rows(one), "seeds": one.seeds, "base": one.base, "overrides": list(one.overrides)}
+            name: {"rows": _rows(one), "seeds": one.seeds, "base": one.base, "overrides": _settings(one)}
             for name, one in _all(entry)
         },
         "expects": [one.model_dump(mode="json") for one in study.expects],
@@ -61,6 +61,11 @@ def _all(entry: "Entry") -> "list[tuple[str, Study]]":
 
 def _rows(study: "Study") -> int:
     return sum(1 for _ in study.combinations())
+
+
+def _settings(study: "Study") -> list[str]:
+    """Return the overrides of the base, each key with the last value that it is given."""
+    return list({one.partition("=")[0]: one for one in study.overrides}.values())
 
 
 def _document(entry: "Entry") -> str:
