@@ -70,7 +70,7 @@ def loss(seeds: Sequence[Sequence[Pair]], comparisons: int = 1) -> Effect | None
     scale = fmean(before for before, _ in means)
     differences = [after - before for before, after in means]
     mean = fmean(differences)
-    half = _half_width(differences, comparisons)
+    half = half_width(differences, comparisons)
     return Effect(
         change=mean / scale,
         interval=None if half is None else ((mean - half) / scale, (mean + half) / scale),
@@ -79,7 +79,7 @@ def loss(seeds: Sequence[Sequence[Pair]], comparisons: int = 1) -> Effect | None
     )
 
 
-def _half_width(values: Sequence[float], comparisons: int) -> float | None:
+def half_width(values: Sequence[float], comparisons: int) -> float | None:
     """Half width of Student's interval of the mean, for one of several comparisons; None below `LEAST_SEEDS` values."""
     if len(values) < LEAST_SEEDS:
         return None

@@ -78,12 +78,14 @@ class Differences:
         return (self.critical + student(POWER, self.degrees)) * self.error
 
 
-class _Fit(NamedTuple):
+class Fit(NamedTuple):
     """Least-squares fit of some observations."""
 
     change: Floats
+    covariance: Floats
+    """Covariance of the changes at σ = 1; NaN in a row whose change the observations do not determine."""
     scale: Floats
-    """Standard errors at σ = 1, by row; NaN if the observations do not determine the change."""
+    """Standard errors at σ = 1, by row."""
     variance: Floats
     degrees: int
     correlation: float
@@ -104,7 +106,7 @@ class Design:
         """
         values = np.asarray(values, dtype=float)
         flat = values.reshape(-1, values.shape[-1])
-        whole, chance = self._fit(flat, np.full(len(self._rows), True)), self._chances(flat)
+        whole, chance = self.fit(flat), self._chances(flat)
         variance, pooled = self._deviation(flat, chance < APART)
         error = np.sqrt(variance)[:, None] * whole.scale
         degrees = np.repeat(pooled[:, None], self.count, axis=1)
@@ -125,6 +127,10 @@ class Design:
             pooled_degrees=shaped(pooled),
             apart=shaped(apart),
         )
+
+    def fit(self, values: Floats) -> Fit:
+        """Return the least-squares fit of all rows. `values` is [comparisons, observations], on the log scale."""
+        return self._fit(values, np.full(len(self._rows), True))
 
     def _deviation(self, values: Floats, apart: NDArray[np.bool_]) -> tuple[Floats, Floats]:
         """Return (σ², its degrees of freedom) of each comparison, pooled over the rows that are not apart in it."""
@@ -165,7 +171,7 @@ class Design:
             found[:, row - 1] = fdtrc(own.shape[-1] - 1, others.degrees, own.var(axis=-1, ddof=1) / usual)
         return found
 
-    def _fit(self, values: Floats, kept: NDArray[np.bool_]) -> _Fit:
+    def _fit(self, values: Floats, kept: NDArray[np.bool_]) -> Fit:
         """Fit the kept observations with an indicator of each treatment and of each block."""
         rows = self._rows[:, None] == np.arange(1, self.count + 1)
         blocks = self._blocks[:, None] == np.unique(self._blocks)
@@ -175,12 +181,13 @@ class Design:
         residual = values[:, kept] - fitted @ matrix.T
         degrees = len(matrix) - int(np.linalg.matrix_rank(matrix))
         variance = (residual**2).sum(axis=-1) / degrees if degrees > 0 else np.full(len(values), np.nan)
-        covariance = (inverse @ inverse.T)[: self.count, : self.count]
         known = np.isclose(np.diag(inverse @ matrix)[: self.count], 1.0)
-        scale = np.where(known, np.sqrt(np.diag(covariance)), np.nan)
-        pairs = np.outer(known, known) & ~np.eye(self.count, dtype=bool)
+        both = np.outer(known, known)
+        covariance = np.where(both, (inverse @ inverse.T)[: self.count, : self.count], np.nan)
+        scale = np.sqrt(np.diag(covariance))
+        pairs = both & ~np.eye(self.count, dtype=bool)
         correlation = float(np.clip((covariance / np.outer(scale, scale))[pairs].min(initial=1.0), 0.0, 0.99))
-        return _Fit(np.where(known, fitted[:, : self.count], np.nan), scale, variance, degrees, correlation)
+        return Fit(np.where(known, fitted[:, : self.count], np.nan), covariance, scale, variance, degrees, correlation)
 
     def _by_block(self, values: Floats, row: int) -> Floats:
         """Difference between a row and the baseline in each block that has both: [comparisons, blocks]."""

@@ -11,7 +11,7 @@ a baseline, all are blocked by seed instead.
 from collections.abc import Mapping, Sequence
 from math import exp, expm1, log
 from statistics import fmean
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from assay.analysis.effects import Effect
 from assay.analysis.metrics import Metric
@@ -19,6 +19,9 @@ from assay.config.base import Frozen
 from assay.records.run import RunResult
 from assay.records.study import AGAIN, BASELINE, CellResult, ComparisonRecord
 from assay.records.timing import DISTURBED
+
+if TYPE_CHECKING:
+    from assay.analysis.intervals import Design
 
 LEAST_ROUNDS = 3
 CONTROLS = (BASELINE, AGAIN)
@@ -47,7 +50,7 @@ class Timed(NamedTuple):
     """None if no row has an interval."""
 
 
-class _Seen(NamedTuple):
+class Seen(NamedTuple):
     """Observation of one process."""
 
     treatment: str
@@ -79,15 +82,28 @@ def figure(metric: Metric, result: RunResult, kept: Sequence[int]) -> float | No
 
 def timed(metric: Metric, cells: Sequence[CellResult], kept: Mapping[int, Sequence[int]]) -> Timed:
     """Return the change of every treatment among usable `cells`; `kept` has the rounds that count, as from `rounds`."""
-    seen = [
-        _Seen(one.cell.treatment, one.wave, (one.cell.seed, one.cell.process), value)
-        for one in cells
-        if one.wave in kept and (value := figure(metric, one.result, kept[one.wave])) is not None
-    ]
+    seen = observed(metric, cells, kept)
     names = list(dict.fromkeys(one.treatment for one in seen if one.treatment not in CONTROLS))
     if not names or not any(one.treatment in CONTROLS for one in seen):
         return Timed(_again(seen, None, 0), None)
     return _judged(seen, names)
+
+
+def observed(metric: Metric, cells: Sequence[CellResult], kept: Mapping[int, Sequence[int]]) -> list[Seen]:
+    """Return the observation of every process that has the metric, in the order of the cells."""
+    return [
+        Seen(one.cell.treatment, one.wave, (one.cell.seed, one.cell.process), value)
+        for one in cells
+        if one.wave in kept and (value := figure(metric, one.result, kept[one.wave])) is not None
+    ]
+
+
+def designs(seen: Sequence[Seen], names: Sequence[str]) -> "tuple[Design, Design]":
+    """Return the design with waves as blocks, and that with seeds and processes as blocks; row 0 is the control."""
+    from assay.analysis.intervals import Design
+
+    rows = [0 if one.treatment in CONTROLS else 1 + names.index(one.treatment) for one in seen]
+    return Design(rows, _numbered([(one.wave,) for one in seen])), Design(rows, _numbered([one.seed for one in seen]))
 
 
 def disturbances(record: ComparisonRecord) -> list[str]:
@@ -103,18 +119,16 @@ def disturbances(record: ComparisonRecord) -> list[str]:
     ]
 
 
-def _judged(seen: Sequence[_Seen], names: Sequence[str]) -> Timed:
+def _judged(seen: Sequence[Seen], names: Sequence[str]) -> Timed:
     import numpy as np
 
-    from assay.analysis.intervals import Design
-
-    rows = [0 if one.treatment in CONTROLS else 1 + names.index(one.treatment) for one in seen]
+    by_wave, by_seed = designs(seen, names)
     values = np.array([one.log for one in seen])
-    found = Design(rows, _numbered([(one.wave,) for one in seen])).differences(values)
+    found = by_wave.differences(values)
     if np.isnan(found.change).any():
-        found = Design(rows, _numbered([one.seed for one in seen])).differences(values)
+        found = by_seed.differences(values)
     effects = {
-        name: _effect(float(found.change[at]), float(found.half_width[at]), sum(row == at + 1 for row in rows))
+        name: _effect(float(found.change[at]), float(found.half_width[at]), sum(one.treatment == name for one in seen))
         for at, name in enumerate(names)
         if not np.isnan(found.change[at])
     }
@@ -131,7 +145,7 @@ def _judged(seen: Sequence[_Seen], names: Sequence[str]) -> Timed:
     return Timed({**_again(seen, deviation, degrees), **effects}, resolution)
 
 
-def _again(seen: Sequence[_Seen], deviation: float | None, degrees: int) -> dict[str, Effect]:
+def _again(seen: Sequence[Seen], deviation: float | None, degrees: int) -> dict[str, Effect]:
     """Change of the second baseline against the first of its wave, or of its seed."""
     first = {one.wave: one.log for one in seen if one.treatment == BASELINE}
     by_seed = {one.seed: one.log for one in reversed(seen) if one.treatment == BASELINE}

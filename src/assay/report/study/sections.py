@@ -4,9 +4,16 @@ from typing import Any
 
 from assay.analysis.comparison import Comparison
 from assay.report.study import expectations, published
+from assay.report.study.factors import additivity, effects, percent
 from assay.report.study.section import Filled, Section
 
-SECTIONS: tuple[Section, ...] = (expectations.SECTION, published.SECTION)
+SECTIONS: tuple[Section, ...] = (
+    expectations.SECTION,
+    effects.SECTION,
+    additivity.SECTION,
+    percent.SECTION,
+    published.SECTION,
+)
 
 
 def filled(comparison: Comparison) -> tuple[Filled, ...]:

@@ -1,0 +1,1 @@
+"""Factors of a study: their effects, their interactions, and whether single changes add up."""

@@ -1,0 +1,195 @@
+"""Changes of all rows of a study for one metric, and intervals of what is computed from several of them.
+
+Effects, interactions and deviations from additivity are contrasts: sums of the rows' changes with weights. Each is
+given on two scales. *Ratio*: the change is log(row / control), so savings that multiply add up. *Points*: the change is
+(row − control) / control, in percentage points of the control, as a table prints it. Savings that multiply do not add
+up in points: −50 % and −50 % make −75 %.
+
+*Times and process memory*. The process is the unit (`analysis.intervals`). Least squares gives log changes and their
+covariance, with the deviation between processes pooled over rows. On the scale of points the error is carried over by
+the slope of exp (the delta method), because a slow row deviates by more seconds than a fast one.
+
+All contrasts of a metric on one scale hold together in 95 % of studies. They share the estimated deviation, so the
+factor is that of the studentized maximum modulus (Šidák 1967): Dunnett's with no correlation. It is exact for
+contrasts without correlation, and wide enough for all others.
+
+*Losses*. The seed is the unit: a contrast has one value per seed, and Student's t of these values is its interval.
+Treatments change losses by amounts that vary unequally, so nothing is pooled. Bonferroni's correction replaces the
+factor, because the contrasts have no deviation in common. Seeds that lack a row of the contrast are left out.
+
+*Exact metrics* have no interval.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from math import expm1
+from statistics import fmean
+from typing import NamedTuple
+
+import numpy as np
+
+from assay.analysis.comparison import Comparison
+from assay.analysis.effects import half_width
+from assay.analysis.flags import same_environment
+from assay.analysis.intervals import LEAST_DEGREES, Floats, critical_value
+from assay.analysis.metrics import Metric, metrics
+from assay.analysis.row import usable
+from assay.analysis.timed import CONTROLS, designs, observed, rounds
+from assay.config.base import Frozen
+from assay.records.study import CellResult
+
+
+class Scale(StrEnum):
+    """Scale on which changes are added."""
+
+    RATIO = "ratio"
+    POINTS = "points"
+
+
+class Estimate(Frozen):
+    """A contrast as a fraction: −0.1 is ten percent less, or ten points less."""
+
+    value: float
+    interval: tuple[float, float] | None
+    """None if the metric repeats exactly, or if there are too few processes or seeds."""
+
+
+class Contrasts(NamedTuple):
+    """Values of several contrasts with the half widths of their intervals, NaN where there is none."""
+
+    values: Floats
+    half_widths: Floats
+
+
+@dataclass(frozen=True)
+class ProcessChanges:
+    """Log changes of rows, with processes as the unit; leading axes are several studies of one design."""
+
+    rows: tuple[str, ...]
+    logs: Floats
+    """Log changes against the control: [..., rows]."""
+    covariance: Floats
+    """Covariance of the log changes at σ = 1: [rows, rows]."""
+    variance: Floats
+    """σ², pooled over rows: [...]."""
+    degrees: int
+
+    def contrasts(self, weights: Floats, scale: Scale, family: int) -> Contrasts:
+        """Return the contrasts with some weights, [contrasts, rows], as members of a family of a size."""
+        points = scale is Scale.POINTS
+        values = (np.expm1(self.logs) if points else self.logs) @ weights.T
+        slopes = weights * np.exp(self.logs)[..., None, :] if points else weights
+        spread = np.einsum("...ci,ij,...cj->...c", slopes, self.covariance, slopes)
+        factor = critical_value(family, 0.0, self.degrees)
+        return Contrasts(values, factor * np.sqrt(np.asarray(self.variance)[..., None] * spread))
+
+    @property
+    def bounded(self) -> bool:
+        """True if contrasts have intervals."""
+        return self.degrees >= LEAST_DEGREES
+
+
+@dataclass(frozen=True)
+class SeedChanges:
+    """Figures of rows by seed, with seeds as the unit."""
+
+    rows: tuple[str, ...]
+    controls: Floats
+    """Figure of the control at each seed."""
+    figures: Floats
+    """Figures of the rows: [seeds, rows], NaN where a row has none."""
+    sampled: bool
+    """True if the figures vary by chance; an exact metric has no intervals."""
+
+    @property
+    def covariance(self) -> Floats:
+        """Weight of each row in a fit: rows count alike."""
+        return np.eye(len(self.rows))
+
+    def contrasts(self, weights: Floats, scale: Scale, family: int) -> Contrasts:
+        """Return the contrasts with some weights, [contrasts, rows], as members of a family of a size."""
+        ratios = self.figures / self.controls[:, None]
+        mean = fmean(self.controls)
+        samples = np.log(ratios) if scale is Scale.RATIO else (self.figures - self.controls[:, None]) / mean
+        found = [_over_seeds(samples[:, one != 0] @ one[one != 0], family if self.sampled else 0) for one in weights]
+        return Contrasts(np.array([value for value, _ in found]), np.array([half for _, half in found]))
+
+    @property
+    def bounded(self) -> bool:
+        """True if a contrast of rows that every seed has gets an interval."""
+        return self.sampled and half_width(list(self.controls), 1) is not None
+
+
+RowChanges = ProcessChanges | SeedChanges
+
+
+def compared_metrics(comparison: Comparison) -> list[Metric]:
+    """Return the metrics of a study's tables, without rates, which repeat what the step time says."""
+    known = (one for one in metrics().values() if one.shown and one.per_step is None)
+    return [one for one in known if one.kind != "timed" or comparison.record.measures(one.unit)]
+
+
+def row_changes(comparison: Comparison, metric: Metric) -> RowChanges | None:
+    """Return the changes of all rows that have a figure; None if there is none, or none of the control."""
+    good = usable(comparison.record.cells)
+    alike = same_environment(good, comparison.environment)
+    cells = sorted(alike, key=lambda one: (one.cell.seed, one.cell.process, one.cell.treatment, one.cell.replicate))
+    names = [name for name in comparison.record.treatments if any(one.cell.treatment == name for one in cells)]
+    if metric.kind == "timed":
+        return _by_process(metric, cells, names, rounds(good))
+    return _by_seed(metric, cells, names)
+
+
+def estimates(found: RowChanges, weights: Floats, scale: Scale, family: int) -> list[Estimate]:
+    """Return contrasts as fractions; on the scale of ratios, 0.1 means that a ratio is 10 % higher."""
+    middle, half = found.contrasts(weights, scale, family)
+    read = expm1 if scale is Scale.RATIO else float
+    ends = zip(middle, half, strict=True)
+    return [
+        Estimate(value=read(value), interval=None if np.isnan(reach) else (read(value - reach), read(value + reach)))
+        for value, reach in ends
+    ]
+
+
+def _by_process(
+    metric: Metric, cells: Sequence[CellResult], names: Sequence[str], kept: Mapping[int, Sequence[int]]
+) -> ProcessChanges | None:
+    seen = observed(metric, cells, kept)
+    names = [name for name in names if any(one.treatment == name for one in seen)]
+    seen = [one for one in seen if one.treatment in (*CONTROLS, *names)]
+    if not names or not any(one.treatment in CONTROLS for one in seen):
+        return None
+    values = np.array([[one.log for one in seen]])
+    by_wave, by_seed = designs(seen, names)
+    fit = by_wave.fit(values)
+    if np.isnan(fit.change).any():
+        fit = by_seed.fit(values)
+    known = np.flatnonzero(~np.isnan(fit.change[0]))
+    rows = tuple(names[at] for at in known)
+    covariance = fit.covariance[np.ix_(known, known)]
+    return ProcessChanges(rows, fit.change[0, known], covariance, fit.variance[0], fit.degrees) if rows else None
+
+
+def _by_seed(metric: Metric, cells: Sequence[CellResult], names: Sequence[str]) -> SeedChanges | None:
+    found: dict[tuple[int, str], list[float]] = {}
+    for one in cells:
+        value = metric.of_run(one.result)
+        if value is not None and np.isfinite(value) and value > 0:
+            name = CONTROLS[0] if one.cell.treatment in CONTROLS else one.cell.treatment
+            found.setdefault((one.cell.seed, name), []).append(value)
+    means = {key: fmean(values) for key, values in found.items()}
+    seeds = sorted(seed for seed, name in means if name == CONTROLS[0])
+    rows = tuple(name for name in names if any((seed, name) in means for seed in seeds))
+    if not rows:
+        return None
+    figures = np.array([[means.get((seed, name), np.nan) for name in rows] for seed in seeds])
+    controls = np.array([means[seed, CONTROLS[0]] for seed in seeds])
+    return SeedChanges(rows, controls, figures, metric.kind == "loss")
+
+
+def _over_seeds(values: Floats, family: int) -> tuple[float, float]:
+    """Return the mean of a contrast over the seeds that have it, and the half width of its interval."""
+    known = [float(value) for value in values if not np.isnan(value)]
+    half = half_width(known, family) if family else None
+    return fmean(known) if known else np.nan, np.nan if half is None else half

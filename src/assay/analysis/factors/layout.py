@@ -1,0 +1,56 @@
+"""The layout of a study: its factors as the record has them, and the level of each factor in each row.
+
+The control's level is the first of each factor, whichever row is listed first. A placebo is a level of its own. Cells
+without levels, in old records, differ in their optimizations only: their level is the label of the row.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from assay.records.study import AGAIN, BASELINE, CellResult, ComparisonRecord
+from assay.studies.factors import NONE, OPTIMIZATIONS
+
+Levels = tuple[str, ...]
+"""Level of each factor, in the order of the factors."""
+Change = tuple[str, str]
+"""A factor's key, and a level of it that is not the control's."""
+
+
+class Factor(NamedTuple):
+    """One factor of a study, with the levels that its rows have."""
+
+    key: str
+    levels: tuple[str, ...]
+    """The control's level is the first; the others are in the order of the rows."""
+
+
+class Layout(NamedTuple):
+    """Factors of a study, and the levels of its rows."""
+
+    factors: tuple[Factor, ...]
+    rows: Mapping[str, Levels]
+    """Levels by row: the control, then the rows in the order of listing."""
+
+    def changes(self, row: str) -> frozenset[Change]:
+        """Return the changes that a row makes to the control, one for each factor at another level."""
+        both = zip(self.factors, self.rows[row], strict=True)
+        return frozenset((factor.key, level) for factor, level in both if level != factor.levels[0])
+
+
+def layout(record: ComparisonRecord) -> Layout:
+    """Return the factors of a study, and the level of each factor in each row that has a cell."""
+    known = _levels_by_row(record.cells)
+    control = known.get(BASELINE) or known.get(AGAIN) or {}
+    keys = tuple(control)
+    named = {BASELINE: control, **{name: known[name] for name in record.treatments if name in known}}
+    rows = {name: tuple(levels.get(key, control[key]) for key in keys) for name, levels in named.items()}
+    columns = zip(*rows.values(), strict=True)
+    return Layout(tuple(Factor(key, tuple(dict.fromkeys(one))) for key, one in zip(keys, columns, strict=True)), rows)
+
+
+def _levels_by_row(cells: Iterable[CellResult]) -> dict[str, Mapping[str, str]]:
+    found: dict[str, Mapping[str, str]] = {}
+    for one in cells:
+        name = one.cell.treatment
+        found.setdefault(name, one.cell.levels or {OPTIMIZATIONS: NONE if name in (BASELINE, AGAIN) else name})
+    return found

@@ -1,0 +1,75 @@
+"""Deviations from additivity as tables, one for each metric, with a figure."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from assay.analysis.comparison import Comparison
+from assay.analysis.factors.additivity import deviations
+from assay.report.blocks import Block, Table
+from assay.report.study.factors.wording import texts, title, too_few
+from assay.report.study.section import Section
+from assay.units import format_percent
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_MOST_DRAWN = 30
+"""Most rows in the figure."""
+_COLUMNS = (
+    "change",
+    "sum of single changes",
+    "deviation, points",
+    "95 % interval",
+    "deviation as a ratio",
+    "95 % interval of the ratio",
+)
+_SPARE = (_COLUMNS[5], _COLUMNS[3], _COLUMNS[4])
+
+
+def _content(comparison: Comparison) -> Iterator[Block]:
+    found = deviations(comparison)
+    for one in found:
+        rows = []
+        for row in one.deviations:
+            ratio, by_ratio, added, by_points = texts(row.ratio, row.points)
+            sides = format_percent(row.change), format_percent(row.expected)
+            rows.append((row.row, *sides, added, by_points, ratio, by_ratio))
+        yield Table.of((title(one.metric), *_COLUMNS), rows, right=_COLUMNS, spare=_SPARE)
+    if found:
+        yield (
+            "The deviation in points is the change of the row less the sum of the changes that its parts make alone. "
+            "As a ratio, it compares the row with the product of its parts: savings that multiply deviate in points, "
+            "and not as a ratio. Below zero, the parts together give a lower figure than expected."
+        )
+        if any(one.bounded for one in found):
+            yield "All intervals of a metric on one scale hold together in 95 % of studies."
+        yield from too_few([(one.metric, one.bounded) for one in found])
+
+
+def _values(comparison: Comparison) -> list[dict[str, Any]]:
+    return [one.model_dump(mode="json") for one in deviations(comparison)]
+
+
+def _figure(comparison: Comparison) -> "Figure | None":
+    # The page's style is imported here, because the page imports all sections.
+    from assay.report.study.factors.drawing import Panel, draw_estimates
+
+    panels = [
+        Panel(title(one.metric), {row.row: row.points for row in one.deviations}) for one in deviations(comparison)
+    ]
+    if any(len(one.estimates) > _MOST_DRAWN for one in panels):
+        return None
+    return draw_estimates(
+        panels, "deviation from the sum of the single changes, percentage points   (bar: 95 % interval)"
+    )
+
+
+SECTION = Section(
+    "additivity",
+    "Do the changes add up?",
+    _content,
+    _values,
+    _figure,
+    "Zero: the row changes by the sum of what its parts change alone. Left of the line, the figure is lower than "
+    "this sum.",
+)

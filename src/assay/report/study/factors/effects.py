@@ -1,0 +1,81 @@
+"""Effects of each factor as tables, one for each metric, with a figure."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from assay.analysis.comparison import Comparison
+from assay.analysis.factors.interactions import MetricEffects, factor_effects
+from assay.report.blocks import Block, Table
+from assay.report.study.factors.wording import effect_name, texts, title, too_few
+from assay.report.study.section import Section
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_MOST_DRAWN = 30
+"""Most effects in the figure; of more, main effects and then interactions of two factors are drawn."""
+
+
+def _content(comparison: Comparison) -> Iterator[Block]:
+    found = factor_effects(comparison)
+    for one in found:
+        names = ("as a ratio", "95 % interval", "in points", "95 % interval of the points")
+        rows = ((effect_name(effect.changes), *texts(effect.ratio, effect.points)) for effect in one.effects)
+        yield Table.of((title(one.metric), *names), rows, right=names, spare=(names[3], names[1]))
+    if found:
+        yield from _explained(found)
+
+
+def _explained(found: tuple[MetricEffects, ...]) -> Iterator[str]:
+    yield (
+        "An effect compares a level with the control's level of the same factor, on average over the levels of all "
+        "other factors. A × B is an interaction: how much the effect of A differs if B is changed too. It is zero if "
+        "the changes add up (in points of the control) or multiply (as a ratio). Savings that multiply do not add up "
+        "in points, so look at both."
+    )
+    if any(one.bounded for one in found):
+        yield (
+            "All intervals of a metric on one scale hold together in 95 % of studies. An effect whose interval "
+            "contains zero cannot be distinguished from none."
+        )
+    yield from too_few([(one.metric, one.bounded) for one in found])
+    aliased = {effect.changes: effect.aliases for one in found for effect in one.effects if effect.aliases}
+    for changes, others in aliased.items():
+        same = " = ".join(map(effect_name, (changes, *others)))
+        yield f"Cannot be told apart: {same}. The figure is of the first if the others are zero."
+    unknown = dict.fromkeys(changes for one in found for changes in one.unknown)
+    if unknown:
+        yield (
+            f"The measured rows do not determine {len(unknown)} other effects, for which combinations are missing: "
+            f"{'; '.join(map(effect_name, unknown))}."
+        )
+
+
+def _values(comparison: Comparison) -> list[dict[str, Any]]:
+    return [one.model_dump(mode="json") for one in factor_effects(comparison)]
+
+
+def _figure(comparison: Comparison) -> "Figure | None":
+    # The page's style is imported here, because the page imports all sections.
+    from assay.report.study.factors.drawing import Panel, draw_estimates
+
+    panels = []
+    for one in factor_effects(comparison):
+        shown = next((some for order in (3, 2, 1) if len(some := _up_to(one, order)) <= _MOST_DRAWN), {})
+        panels.append(Panel(title(one.metric), shown))
+    return draw_estimates(panels, "effect as a ratio, %   (bar: 95 % interval)")
+
+
+def _up_to(one: MetricEffects, order: int) -> dict[str, Any]:
+    return {effect_name(effect.changes): effect.ratio for effect in one.effects if len(effect.changes) <= order}
+
+
+SECTION = Section(
+    "effects",
+    "Effects of each factor",
+    _content,
+    _values,
+    _figure,
+    "Effects against the control's level, on average over the other factors; × is an interaction. A bar that touches "
+    "the line cannot be distinguished from no effect.",
+)

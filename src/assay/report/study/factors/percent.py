@@ -1,0 +1,61 @@
+"""Percent changes by two factors as tables, with heat maps of the changes and of their deviation from additivity."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from assay.analysis.comparison import Comparison
+from assay.analysis.factors.grids import Field, grids
+from assay.report.blocks import Block, Table
+from assay.report.formats import UNKNOWN
+from assay.report.study.factors.wording import level_name, title
+from assay.report.study.section import Section
+from assay.units import format_percent
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def _content(comparison: Comparison) -> Iterator[Block]:
+    found = grids(comparison)
+    for grid in found:
+        columns = [level_name(grid.across, level) for level in grid.across_levels]
+        rows = (
+            (level_name(grid.down, level), *(_text(one) for one in fields))
+            for level, fields in zip(grid.down_levels, grid.fields, strict=True)
+        )
+        yield Table.of((title(grid.metric), *columns), rows, right=columns)
+    if found:
+        yield (
+            "Each field has the change against the control and, in parentheses, the change against the first row of "
+            "its column. All other factors are at the control's level."
+        )
+
+
+def _text(one: Field | None) -> str:
+    if one is None:
+        return UNKNOWN
+    own = "" if one.column_change is None else f" ({format_percent(one.column_change)})"
+    return f"{format_percent(one.change)}{own}"
+
+
+def _values(comparison: Comparison) -> list[dict[str, Any]]:
+    return [one.model_dump(mode="json") for one in grids(comparison)]
+
+
+def _figure(comparison: Comparison) -> "Figure | None":
+    # The page's style is imported here, because the page imports all sections.
+    from assay.report.study.factors.heat_map import draw_heat_maps
+
+    return draw_heat_maps(grids(comparison))
+
+
+SECTION = Section(
+    "percent_changes",
+    "Percent change by factor",
+    _content,
+    _values,
+    _figure,
+    "Left: change against the control, in percent. Right: deviation from the sum of the single changes, in percentage "
+    "points. Blue is lower, orange is higher; the colour is strongest at the largest number of a map.",
+    printed=False,
+)
