@@ -7,7 +7,7 @@ deviation is change of the row − sum of the single changes. Savings that multi
 ratios) − 1, which is zero in this case.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -24,6 +24,8 @@ class Deviation(Frozen):
     """Deviation of one row from the sum of its single changes."""
 
     row: str
+    changes: tuple[Change, ...]
+    """Levels of the row that are not the control's."""
     singles: tuple[str, ...]
     """Rows of the single changes."""
     change: float
@@ -52,7 +54,7 @@ def deviations(comparison: Comparison) -> tuple[MetricDeviations, ...]:
         changes = row_changes(comparison, metric)
         singles = {} if changes is None else single_rows(design, changes.rows)
         if changes is not None and singles:
-            every = _deviations(changes, singles)
+            every = _deviations(design, changes, singles)
             found.append(MetricDeviations(metric=metric.name, deviations=every, bounded=changes.bounded))
     return tuple(found)
 
@@ -62,10 +64,10 @@ def single_rows(design: Layout, rows: Collection[str]) -> dict[str, tuple[str, .
     known: dict[Changes, str] = {}
     for name in rows:
         known.setdefault(_parts(design, name), name)
-        known.setdefault(design.changes(name), name)
+        known.setdefault(frozenset(design.changes(name)), name)
     found = {}
     for name in rows:
-        ways = (_parts(design, name), design.changes(name))
+        ways = (_parts(design, name), frozenset(design.changes(name)))
         singles = next((one for way in ways if (one := _alone(way, known)) is not None), None)
         if singles is not None:
             found[name] = singles
@@ -96,7 +98,7 @@ def _stack(level: str) -> frozenset[str]:
     return frozenset({level} if level.startswith(f"{PLACEBO}: ") else set(level.split("+")) - {NONE})
 
 
-def _deviations(changes: RowChanges, singles: Mapping[str, Iterable[str]]) -> tuple[Deviation, ...]:
+def _deviations(design: Layout, changes: RowChanges, singles: Mapping[str, tuple[str, ...]]) -> tuple[Deviation, ...]:
     place = {name: at for at, name in enumerate(changes.rows)}
     own, parts = (np.zeros((len(singles), len(place))) for _ in range(2))
     for at, (row, others) in enumerate(singles.items()):
@@ -108,7 +110,8 @@ def _deviations(changes: RowChanges, singles: Mapping[str, Iterable[str]]) -> tu
     return tuple(
         Deviation(
             row=row,
-            singles=tuple(others),
+            changes=design.changes(row),
+            singles=others,
             change=float(whole[at]),
             expected=float(expected[at]),
             points=points[at],

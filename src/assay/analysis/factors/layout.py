@@ -31,10 +31,10 @@ class Layout(NamedTuple):
     rows: Mapping[str, Levels]
     """Levels by row: the control, then the rows in the order of listing."""
 
-    def changes(self, row: str) -> frozenset[Change]:
-        """Return the changes that a row makes to the control, one for each factor at another level."""
+    def changes(self, row: str) -> tuple[Change, ...]:
+        """Return the changes that a row makes to the control, in the order of the factors."""
         both = zip(self.factors, self.rows[row], strict=True)
-        return frozenset((factor.key, level) for factor, level in both if level != factor.levels[0])
+        return tuple((factor.key, level) for factor, level in both if level != factor.levels[0])
 
 
 def layout(record: ComparisonRecord) -> Layout:

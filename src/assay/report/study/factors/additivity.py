@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from assay.analysis.comparison import Comparison
 from assay.analysis.factors.additivity import deviations
 from assay.report.blocks import Block, Table
-from assay.report.study.factors.wording import texts, title, too_few
+from assay.report.study.factors.wording import as_ratio, in_points, is_exact, row_name, title, too_few
 from assay.report.study.section import Section
 from assay.units import format_percent
 
@@ -15,34 +15,34 @@ if TYPE_CHECKING:
 
 _MOST_DRAWN = 30
 """Most rows in the figure."""
-_COLUMNS = (
-    "change",
-    "sum of single changes",
-    "deviation, points",
-    "95 % interval",
-    "deviation as a ratio",
-    "95 % interval of the ratio",
-)
-_SPARE = (_COLUMNS[5], _COLUMNS[3], _COLUMNS[4])
+_COLUMNS = ("change", "sum of parts", "deviation in points", "deviation as a ratio")
 
 
 def _content(comparison: Comparison) -> Iterator[Block]:
     found = deviations(comparison)
     for one in found:
-        rows = []
-        for row in one.deviations:
-            ratio, by_ratio, added, by_points = texts(row.ratio, row.points)
-            sides = format_percent(row.change), format_percent(row.expected)
-            rows.append((row.row, *sides, added, by_points, ratio, by_ratio))
-        yield Table.of((title(one.metric), *_COLUMNS), rows, right=_COLUMNS, spare=_SPARE)
+        rows = (
+            (
+                row_name(row.changes, row.row),
+                format_percent(row.change),
+                format_percent(row.expected),
+                in_points(row.points),
+                as_ratio(row.ratio),
+            )
+            for row in one.deviations
+        )
+        yield Table.of(
+            (title(one.metric), *_COLUMNS), rows, right=_COLUMNS, spare=_COLUMNS[:1] + _COLUMNS[-1:] + _COLUMNS[1:2]
+        )
     if found:
         yield (
-            "The deviation in points is the change of the row less the sum of the changes that its parts make alone. "
+            "Each row changes several things at once; its parts are rows that change one of them alone. "
+            "The deviation in points is the change of the row less the sum of the changes of its parts. "
             "As a ratio, it compares the row with the product of its parts: savings that multiply deviate in points, "
             "and not as a ratio. Below zero, the parts together give a lower figure than expected."
         )
         if any(one.bounded for one in found):
-            yield "All intervals of a metric on one scale hold together in 95 % of studies."
+            yield "Brackets are intervals. All intervals of a metric on one scale hold together in 95 % of studies."
         yield from too_few([(one.metric, one.bounded) for one in found])
 
 
@@ -54,9 +54,10 @@ def _figure(comparison: Comparison) -> "Figure | None":
     # The page's style is imported here, because the page imports all sections.
     from assay.report.study.factors.drawing import Panel, draw_estimates
 
-    panels = [
-        Panel(title(one.metric), {row.row: row.points for row in one.deviations}) for one in deviations(comparison)
-    ]
+    panels = []
+    for one in deviations(comparison):
+        shown = {row_name(row.changes, row.row): row.points for row in one.deviations}
+        panels.append(Panel(title(one.metric), shown, is_exact(one.metric)))
     if any(len(one.estimates) > _MOST_DRAWN for one in panels):
         return None
     return draw_estimates(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from assay.analysis.comparison import Comparison
 from assay.analysis.factors.interactions import MetricEffects, factor_effects
 from assay.report.blocks import Block, Table
-from assay.report.study.factors.wording import effect_name, texts, title, too_few
+from assay.report.study.factors.wording import as_ratio, effect_name, in_points, is_exact, title, too_few
 from assay.report.study.section import Section
 
 if TYPE_CHECKING:
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 _MOST_DRAWN = 30
 """Most effects in the figure; of more, main effects and then interactions of two factors are drawn."""
+_COLUMNS = ("as a ratio", "in points")
 
 
 def _content(comparison: Comparison) -> Iterator[Block]:
     found = factor_effects(comparison)
     for one in found:
-        names = ("as a ratio", "95 % interval", "in points", "95 % interval of the points")
-        rows = ((effect_name(effect.changes), *texts(effect.ratio, effect.points)) for effect in one.effects)
-        yield Table.of((title(one.metric), *names), rows, right=names, spare=(names[3], names[1]))
+        rows = ((effect_name(row.changes), as_ratio(row.ratio), in_points(row.points)) for row in one.effects)
+        yield Table.of((title(one.metric), *_COLUMNS), rows, right=_COLUMNS, spare=_COLUMNS[1:])
     if found:
         yield from _explained(found)
 
@@ -35,8 +35,8 @@ def _explained(found: tuple[MetricEffects, ...]) -> Iterator[str]:
     )
     if any(one.bounded for one in found):
         yield (
-            "All intervals of a metric on one scale hold together in 95 % of studies. An effect whose interval "
-            "contains zero cannot be distinguished from none."
+            "Brackets are intervals. All intervals of a metric on one scale hold together in 95 % of studies. "
+            "An effect whose interval contains zero cannot be distinguished from none."
         )
     yield from too_few([(one.metric, one.bounded) for one in found])
     aliased = {effect.changes: effect.aliases for one in found for effect in one.effects if effect.aliases}
@@ -62,7 +62,7 @@ def _figure(comparison: Comparison) -> "Figure | None":
     panels = []
     for one in factor_effects(comparison):
         shown = next((some for order in (3, 2, 1) if len(some := _up_to(one, order)) <= _MOST_DRAWN), {})
-        panels.append(Panel(title(one.metric), shown))
+        panels.append(Panel(title(one.metric), shown, is_exact(one.metric)))
     return draw_estimates(panels, "effect as a ratio, %   (bar: 95 % interval)")
 
 

@@ -19,6 +19,8 @@ _WIDTH, _FIELD, _LABELS = 9.6, 0.62, 2.0
 _LOWER, _HIGHER = series(1), series(2)
 _STRONGEST = 0.6
 """Opacity of the field with the largest number; text remains readable on it."""
+_LEAST = 0.05
+"""Smallest number with the full opacity, so that a map of small numbers is pale."""
 
 Numbers = Sequence[Sequence[float | None]]
 
@@ -47,7 +49,7 @@ def draw_heat_maps(grids: Sequence[Grid]) -> "Figure | None":
 def _map(axis: Any, grid: Grid, numbers: Numbers, heading: str) -> None:
     from matplotlib.patches import Rectangle
 
-    largest = max((abs(one) for row in numbers for one in row if one is not None), default=0.0) or 1.0
+    largest = max([_LEAST, *(abs(one) for row in numbers for one in row if one is not None)])
     for down, row in enumerate(numbers):
         for across, one in enumerate(row):
             if one:

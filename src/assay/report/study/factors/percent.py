@@ -56,6 +56,6 @@ SECTION = Section(
     _values,
     _figure,
     "Left: change against the control, in percent. Right: deviation from the sum of the single changes, in percentage "
-    "points. Blue is lower, orange is higher; the colour is strongest at the largest number of a map.",
+    "points. Blue is lower, orange is higher; the colour is strongest at the largest number of a map, or at 5.",
     printed=False,
 )

@@ -30,14 +30,30 @@ def title(metric: str) -> str:
     return metrics()[metric].title
 
 
+def is_exact(metric: str) -> bool:
+    """Return True if a metric repeats exactly."""
+    return metrics()[metric].kind == "exact"
+
+
+def row_name(changes: Iterable[Change], row: str) -> str:
+    """Return the name of a row with several changes, or its label if it is one stack."""
+    levels = [level_name(*one) for one in changes]
+    return " + ".join(levels) if len(levels) > 1 else row
+
+
 def points(fraction: float) -> str:
     """Format a fraction as percentage points, such as ``"−12.3"``."""
     return format_percent(fraction).removesuffix(" %")
 
 
-def texts(ratio: Estimate, added: Estimate) -> tuple[str, str, str, str]:
-    """Return the ratio, its interval, the points and their interval as texts."""
-    return format_percent(ratio.value), interval(ratio.interval), points(added.value), interval(added.interval)
+def as_ratio(one: Estimate) -> str:
+    """Format an estimate in percent with its interval, such as ``"−12.3 % [−12.9, −11.2]"``."""
+    return " ".join(filter(None, (format_percent(one.value), interval(one.interval))))
+
+
+def in_points(one: Estimate) -> str:
+    """Format an estimate in percentage points with its interval, such as ``"−12.3 [−12.9, −11.2]"``."""
+    return " ".join(filter(None, (points(one.value), interval(one.interval))))
 
 
 def too_few(bounded: Sequence[tuple[str, bool]]) -> list[str]:
