@@ -94,7 +94,7 @@ def test_rows_of_one_seed_have_figures_and_no_intervals(twenty_four: Comparison)
     assert len(next(iter(factor_effects(twenty_four))).effects) == 3 + 5 + 15
 
 
-def test_a_stack_is_held_against_its_parts() -> None:
+def test_a_stack_is_compared_with_its_parts() -> None:
     comparison = analyse(record(seeds=3, between=0.005))
     (peak,) = of(comparison, "tensors_peak_bytes").deviations
     parts = [MADE[name][0] for name in TREATMENTS[:3]]

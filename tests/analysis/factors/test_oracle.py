@@ -82,14 +82,14 @@ def test_effects_and_errors_are_those_of_statsmodels(balanced: bool) -> None:
     comparison = analyse(record)
     changes = row_changes(comparison, metrics()["step_seconds"])
     assert isinstance(changes, ProcessChanges)
-    told = model(layout(record), changes.rows, changes.covariance)
-    assert isinstance(told, Model)
-    assert len(told.terms) == 11
+    solved = model(layout(record), changes.rows, changes.covariance)
+    assert isinstance(solved, Model)
+    assert len(solved.terms) == 11
     data = frame(record)
     fit = ordinary(data)
-    found = changes.contrasts(told.weights, Scale.RATIO, 1)
+    found = changes.contrasts(solved.weights, Scale.RATIO, 1)
     assert changes.degrees == fit.df_resid
-    for at, term in enumerate(told.terms):
+    for at, term in enumerate(solved.terms):
         expected = fit.t_test(contrast(fit, data, term.changes))
         assert found.values[at] == pytest.approx(expected.effect.item(), abs=1e-9)
         error = found.half_widths[at] / critical_value(1, 0.0, changes.degrees)
@@ -166,7 +166,7 @@ def test_excluded_rows_leave_out_the_effects_that_need_them() -> None:
 
 
 @pytest.mark.parametrize("kind", ["one_at_a_time", "ladder", "one factor"])
-def test_designs_that_do_not_tell_effects_have_none(kind: str) -> None:
+def test_designs_that_do_not_determine_effects_have_none(kind: str) -> None:
     three = dict.fromkeys(("x", "y", "z"), ("off", "on"))
     on = {
         "one_at_a_time": [(), ("x",), ("y",), ("z",)],

@@ -6,8 +6,8 @@ given on two scales. *Ratio*: the change is log(row / control), so savings that 
 up in points: −50 % and −50 % make −75 %.
 
 *Times and process memory*. The process is the unit (`analysis.intervals`). Least squares gives log changes and their
-covariance, with the deviation between processes pooled over rows. On the scale of points the error is carried over by
-the slope of exp (the delta method), because a slow row deviates by more seconds than a fast one.
+covariance, with the deviation between processes pooled over rows. A slow row deviates by more seconds than a fast one.
+So the error in points is the error of the logarithm times the slope of exp (the delta method).
 
 All contrasts of a metric on one scale hold together in 95 % of studies. They share the estimated deviation, so the
 factor is that of the studentized maximum modulus (Šidák 1967): Dunnett's with no correlation. It is exact for

@@ -1,7 +1,7 @@
 """Percent changes of a study as grids of two factors, with every other factor at the control's level.
 
-Each field has the change against the control of the study, and the change against its column's own control: the row
-with the same level of the second factor and the first level of the first factor.
+Each field has the change against the control of the study, and the change against its column's own control. The
+latter is the row with the same level of the second factor and the first level of the first factor.
 """
 
 from itertools import combinations

@@ -13,7 +13,7 @@ class FactorEffect(Frozen):
     changes: tuple[Change, ...]
     """The level of each of its factors that is compared with the control's level."""
     aliases: tuple[tuple[Change, ...], ...]
-    """Effects that the design cannot tell from this one; the figure is the sum of all."""
+    """Effects that the design cannot distinguish from this one; the figure is the sum of all."""
     ratio: Estimate
     """The effect as a ratio less one. An interaction is the ratio of two ratios, less one."""
     points: Estimate
@@ -32,19 +32,19 @@ class MetricEffects(Frozen):
 
 
 def factor_effects(comparison: Comparison) -> tuple[MetricEffects, ...]:
-    """Return the effects on every metric, for studies whose rows tell them; the simplest effects are first."""
+    """Return the effects on every metric, for studies whose rows determine them; the simplest effects are first."""
     design, found = layout(comparison.record), []
     for metric in compared_metrics(comparison):
         changes = row_changes(comparison, metric)
-        told = None if changes is None else model(design, changes.rows, changes.covariance)
-        if changes is None or told is None:
+        solved = None if changes is None else model(design, changes.rows, changes.covariance)
+        if changes is None or solved is None:
             continue
-        ratio, points = (estimates(changes, told.weights, scale, len(told.terms)) for scale in Scale)
+        ratio, points = (estimates(changes, solved.weights, scale, len(solved.terms)) for scale in Scale)
         effects = (
             FactorEffect(changes=term.changes, aliases=term.aliases, ratio=one, points=other)
-            for term, one, other in zip(told.terms, ratio, points, strict=True)
+            for term, one, other in zip(solved.terms, ratio, points, strict=True)
         )
-        unknown = tuple(term.changes for term in told.unknown)
+        unknown = tuple(term.changes for term in solved.unknown)
         found.append(
             MetricEffects(metric=metric.name, effects=tuple(effects), unknown=unknown, bounded=changes.bounded)
         )

@@ -1,11 +1,15 @@
-"""Terms of a factorial model: main effects and interactions of up to three factors, and what a design tells of them.
+"""Terms of a factorial model: main effects and interactions of up to three factors, and which of them a design shows.
 
 A term names levels of one, two or three factors, none of them the first level. Its column is the product over its
 factors of (1 if the row has the level, else 0) − 1 / (number of levels). With these columns a coefficient is the effect
-in plain words. One factor: the mean of the level less the mean of the first level, over all levels of the other
-factors. Two: by how much the effect of one differs where the other is at its level instead of its first one, which is
-zero if their changes add up. Three: by how much that differs with the third factor. For two levels, textbooks print
-half or a quarter of an interaction.
+in plain words.
+
+- One factor: the mean of the level less the mean of the first level, over all levels of the other factors.
+- Two factors: how much the effect of one differs if the other is at its level instead of its first one. It is zero if
+  their changes add up.
+- Three factors: how much that differs with the third factor.
+
+For two levels, textbooks print half of an interaction of two factors, and a quarter of one of three.
 
 Columns that are equal up to a factor and a constant are aliases: one figure is the sum of their effects. Among the
 others, a coefficient counts only if every solution of the model agrees on it, whatever the other coefficients are.
@@ -31,11 +35,11 @@ class Term(NamedTuple):
 
     changes: tuple[Change, ...]
     aliases: tuple[tuple[Change, ...], ...] = ()
-    """Effects of at most two factors that the design cannot tell from this one."""
+    """Effects of at most two factors that the design cannot distinguish from this one."""
 
 
 class Model(NamedTuple):
-    """Effects that a design tells, each as a contrast of the rows' changes."""
+    """Effects that a design shows, each as a contrast of the rows' changes."""
 
     terms: tuple[Term, ...]
     weights: Floats
@@ -45,7 +49,7 @@ class Model(NamedTuple):
 
 
 def model(design: Layout, rows: Sequence[str], covariance: Floats) -> Model | None:
-    """Return the effects that some rows tell, by least squares with their covariance; None if they tell none."""
+    """Return the effects that some rows determine, by least squares with their covariance; None if there are none."""
     levels = [
         tuple(dict.fromkeys((factor.levels[0], *(design.rows[name][at] for name in rows))))
         for at, factor in enumerate(design.factors)
@@ -64,10 +68,10 @@ def model(design: Layout, rows: Sequence[str], covariance: Floats) -> Model | No
         for chosen in combinations(varied, size)
         for term in product(*([(at, level) for level in levels[at][1:]] for at in chosen))
     }
-    return _told(columns, covariance)
+    return _solved(columns, covariance)
 
 
-def _told(columns: dict[tuple[Change, ...], Floats], covariance: Floats) -> Model | None:
+def _solved(columns: dict[tuple[Change, ...], Floats], covariance: Floats) -> Model | None:
     """Return the model of these columns, whose first entry is the control's."""
     terms = _unlike(columns)
     matrix = np.stack([columns[term.changes][1:] - columns[term.changes][0] for term in terms], axis=1)
