@@ -18,6 +18,8 @@ from assay.analysis.intervals import critical_value
 from assay.analysis.metrics import metrics
 from assay.records.status import Status
 from assay.records.study import AGAIN, BASELINE, ComparisonRecord
+from assay.studies.aliases import aliases, best_generators, defining_words
+from assay.studies.kinds.fractional import Fractional
 from support.factorials import compared, factorial, study
 
 FACTORS = {"model.n_layer": ("2", "4", "8"), "training.batch_size": ("8", "16"), "optimizations": ("none", "lion")}
@@ -146,6 +148,24 @@ def test_a_fraction_has_the_aliases_that_its_design_has_and_estimates_their_sum(
         "a": [], "b": [], "c": [], "d": [], "ab": ["cd"], "ac": ["bd"], "ad": ["bc"],
     }  # fmt: skip
     assert {name: np.log1p(named[name].ratio.value) for name in "abcd"} == pytest.approx(steps)
+
+
+@pytest.mark.parametrize(("count", "size"), [(3, 4), (5, 8), (6, 16), (7, 8)])
+def test_the_aliases_are_those_of_the_defining_words(count: int, size: int) -> None:
+    vary = {f"f{at}": ["0", "1"] for at in range(count)}
+    design = Fractional.model_validate({"vary": vary, "size": size})
+    peak, *_ = factor_effects(compared(list(design.combinations()), lambda _: (1.0, 1.0, 1.0), seeds=1))
+    basic = size.bit_length() - 1
+    words = defining_words(best_generators(count, basic), basic)
+
+    def mask(changes: Sequence[Change]) -> int:
+        return sum(1 << int(key[1:]) for key, _ in changes)
+
+    assert len(peak.effects) == size - 1
+    assert not peak.unknown
+    for one in peak.effects:
+        expected = [other for other in aliases(mask(one.changes), words) if other != mask(one.changes)]
+        assert {mask(other) for other in one.aliases} == set(expected)
 
 
 def test_excluded_rows_leave_out_the_effects_that_need_them() -> None:

@@ -1,5 +1,6 @@
 """Figure of estimates with their intervals: a panel for each metric, the same rows in each."""
 
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,8 +13,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _WIDTH, _LABEL = 9.6, 36
-_ZERO = 1e-9
-"""Largest change of an exact metric that rounding makes."""
+_ZERO = 5e-4
+"""Change below which a figure is printed as 0.0 %."""
 
 
 class Panel(NamedTuple):
@@ -30,7 +31,7 @@ def draw_estimates(panels: Sequence[Panel], label: str) -> "Figure | None":
     names = list(dict.fromkeys(name for panel in panels for name in panel.estimates))
     if not names:
         return None
-    labels = [textwrap.fill(name.replace("+", " + ").replace("  ", " "), _LABEL) for name in names]
+    labels = [textwrap.fill(re.sub(r"(?<=\S)\+", "+ ", name), _LABEL) for name in names]
     height = 0.2 + 0.16 * max(1 + label.count("\n") for label in labels)
     with canvas(_WIDTH, 0.9 + height * len(names), len(panels), sharey=True) as (figure, axes):
         for axis, panel in zip(axes, panels, strict=True):
