@@ -64,6 +64,7 @@ def test_a_study_is_planned_by_name_at_a_scale_with_overrides(assay: Assay, home
     said = assay(*words, "--scale", "small", "--json")
     assert said.code == 0, said.err
     assert (said.value["base"], said.value["seeds"]) == ("shakespeare-char-cpu", 3)
+    assert said.value["name"] == "precision-ladder (small)"
     rows = {row["label"]: row for row in said.value["rows"]}
     assert list(rows) == ["baseline", "tf32", "bf16_mixed", "fp16_mixed", "bf16_full", "fp16_full"]
     assert rows["tf32"]["unavailable"]
@@ -91,6 +92,8 @@ def test_a_row_that_this_machine_lacks_is_left_out_and_the_document_is_beside(
     page = Path(said.out.splitlines()[-1]).read_text()
     for words in ("Published against ours", "A document of long ago", "a machine that is gone", "with Lion"):
         assert words in page
+    assert "study mine," in page
+    assert [one["name"] for one in assay("study", "ls", "--json").value] == ["mine"]
     shown = assay("study", "show", "last", "--json").value["sections"]["published"]
     assert [one["name"] for one in shown["rows"]] == ["plain", "with Lion", "with TensorFloat"]
     assert shown["printed"][0]["contradicted"]

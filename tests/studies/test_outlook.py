@@ -30,7 +30,7 @@ def row(processes: int, **known: Any) -> RowOutlook:
 
 def test_the_whole_is_the_sum_over_processes_that_can_run() -> None:
     rows = (row(4, seconds=10.0), row(2, seconds=5.0), row(2, problem="no such thing"))
-    plan = Outlook("factorial", "", "demo", 2, rows, (), drifts=2)
+    plan = Outlook("", "factorial", "", "demo", 2, rows, (), drifts=2)
     assert (plan.processes, plan.seconds) == (8, 40.0 + 10.0 + 20.0)
     unknown = plan._replace(rows=(*rows, row(2)))
     assert unknown.seconds is None

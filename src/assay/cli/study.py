@@ -163,10 +163,12 @@ def list_studies(as_json: Json = False) -> None:
     if as_json:
         print_json([one._asdict() for one in found])
     elif found:
-        rows = [(one.id, one.kind, one.title, one.status, f"{one.ended} of {one.cells}", one.question) for one in found]
-        print_table(
-            ("study", "kind", "base", "status", "cells", "question"), rows, right=("cells",), spare=("question",)
-        )
+        columns = ("study", "name", "kind", "base", "status", "cells", "question")
+        rows = [
+            (one.id, one.name, one.kind, one.title, one.status, f"{one.ended} of {one.cells}", one.question)
+            for one in found
+        ]
+        print_table(columns, rows, right=("cells",), spare=("question", "base", "kind"))
     else:
         note(f"no studies in {home.reports} yet; `assay compare` or `assay study run` makes one")
 

@@ -50,6 +50,7 @@ class RowOutlook(NamedTuple):
 class Outlook(NamedTuple):
     """A whole study before it runs."""
 
+    name: str
     kind: str
     question: str
     base: str
@@ -94,7 +95,16 @@ def outlook(study: Study, base: Run, home: Home, prepare: Progress) -> Outlook:
     cells = crossed(seen, base.seed, study.seeds, 1)
     drifts = len(nudged(cells, accelerated=detect().device(base.device) == "cuda"))
     notes = (study.started_from, *study.notes()) if study.started_from else study.notes()
-    return Outlook(study.kind, study.question, study.base, study.seeds, (*control, *rows[1:]), notes, drifts)
+    return Outlook(
+        name=study.name,
+        kind=study.kind,
+        question=study.question,
+        base=study.base,
+        seeds=study.seeds,
+        rows=(*control, *rows[1:]),
+        notes=notes,
+        drifts=drifts,
+    )
 
 
 def _predicted(row: RowOutlook, able: ReadyRun) -> RowOutlook:

@@ -23,6 +23,8 @@ def outlook_report(plan: "Outlook") -> Iterator[Block]:
 
 def _whole(plan: "Outlook") -> Iterator[tuple[str, str]]:
     able = sum(row.problem is None for row in plan.rows)
+    if plan.name:
+        yield "study", plan.name
     if plan.question:
         yield "question", plan.question
     yield "kind", plan.kind

@@ -14,6 +14,7 @@ def standing_report(standing: "Standing") -> Iterator[Block]:
     study = standing.study
     facts = {
         "study": study.id,
+        "name": study.name,
         "question": study.question,
         "kind": study.kind,
         "base": study.title,

@@ -16,6 +16,8 @@ class Listed(NamedTuple):
     """One study in the list of all."""
 
     id: str
+    name: str
+    """Name of its file, with the scale; empty for a comparison."""
     kind: str
     title: str
     """Preset or file of the base."""
@@ -45,13 +47,13 @@ def listed(folder: StudyFolder, home: Home) -> Listed:
         if record is not None and (plan is None or record.ending is StudyEnding.COMPLETE):
             count = len(record.cells) + len(record.nudged)
             status = "running" if folder.running else record.ending.value
-            return Listed(folder.id, record.kind, record.title, record.question, status, count, count)
+            return Listed(folder.id, record.name, record.kind, record.title, record.question, status, count, count)
         plan = planned(folder)
         ended = len(fold(plan, folder.events(), home).cells)
     except UsageError as error:
-        return Listed(folder.id, "", "", str(error), "damaged", 0, 0)
+        return Listed(folder.id, "", "", "", str(error), "damaged", 0, 0)
     status = "running" if folder.running else "stopped" if record is None else record.ending.value
-    return Listed(folder.id, plan.kind, plan.title, plan.question, status, len(plan.cells), ended)
+    return Listed(folder.id, plan.name, plan.kind, plan.title, plan.question, status, len(plan.cells), ended)
 
 
 def standing(folder: StudyFolder, home: Home) -> Standing:
