@@ -96,7 +96,7 @@ def test_rows_over_more_ranks_than_the_machine_has_room_for_are_left_out(monkeyp
 def test_every_plan_has_no_impossible_row(name: str, scale: str, tmp_path: Path) -> None:
     (tmp_path / "corpus.txt").write_text("The quick brown fox jumps over the lazy dog.\n" * 2000)
     one = read_study(
-        located(name), scale, (f"data.path={tmp_path / 'corpus.txt'}", "data.tokenizer=byte", "oversubscribe=true")
+        located(name), scale, (f"data.path={tmp_path / 'corpus.txt'}", "data.tokenizer=char", "oversubscribe=true")
     )
     found = outlook(one, configure(one.base, one.overrides), Home(tmp_path / "home"), silent)
     assert [row.problem for row in found.rows if row.problem and not row.unavailable] == []
