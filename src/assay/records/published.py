@@ -38,7 +38,7 @@ class PublishedRow(_Part):
     row: str | None = None
     """Label of our row that repeats it; None if no row does."""
     against: str | None = None
-    """Name of the published row with which it is compared; None: the control's."""
+    """Name of the published row with which it is compared; None: the control's. A row against itself has no change."""
     figures: tuple[float | None, ...]
     """One figure for each column; None where the document has none."""
 

@@ -81,7 +81,7 @@ SECTION = Section(
 
 
 def _row(one: Beside) -> tuple[str, ...]:
-    against = f" (against {one.row.against})" if one.row.against else ""
+    against = f" (against {one.row.against})" if one.row.against not in (None, one.row.name) else ""
     there = UNKNOWN if one.change is None else format_percent(one.change)
     return (
         *(one.column.name, one.row.name + against, number(one.column, one.figure)),
