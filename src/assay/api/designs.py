@@ -93,9 +93,11 @@ def _best(start: "StartFrom", home: Home) -> "Best":
 
 
 def check_statements(study: "Study", rows: set[str]) -> None:
-    """Raise `UsageError` if a study states something about a row or a metric that it does not have."""
+    """Raise `UsageError` if a study states something about a row, a metric or a formula that does not exist."""
+    from assay.analysis.choices.ranking import check_ranking
     from assay.analysis.stated.expectations import check_expectations
     from assay.analysis.stated.published import check_published
 
     check_expectations(study.expects, rows)
     check_published(study.published, rows)
+    check_ranking(study.weights, study.ranking)

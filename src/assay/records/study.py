@@ -104,6 +104,8 @@ class Stated(Setting):
     """Sentence on the earlier study whose best row is the base; empty if a preset or a file is."""
     published: Published | None = None
     """A published study that this one repeats: its document, its table, and what was wrong with it."""
+    ranking: str | None = None
+    """A published formula by which the answer ranks the rows, too, such as walsh_2023."""
 
     def stated(self) -> dict[str, Any]:
         """Return the fields of this class, with which a plan or a record of the study is built."""

@@ -1,0 +1,105 @@
+"""The answer of a study in short: the fastest and the lightest row at no worse loss, and what remains open.
+
+A row is a choice if its loss is shown to be no worse than the control's by more than the margin, and if it saves time
+or memory by an amount that can be told from zero. Rows that save and are not shown to be as good are named apart.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from assay.analysis.choices.criteria import finished, memory_metric, steps_of, time_change
+from assay.analysis.choices.equivalence import LossDifference, LossVerdict, loss_difference
+from assay.analysis.choices.log_change import LogChange, log_change
+from assay.analysis.choices.target import RowTarget, Targets, targets
+from assay.analysis.comparison import Comparison
+from assay.analysis.metrics import Metric
+from assay.analysis.row import Row
+from assay.records.study import BASELINE
+
+
+class Candidate(NamedTuple):
+    """One row with the changes by which it is chosen."""
+
+    row: Row
+    time: LogChange | None
+    memory: LogChange | None
+    loss: LossDifference | None
+
+    @property
+    def as_good(self) -> bool:
+        """True if the loss is shown to be no worse than the control's by more than the margin."""
+        return self.loss is not None and self.loss.verdict.as_good
+
+
+class Answer(NamedTuple):
+    """What the study answers."""
+
+    fastest: Candidate | None
+    lightest: Candidate | None
+    rivals: tuple[str, ...]
+    """Rows at no worse loss whose time cannot be told from that of the fastest."""
+    worse: tuple[Candidate, ...]
+    """Rows that save time or memory, whose loss is shown to be worse."""
+    unsure: tuple[Candidate, ...]
+    """Rows that save time or memory, whose loss is not shown to be as good; the fastest first."""
+    memory: Metric
+    same_steps: bool
+    """True if all rows have as many steps, so that a change of training time is one of the step time."""
+    target: Targets | None
+    first: RowTarget | None
+    """Row that reaches a stated target in the least time; None without a stated target, or if none does."""
+
+
+def answer(comparison: Comparison) -> Answer | None:
+    """Return the answer; None if no row finished."""
+    rows = [row for row in finished(comparison) if row.treatment != BASELINE]
+    if not rows or not comparison.baseline.finished:
+        return None
+    metric = memory_metric(comparison)
+    every = [
+        Candidate(row, time_change(comparison, row), log_change(row, metric), loss_difference(comparison, row))
+        for row in rows
+    ]
+    good = [one for one in every if one.as_good]
+    saving = [one for one in every if _saves(one.time) or _saves(one.memory)]
+    fastest, lightest = _least(good, lambda one: one.time), _least(good, lambda one: one.memory)
+    aimed = targets(comparison) if comparison.record.target_loss is not None else None
+    return Answer(
+        fastest=fastest,
+        lightest=lightest,
+        rivals=tuple(one.row.treatment for one in good if fastest and _as_fast(one, fastest)),
+        worse=tuple(_by_time(one for one in saving if one.loss and one.loss.verdict is LossVerdict.WORSE)),
+        unsure=tuple(_by_time(one for one in saving if not one.loss or one.loss.verdict is LossVerdict.UNKNOWN)),
+        memory=metric,
+        same_steps=len({steps_of(comparison, row) for row in (comparison.baseline, *rows)}) == 1,
+        target=aimed,
+        first=_first(aimed),
+    )
+
+
+def _saves(change: LogChange | None) -> bool:
+    return change is not None and change.sign < 0
+
+
+def _least(good: Sequence[Candidate], of: Callable[[Candidate], LogChange | None]) -> Candidate | None:
+    """Return the row with the lowest change among those that save; of equal ones, the first by name."""
+    saving = [(change.log, one.row.treatment, one) for one in good if (change := of(one)) and _saves(change)]
+    return min(saving, key=lambda one: one[:2])[2] if saving else None
+
+
+def _as_fast(one: Candidate, fastest: Candidate) -> bool:
+    if one is fastest or one.time is None or fastest.time is None or not _saves(one.time):
+        return False
+    return one.time.since(fastest.time).sign == 0
+
+
+def _by_time(some: Iterable[Candidate]) -> list[Candidate]:
+    return sorted(some, key=lambda one: (one.time.log if one.time else 0.0, one.row.treatment))
+
+
+def _first(aimed: Targets | None) -> RowTarget | None:
+    """Return the row with the least time to a target, among those that reach it at every seed."""
+    known = (
+        [(one.seconds or one.steps or 0, one.row.treatment, one) for one in aimed.rows if one.steps] if aimed else []
+    )
+    return min(known, key=lambda one: one[:2])[2] if known else None

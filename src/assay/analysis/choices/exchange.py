@@ -1,0 +1,89 @@
+"""Exchange rates: the change of loss in percent for each percent of memory or time.
+
+A rate is a quotient, so it exists only if its divisor can be told from zero. It is a price only if one of the two gets
+better and the other worse. The other cases have names: both better, both worse, no loss that can be told. The range of
+a rate covers every pair of values of the two intervals.
+"""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from assay.analysis.choices.criteria import finished, memory_metric, time_change
+from assay.analysis.choices.log_change import LogChange, log_change
+from assay.analysis.comparison import Comparison
+from assay.analysis.metrics.loss import VAL_LOSS
+from assay.analysis.row import Row
+from assay.records.study import BASELINE
+
+
+class Trade(StrEnum):
+    """How the change of a loss and the change of a resource go together."""
+
+    WINS_BOTH = "better in both"
+    COSTS_BOTH = "worse in both"
+    SAVES_FOR_LOSS = "saves at a worse loss"
+    COSTS_FOR_LOSS = "costs for a better loss"
+    SAVES = "saves, no change of loss shown"
+    COSTS = "costs, no change of loss shown"
+    UNDEFINED = "undefined: its change cannot be told from zero"
+    UNKNOWN = "not measured"
+
+    @property
+    def priced(self) -> bool:
+        """True if one of the two gets better at the price of the other."""
+        return self in (Trade.SAVES_FOR_LOSS, Trade.COSTS_FOR_LOSS)
+
+
+class Exchange(NamedTuple):
+    """Exchange between the loss and one resource of a row."""
+
+    trade: Trade
+    resource: LogChange | None
+    rate: float | None = None
+    """Change of loss in percent for each percent of the resource, as an amount without a sign."""
+    interval: tuple[float, float] | None = None
+    """Range of the rate; None if there is no rate."""
+
+
+class RowExchange(NamedTuple):
+    """Exchanges of one row."""
+
+    row: Row
+    loss: LogChange | None
+    memory: Exchange
+    time: Exchange
+
+
+def exchanges(comparison: Comparison) -> tuple[RowExchange, ...]:
+    """Return the exchanges of every row that finished and has a change of loss."""
+    found = []
+    for row in finished(comparison):
+        loss = log_change(row, VAL_LOSS)
+        if row.treatment != BASELINE and loss is not None:
+            memory, time = log_change(row, memory_metric(comparison)), time_change(comparison, row)
+            found.append(RowExchange(row, loss, exchange(loss, memory), exchange(loss, time)))
+    return tuple(found)
+
+
+def exchange(loss: LogChange, resource: LogChange | None) -> Exchange:
+    """Return the exchange of a change of loss and a change of a resource."""
+    if resource is None:
+        return Exchange(Trade.UNKNOWN, None)
+    trade = _trade(loss.sign, resource.sign)
+    if not trade.priced:
+        return Exchange(trade, resource)
+    losses = loss.interval or (loss.fraction, loss.fraction)
+    resources = resource.interval or (resource.fraction, resource.fraction)
+    rates = [abs(one / other) for one in losses for other in resources]
+    return Exchange(trade, resource, abs(loss.fraction / resource.fraction), (min(rates), max(rates)))
+
+
+def _trade(loss: int, resource: int) -> Trade:
+    """Return the case of two signs, which are 0 where a change cannot be told from zero."""
+    if resource == 0:
+        return Trade.UNDEFINED
+    if loss == 0:
+        return Trade.SAVES if resource < 0 else Trade.COSTS
+    if loss == resource:
+        return Trade.WINS_BOTH if loss < 0 else Trade.COSTS_BOTH
+    return Trade.SAVES_FOR_LOSS if resource < 0 else Trade.COSTS_FOR_LOSS

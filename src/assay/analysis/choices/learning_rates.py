@@ -1,0 +1,98 @@
+"""Stable range of learning rates: the best rate for each batch size, and the rates that are as good or at least finite.
+
+Rows that differ in nothing but the learning rate make one series. A study that also varies the batch size has a series
+for each, and one for each combination of its other levels. The loss of a rate is the mean validation loss over seeds,
+and a rate at which a run diverged has none. The range around the best rate ends at the first tested rate on either side
+whose loss is worse by more than the margin. Rates between two tested ones are not known.
+"""
+
+from collections.abc import Sequence
+from statistics import fmean
+from typing import NamedTuple
+
+from assay.analysis.comparison import Comparison
+from assay.analysis.row import Row, usable
+from assay.records.status import Status
+from assay.records.study import BASELINE, CellResult
+
+LEARNING_RATE, BATCH_SIZE = "training.learning_rate", "training.batch_size"
+
+
+class Rate(NamedTuple):
+    """One tested learning rate."""
+
+    rate: float
+    row: Row
+    loss: float | None
+    """Mean validation loss over seeds; None if a run diverged or failed."""
+    seeds: int
+    """Number of seeds of that mean."""
+    diverged: bool
+
+
+class Series(NamedTuple):
+    """Learning rates in ascending order, with all else equal."""
+
+    batch_size: int
+    others: str
+    """Levels of all other factors, such as ``"optimizations=lion"``; empty if there are none."""
+    rates: tuple[Rate, ...]
+    margin: float
+
+    @property
+    def best(self) -> Rate | None:
+        """The rate with the lowest loss; the lower one of two equal losses. None if no rate has a loss."""
+        known = [(one.loss, one.rate, one) for one in self.rates if one.loss is not None]
+        return min(known, key=lambda one: one[:2])[2] if known else None
+
+    @property
+    def good(self) -> tuple[Rate, ...]:
+        """Neighbours of the best rate, and itself, whose loss is within the margin of the best."""
+        best = self.best
+        if best is None or best.loss is None:
+            return ()
+        bound, at = best.loss + self.margin, self.rates.index(best)
+        within = [one.loss is not None and one.loss <= bound for one in self.rates]
+        low = next((place + 1 for place in range(at, -1, -1) if not within[place]), 0)
+        high = next((place for place in range(at, len(within)) if not within[place]), len(within))
+        return self.rates[low:high]
+
+    @property
+    def open_ended(self) -> str:
+        """Side on which better rates may lie beyond the tested ones: ``lower``, ``higher``, or empty."""
+        if self.best is None:
+            return ""
+        return "lower" if self.best is self.rates[0] else "higher" if self.best is self.rates[-1] else ""
+
+
+def learning_rates(comparison: Comparison) -> tuple[Series, ...]:
+    """Return each series of at least two learning rates, by batch size and then by the other levels."""
+    record = comparison.record
+    found: dict[tuple[int, str], dict[float, Rate]] = {}
+    for row in (comparison.baseline, *comparison.rows):
+        cells = record.of(row.treatment)
+        if cells and LEARNING_RATE in cells[0].cell.levels:
+            training = cells[0].cell.run.training
+            rates = found.setdefault((training.batch_size, _others(cells[0])), {})
+            rates.setdefault(training.learning_rate, _rate(training.learning_rate, row, cells))
+    return tuple(
+        Series(batch_size, others, tuple(rates[one] for one in sorted(rates)), record.loss_margin)
+        for (batch_size, others), rates in sorted(found.items())
+        if len(rates) > 1
+    )
+
+
+def _others(one: CellResult) -> str:
+    levels = one.cell.levels.items()
+    return ", ".join(f"{key}={level}" for key, level in levels if key not in (LEARNING_RATE, BATCH_SIZE))
+
+
+def _rate(rate: float, row: Row, cells: Sequence[CellResult]) -> Rate:
+    diverged = any(one.result.status is Status.DIVERGED for one in cells)
+    whole = row.treatment == BASELINE or row.status in (Status.DONE, Status.BUDGET_REACHED)
+    seeds: dict[int, list[float]] = {}
+    for one in usable(cells) if whole and not diverged else ():
+        if one.result.val_loss is not None:
+            seeds.setdefault(one.cell.seed, []).append(one.result.val_loss)
+    losses = [fmean(values) for values in seeds.values()]
+    return Rate(rate, row, fmean(losses) if losses else None, len(losses), diverged)

@@ -1,0 +1,90 @@
+"""Ranking of rows by weighted criteria, and by published formulas.
+
+A row's score is the weighted geometric mean of its improvements over the control. The improvement of a metric is the
+control's figure over the row's, or its inverse if more is better. So figures of all units are ratios, and the control's
+score is 1. The weights are divided by their sum.
+
+A rank is a range if chance could change it. Its best end counts the rows that are shown to be better, and its worst end
+leaves out those that are shown to be worse.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import exp, isfinite, sqrt
+from typing import NamedTuple
+
+from assay.analysis.choices.criteria import finished
+from assay.analysis.choices.log_change import LogChange, log_change
+from assay.analysis.choices.published import FORMULAS
+from assay.analysis.comparison import Comparison
+from assay.analysis.metrics import metrics
+from assay.analysis.row import Row
+from assay.errors import UsageError, meant, shown
+
+
+class Ranked(NamedTuple):
+    """One row with its score and rank."""
+
+    row: Row
+    score: float
+    interval: tuple[float, float] | None
+    """Interval of the score; None if a metric has none."""
+    best: int
+    """Rank if all differences that cannot be told were in its favour."""
+    worst: int
+
+
+class Ranking(NamedTuple):
+    """Ranked rows, best first, and the rows that lack a figure."""
+
+    weights: Mapping[str, float]
+    """Weights by metric; they sum to 1."""
+    rows: tuple[Ranked, ...]
+    unranked: tuple[str, ...]
+
+
+def ranking(comparison: Comparison) -> Ranking | None:
+    """Return the ranking by the study's weights; None if it states none."""
+    stated = {name: weight for name, weight in comparison.record.weights.items() if weight}
+    if not stated:
+        return None
+    weights = {name: weight / sum(stated.values()) for name, weight in sorted(stated.items())}
+    scores = {row.treatment: score for row in finished(comparison) if (score := _score(row, weights)) is not None}
+    known = {row.treatment: row for row in (comparison.baseline, *comparison.rows)}
+    ranked = [_ranked(known[name], score, list(scores.values())) for name, score in scores.items()]
+    ranked.sort(key=lambda one: (-one.score, one.row.treatment))
+    return Ranking(weights, tuple(ranked), tuple(name for name in known if name not in scores))
+
+
+def check_ranking(weights: Mapping[str, float], formula: str | None) -> None:
+    """Raise `UsageError` for a weight of no metric or that is no weight, and for an unknown formula."""
+    known = metrics()
+    for name, weight in weights.items():
+        if name not in known:
+            hint = meant(name, list(known)) or f"; there are {', '.join(known)}"
+            raise UsageError(f"weights names the metric {shown(name)}, which does not exist{hint}")
+        if not isfinite(weight) or weight < 0:
+            raise UsageError(f"weights gives {name} the weight {weight}; a weight is a number from 0 on")
+    if weights and not any(weights.values()):
+        raise UsageError("weights gives every metric the weight 0; give one of them more")
+    if formula is not None and formula not in FORMULAS:
+        hint = meant(formula, list(FORMULAS)) or f"; there are {', '.join(FORMULAS)}"
+        raise UsageError(f"ranking names the formula {shown(formula)}, which does not exist{hint}")
+
+
+def _score(row: Row, weights: Mapping[str, float]) -> LogChange | None:
+    """Logarithm of a row's score; None if a metric has no change. Its metrics are taken as independent."""
+    known, total, squares, told = metrics(), 0.0, 0.0, True
+    for name, weight in weights.items():
+        change = log_change(row, known[name]) if name in known else None
+        if change is None:
+            return None
+        total += weight * change.log * (-1 if known[name].better == "lower" else 1)
+        squares += (weight * (change.half or 0.0)) ** 2
+        told = told and change.half is not None
+    return LogChange(total, sqrt(squares) if told else None)
+
+
+def _ranked(row: Row, score: LogChange, every: Sequence[LogChange]) -> Ranked:
+    signs = [other.since(score).sign for other in every]
+    low_high = None if score.half is None else (exp(score.log - score.half), exp(score.log + score.half))
+    return Ranked(row, exp(score.log), low_high, 1 + signs.count(1), len(every) - signs.count(-1))
