@@ -1,13 +1,13 @@
 """The answer of a study in short: the fastest and the lightest row at no worse loss, and what remains open.
 
-A row is a choice if its loss is shown to be no worse than the control's by more than the margin, and if it saves time
-or memory by an amount that can be told from zero. Rows that save and are not shown to be as good are named apart.
+A row is a choice if it saves time or memory by an amount that can be told from zero. Its loss must also be shown to be
+no worse than the control's by more than the margin. Rows that save and are not shown to be as good are named apart.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from assay.analysis.choices.criteria import finished, memory_metric, steps_of, time_change
+from assay.analysis.choices.criteria import finished, memory_metric, time_change
 from assay.analysis.choices.equivalence import LossDifference, LossVerdict, loss_difference
 from assay.analysis.choices.log_change import LogChange, log_change
 from assay.analysis.choices.target import RowTarget, Targets, targets
@@ -32,7 +32,7 @@ class Candidate(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What the study answers."""
+    """The rows to choose from, and the rows that are left out."""
 
     fastest: Candidate | None
     lightest: Candidate | None
@@ -43,8 +43,6 @@ class Answer(NamedTuple):
     unsure: tuple[Candidate, ...]
     """Rows that save time or memory, whose loss is not shown to be as good; the fastest first."""
     memory: Metric
-    same_steps: bool
-    """True if all rows have as many steps, so that a change of training time is one of the step time."""
     target: Targets | None
     first: RowTarget | None
     """Row that reaches a stated target in the least time; None without a stated target, or if none does."""
@@ -71,7 +69,6 @@ def answer(comparison: Comparison) -> Answer | None:
         worse=tuple(_by_time(one for one in saving if one.loss and one.loss.verdict is LossVerdict.WORSE)),
         unsure=tuple(_by_time(one for one in saving if not one.loss or one.loss.verdict is LossVerdict.UNKNOWN)),
         memory=metric,
-        same_steps=len({steps_of(comparison, row) for row in (comparison.baseline, *rows)}) == 1,
         target=aimed,
         first=_first(aimed),
     )

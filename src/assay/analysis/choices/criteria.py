@@ -59,6 +59,11 @@ def time_change(comparison: Comparison, row: Row) -> LogChange | None:
     return change._replace(log=change.log + log(after / before))
 
 
+def same_steps(comparison: Comparison) -> bool:
+    """Return True if all rows that finished have as many steps, so that training time changes as the step time does."""
+    return len({steps_of(comparison, row) for row in finished(comparison)}) == 1
+
+
 def memory_metric(comparison: Comparison) -> Metric:
     """Return the metric that stands for memory: the peak of tensors, or of the process if that was not measured."""
     every = all(row.metrics.get(TENSORS_PEAK_BYTES.name) is not None for row in finished(comparison))
@@ -74,13 +79,13 @@ def criteria(comparison: Comparison, *, varying: bool = True) -> tuple[Criterion
     return tuple(one for one in whole if not varying or len(set(one.figures.values())) > 1)
 
 
-def _memory(comparison: Comparison, rows: Sequence[Row]) -> Criterion:
+def _memory(comparison: Comparison, rows: Sequence[Row]) -> Criterion | None:
     metric = memory_metric(comparison)
     figures = {row.treatment: value for row in rows if isinstance(value := row.metrics.get(metric.name), int | float)}
     return _by_logs("memory", metric, figures, {row.treatment: log_change(row, metric) for row in rows})
 
 
-def _time(comparison: Comparison, rows: Sequence[Row]) -> Criterion:
+def _time(comparison: Comparison, rows: Sequence[Row]) -> Criterion | None:
     figures = {
         row.treatment: value * steps_of(comparison, row)
         for row in rows

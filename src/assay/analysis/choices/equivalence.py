@@ -18,7 +18,7 @@ from assay.records.study import BASELINE, CellResult
 
 
 class LossVerdict(StrEnum):
-    """What an interval shows of a loss, relative to a margin."""
+    """Verdict of an interval on a loss, relative to a margin."""
 
     EQUAL = "bit-equal"
     BETTER = "better"

@@ -17,7 +17,7 @@ from assay.records.study import BASELINE
 
 
 class Trade(StrEnum):
-    """How the change of a loss and the change of a resource go together."""
+    """Case of a change of loss together with a change of a resource."""
 
     WINS_BOTH = "better in both"
     COSTS_BOTH = "worse in both"

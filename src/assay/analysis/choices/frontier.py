@@ -1,12 +1,13 @@
 """Pareto front: the rows than which no other is better in one criterion and at least as good in all others.
 
-A row is better in memory or time if the difference can be told from zero, and better in loss if it is by more than the
-margin. Otherwise it is as good. Where there is no interval, figures decide, and the row is dominated *by its figures*.
+A row is better in memory or time if the difference can be told from zero. It is better in loss if it is so by more than
+the margin. Otherwise it is as good. Where there is no interval, figures decide, and a row is dominated *by its
+figures*.
 """
 
 from typing import NamedTuple
 
-from assay.analysis.choices.criteria import Criterion, criteria, finished
+from assay.analysis.choices.criteria import Criterion, Name, criteria, finished
 from assay.analysis.comparison import Comparison
 from assay.analysis.row import Row
 
@@ -15,7 +16,7 @@ class Standing(NamedTuple):
     """Place of one row relative to the front."""
 
     row: Row
-    figures: dict[str, float]
+    figures: dict[Name, float]
     """Figures by criterion; empty if the row did not finish."""
     dominated_by: tuple[str, ...] = ()
     """Rows that dominate it; those of the front if there are any."""

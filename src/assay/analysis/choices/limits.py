@@ -3,7 +3,7 @@
 Shares are compared with fixed bounds, in this order. Memory: a run that went out of memory, or a process's peak near
 the memory that was free before the study. Data: the share of a step in which the host waited for its batch.
 Communication: the share of a step with a collective running. Compute: the predicted step time over the measured one.
-The prediction divides a step's work by the rates that were measured on the machine, so a share near 1 means that no
+The prediction divides a step's work by the rates that were measured on the machine. So a share near 1 means that no
 other cost is large. If no share reaches its bound, the limit is not known.
 """
 
@@ -30,7 +30,7 @@ NEAR_RATES = 0.7
 
 
 class Limit(StrEnum):
-    """What keeps a row from being faster or larger."""
+    """Resource that keeps a row from being faster or larger."""
 
     MEMORY = "memory"
     DATA = "data"

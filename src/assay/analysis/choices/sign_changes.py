@@ -66,9 +66,9 @@ def _of_factor(
             apart = [name for name in one if one[name] != two.get(name)]
             if change.sign != second.sign and len(apart) == 1:
                 low, high = ((one, change), (two, second)) if change.sign < 0 else ((two, second), (one, change))
-                rest = tuple((name, one[name]) for name in sorted(one) if name != apart[0])
+                others = tuple((name, one[name]) for name in sorted(one) if name != apart[0])
                 ends = (low[0][apart[0]], low[1], high[0][apart[0]], high[1])
-                yield SignChange(metric, factor, level, control, apart[0], *ends, rest)
+                yield SignChange(metric, factor, level, control, apart[0], *ends, others)
 
 
 def _levels(comparison: Comparison, row: Row) -> Levels:

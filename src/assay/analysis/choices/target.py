@@ -5,8 +5,8 @@ losses count if each run was evaluated at least `LEAST_EVALUATIONS` times; a ste
 evaluations. Otherwise the training loss counts, as its mean over the last twentieth of a run's steps. That lags behind
 by half as many steps, and is not a loss on held-out text.
 
-If the study states no target, each seed has its own: the control's last loss at this seed, plus the margin within which
-losses count as the same. So the question is how long each row takes to be as good as the control.
+If the study states no target, each seed has its own. It is the control's last loss at this seed, plus the margin
+within which losses count as the same. So the question is how long each row takes to be as good as the control.
 
 Seconds are those of the first step, and of all further ones at the steady step time of the process. Start, evaluation
 and checkpoints are not part of them. A run that never reaches the target is censored: it would need more steps than it
@@ -14,7 +14,7 @@ had, and nobody knows how many. A row with such a run has no ratio, because a me
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import exp, expm1, inf, log
 from statistics import fmean
 from typing import Literal, NamedTuple
@@ -148,7 +148,7 @@ def _spacing(curve: Curve, basis: Basis) -> int:
     if basis == "training loss":
         return _window(curve)
     steps = [0, *(step for step, _ in curve.evaluations)]
-    return max(after - before for before, after in zip(steps, steps[1:], strict=False))
+    return max(after - before for before, after in pairwise(steps))
 
 
 def _goals(comparison: Comparison, control: Sequence[CellResult], basis: Basis) -> Mapping[int, float]:

@@ -111,6 +111,7 @@ def inline(name: str, comparison: Comparison) -> Markup:
 def _content(comparison: Comparison) -> dict[str, Any]:
     record = comparison.record
     rows = (comparison.baseline, comparison.again, *comparison.rows)
+    sections = [_section(one, comparison) for one in filled(comparison)]
     return {
         "record": record,
         "columns": columns(),
@@ -118,7 +119,8 @@ def _content(comparison: Comparison) -> dict[str, Any]:
         "legend": [
             (name, variable(number)) for number, name in enumerate((comparison.baseline.treatment, *record.treatments))
         ],
-        "sections": [_section(one, comparison) for one in filled(comparison)],
+        "leading": [one for one in sections if one["leads"]],
+        "sections": [one for one in sections if not one["leads"]],
         "footnotes": footnotes(comparison),
         "flagged": [(row.treatment, flag) for row in rows for flag in row.flags],
         **{name: inline(name, comparison) for name in FIGURES},
@@ -152,6 +154,7 @@ def _section(one: Filled, comparison: Comparison) -> dict[str, Any]:
         "blocks": one.blocks,
         "figure": Markup() if drawn is None else Markup(svg(drawn, one.section.title)),
         "caption": one.section.caption,
+        "leads": one.section.leads,
     }
 
 

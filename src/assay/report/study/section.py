@@ -32,6 +32,8 @@ class Section(NamedTuple):
     """Sentences below the figure."""
     printed: bool = True
     """True if a terminal prints the section; the page and JSON always have it."""
+    leads: bool = False
+    """True if the page shows the section above the table."""
 
 
 class Filled(NamedTuple):

@@ -4,15 +4,35 @@ from typing import Any
 
 from assay.analysis.comparison import Comparison
 from assay.report.study import expectations, published
+from assay.report.study.choices import (
+    answer,
+    equivalence,
+    exchange,
+    frontier,
+    learning_rates,
+    limits,
+    ranking,
+    sign_changes,
+    target,
+)
 from assay.report.study.factors import additivity, effects, percent
 from assay.report.study.section import Filled, Section
 
 SECTIONS: tuple[Section, ...] = (
+    answer.SECTION,
     expectations.SECTION,
+    published.SECTION,
     effects.SECTION,
     additivity.SECTION,
     percent.SECTION,
-    published.SECTION,
+    ranking.SECTION,
+    frontier.SECTION,
+    equivalence.SECTION,
+    target.SECTION,
+    exchange.SECTION,
+    learning_rates.SECTION,
+    sign_changes.SECTION,
+    limits.SECTION,
 )
 
 

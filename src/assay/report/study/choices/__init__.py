@@ -1,0 +1,1 @@
+"""Sections of a study's answer on the choice of a row."""

@@ -1,0 +1,122 @@
+"""The answer in at most three sentences: the rows to choose from, a target or a warning, and what remains open."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from assay.analysis.choices.answer import Answer, Candidate, answer
+from assay.analysis.choices.criteria import finished
+from assay.analysis.choices.log_change import LogChange
+from assay.analysis.comparison import Comparison
+from assay.analysis.effects import LEAST_SEEDS
+from assay.analysis.metrics.time import STEP_SECONDS
+from assay.report.blocks import Block
+from assay.report.study.choices.wording import change, names, nats, plain, time_title
+from assay.report.study.section import Section
+from assay.units import format_percent, format_seconds
+
+
+def _content(comparison: Comparison) -> Iterator[Block]:
+    found = answer(comparison)
+    if found is not None:
+        yield " ".join(filter(None, (_choice(comparison, found), _second(comparison, found), _open(comparison, found))))
+
+
+def _values(comparison: Comparison) -> dict[str, Any]:
+    found = answer(comparison)
+    if found is None:
+        return {}
+    return {
+        "fastest": _plain(found.fastest),
+        "as_fast": list(found.rivals),
+        "lightest": _plain(found.lightest),
+        "saving_at_worse_loss": [_plain(one) for one in found.worse],
+        "saving_at_unknown_loss": [_plain(one) for one in found.unsure],
+        "first_at_target": None if found.first is None else found.first.row.treatment,
+        "text": next(iter(_content(comparison))),
+    }
+
+
+SECTION = Section("answer", "The answer", _content, _values, leads=True)
+
+
+def _choice(comparison: Comparison, found: Answer) -> str:
+    """Return the sentence on the fastest and the lightest row."""
+    as_good = f"no worse loss (within {comparison.record.loss_margin:g} nats)"
+    fast, light = found.fastest, found.lightest
+    if fast is None and light is None:
+        kind = "time or memory" if comparison.record.timed else "memory"
+        return f"No row is shown to save {kind} at {as_good}."
+    if fast is not None and light is not None and fast.row.treatment == light.row.treatment:
+        said = [f"{fast.row.treatment} is both the fastest{_rivals(found)} and the lightest"]
+        said[0] += f" ({_changes(comparison, found, fast)})"
+    else:
+        said = (
+            [f"{fast.row.treatment} is the fastest{_rivals(found)} ({_changes(comparison, found, fast)})"]
+            if fast
+            else []
+        )
+        if light:
+            changes = _changes(comparison, found, light, memory_first=True)
+            said.append(f"{light.row.treatment} is the lightest ({changes})")
+    missing = "no row is shown to save memory" if light is None else ""
+    if fast is None and comparison.record.timed:
+        missing = "no row is shown to save time"
+    return f"At {as_good}, {' and '.join(said)}{f'; {missing}' if missing else ''}."
+
+
+def _rivals(found: Answer) -> str:
+    return f", as far as it can be told from {names(found.rivals)}," if found.rivals else ""
+
+
+def _changes(comparison: Comparison, found: Answer, one: Candidate, *, memory_first: bool = False) -> str:
+    """Return the changes of time and memory of one row, that for which it was chosen first."""
+    parts = [f"{time_title(comparison)} {_told(one.time)}"] if comparison.record.timed else []
+    memory = f"{found.memory.title} {_told(one.memory)}"
+    return "; ".join([memory, *parts] if memory_first else [*parts, memory])
+
+
+def _told(one: LogChange | None) -> str:
+    return f"{change(one)}{'' if one is None or one.sign or not one.log else ' not distinguishable'}"
+
+
+def _second(comparison: Comparison, found: Answer) -> str:
+    """Return the sentence on a stated target, or else on rows that save at a worse loss."""
+    if found.target is None:
+        return f"No choice is {_worse(comparison, found.worse)}." if found.worse else ""
+    aim = f"a {found.target.basis} of {found.target.target:g}"
+    if found.first is None:
+        return f"No row reaches {aim} for good at every seed."
+    time = found.first.seconds
+    when = f"{found.first.steps:g} steps" if time is None else f"{format_seconds(time)} of steps"
+    ratio = found.first.ratio
+    less = "" if ratio is None else f", {format_percent(ratio.change)} against the control"
+    return f"{found.first.row.treatment} is the first to reach {aim} for good, after {when}{less}."
+
+
+def _worse(comparison: Comparison, some: tuple[Candidate, ...]) -> str:
+    said = [f"{one.row.treatment} ({time_title(comparison)} {change(one.time)}, loss {nats(one.loss)})" for one in some]
+    return f"{names(said)}, because the loss is worse"
+
+
+def _open(comparison: Comparison, found: Answer) -> str:
+    """Return the sentence on what the study cannot tell; empty if nothing is known to be open."""
+    parts = []
+    if found.unsure:
+        rows = [f"{one.row.treatment} ({time_title(comparison)} {change(one.time)})" for one in found.unsure]
+        seeds = ", with fewer than three seeds" if len(comparison.record.seeds) < LEAST_SEEDS else ""
+        parts.append(f"whether the loss of {names(rows)} is as good{seeds}")
+    if resolution := comparison.resolution.get(STEP_SECONDS.name):
+        parts.append(f"changes of the step time below about {100 * resolution.told:.1f} %")
+    done = {row.treatment for row in finished(comparison)}
+    if lost := [row.treatment for row in comparison.rows if row.treatment not in done]:
+        parts.append(f"how {names(lost)} would have done, which did not finish")
+    if found.target is not None and found.worse:
+        parts.append(f"no choice is {_worse(comparison, found.worse)}")
+    return f"The study cannot tell {'; '.join(parts)}." if parts else ""
+
+
+def _plain(one: Candidate | None) -> dict[str, Any] | None:
+    if one is None:
+        return None
+    loss = one.loss and {"nats": one.loss.nats, "interval": one.loss.interval, "verdict": one.loss.verdict.value}
+    return {"row": one.row.treatment, "time": plain(one.time), "memory": plain(one.memory), "loss": loss}

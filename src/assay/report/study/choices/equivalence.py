@@ -1,0 +1,63 @@
+"""Losses within the margin, beside the speed of each row, so that a fast but worse row cannot win silently."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from assay.analysis.choices.criteria import time_change
+from assay.analysis.choices.equivalence import LossDifference, LossVerdict, loss_differences
+from assay.analysis.choices.log_change import LogChange
+from assay.analysis.comparison import Comparison
+from assay.report.blocks import Block, Table
+from assay.report.study.choices.wording import change, nats, plain, time_title
+from assay.report.study.section import Section
+
+
+def _content(comparison: Comparison) -> Iterator[Block]:
+    found, margin = loss_differences(comparison), comparison.record.loss_margin
+    if not found:
+        return
+    columns = ("row", time_title(comparison), "loss, nats", "as good as the control?")
+    rows = []
+    for row in comparison.rows:
+        if one := found.get(row.treatment):
+            time = time_change(comparison, row)
+            rows.append((row.treatment, change(time), nats(one), _verdict(one, time, margin)))
+    yield Table.of(columns, rows, right=columns[1:3], spare=columns[1:2])
+    yield (
+        f"The loss is the validation loss after the last step. Losses within {margin:g} nats count as the same. That "
+        "is shown if the whole interval of the difference lies within them; the intervals of all rows hold together."
+    )
+
+
+def _verdict(one: LossDifference, time: LogChange | None, margin: float) -> str:
+    """Return the verdict in words; a row that is faster and not shown to be as good is called so."""
+    but = "faster, but " if time is not None and time.sign < 0 and not one.verdict.as_good else ""
+    return (
+        but
+        + {
+            LossVerdict.EQUAL: "the same to the last bit",
+            LossVerdict.BETTER: f"better by more than {margin:g}",
+            LossVerdict.SAME: f"the same within {margin:g}",
+            LossVerdict.NO_WORSE: "no worse",
+            LossVerdict.WORSE: f"worse by more than {margin:g}",
+            LossVerdict.UNKNOWN: "not shown to be as good" + (" (too few seeds)" if one.half is None else ""),
+        }[one.verdict]
+    )
+
+
+def _values(comparison: Comparison) -> list[dict[str, Any]]:
+    rows = {row.treatment: row for row in comparison.rows}
+    return [
+        {
+            "row": name,
+            "nats": one.nats,
+            "interval": one.interval and list(one.interval),
+            "margin": comparison.record.loss_margin,
+            "verdict": one.verdict.value,
+            "time": plain(time_change(comparison, rows[name])),
+        }
+        for name, one in loss_differences(comparison).items()
+    ]
+
+
+SECTION = Section("equivalence", "Losses: which are as good", _content, _values, printed=False)

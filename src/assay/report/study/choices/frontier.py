@@ -1,0 +1,82 @@
+"""Pareto front as a table, and memory against time as a figure."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from assay.analysis.choices.criteria import Criterion
+from assay.analysis.choices.frontier import Standing, frontier
+from assay.analysis.comparison import Comparison
+from assay.report.blocks import Block, Table
+from assay.report.formats import UNKNOWN, quantity
+from assay.report.study.choices.wording import names
+from assay.report.study.section import Section
+from assay.report.wording import status
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def _content(comparison: Comparison) -> Iterator[Block]:
+    found = frontier(comparison)
+    if len(found.criteria) < 2:
+        return
+    titles = [_title(one) for one in found.criteria]
+    rows = (
+        (one.row.treatment, *(_text(criterion, one) for criterion in found.criteria), _place(one)) for one in found.rows
+    )
+    yield Table.of(("row", *titles, "place"), rows, right=titles, spare=titles[::-1])
+    yield (
+        "A row is dominated if another is better in one of these figures and at least as good in the others. Times "
+        "and memory that cannot be told apart count as the same, and losses within "
+        f"{comparison.record.loss_margin:g} nats. “By its figures” means that a difference has no interval, or is not "
+        "shown."
+    )
+
+
+def _title(one: Criterion) -> str:
+    return "all steps" if one.name == "time" else one.metric.title
+
+
+def _text(criterion: Criterion, one: Standing) -> str:
+    known = one.figures.get(criterion.name)
+    return UNKNOWN if known is None else quantity(known, criterion.metric.unit)
+
+
+def _place(one: Standing) -> str:
+    if not one.figures:
+        return status(one.row) or "not measured"
+    if one.on_front:
+        return "on the front"
+    return f"dominated by {names(one.dominated_by)}{'' if one.sure else ', by its figures'}"
+
+
+def _values(comparison: Comparison) -> list[dict[str, Any]]:
+    return [
+        {
+            "row": one.row.treatment,
+            "status": one.row.status.value,
+            "figures": dict(one.figures),
+            "on_front": one.on_front,
+            "dominated_by": list(one.dominated_by),
+            "shown_by_intervals": one.sure,
+        }
+        for one in frontier(comparison).rows
+    ]
+
+
+def _figure(comparison: Comparison) -> "Figure | None":
+    from assay.report.study.choices.drawing import draw_front  # the room of pages imports that of sections
+
+    return draw_front(comparison)
+
+
+SECTION = Section(
+    "pareto_front",
+    "Rows that no other beats",
+    _content,
+    _values,
+    _figure,
+    "Lower left is better. Filled points are on the front, hollow ones are dominated. The front also counts the loss "
+    "and the bytes communicated, where rows differ in them, so it is no line in this plane.",
+    printed=False,
+)

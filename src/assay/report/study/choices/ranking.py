@@ -1,0 +1,67 @@
+"""Rankings of the rows: by the study's weights, and by a published formula."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from assay.analysis.choices.published import PublishedRanking, published_ranking
+from assay.analysis.choices.ranking import Ranked, Ranking, ranking
+from assay.analysis.comparison import Comparison
+from assay.analysis.metrics import metrics
+from assay.report.blocks import Block, Table
+from assay.report.study.choices.wording import names
+from assay.report.study.section import Section
+
+
+def _content(comparison: Comparison) -> Iterator[Block]:
+    if (own := ranking(comparison)) is not None:
+        yield from _weighted(own)
+    if (formula := published_ranking(comparison)) is not None:
+        yield from _published(formula)
+    elif comparison.record.ranking:
+        yield f"The formula {comparison.record.ranking} needs a loss, a time and a memory of every row; one is missing."
+
+
+def _weighted(own: Ranking) -> Iterator[Block]:
+    columns = ("rank", "row", "score", "interval")
+    yield Table.of(columns, map(_row, own.rows), right=("rank", "score"))
+    known = metrics()
+    said = ", ".join(
+        f"{known[name].title if name in known else name} {weight:.0%}" for name, weight in own.weights.items()
+    )
+    yield (
+        f"The score is the weighted geometric mean of a row's improvements over the control ({said}): 1.10 is 10 % "
+        "better. Each improvement is a ratio to the control's figure, so units do not matter. A rank such as 1–3 "
+        "means that chance decides between them."
+    )
+    if any(one.interval is None for one in own.rows):
+        yield "Rows without an interval have too few seeds or processes, and share a rank with all others."
+    if own.unranked:
+        yield f"Not ranked, for want of a figure: {names(own.unranked)}."
+
+
+def _row(one: Ranked) -> tuple[str, ...]:
+    rank = f"{one.best}" if one.best == one.worst else f"{one.best}–{one.worst}"
+    ends = "" if one.interval is None else f"[{one.interval[0]:.3f}, {one.interval[1]:.3f}]"
+    return rank, one.row.treatment, f"{one.score:.3f}", ends
+
+
+def _published(found: PublishedRanking) -> Iterator[Block]:
+    rows = ((str(rank), name, f"{score:.3f}") for rank, (name, score) in enumerate(found.scores, 1))
+    yield f"{found.formula.source}: {found.formula.text}."
+    yield Table.of(("rank", "row", "figure"), rows, right=("rank", "figure"))
+    yield found.formula.flaw
+
+
+def _values(comparison: Comparison) -> dict[str, Any]:
+    own, formula = ranking(comparison), published_ranking(comparison)
+    rows = [{**one._asdict(), "row": one.row.treatment} for one in own.rows] if own else []
+    return {
+        "weights": dict(own.weights) if own else {},
+        "rows": rows,
+        "unranked": list(own.unranked) if own else [],
+        "formula": comparison.record.ranking,
+        "by_formula": [{"row": name, "figure": score} for name, score in formula.scores] if formula else [],
+    }
+
+
+SECTION = Section("ranking", "Ranking", _content, _values)

@@ -1,0 +1,86 @@
+"""Time of each row to the target loss."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from assay.analysis.choices.target import LEAST_EVALUATIONS, RowTarget, Targets, targets
+from assay.analysis.comparison import Comparison
+from assay.report.blocks import Block, Table
+from assay.report.formats import UNKNOWN
+from assay.report.study.section import Section
+from assay.report.wording import interval
+from assay.units import format_percent, format_seconds, format_steps
+
+
+def _content(comparison: Comparison) -> Iterator[Block]:
+    found = targets(comparison)
+    if found is None or len(found.rows) < 2:
+        return
+    columns = ("row", "steps", "seconds of steps", "against the control")
+    yield Table.of(columns, map(_row, found.rows), right=columns[1:3])
+    yield f"The target is {_aim(comparison, found)}. {_basis(found)}"
+    yield (
+        "A run has reached the target at the first step from which its loss stays at or below it. Seconds are those "
+        "of the optimizer steps until then, the first one included; start, evaluation and checkpoints are not. "
+        "Intervals are over seeds."
+    )
+
+
+def _aim(comparison: Comparison, found: Targets) -> str:
+    if found.target is not None:
+        return f"a {found.basis} of {found.target:g}, as the study states"
+    margin = comparison.record.loss_margin
+    return f"the control's last {found.basis} at the same seed, plus {margin:g} nats: being as good as the control"
+
+
+def _basis(found: Targets) -> str:
+    if found.basis == "validation loss":
+        return f"Runs were evaluated every {format_steps(found.resolution)}, so steps are known to within as many."
+    return (
+        f"Some run was evaluated fewer than {LEAST_EVALUATIONS} times, so the training loss counts, averaged over the "
+        f"last {format_steps(found.resolution)}. It lags behind by half of them, and is no loss on held-out text; "
+        "a smaller training.eval_interval gives one."
+    )
+
+
+def _row(one: RowTarget) -> tuple[str, ...]:
+    seconds, steps = one.seconds, one.steps
+    if one.censored:
+        within = max(run.within for run in one.runs)
+        missed = "not" if one.censored == len(one.runs) else f"{one.censored} of {len(one.runs)} runs not"
+        return one.row.treatment, f"{missed} within {within}", UNKNOWN, "unknown: a run did not reach it"
+    said = UNKNOWN if one.ratio is None else _ratio(one)
+    return one.row.treatment, f"{steps:.0f}", UNKNOWN if seconds is None else format_seconds(seconds), said
+
+
+def _ratio(one: RowTarget) -> str:
+    if one.ratio is None or one.ratio.equal:
+        return "exactly equal"
+    ends = one.ratio.interval
+    remark = "" if ends is None or not ends[0] <= 0 <= ends[1] else "not distinguishable"
+    return " ".join(filter(None, (format_percent(one.ratio.change), interval(ends), remark)))
+
+
+def _values(comparison: Comparison) -> dict[str, Any]:
+    found = targets(comparison)
+    if found is None:
+        return {}
+    return {
+        "basis": found.basis,
+        "resolution_steps": found.resolution,
+        "target": found.target,
+        "rows": [
+            {
+                "row": one.row.treatment,
+                "runs": [run._asdict() for run in one.runs],
+                "not_reached": one.censored,
+                "steps": one.steps,
+                "seconds": one.seconds,
+                "ratio": None if one.ratio is None else one.ratio.model_dump(mode="json"),
+            }
+            for one in found.rows
+        ],
+    }
+
+
+SECTION = Section("target_loss", "Time to the target loss", _content, _values, printed=False)
