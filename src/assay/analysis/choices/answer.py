@@ -1,4 +1,4 @@
-"""The answer of a study in short: the fastest and the lightest row at no worse loss, and what remains open.
+"""The answer of a study in short: the fastest and the lightest row at no worse loss, the lowest loss, and open points.
 
 A row is a choice if it saves time or memory by an amount that can be told from zero. Its loss must also be shown to be
 no worse than the control's by more than the margin. Rows that save and are not shown to be as good are named apart.
@@ -15,6 +15,8 @@ from assay.analysis.comparison import Comparison
 from assay.analysis.metrics import Metric
 from assay.analysis.row import Row
 from assay.records.study import BASELINE
+
+_BETTER = LossVerdict.BETTER
 
 
 class Candidate(NamedTuple):
@@ -36,6 +38,8 @@ class Answer(NamedTuple):
 
     fastest: Candidate | None
     lightest: Candidate | None
+    lowest: Candidate | None
+    """Row with the lowest loss, if it is shown to be better than the control's by more than the margin."""
     rivals: tuple[str, ...]
     """Rows at no worse loss whose time cannot be told from that of the fastest."""
     worse: tuple[Candidate, ...]
@@ -65,6 +69,7 @@ def answer(comparison: Comparison) -> Answer | None:
     return Answer(
         fastest=fastest,
         lightest=lightest,
+        lowest=_lowest(every),
         rivals=tuple(one.row.treatment for one in good if fastest and _as_fast(one, fastest)),
         worse=tuple(_by_time(one for one in saving if one.loss and one.loss.verdict is LossVerdict.WORSE)),
         unsure=tuple(_by_time(one for one in saving if not one.loss or one.loss.verdict is LossVerdict.UNKNOWN)),
@@ -82,6 +87,11 @@ def _least(good: Sequence[Candidate], of: Callable[[Candidate], LogChange | None
     """Return the row with the lowest change among those that save; of equal ones, the first by name."""
     saving = [(change.log, one.row.treatment, one) for one in good if (change := of(one)) and _saves(change)]
     return min(saving, key=lambda one: one[:2])[2] if saving else None
+
+
+def _lowest(every: Sequence[Candidate]) -> Candidate | None:
+    better = [(one.loss.nats, one.row.treatment, one) for one in every if one.loss and one.loss.verdict is _BETTER]
+    return min(better, key=lambda one: one[:2])[2] if better else None
 
 
 def _as_fast(one: Candidate, fastest: Candidate) -> bool:

@@ -4,15 +4,18 @@ from collections.abc import Iterator
 from typing import Any
 
 from assay.analysis.choices.answer import Answer, Candidate, answer
-from assay.analysis.choices.criteria import finished
 from assay.analysis.choices.log_change import LogChange
 from assay.analysis.comparison import Comparison
 from assay.analysis.effects import LEAST_SEEDS
 from assay.analysis.metrics.time import STEP_SECONDS
+from assay.records.status import Status
 from assay.report.blocks import Block
-from assay.report.study.choices.wording import change, names, nats, plain, time_title
+from assay.report.study.choices.wording import change, names, nats, plain, target_ratio, time_title
 from assay.report.study.section import Section
-from assay.units import format_percent, format_seconds
+from assay.units import format_seconds
+
+_RESULTS = (Status.DONE, Status.BUDGET_REACHED, Status.DIVERGED, Status.OUT_OF_MEMORY)
+"""Endings of a row that say something of it."""
 
 
 def _content(comparison: Comparison) -> Iterator[Block]:
@@ -29,6 +32,7 @@ def _values(comparison: Comparison) -> dict[str, Any]:
         "fastest": _plain(found.fastest),
         "as_fast": list(found.rivals),
         "lightest": _plain(found.lightest),
+        "lowest_loss": _plain(found.lowest),
         "saving_at_worse_loss": [_plain(one) for one in found.worse],
         "saving_at_unknown_loss": [_plain(one) for one in found.unsure],
         "first_at_target": None if found.first is None else found.first.row.treatment,
@@ -40,28 +44,27 @@ SECTION = Section("answer", "The answer", _content, _values, leads=True)
 
 
 def _choice(comparison: Comparison, found: Answer) -> str:
-    """Return the sentence on the fastest and the lightest row."""
+    """Return the sentence on the fastest row, the lightest one and the one with the lowest loss."""
     as_good = f"no worse loss (within {comparison.record.loss_margin:g} nats)"
-    fast, light = found.fastest, found.lightest
+    fast, light, low = found.fastest, found.lightest, found.lowest
     if fast is None and light is None:
-        kind = "time or memory" if comparison.record.timed else "memory"
-        return f"No row is shown to save {kind} at {as_good}."
-    if fast is not None and light is not None and fast.row.treatment == light.row.treatment:
-        said = [f"{fast.row.treatment} is both the fastest{_rivals(found)} and the lightest"]
-        said[0] += f" ({_changes(comparison, found, fast)})"
+        said = f"No row is shown to save {'time or ' * comparison.record.timed}memory at {as_good}"
+    elif fast is not None and light is not None and fast.row.treatment == light.row.treatment:
+        changes = _changes(comparison, found, fast)
+        said = f"At {as_good}, {fast.row.treatment} is both the fastest{_rivals(found)} and the lightest ({changes})"
     else:
-        said = (
-            [f"{fast.row.treatment} is the fastest{_rivals(found)} ({_changes(comparison, found, fast)})"]
-            if fast
-            else []
-        )
-        if light:
+        parts = []
+        if fast is not None:
+            changes = _changes(comparison, found, fast)
+            parts.append(f"{fast.row.treatment} is the fastest{_rivals(found)} ({changes})")
+        if light is not None:
             changes = _changes(comparison, found, light, memory_first=True)
-            said.append(f"{light.row.treatment} is the lightest ({changes})")
-    missing = "no row is shown to save memory" if light is None else ""
-    if fast is None and comparison.record.timed:
-        missing = "no row is shown to save time"
-    return f"At {as_good}, {' and '.join(said)}{f'; {missing}' if missing else ''}."
+            parts.append(f"{light.row.treatment} is the lightest ({changes})")
+        said = f"At {as_good}, {' and '.join(parts)}"
+    if low is not None:
+        changes = _changes(comparison, found, low)
+        said += f"; {low.row.treatment} has the lowest loss ({nats(low.loss)} nats; {changes})"
+    return f"{said}."
 
 
 def _rivals(found: Answer) -> str:
@@ -82,24 +85,23 @@ def _told(one: LogChange | None) -> str:
 def _second(comparison: Comparison, found: Answer) -> str:
     """Return the sentence on a stated target, or else on rows that save at a worse loss."""
     if found.target is None:
-        return f"No choice is {_worse(comparison, found.worse)}." if found.worse else ""
+        return f"{_worse(comparison, found.worse)}." if found.worse else ""
     aim = f"a {found.target.basis} of {found.target.target:g}"
     if found.first is None:
         return f"No row reaches {aim} for good at every seed."
-    time = found.first.seconds
-    when = f"{found.first.steps:g} steps" if time is None else f"{format_seconds(time)} of steps"
-    ratio = found.first.ratio
-    less = "" if ratio is None else f", {format_percent(ratio.change)} against the control"
-    return f"{found.first.row.treatment} is the first to reach {aim} for good, after {when}{less}."
+    time, ratio = found.first.seconds, found.first.ratio
+    when = f"{found.first.steps:.0f} steps" if time is None else f"{format_seconds(time)} of steps"
+    against = "" if ratio is None else f" ({target_ratio(ratio)} against the control)"
+    return f"{found.first.row.treatment} is the first to reach {aim} for good, after {when}{against}."
 
 
 def _worse(comparison: Comparison, some: tuple[Candidate, ...]) -> str:
-    said = [f"{one.row.treatment} ({time_title(comparison)} {change(one.time)}, loss {nats(one.loss)})" for one in some]
-    return f"{names(said)}, because the loss is worse"
+    said = [f"{one.row.treatment} ({time_title(comparison)} {change(one.time)}; {nats(one.loss)} nats)" for one in some]
+    return f"{names(said)} {'save' if len(said) > 1 else 'saves'} time or memory at a worse loss"
 
 
 def _open(comparison: Comparison, found: Answer) -> str:
-    """Return the sentence on what the study cannot tell; empty if nothing is known to be open."""
+    """Return the sentence on what the study cannot tell, and on rows with a worse loss if none said it before."""
     parts = []
     if found.unsure:
         rows = [f"{one.row.treatment} ({time_title(comparison)} {change(one.time)})" for one in found.unsure]
@@ -107,12 +109,12 @@ def _open(comparison: Comparison, found: Answer) -> str:
         parts.append(f"whether the loss of {names(rows)} is as good{seeds}")
     if resolution := comparison.resolution.get(STEP_SECONDS.name):
         parts.append(f"changes of the step time below about {100 * resolution.told:.1f} %")
-    done = {row.treatment for row in finished(comparison)}
-    if lost := [row.treatment for row in comparison.rows if row.treatment not in done]:
-        parts.append(f"how {names(lost)} would have done, which did not finish")
+    if lost := [row.treatment for row in comparison.rows if row.status not in _RESULTS]:
+        parts.append(f"how {names(lost)} would have ended")
+    said = [f"the study cannot tell {'; '.join(parts)}"] if parts else []
     if found.target is not None and found.worse:
-        parts.append(f"no choice is {_worse(comparison, found.worse)}")
-    return f"The study cannot tell {'; '.join(parts)}." if parts else ""
+        said.insert(0, _worse(comparison, found.worse))
+    return "; ".join(said)[:1].upper() + "; ".join(said)[1:] + "." if said else ""
 
 
 def _plain(one: Candidate | None) -> dict[str, Any] | None:

@@ -27,7 +27,7 @@ def draw_front(comparison: Comparison) -> "Figure | None":
     with canvas(6.4, 4.6) as (figure, (axis,)):
         scale, unit = _scale(min(one.figures["memory"] for _, one in points))
         labels = []
-        for number, one in points:
+        for number, one in sorted(points, key=lambda point: not point[1].on_front):  # the front's names come first
             at = (one.figures["time"], one.figures["memory"] / scale)
             fill = {} if one.on_front else {"markerfacecolor": PAPER, "markeredgewidth": 1.6}
             axis.plot(*at, color=series(number), marker=marker(number), markersize=9, linestyle="none", **fill)
@@ -59,7 +59,13 @@ def draw_rates(comparison: Comparison) -> "Figure | None":
             style = {"color": series(number), "marker": marker(number), "markersize": 7, "markeredgecolor": PAPER}
             axis.plot([rate for rate, _ in known], [loss for _, loss in known], label=_name(one), **style)
             for rate in (rate.rate for rate in one.rates if rate.diverged):
-                axis.annotate("×", (rate, 0.97), xycoords=("data", "axes fraction"), ha="center", color=series(number))
+                axis.annotate(
+                    "×",
+                    (rate, 0.98 - 0.06 * number),
+                    xycoords=("data", "axes fraction"),
+                    ha="center",
+                    color=series(number),
+                )
         axis.set_xscale("log")
         rates = sorted({rate.rate for one in drawn for rate in one.rates})
         axis.set_xticks(rates, [f"{rate:g}" for rate in rates], rotation=45 if len(rates) > 6 else 0)

@@ -13,7 +13,7 @@ from assay.report.study.section import Section
 
 def _content(comparison: Comparison) -> Iterator[Block]:
     found, memory = exchanges(comparison), memory_metric(comparison).title
-    if not any(one.loss and one.loss.sign for one in found):
+    if not any(one.memory.trade.priced or one.time.trade.priced for one in found):
         return
     columns = (
         "row",

@@ -47,7 +47,7 @@ def _place(one: Standing) -> str:
         return status(one.row) or "not measured"
     if one.on_front:
         return "on the front"
-    return f"dominated by {names(one.dominated_by)}{'' if one.sure else ', by its figures'}"
+    return f"dominated by {names(one.dominated_by, 1)}{'' if one.sure else ', by its figures'}"
 
 
 def _values(comparison: Comparison) -> list[dict[str, Any]]:

@@ -46,7 +46,7 @@ def _row(one: Ranked) -> tuple[str, ...]:
 
 
 def _published(found: PublishedRanking) -> Iterator[Block]:
-    rows = ((str(rank), name, f"{score:.3f}") for rank, (name, score) in enumerate(found.scores, 1))
+    rows = ((str(rank), name, f"{score:.3f}".replace("-", "−")) for rank, (name, score) in enumerate(found.scores, 1))
     yield f"{found.formula.source}: {found.formula.text}."
     yield Table.of(("rank", "row", "figure"), rows, right=("rank", "figure"))
     yield found.formula.flaw

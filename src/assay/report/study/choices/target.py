@@ -7,9 +7,9 @@ from assay.analysis.choices.target import LEAST_EVALUATIONS, RowTarget, Targets,
 from assay.analysis.comparison import Comparison
 from assay.report.blocks import Block, Table
 from assay.report.formats import UNKNOWN
+from assay.report.study.choices.wording import target_ratio
 from assay.report.study.section import Section
-from assay.report.wording import interval
-from assay.units import format_percent, format_seconds, format_steps
+from assay.units import format_seconds, format_steps
 
 
 def _content(comparison: Comparison) -> Iterator[Block]:
@@ -49,16 +49,8 @@ def _row(one: RowTarget) -> tuple[str, ...]:
         within = max(run.within for run in one.runs)
         missed = "not" if one.censored == len(one.runs) else f"{one.censored} of {len(one.runs)} runs not"
         return one.row.treatment, f"{missed} within {within}", UNKNOWN, "unknown: a run did not reach it"
-    said = UNKNOWN if one.ratio is None else _ratio(one)
+    said = UNKNOWN if one.ratio is None else target_ratio(one.ratio)
     return one.row.treatment, f"{steps:.0f}", UNKNOWN if seconds is None else format_seconds(seconds), said
-
-
-def _ratio(one: RowTarget) -> str:
-    if one.ratio is None or one.ratio.equal:
-        return "exactly equal"
-    ends = one.ratio.interval
-    remark = "" if ends is None or not ends[0] <= 0 <= ends[1] else "not distinguishable"
-    return " ".join(filter(None, (format_percent(one.ratio.change), interval(ends), remark)))
 
 
 def _values(comparison: Comparison) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from assay.analysis.choices.criteria import same_steps
 from assay.analysis.choices.equivalence import LossDifference
 from assay.analysis.choices.log_change import LogChange
 from assay.analysis.comparison import Comparison
+from assay.analysis.effects import Effect
 from assay.report.formats import UNKNOWN
 from assay.report.wording import interval
 from assay.units import format_percent
@@ -35,16 +36,25 @@ def signed(value: float) -> str:
     return "0" if text[1:] == "0.0000" else text
 
 
-def names(rows: Sequence[str]) -> str:
-    """Join the names of rows; from the fourth on they are counted."""
-    if len(rows) > _NAMED + 1:
-        return f"{', '.join(rows[:_NAMED])} and {len(rows) - _NAMED} others"
+def names(rows: Sequence[str], most: int = _NAMED) -> str:
+    """Join the names of rows; those beyond `most` are counted, if they are several."""
+    if len(rows) > most + 1:
+        return f"{', '.join(rows[:most])} and {len(rows) - most} others"
     return " and ".join(filter(None, (", ".join(rows[:-1]), *rows[-1:])))
 
 
 def time_title(comparison: Comparison) -> str:
     """Return the name of the time by which rows are compared."""
     return "step time" if same_steps(comparison) else "training time"
+
+
+def target_ratio(ratio: Effect) -> str:
+    """Format the change of a time to the target, with its interval."""
+    if ratio.equal:
+        return "exactly equal"
+    ends = ratio.interval
+    remark = "not distinguishable" if ends is not None and ends[0] <= 0 <= ends[1] else ""
+    return " ".join(filter(None, (format_percent(ratio.change), interval(ends), remark)))
 
 
 def plain(one: LogChange | None) -> dict[str, object] | None:

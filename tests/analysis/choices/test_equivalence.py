@@ -1,0 +1,52 @@
+from statistics import fmean, stdev
+
+import pytest
+from scipy.stats import t
+
+from assay.analysis.choices.equivalence import LossVerdict, loss_difference, loss_differences, loss_verdict
+from assay.analysis.comparison import analyse
+from support.comparisons import TREATMENTS, record
+from support.swept import factorial_record
+
+
+@pytest.mark.parametrize(
+    ("nats", "half", "verdict"),
+    [
+        (0.0, 0.009, "same"),
+        (0.005, 0.005, "same"),
+        (0.005, 0.006, "not shown"),
+        (-0.02, 0.005, "better"),
+        (-0.02, 0.02, "no worse"),
+        (0.02, 0.005, "worse"),
+        (0.02, 0.01, "not shown"),
+        (0.0, None, "not shown"),
+    ],
+)
+def test_the_whole_interval_decides(nats: float, half: float | None, verdict: str) -> None:
+    assert loss_verdict(nats, half, 0.01) == verdict
+
+
+def test_a_difference_is_students_interval_of_the_seeds_in_nats() -> None:
+    whole = factorial_record({"optimizations": ["none", "lion"]}, lambda levels: (1, 1, 2.4), seeds=4, noise=0.01)
+    losses = {
+        (one.cell.treatment, one.cell.seed): one.result.val_loss
+        for one in whole.cells
+        if one.result.val_loss is not None
+    }
+    apart = [losses["lion", seed] - losses["baseline", seed] for seed in whole.seeds]
+    found = loss_differences(analyse(whole))["lion"]
+    assert found.nats == pytest.approx(fmean(apart))
+    assert found.half == pytest.approx(t.ppf(0.975, 3) * stdev(apart) / 2)
+
+
+def test_bit_equal_losses_are_as_good_even_with_one_seed_and_others_are_not_shown() -> None:
+    found = loss_differences(analyse(record(seeds=1)))
+    assert found["activation_checkpointing"].verdict is LossVerdict.EQUAL
+    assert found["bf16_mixed"].verdict is LossVerdict.UNKNOWN
+    assert not found["bf16_mixed"].verdict.as_good
+
+
+def test_a_missing_loss_gives_no_difference() -> None:
+    without = record(seeds=3, treatments=TREATMENTS[:1], changes={TREATMENTS[0]: {"val_loss": None}})
+    comparison = analyse(without)
+    assert loss_difference(comparison, comparison.rows[0]) is None

@@ -1,0 +1,41 @@
+"""Records of factorial studies that nobody ran, with figures given by a function of the levels."""
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from assay.config import load
+from assay.records.status import Status
+from assay.records.study import AGAIN, CellResult, ComparisonRecord, Curve
+from assay.studies.kinds.factorial import Factorial
+from support.comparisons import TREATMENTS, record, result
+
+Figures = tuple[float, float, float | None]
+"""Factors of memory and of step time, and the validation loss; None if the run diverged."""
+
+
+def factorial_record(
+    vary: Mapping[str, Any],
+    figures: Callable[[Mapping[str, str]], Figures],
+    *,
+    seeds: int = 3,
+    noise: float = 0.002,
+    **fields: Any,
+) -> ComparisonRecord:
+    """A factorial study; the losses of rows deviate from each other by `noise` at each seed."""
+    base = load("demo").with_vocabulary()
+    study = Factorial(vary=dict(vary), seeds=seeds, processes=1)
+    cells = []
+    for cell in study.cells(base):
+        memory, step, loss = figures(cell.levels)
+        name = "baseline" if cell.treatment == AGAIN else cell.treatment
+        shift = random.Random(f"{name} {cell.seed}").gauss(0, noise)
+        changes: dict[str, Any] = {"val_loss": None, "status": Status.DIVERGED, "reason": "loss is not finite"}
+        if loss is not None:
+            changes = {"val_loss": loss + shift + 0.006 * cell.seed}
+        run = result(cell, (memory, memory, step, 0.0), **changes)
+        cells.append(CellResult(cell=cell, wave=cell.seed, result=run, curve=Curve()))
+    rows = tuple(dict.fromkeys(one.cell.treatment for one in cells if not one.cell.treatment.startswith("baseline")))
+    whole = record(seeds=seeds, treatments=TREATMENTS[:1])
+    values = {"treatments": rows, "cells": tuple(cells), "rounds": (), "nudged": (), "kind": "factorial", **fields}
+    return ComparisonRecord(**{name: getattr(whole, name) for name in ComparisonRecord.model_fields} | values)
