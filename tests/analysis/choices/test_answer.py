@@ -1,0 +1,72 @@
+import random
+
+import pytest
+
+from assay.analysis.choices.answer import Answer, answer
+from assay.analysis.comparison import analyse
+from assay.records.status import Status
+from assay.records.study import ComparisonRecord
+from support.comparisons import FACTORS, TREATMENTS, record
+from support.factorials import factorial_record
+
+
+def answered(whole: ComparisonRecord) -> Answer:
+    found = answer(analyse(whole))
+    assert found is not None
+    return found
+
+
+def test_the_fastest_and_the_lightest_row_at_no_worse_loss_are_chosen() -> None:
+    found = answered(record(seeds=3))
+    assert found.fastest is not None
+    assert found.lightest is not None
+    assert found.fastest.row.treatment == "sdpa_attention"
+    assert found.lightest.row.treatment == "gradient_accumulation:micro_batches=4"
+    assert (found.worse, found.unsure, found.lowest) == ((), (), None)
+
+
+def test_a_faster_row_with_a_worse_loss_is_named_and_not_chosen() -> None:
+    whole = factorial_record(
+        {"optimizations": ["none", "lion"]}, lambda levels: (1, 0.5, 2.5) if "lion" in levels.values() else (1, 1, 2.4)
+    )
+    found = answered(whole)
+    assert found.fastest is None
+    assert [one.row.treatment for one in found.worse] == ["lion"]
+
+
+def test_with_one_seed_a_row_whose_loss_differs_is_unsure() -> None:
+    found = answered(record(seeds=1, processes=3))
+    assert [one.row.treatment for one in found.unsure] == [TREATMENTS[0], TREATMENTS[4], TREATMENTS[3], TREATMENTS[1]]
+    assert found.lightest is not None
+    assert found.lightest.row.treatment == "activation_checkpointing"
+
+
+def test_the_lowest_loss_is_named_if_it_is_better_by_more_than_the_margin() -> None:
+    whole = factorial_record(
+        {"model.n_layer": [2, 4]}, lambda levels: (1, 1, 2.4) if "2" in levels.values() else (2, 2, 2.2)
+    )
+    found = answered(whole)
+    assert found.lowest is not None
+    assert found.lowest.row.treatment == "model.n_layer=4"
+
+
+def test_rows_that_are_as_fast_as_can_be_told_are_rivals() -> None:
+    factors = {**FACTORS, TREATMENTS[2]: (0.55, 0.66, 0.88, 0.0)}
+    found = answered(record(seeds=3, factors=factors, between=0.01))
+    assert found.fastest is not None
+    assert {found.fastest.row.treatment, *found.rivals} == {TREATMENTS[0], TREATMENTS[2]}
+
+
+def test_nothing_is_answered_if_no_row_finished() -> None:
+    lost = {TREATMENTS[0]: {"status": Status.FAILED, "reason": "lost"}}
+    assert answer(analyse(record(treatments=TREATMENTS[:1], changes=lost))) is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_order_of_cells_does_not_matter(seed: int) -> None:
+    whole = record(seeds=3, target_loss=3.0)
+    cells = list(whole.cells)
+    random.Random(seed).shuffle(cells)
+    one, other = answered(whole), answered(whole.model_copy(update={"cells": tuple(cells)}))
+    for name in ("fastest", "lightest", "first"):
+        assert getattr(one, name).row.treatment == getattr(other, name).row.treatment
