@@ -7,7 +7,7 @@ from assay.analysis.comparison import analyse
 from assay.records.status import Status
 from assay.records.study import ComparisonRecord
 from support.comparisons import FACTORS, TREATMENTS, record
-from support.factorials import factorial_record
+from support.swept import factorial_record
 
 
 def answered(whole: ComparisonRecord) -> Answer:

@@ -8,7 +8,7 @@ import pytest
 from assay.analysis.choices.learning_rates import Series, learning_rates
 from assay.analysis.comparison import analyse
 from support.comparisons import record
-from support.factorials import Figures, factorial_record
+from support.swept import Figures, factorial_record
 
 RATES = [1e-3, 1e-4, 3e-4, 3e-3, 1e-2]
 

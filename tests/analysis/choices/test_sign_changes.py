@@ -5,7 +5,7 @@ import pytest
 from assay.analysis.choices.sign_changes import sign_changes
 from assay.analysis.comparison import Comparison, analyse
 from support.comparisons import record
-from support.factorials import Figures, factorial_record
+from support.swept import Figures, factorial_record
 
 VARY = {"model.n_layer": [2, 4], "training.weight_decay": [0.1, 0.2]}
 

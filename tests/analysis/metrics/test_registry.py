@@ -26,6 +26,7 @@ BUILT_IN = (
     "tokens_per_second",
     "val_loss",
     "train_loss",
+    "sent_bytes",
 )
 
 TOYS = '''

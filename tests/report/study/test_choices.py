@@ -1,0 +1,149 @@
+"""Sections on the choice of a row: their sentences, tables, values and figures."""
+
+import json
+from collections.abc import Mapping
+from math import log
+
+import pytest
+
+from assay.analysis.comparison import Comparison, analyse
+from assay.records.status import Status
+from assay.report.blocks import Table
+from assay.report.page import render
+from assay.report.page.theme import svg
+from assay.report.study.section import Filled
+from assay.report.study.sections import filled, values
+from support.comparisons import TREATMENTS, record
+from support.swept import Figures, factorial_record
+
+
+def sections(comparison: Comparison) -> dict[str, Filled]:
+    return {one.section.name: one for one in filled(comparison)}
+
+
+def sentence(comparison: Comparison) -> str:
+    (text,) = sections(comparison)["answer"].blocks
+    assert isinstance(text, str)
+    return text
+
+
+def table(one: Filled) -> dict[str, tuple[str, ...]]:
+    """Rows of the section's first table, by their first text."""
+    first = next(block for block in one.blocks if isinstance(block, Table))
+    return {row[0]: row for row in first.rows}
+
+
+def lion(loss: float, step: float = 0.8) -> Comparison:
+    """A study of Lion with a loss of its own against 2.4."""
+
+    def of(levels: Mapping[str, str]) -> Figures:
+        return (1, step, loss) if levels["optimizations"] == "lion" else (1, 1, 2.4)
+
+    return analyse(factorial_record({"optimizations": ["none", "lion"]}, of))
+
+
+@pytest.fixture(scope="module")
+def whole() -> Comparison:
+    lost = {TREATMENTS[2]: {"status": Status.OUT_OF_MEMORY, "reason": "out of memory in step 1"}}
+    weights = {"step_seconds": 1.0, "val_loss": 5.0}
+    return analyse(record(seeds=3, weights=weights, ranking="walsh_2023", changes=lost))
+
+
+def test_the_answer_names_what_to_choose_its_price_and_what_cannot_be_told(whole: Comparison) -> None:
+    said = sentence(whole)
+    assert said.startswith("At no worse loss (within 0.01 nats), sdpa_attention is the fastest (step time −12.")
+    assert "gradient_accumulation:micro_batches=4 is the lightest (tensors, peak −59.0 %; step time +5." in said
+    assert "The study cannot tell changes of the step time below about 0." in said
+    assert said.count(". ") < 3
+
+
+@pytest.mark.parametrize(
+    ("comparison", "says"),
+    [
+        (lion(2.4), "lion is the fastest (step time −2"),
+        (lion(2.5), "lion (step time −2"),
+        (lion(2.5), "saves time or memory at a worse loss."),
+        (lion(2.3), "lion has the lowest loss (−0.1"),
+        (lion(2.4, step=1.0), "No row is shown to save time or memory at no worse loss"),
+    ],
+)
+def test_the_answer_is_another_for_another_loss(comparison: Comparison, says: str) -> None:
+    assert says in sentence(comparison)
+
+
+def test_with_one_seed_the_answer_says_that_losses_cannot_be_told() -> None:
+    said = sentence(analyse(record(seeds=1, processes=3)))
+    assert "cannot tell whether the loss of sdpa_attention (step time −12." in said
+    assert "is as good, with fewer than three seeds" in said
+
+
+def test_a_stated_target_is_in_the_answer() -> None:
+    said = sentence(analyse(record(seeds=3, target_loss=3.0)))
+    assert "is the first to reach a training loss of 3 for good, after " in said
+    assert "No row reaches a training loss of 0.1 for good" in sentence(analyse(record(seeds=3, target_loss=0.1)))
+
+
+def test_a_fast_row_with_a_worse_loss_is_called_so_beside_its_speed() -> None:
+    row = table(sections(lion(2.5))["equivalence"])["lion"]
+    assert row[1].startswith("−2")
+    assert row[3] == "faster, but worse by more than 0.01"
+    assert (
+        "not shown to be as good (too few seeds)"
+        in table(sections(analyse(record(seeds=1, processes=3)))["equivalence"])["bf16_mixed"][3]
+    )
+
+
+def test_the_front_shows_rows_that_did_not_finish_and_who_dominates(whole: Comparison) -> None:
+    rows = table(sections(whole)["pareto_front"])
+    assert rows["sdpa_attention"][-1] == "on the front"
+    assert rows["baseline"][-1].startswith("dominated by sdpa_attention")
+    assert rows["activation_checkpointing"][1:] == ("–", "–", "–", "out of memory in step 1")
+
+
+def test_censored_runs_are_counted_in_the_table_of_times_to_the_target() -> None:
+    rows = table(sections(analyse(record(seeds=3, target_loss=2.3)))["target_loss"])
+    assert rows["baseline"][1].endswith("not within 60")
+    assert rows["baseline"][3] == "unknown: a run did not reach it"
+
+
+def test_rankings_have_the_formula_and_its_flaw(whole: Comparison) -> None:
+    texts = [block for block in sections(whole)["ranking"].blocks if isinstance(block, str)]
+    assert any("(step time 17%, validation loss 83%)" in text for text in texts)
+    assert any(text.startswith("Walsh, Deep Learning Systems Lab 1") for text in texts)
+    assert any("its units do not match" in text for text in texts)
+    assert "Not ranked, for want of a figure: activation_checkpointing." in texts
+
+
+def test_learning_rates_have_a_table_and_a_figure() -> None:
+    def of(levels: Mapping[str, str]) -> Figures:
+        rate = float(levels["training.learning_rate"])
+        return (1, 1, None) if rate > 5e-3 else (1, 1, 2.3 + 0.1 * log(rate / 1e-3) ** 2)
+
+    study = factorial_record({"training.learning_rate": [1e-3, 3e-4, 1e-2]}, of)
+    comparison = analyse(study)
+    (row,) = table(sections(comparison)["learning_rates"]).values()
+    assert row[1:] == ("0.001", row[2], "0.001", "0.0003 to 0.001", "diverged at 0.01")
+    assert "learning rate" in render(comparison)
+
+
+def test_values_are_json_and_the_terminal_is_short(whole: Comparison) -> None:
+    found = json.loads(json.dumps(values(whole), allow_nan=False))
+    assert found["answer"]["fastest"]["row"] == "sdpa_attention"
+    assert found["answer"]["text"] == sentence(whole)
+    assert found["equivalence"][0]["verdict"] == "same"
+    assert next(row["row"] for row in found["pareto_front"] if row["on_front"]) == "sdpa_attention"
+    assert found["ranking"]["by_formula"][0]["row"] == "gradient_accumulation:micro_batches=4"
+    assert {name for name, one in sections(whole).items() if one.section.printed} == {"answer", "ranking"}
+
+
+def test_the_page_opens_with_the_answer_and_names_the_points_of_the_front(whole: Comparison) -> None:
+    page = render(whole)
+    assert page.index("The answer") < page.index("Effect of each treatment") < page.index("Rows that no other beats")
+    one = sections(whole)["pareto_front"].section
+    assert one.figure is not None
+    figure = one.figure(whole)
+    assert figure is not None
+    drawn = svg(figure, one.title)
+    assert "gradient_accumulation:micro_batches=4" in drawn
+    assert "loss 2.416" in drawn
+    assert render(whole) == page
