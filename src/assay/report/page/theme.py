@@ -29,6 +29,9 @@ DARK = ("#b5b3ad", "#4ba3dd", "#f08a3c", "#2fbf93", "#d78fbb", "#e0b13c", "#7cc7
 _SERIES = tuple(f"#0a0a{number:02x}" for number in range(len(LIGHT)))
 _MARKERS = ("o", "s", "D", "^", "v", "P", "X", "<", ">")
 
+SMALL = 5.2
+"""Largest width in inches of a figure that a page fits into a narrow screen; wider ones scroll."""
+
 _COLOURED = ("color", "facecolor", "edgecolor", "markerfacecolor", "markeredgecolor")
 """Properties of a figure's parts that are colours."""
 
@@ -138,4 +141,5 @@ def svg(figure: "Figure", title: str) -> str:
     text = re.sub(r'<g id="[^"]*"', "<g", text[text.index("<svg") :])
     for marker_colour, role in [*_ROLES.items(), *((one, f"series-{n}") for n, one in enumerate(_SERIES))]:
         text = text.replace(marker_colour, f"var(--{role})")
-    return text.replace("<svg ", f'<svg role="img" aria-label="{escape(title)}" ', 1)
+    small = ' class="small"' if figure.get_figwidth() <= SMALL else ""
+    return text.replace("<svg ", f'<svg role="img"{small} aria-label="{escape(title)}" ', 1)

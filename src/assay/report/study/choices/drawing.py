@@ -6,7 +6,7 @@ from assay.analysis.choices.criteria import Criterion
 from assay.analysis.choices.frontier import Standing, frontier
 from assay.analysis.choices.learning_rates import BATCH_SIZE, Series, learning_rates
 from assay.analysis.comparison import Comparison
-from assay.report.page.theme import INK, PAPER, canvas, marker, series
+from assay.report.page.theme import INK, PAPER, SMALL, canvas, marker, series
 from assay.report.study.choices.labels import Label, place_labels
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def draw_front(comparison: Comparison) -> "Figure | None":
         return None
     points = [(number, one) for number, one in enumerate(found.rows) if one.figures]
     crowded = len(points) > _NAMED
-    with canvas(6.4, 4.6) as (figure, (axis,)):
+    with canvas(SMALL, 4.4) as (figure, (axis,)):
         scale, unit = _scale(min(one.figures["memory"] for _, one in points))
         labels = []
         for number, one in sorted(points, key=lambda point: not point[1].on_front):  # the front's names come first
@@ -53,7 +53,7 @@ def draw_rates(comparison: Comparison) -> "Figure | None":
     drawn = [one for one in learning_rates(comparison) if one.best is not None]
     if not drawn:
         return None
-    with canvas(6.4, 3.8) as (drawing, (axis,)):
+    with canvas(SMALL, 3.6) as (drawing, (axis,)):
         for number, one in enumerate(drawn, 1):
             known = [(rate.rate, rate.loss) for rate in one.rates if rate.loss is not None]
             style = {"color": series(number), "marker": marker(number), "markersize": 7, "markeredgecolor": PAPER}
