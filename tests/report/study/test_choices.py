@@ -108,7 +108,7 @@ def test_censored_runs_are_counted_in_the_table_of_times_to_the_target() -> None
 
 def test_rankings_have_the_formula_and_its_flaw(whole: Comparison) -> None:
     texts = [block for block in sections(whole)["ranking"].blocks if isinstance(block, str)]
-    assert any("(step time 17%, validation loss 83%)" in text for text in texts)
+    assert any("(step time 17 %, validation loss 83 %)" in text for text in texts)
     assert any(text.startswith("Walsh, Deep Learning Systems Lab 1") for text in texts)
     assert any("its units do not match" in text for text in texts)
     assert "Not ranked, for want of a figure: activation_checkpointing." in texts

@@ -26,11 +26,12 @@ def _content(comparison: Comparison) -> Iterator[Block]:
     columns = ("row", "limit", *(titles[share] for share in known))
     rows = ((one.row.treatment, one.limit.value, *(_share(getattr(one, share)) for share in known)) for one in found)
     yield Table.of(columns, rows, right=columns[2:])
+    bounds = [f"{100 * bound:.0f} %" for bound in (NEAR_MEMORY, WAITING, COMMUNICATING, NEAR_RATES)]
     yield (
-        f"Memory binds from {NEAR_MEMORY:.0%} of the memory that was free before the study, data from {WAITING:.0%} "
-        f"of a step spent waiting for a batch, communication from {COMMUNICATING:.0%}, and compute if the step time "
-        f"predicted from the machine's measured rates is at least {NEAR_RATES:.0%} of the measured one. The first of "
-        "these is named. Otherwise the limit is not known: overheads that no record separates take the time."
+        f"Memory binds from {bounds[0]} of the memory that was free before the study, data from {bounds[1]} of a step "
+        f"spent waiting for a batch, communication from {bounds[2]}, and compute if the step time predicted from the "
+        f"machine's measured rates is at least {bounds[3]} of the measured one. The first of these is named. Otherwise "
+        "the limit is not known: overheads that no record separates take the time."
     )
 
 

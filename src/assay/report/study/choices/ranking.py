@@ -7,6 +7,7 @@ from assay.analysis.choices.published import PublishedRanking, published_ranking
 from assay.analysis.choices.ranking import Ranked, Ranking, ranking
 from assay.analysis.comparison import Comparison
 from assay.analysis.metrics import metrics
+from assay.records.study import BASELINE
 from assay.report.blocks import Block, Table
 from assay.report.study.choices.wording import names
 from assay.report.study.section import Section
@@ -26,7 +27,7 @@ def _weighted(own: Ranking) -> Iterator[Block]:
     yield Table.of(columns, map(_row, own.rows), right=("rank", "score"))
     known = metrics()
     said = ", ".join(
-        f"{known[name].title if name in known else name} {weight:.0%}" for name, weight in own.weights.items()
+        f"{known[name].title if name in known else name} {100 * weight:.0f} %" for name, weight in own.weights.items()
     )
     yield (
         f"The score is the weighted geometric mean of a row's improvements over the control ({said}): 1.10 is 10 % "
@@ -41,7 +42,11 @@ def _weighted(own: Ranking) -> Iterator[Block]:
 
 def _row(one: Ranked) -> tuple[str, ...]:
     rank = f"{one.best}" if one.best == one.worst else f"{one.best}–{one.worst}"
-    ends = "" if one.interval is None else f"[{one.interval[0]:.3f}, {one.interval[1]:.3f}]"
+    ends = (
+        ""
+        if one.interval is None or one.row.treatment == BASELINE
+        else f"[{one.interval[0]:.3f}, {one.interval[1]:.3f}]"
+    )
     return rank, one.row.treatment, f"{one.score:.3f}", ends
 
 
