@@ -6,7 +6,7 @@ from assay.analysis.choices.criteria import Criterion
 from assay.analysis.choices.frontier import Standing, frontier
 from assay.analysis.choices.learning_rates import BATCH_SIZE, Series, learning_rates
 from assay.analysis.comparison import Comparison
-from assay.report.page.theme import INK, PAPER, SMALL, canvas, marker, series
+from assay.report.page.theme import PAPER, SMALL, canvas, marker, series
 from assay.report.study.choices.labels import Label, place_labels
 
 if TYPE_CHECKING:
@@ -29,13 +29,13 @@ def draw_front(comparison: Comparison) -> "Figure | None":
         labels = []
         for number, one in sorted(points, key=lambda point: not point[1].on_front):  # the front's names come first
             at = (one.figures["time"], one.figures["memory"] / scale)
-            fill = {} if one.on_front else {"markerfacecolor": PAPER, "markeredgewidth": 1.6}
+            fill = {} if one.on_front else {"markerfacecolor": "none", "markeredgewidth": 1.6}
             axis.plot(*at, color=series(number), marker=marker(number), markersize=9, linestyle="none", **fill)
             if one.on_front or not crowded:
                 labels.append(Label(_label(one, by_name.get("loss")), at))
         axis.margins(0.18)
         axis.set(xlabel="time of all steps, seconds", ylabel=f"{by_name['memory'].metric.title}, {unit}")
-        place_labels(axis, labels, INK)
+        place_labels(axis, labels)
         return figure
 
 
