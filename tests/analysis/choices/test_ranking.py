@@ -4,7 +4,7 @@ from math import prod
 
 import pytest
 
-from assay.analysis.choices.published import FORMULAS, Measured, published_ranking
+from assay.analysis.choices.formulas import FORMULAS, Measured, formula_ranking
 from assay.analysis.choices.ranking import check_ranking, ranking
 from assay.analysis.comparison import analyse
 from assay.errors import UsageError
@@ -97,9 +97,9 @@ def test_the_order_of_cells_does_not_matter() -> None:
     assert first is not None
     assert second is not None
     assert [each.row.treatment for each in first.rows] == [each.row.treatment for each in second.rows]
-    assert published_ranking(one) is not None
-    assert [name for name, _ in (published_ranking(one) or ((), ()))[1]] == [
-        name for name, _ in (published_ranking(other) or ((), ()))[1]
+    assert formula_ranking(one) is not None
+    assert [name for name, _ in (formula_ranking(one) or ((), ()))[1]] == [
+        name for name, _ in (formula_ranking(other) or ((), ()))[1]
     ]
 
 

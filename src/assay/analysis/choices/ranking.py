@@ -13,8 +13,8 @@ from math import exp, isfinite, sqrt
 from typing import NamedTuple
 
 from assay.analysis.choices.criteria import finished
+from assay.analysis.choices.formulas import FORMULAS
 from assay.analysis.choices.log_change import LogChange, log_change
-from assay.analysis.choices.published import FORMULAS
 from assay.analysis.comparison import Comparison
 from assay.analysis.metrics import metrics
 from assay.analysis.row import Row

@@ -77,6 +77,7 @@ SECTION = Section(
     _values,
     _figure,
     "Lower left is better. Filled points are on the front, hollow ones are dominated. The front also counts the loss "
-    "and the bytes communicated, where rows differ in them, so it is no line in this plane. Names without room are left out.",
+    "and the bytes communicated, where rows differ in them, so it is no line in this plane. Names without room are "
+    "left out.",
     printed=False,
 )

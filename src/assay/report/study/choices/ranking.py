@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from assay.analysis.choices.published import PublishedRanking, published_ranking
+from assay.analysis.choices.formulas import FormulaRanking, formula_ranking
 from assay.analysis.choices.ranking import Ranked, Ranking, ranking
 from assay.analysis.comparison import Comparison
 from assay.analysis.metrics import metrics
@@ -16,7 +16,7 @@ from assay.report.study.section import Section
 def _content(comparison: Comparison) -> Iterator[Block]:
     if (own := ranking(comparison)) is not None:
         yield from _weighted(own)
-    if (formula := published_ranking(comparison)) is not None:
+    if (formula := formula_ranking(comparison)) is not None:
         yield from _published(formula)
     elif comparison.record.ranking:
         yield f"The formula {comparison.record.ranking} needs a loss, a time and a memory of every row; one is missing."
@@ -50,7 +50,7 @@ def _row(one: Ranked) -> tuple[str, ...]:
     return rank, one.row.treatment, f"{one.score:.3f}", ends
 
 
-def _published(found: PublishedRanking) -> Iterator[Block]:
+def _published(found: FormulaRanking) -> Iterator[Block]:
     rows = ((str(rank), name, f"{score:.3f}".replace("-", "−")) for rank, (name, score) in enumerate(found.scores, 1))
     yield f"{found.formula.source}: {found.formula.text}."
     yield Table.of(("rank", "row", "figure"), rows, right=("rank", "figure"))
@@ -58,7 +58,7 @@ def _published(found: PublishedRanking) -> Iterator[Block]:
 
 
 def _values(comparison: Comparison) -> dict[str, Any]:
-    own, formula = ranking(comparison), published_ranking(comparison)
+    own, formula = ranking(comparison), formula_ranking(comparison)
     rows = [{**one._asdict(), "row": one.row.treatment} for one in own.rows] if own else []
     return {
         "weights": dict(own.weights) if own else {},

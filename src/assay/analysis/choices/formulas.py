@@ -35,7 +35,7 @@ class Formula(NamedTuple):
     """Return the figure of each row; the lowest is the best."""
 
 
-class PublishedRanking(NamedTuple):
+class FormulaRanking(NamedTuple):
     """Rows in the order of a formula."""
 
     formula: Formula
@@ -65,13 +65,13 @@ FORMULAS: Mapping[str, Formula] = MappingProxyType(
 """Published formulas by the name that a study's field `ranking` gives."""
 
 
-def published_ranking(comparison: Comparison) -> PublishedRanking | None:
+def formula_ranking(comparison: Comparison) -> FormulaRanking | None:
     """Return the ranking by the formula that the study names; None without one, or if a figure is missing."""
     formula = FORMULAS.get(comparison.record.ranking or "")
     rows = _measured(comparison) if formula else {}
     if formula is None or not rows:
         return None
-    return PublishedRanking(formula, tuple(sorted(formula.scores(rows).items(), key=lambda one: (one[1], one[0]))))
+    return FormulaRanking(formula, tuple(sorted(formula.scores(rows).items(), key=lambda one: (one[1], one[0]))))
 
 
 def _measured(comparison: Comparison) -> dict[str, Measured]:
