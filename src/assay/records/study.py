@@ -105,7 +105,7 @@ class Stated(Setting):
     published: Published | None = None
     """A published study that this one repeats: its document, its table, and what was wrong with it."""
     ranking: str | None = None
-    """A published formula by which the answer ranks the rows, too, such as walsh_2023."""
+    """A published formula by which the answer ranks the rows, too, such as walsh-2023."""
 
     def stated(self) -> dict[str, Any]:
         """Return the fields of this class, with which a plan or a record of the study is built."""

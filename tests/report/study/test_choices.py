@@ -46,7 +46,7 @@ def lion(loss: float, step: float = 0.8) -> Comparison:
 def whole() -> Comparison:
     lost = {TREATMENTS[2]: {"status": Status.OUT_OF_MEMORY, "reason": "out of memory in step 1"}}
     weights = {"step_seconds": 1.0, "val_loss": 5.0}
-    return analyse(record(seeds=3, weights=weights, ranking="walsh_2023", changes=lost))
+    return analyse(record(seeds=3, weights=weights, ranking="walsh-2023", changes=lost))
 
 
 def test_the_answer_names_what_to_choose_its_price_and_what_cannot_be_told(whole: Comparison) -> None:

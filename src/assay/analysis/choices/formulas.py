@@ -51,7 +51,7 @@ def walsh_2023(rows: Mapping[str, Measured]) -> dict[str, float]:
 
 FORMULAS: Mapping[str, Formula] = MappingProxyType(
     {
-        "walsh_2023": Formula(
+        "walsh-2023": Formula(
             "Walsh, Deep Learning Systems Lab 1, 2023, equation 1",
             "Rank = loss − longest time / time − largest memory / memory; the lowest is the best",
             "The formula takes ratios away from a loss in nats, so its units do not match. Losses of useful rows lie "
