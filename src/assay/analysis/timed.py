@@ -75,7 +75,7 @@ def rounds(cells: Sequence[CellResult]) -> dict[int, list[int]]:
 
 def figure(metric: Metric, result: RunResult, kept: Sequence[int]) -> float | None:
     """Mean logarithm of a process over some rounds; None if no block has the metric."""
-    values = [metric.of_block(result.blocks[at]) for at in kept] if metric.of_block else []
+    values = [metric.of_block(result.blocks[at]) for at in kept] if metric.of_block and result.blocks else []
     known = [log(value) for value in values if value]
     return fmean(known) if known else None
 

@@ -1,13 +1,16 @@
 """Sections on the choice of a row: their sentences, tables, values and figures."""
 
 import json
+import random
 from collections.abc import Mapping
 from math import log
+from typing import Any
 
 import pytest
 
 from assay.analysis.comparison import Comparison, analyse
 from assay.records.status import Status
+from assay.records.study import Curve
 from assay.report.blocks import Table
 from assay.report.page import render
 from assay.report.page.theme import svg
@@ -147,3 +150,27 @@ def test_the_page_opens_with_the_answer_and_names_the_points_of_the_front(whole:
     assert "gradient_accumulation:micro_batches=4" in drawn
     assert "loss 2.416" in drawn
     assert render(whole) == page
+
+
+@pytest.mark.parametrize("draw", range(40))
+def test_any_part_of_a_study_has_sections_and_finite_values(draw: int) -> None:
+    rng = random.Random(draw)
+    whole = record(seeds=3, target_loss=rng.choice((None, 3.0)), weights={"val_loss": 1.0}, ranking="walsh-2023")
+    statuses = [Status.DONE] * 6 + [Status.DIVERGED, Status.OUT_OF_MEMORY, Status.FAILED, Status.BUDGET_REACHED]
+    missing = ("val_loss", "step_seconds", "predicted", "environment")
+    cells = []
+    for one in rng.sample(whole.cells, rng.randint(1, len(whole.cells))):
+        changes: dict[str, Any] = {"status": rng.choice(statuses)}
+        changes |= {name: None for name in missing if rng.random() < 0.1}
+        changes |= {"blocks": ()} if rng.random() < 0.1 else {}
+        curve = one.curve if rng.random() < 0.8 else Curve()
+        cells.append(one.model_copy(update={"result": one.result.model_copy(update=changes), "curve": curve}))
+    protocol = whole.protocol.model_copy(update={"blocks": rng.choice((0, 5))})
+    comparison = analyse(whole.model_copy(update={"cells": tuple(cells), "protocol": protocol}))
+    found = values(comparison)
+    json.dumps(found, allow_nan=False)
+    for part in filled(comparison):
+        for block in part.blocks:
+            assert not isinstance(block, Table) or all(len(row) == len(block.columns) for row in block.rows)
+        if part.section.figure is not None:
+            part.section.figure(comparison)
