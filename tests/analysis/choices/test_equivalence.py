@@ -1,3 +1,4 @@
+import random
 from statistics import fmean, stdev
 
 import pytest
@@ -5,6 +6,7 @@ from scipy.stats import t
 
 from assay.analysis.choices.equivalence import LossVerdict, loss_difference, loss_differences, loss_verdict
 from assay.analysis.comparison import analyse
+from assay.analysis.effects import loss
 from support.comparisons import TREATMENTS, record
 from support.swept import factorial_record
 
@@ -50,3 +52,15 @@ def test_a_missing_loss_gives_no_difference() -> None:
     without = record(seeds=3, treatments=TREATMENTS[:1], changes={TREATMENTS[0]: {"val_loss": None}})
     comparison = analyse(without)
     assert loss_difference(comparison, comparison.rows[0]) is None
+
+
+def test_a_loss_worse_than_the_margin_is_called_as_good_in_at_most_one_comparison_of_forty() -> None:
+    rng, margin, draws, wrong = random.Random(0), 0.01, 2000, 0
+    for _ in range(draws):
+        seeds = [rng.gauss(2.4, 0.01) for _ in range(4)]
+        effect = loss([[(one, one + margin + rng.gauss(0, 0.003))] for one in seeds])
+        assert effect is not None
+        assert effect.interval is not None
+        nats, half = effect.change * fmean(seeds), (effect.interval[1] - effect.interval[0]) / 2 * fmean(seeds)
+        wrong += loss_verdict(nats, half, margin).as_good
+    assert wrong / draws <= 0.025 + 3 * (0.025 * 0.975 / draws) ** 0.5

@@ -1,9 +1,11 @@
 from math import exp, hypot, log
 
+import numpy as np
 import pytest
 
 from assay.analysis.choices.log_change import LogChange, log_change
 from assay.analysis.comparison import analyse
+from assay.analysis.intervals import Design
 from assay.analysis.metrics import metrics
 from support.comparisons import TREATMENTS, record
 
@@ -37,3 +39,14 @@ def test_an_exact_metric_has_no_width() -> None:
     assert change is not None
     assert exp(change.log) == pytest.approx(0.72, rel=1e-6)
     assert (change.half, change.interval) == (0.0, None)
+
+
+@pytest.mark.parametrize("count", [2, 5, 20])
+def test_rows_without_effects_are_told_apart_in_fewer_than_one_comparison_of_twenty(count: int) -> None:
+    rows, blocks = [0, *range(count + 1)] * 3, [block for block in range(3) for _ in range(count + 2)]
+    values = np.random.default_rng(count).normal(0, 0.02, (1000, len(rows)))
+    found = Design(rows, blocks).differences(values)
+    apart = np.abs(found.change[:, :, None] - found.change[:, None, :])
+    widths = np.hypot(found.half_width[:, :, None], found.half_width[:, None, :])
+    some = (apart > widths).any(axis=(1, 2))
+    assert some.mean() <= 0.05
