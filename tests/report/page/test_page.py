@@ -89,7 +89,9 @@ def test_it_shows_rows_figures_proofs_and_how_they_were_made(text: str) -> None:
         "n_layer",
     ):
         assert piece in words
-    assert sum(tag == "svg" for tag, _ in page.elements) == 5, "three of the rows, the front, and whether the stack adds up"
+    assert sum(tag == "svg" for tag, _ in page.elements) == 5, (
+        "three of the rows, the front, and whether the stack adds up"
+    )
 
 
 def test_figures_take_their_colours_from_the_page(text: str) -> None:
