@@ -56,7 +56,7 @@ def deviations(comparison: Comparison) -> tuple[MetricDeviations, ...]:
         if changes is not None and singles:
             every = _deviations(design, changes, singles)
             found.append(MetricDeviations(metric=metric.name, deviations=every, bounded=changes.bounded))
-    return tuple(found)
+    return tuple(one for one in found if one.deviations)
 
 
 def single_rows(design: Layout, rows: Collection[str]) -> dict[str, tuple[str, ...]]:
@@ -118,4 +118,5 @@ def _deviations(design: Layout, changes: RowChanges, singles: Mapping[str, tuple
             ratio=ratio[at],
         )
         for at, (row, others) in enumerate(singles.items())
+        if np.isfinite((whole[at], expected[at], points[at].value, ratio[at].value)).all()  # a part may lack runs
     )
