@@ -120,6 +120,25 @@ def test_what_a_lost_coordinator_did_not_copy_is_gathered(home: Home) -> None:
     assert len({one.result.run for one in (*record.cells, *again.cells)}) == 2 * len(CELLS)
 
 
+@pytest.mark.parametrize("lines", [4, 12])
+def test_rounds_are_gathered_once_each(home: Home, lines: int) -> None:
+    rounds = sorted((one.wave, one.number) for one in run(home, "here").rounds)
+    folder = find(home, "last")
+    kept = folder.events_file.read_bytes().splitlines(keepends=True)[:lines]
+    folder.events_file.write_bytes(b"".join(kept))
+    folder.record_file.unlink()
+    (folder.path / "waves" / "foo.jsonl").write_text("")
+    how = module.How(home, 1, None, "", silent, lambda news: None)
+    for _ in range(2):
+        record = module.resumed(folder, how)
+        assert sorted((one.wave, one.number) for one in record.rounds) == rounds
+    forced = module.resumed(folder, how, Mode.FORCE)
+    again = module.resumed(folder, how)
+    assert sorted((one.wave, one.number) for one in again.rounds) == sorted(
+        (one.wave, one.number) for one in forced.rounds
+    )
+
+
 def test_a_wave_that_still_runs_keeps_a_study_from_being_resumed(home: Home) -> None:
     import fcntl
 

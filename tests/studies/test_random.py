@@ -64,8 +64,26 @@ def test_whole_numbers_reach_both_ends() -> None:
         ({"training.steps": {"low": 0, "high": 3}}, "has no logarithm"),
         ({"training.steps": {"low": 1, "hgih": 3}}, "hgih"),
         ({"training.steps": {"low": float("nan"), "high": 3}}, "finite"),
+        ({"training.steps": {"low": False, "high": 3}}, "truth values"),
+        ({"training.steps": {"low": -1.7e308, "high": 1.7e308, "scale": "linear"}}, "too wide"),
+        ({"training.steps": {"low": 0.1, "high": 0.4, "integer": True, "scale": "linear"}}, "no whole number"),
     ],
 )
 def test_a_faulty_space_is_refused(space: object, says: str) -> None:
     with pytest.raises(ValidationError, match=says):
         study(space=space)
+
+
+def test_draws_stay_in_a_narrow_range_and_may_equal_the_base() -> None:
+    space = {"training.learning_rate": {"low": 0.00123456, "high": 0.00123457}}
+    drawn = [float(row["training.learning_rate"]) for row in list(study(space=space).combinations())[1:]]
+    assert all(0.00123456 <= value <= 0.00123457 for value in drawn)
+    base = load("demo", ["training.steps=5"])
+    rows = study(space={"training.steps": [5, 6]}, trials=2).rows(base)
+    assert sorted(row.run.training.steps for row in rows) == [5, 5, 6]
+
+
+@pytest.mark.parametrize("changes", [{"trials": True}, {"draw_seed": True}, {"trials": 10**9}])
+def test_faulty_numbers_are_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        study(**changes)

@@ -81,11 +81,12 @@ def _best(start: "StartFrom", home: Home) -> "Best":
     """Return the best row of an earlier study. Raises `UsageError` if it is not known or not complete."""
     from assay.analysis.comparison import analyse
     from assay.analysis.stated.best import best_row
+    from assay.records.study import StudyEnding
     from assay.studies.folder import find
 
     folder = find(home, start.study)
     record = folder.record()
-    if record is None or folder.running:
+    if record is None or folder.running or record.ending is not StudyEnding.COMPLETE:
         raise UsageError(
             f"the study {folder.id}, from which this one starts, is not complete; let it end, or resume it"
         )

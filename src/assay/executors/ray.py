@@ -7,8 +7,12 @@ record, and nothing is read from Ray afterwards. Cells that are timed get a mach
 
 import logging
 import os
+import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from assay.errors import UsageError
@@ -34,7 +38,8 @@ class Ray(Elsewhere):
         self._ray: Any = ray
         self._started = not ray.is_initialized()
         if self._started:
-            ray.init(log_to_driver=False, include_dashboard=False, logging_level=logging.ERROR)
+            with _own_signals():
+                ray.init(log_to_driver=False, include_dashboard=False, logging_level=logging.ERROR)
         nodes = [node for node in self._ray.nodes() if node["Alive"]]
         self._cores = int(min(node["Resources"].get("CPU", 1) for node in nodes))
         return len(nodes) if work.blocks else int(sum(node["Resources"].get("CPU", 1) for node in nodes))
@@ -64,6 +69,20 @@ class _Task:
     def cancel(self) -> None:
         """Kill the task; its process ends with its standard input."""
         self._ray.cancel(self._reference, force=True)
+
+
+@contextmanager
+def _own_signals() -> Iterator[None]:
+    """Restore the handlers of signals afterwards: Ray's would end this process without saving."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _supervise(command: list[str], path: list[str]) -> int:

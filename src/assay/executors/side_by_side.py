@@ -76,15 +76,15 @@ class _Living:
 
     def interrupt(self) -> None:
         """Let every living cell save and end; at a second Ctrl-C, kill them all."""
-        with self._lock:
-            self._stopping = True
-            self._tell = without_a_terminal(self._work.tell)
-            self._tell(Interrupting())
-            self.done.ending = StudyEnding.INTERRUPTED
-            children = list(self._children.values())
-        for child in children:
-            child.interrupt()
+        self.done.ending = StudyEnding.INTERRUPTED
         try:
+            with self._lock:
+                self._stopping = True
+                self._tell = without_a_terminal(self._work.tell)
+                self._tell(Interrupting())
+                children = list(self._children.values())
+            for child in children:
+                child.interrupt()
             while self._children:
                 threading.Event().wait(0.05)
         except KeyboardInterrupt:

@@ -35,6 +35,8 @@ class Closeness(Frozen):
     """Largest error of a gradient's projection on its reference, for lossy gradients."""
     loss: float = 0.0
     """Largest relative error of the loss, for lossy gradients. A loss, as a mean over many tokens, is much nearer."""
+    vectors: float = 0.0
+    """Further relative error of the gradient of a vector, which a kernel may add up over all tokens in 16 bits."""
 
     def loosened(self, other: "Closeness") -> "Closeness":
         """Return the looser of two kinds; the bounds of two lossy techniques add up."""
@@ -46,6 +48,7 @@ class Closeness(Frozen):
             at_least=max(self.at_least, other.at_least),
             slope=self.slope + other.slope,
             loss=self.loss + other.loss,
+            vectors=self.vectors + other.vectors,
         )
 
 

@@ -10,6 +10,7 @@ is unsafe; keep `ASSAY_HOME` on a local disk.
 """
 
 import sqlite3
+import time
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -26,6 +27,7 @@ SCHEMA = 3
 """Version of the layout. Raise it if a column or its meaning changes; older stores are then filled from the folders."""
 
 _WAIT_SECONDS = 20.0
+_RETRY_SECONDS = 0.02
 _REFUSALS = ("disk is full", "disk i/o error", "readonly database", "unable to open")
 
 _COLUMNS = ", ".join(TYPES)
@@ -83,8 +85,7 @@ class Store:
         try:
             if self._memory is not None:
                 return _transaction(self._memory, question, self.path)
-            with closing(_connect(str(self.path))) as connection:
-                return _transaction(connection, question, self.path)
+            return self._once_free(question)
         except UnicodeDecodeError as error:  # SQLite's message quotes the damaged bytes
             raise _Damaged("its layout is not text") from error
         except sqlite3.DatabaseError as error:
@@ -96,6 +97,21 @@ class Store:
                     f"{self.path} is locked by another process; try again when that process has ended"
                 ) from error
             raise _Damaged(reason) from error
+
+    def _once_free(self, question: Callable[[sqlite3.Connection], Answer]) -> Answer:
+        """Run a transaction on the file, again while it is locked.
+
+        SQLite itself waits for a lock, but not while another process creates the file or applies its write-ahead log.
+        """
+        end = time.monotonic() + _WAIT_SECONDS
+        while True:
+            try:
+                with closing(_connect(str(self.path))) as connection:
+                    return _transaction(connection, question, self.path)
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > end:
+                    raise
+            time.sleep(_RETRY_SECONDS)
 
     def _put_aside(self) -> None:
         """Rename an unreadable file, and delete its write-ahead log, which would be applied to the next file."""

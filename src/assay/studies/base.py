@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from pydantic import ConfigDict, field_validator
+from pydantic import ConfigDict, Field, field_validator
 
 from assay.config.loading import load, stack
 from assay.config.run import Run
@@ -35,6 +35,9 @@ class Study(Stated):
     example: ClassVar[Mapping[str, str]] = {}
     """Texts of fields in a new file (`studies.template`), for fields whose default would not make a study."""
 
+    by_chance: ClassVar[bool] = False
+    """True if chance chooses the rows, so that two of them may be the same run."""
+
     base: str = "demo"
     """Preset or file from which every cell's configuration begins."""
     start_from: StartFrom | None = None
@@ -45,9 +48,9 @@ class Study(Stated):
     """Number of seeds of every row; all rows share them."""
     processes: int | None = None
     """Processes of every row at each seed. None: as many as an interval needs."""
-    blocks: int = 5
+    blocks: int = Field(default=5, ge=1)
     """Timed blocks of every cell."""
-    timeout: float | None = None
+    timeout: float | None = Field(default=None, gt=0)
     """Largest number of seconds that a cell may work."""
 
     @field_validator("seeds", "processes", "blocks", "timeout", "target_loss", "loss_margin", mode="before")
@@ -90,7 +93,7 @@ class Study(Stated):
         run = resolved(at_levels(base, levels, factors))
         placebo = any(factors[key].is_placebo(level) for key, level in levels.items())
         same = next((other.label for other in earlier if other.run == run), None)
-        if same is not None and not placebo:
+        if same is not None and not (placebo or self.by_chance):
             raise UsageError(f"{self.label(levels)!r} and {same!r} are the same run; leave one of them out")
         return Treatment(self.label(levels) if earlier else BASELINE, levels, run, placebo)
 

@@ -22,6 +22,10 @@ LEAST_PROCESSES = 3
 """Least processes of each row by default. Two treatments then leave 7 degrees of freedom, and five leave 13."""
 
 
+MOST_PROCESSES = 10_000
+"""Most processes of a row over all seeds."""
+
+
 def enough(seeds: int) -> int:
     """Processes of each row at each seed that give a row at least `LEAST_PROCESSES` in all."""
     return -(-LEAST_PROCESSES // max(seeds, 1))
@@ -47,6 +51,8 @@ def crossed(rows: Sequence[Treatment], first_seed: int, seeds: int, processes: i
         raise UsageError(f"seeds={seeds} is not possible; a study needs at least one seed")
     if processes < 1:
         raise UsageError(f"processes={processes} is not possible; a row needs at least one process at each seed")
+    if seeds * processes > MOST_PROCESSES:
+        raise UsageError(f"{seeds} seeds with {processes} processes are too many; a row has at most {MOST_PROCESSES}")
     control, *others = rows
     named = [(BASELINE, 0, control), (AGAIN, 1, control), *((row.label, 0, row) for row in others)]
     return tuple(

@@ -89,7 +89,9 @@ def outlook(study: Study, base: Run, home: Home, prepare: Progress) -> Outlook:
             rows.append(_predicted(empty, ready(row.run.asked(), home, prepare)))
         except UsageError as reason:
             rows.append(empty._replace(problem=str(reason), unavailable=isinstance(reason, Unavailable)))
-    if rows and rows[0].problem is not None:
+    if len(rows) < 2:
+        raise UsageError(f"the study {study.kind!r} has nothing to compare with its control; add levels")
+    if rows[0].problem is not None:
         raise UsageError(f"the control cannot run: {rows[0].problem}")
     control = [row._replace(label=BASELINE, processes=2 * each) for row in rows[:1]]
     cells = crossed(seen, base.seed, study.seeds, 1)

@@ -44,7 +44,8 @@ def read_study(path: Path, scale: str = FULL, overrides: Sequence[str] = ()) -> 
         study = known[name].model_validate(values, strict=False)
     except ValidationError as error:
         finding = error.errors()[0]
-        where = "".join(f"{one}: " for one in (".".join(map(str, finding["loc"])),) if one)
+        place = ".".join(str(part) for part in finding["loc"] if "[" not in str(part))  # without pydantic's own names
+        where = f"{place}: " if place else ""
         text = finding["msg"].removeprefix("Value error, ")
         raise UsageError(f"{path}: {where}{text[:1].lower()}{text[1:]}") from error
     except ValueError as error:

@@ -10,7 +10,11 @@ honest configurations reach 1.9 (docs/measured/values.md), and other machines su
 Lossy values: |x − x₆₄| ≤ ρ·|x₆₄| with the bound ρ that the technique states. A tensor of n elements has at least the
 bound ρ·0.01·r·√n, with r the root mean square of all gradients' elements. Rounding of large values reaches small
 tensors, too. Rounding errors have either sign, so they hardly change the slope s = ⟨x, x₆₄⟩/⟨x₆₄, x₆₄⟩. The bound of
-|s − 1|, σ + 4ρ/√n with the technique's σ, is narrower. Rows have their own bound: a lost row has the error 1.
+|s − 1|, σ + 4ρ/√n with the technique's σ, is narrower. Rows have their own bound: a lost
+row has the error 1.
+
+Vectors: some kernels add a norm's gradient up over all tokens in 16 bits. Large sums then lose small terms, so such a
+technique states a further ρ and σ for the gradients of vectors.
 
 Updates: |w′ − w″| ≤ 2·u·|w″| + (ρ or K·u)·|w″ − w|, for a weight w, the program's w′ and the replay's w″. The first
 term is the rounding of the weight, with its dtype's u. The second is that of the step, with float32's u and K = 64.
@@ -97,11 +101,12 @@ def gradient(
     relative = _relative(found, truth)
     if close.kind == "lossy":
         least = SMALL_TENSOR * typical * truth.numel() ** 0.5
-        used = _over(error, close.relative * max(size, least))
+        summed = close.vectors if truth.ndim == 1 else 0.0
+        used = _over(error, (close.relative + summed) * max(size, least))
         if size > least:
             used = max(
                 used,
-                _over(_slope_error(found, truth), close.slope + 4 * close.relative / truth.numel() ** 0.5),
+                _over(_slope_error(found, truth), close.slope + summed + 4 * close.relative / truth.numel() ** 0.5),
                 _worst_row(found, truth) / (ROW_RATIO * close.relative),
             )
         return Judged("gradient", name, step, relative, used, relative)

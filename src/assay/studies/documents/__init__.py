@@ -36,14 +36,18 @@ def published(written: Any) -> Any:
         if key not in _KEYS:
             raise ValueError(f"the key {key!r} is unknown{meant(str(key), list(_KEYS))}")
     table = _document(written["library"])
-    repeats = written.get("repeats") or {}
+    repeats, wrong = written.get("repeats") or {}, written.get("wrong") or ()
+    if not isinstance(repeats, Mapping):
+        raise ValueError(f"repeats is {shown(repeats)}; give the document's rows, each with the study's row")
+    if not isinstance(wrong, list | tuple):
+        raise ValueError(f"wrong is {shown(wrong)}; give a list of sentences")
     names = [row["name"] for row in table.get("rows", ())]
     for name in repeats:
         if name not in names:
             hint = meant(str(name), names) or f"; there are {', '.join(names)}"
             raise ValueError(f"repeats names the row {shown(name)}, which the document does not have{hint}")
     rows = [{**row, "row": repeats.get(row["name"])} for row in table.get("rows", ())]
-    return {**table, "rows": rows, "wrong": [*table.get("wrong", ()), *(written.get("wrong") or ())]}
+    return {**table, "rows": rows, "wrong": [*table.get("wrong", ()), *wrong]}
 
 
 def _document(name: Any) -> dict[str, Any]:

@@ -55,16 +55,20 @@ def fold(plan: StudyPlan, events: Sequence[Event], home: Home) -> Progress:
     cells = {cell.name: cell for cell in plan.cells}
     done = Progress()
     runs: dict[str, tuple[Cell, str, int]] = {}
+    rounds: dict[tuple[int, int], Round] = {}
     for event in events:
         if event["event"] == "cell_start" and event["cell"] in cells:
             cell = cells[event["cell"]]
             runs[cell.name] = (cell, event["run"], event["wave"])
             done.waves = max(done.waves, event["wave"] + 1)
+            # All cells of a wave start before its first round, so these rounds are of an earlier attempt at the wave.
+            rounds = {key: one for key, one in rounds.items() if one.wave != event["wave"]}
         elif event["event"] == "round":
-            done.rounds.append(Round.model_validate(event["round"], strict=False))
+            ended = Round.model_validate(event["round"], strict=False)
+            rounds[ended.wave, ended.number] = ended
     done.cells = [found for one in runs.values() if (found := _ended(*one, home)) is not None]
     kept = {one.wave for one in done.cells}
-    done.rounds = [one for one in done.rounds if one.wave in kept]
+    done.rounds = [one for one in rounds.values() if one.wave in kept]
     return done
 
 

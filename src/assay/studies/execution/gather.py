@@ -15,12 +15,11 @@ _LASTING = frozenset({"cell_start", "cell_end", "round"})
 
 def gathered(folder: StudyFolder, plan: StudyPlan, home: Home) -> None:
     """Add what earlier waves did to the study's log. Raises `UsageError` if a wave still runs."""
-    known = {event["run"] for event in folder.events() if event["event"] == "cell_start"}
-    for log in sorted((folder.path / "waves").glob("*.jsonl")):
+    known = folder.events()
+    for log in sorted((folder.path / "waves").glob("[0-9]*.jsonl")):
         files = WaveFiles(folder.path, int(log.stem))
         if files.running:
             raise UsageError(f"wave {files.number} of the study {folder.id} still runs; {files.stop} would stop it")
-        events = [event for event in read_log(log).events if event["event"] in _LASTING]
-        if any(event["event"] == "cell_start" and event["run"] not in known for event in events):
-            for event in events:
+        for event in read_log(log).events:
+            if event["event"] in _LASTING and event not in known:
                 folder.append(event)

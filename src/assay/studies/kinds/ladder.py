@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field, field_validator
 
+from assay.errors import shown
 from assay.studies.base import Study
 from assay.studies.factors import OPTIMIZATIONS, Factor, text
 
@@ -40,6 +41,12 @@ class Ladder(Study):
         twice = [one for index, one in enumerate(value) if one in value[:index]]
         if twice:
             raise ValueError(f"the rung {twice[0]!r} is listed twice; leave one of them out")
+        for rung in value:
+            bare = [word for word in rung.split() if "=" not in word]
+            if _is_overrides(rung) and bare:
+                raise ValueError(
+                    f"the rung {shown(rung)} has {shown(bare[0])}; write key=value, with spaces between them"
+                )
         return value
 
     def factors(self) -> tuple[Factor, ...]:
@@ -64,6 +71,11 @@ class Ladder(Study):
 
 def _changes(rung: str) -> Mapping[str, str]:
     """Return what a rung changes."""
-    if "=" not in rung.split(":", 1)[0]:
+    if not _is_overrides(rung):
         return {OPTIMIZATIONS: rung}
     return dict(one.split("=", 1) for one in rung.split())
+
+
+def _is_overrides(rung: str) -> bool:
+    """True if a rung is overrides ``key=value``; else it is a stack, whose fields follow a colon."""
+    return "=" in rung.split(":", 1)[0]

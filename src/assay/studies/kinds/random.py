@@ -27,29 +27,43 @@ class Range(Setting):
     scale: Literal["log", "linear"] = "log"
     integer: bool = False
 
+    @field_validator("low", "high", mode="before")
+    @classmethod
+    def _a_number(cls, value: Any) -> Any:
+        if isinstance(value, bool):
+            raise ValueError("it should be a number, and YAML reads yes, no, true and false as truth values")
+        return value
+
     @model_validator(mode="after")
     def _in_order(self) -> "Range":
         if not self.low < self.high:
             raise ValueError(f"low={self.low:g} must be below high={self.high:g}")
         if self.scale == "log" and self.low <= 0:
             raise ValueError(f"low={self.low:g} has no logarithm; give a positive low, or scale: linear")
+        if not math.isfinite(self.high - self.low):
+            raise ValueError(f"the range from {self.low:g} to {self.high:g} is too wide")
+        if self.integer and math.ceil(self.low) > math.floor(self.high):
+            raise ValueError(f"there is no whole number from {self.low:g} to {self.high:g}")
         return self
 
     def draw(self, chance: random.Random) -> str:
-        """Return a number as the text of an override, with three significant digits."""
+        """Return a number as the text of an override, with three significant digits if these lie within the range."""
         at = chance.random()
         if self.scale == "log":
             value = math.exp(math.log(self.low) + at * (math.log(self.high) - math.log(self.low)))
         else:
             value = self.low + at * (self.high - self.low)
-        value = min(max(value, self.low), self.high)
-        return str(round(value)) if self.integer else f"{value:.3g}"
+        if self.integer:
+            return str(min(max(round(value), math.ceil(self.low)), math.floor(self.high)))
+        short = float(f"{value:.3g}")
+        return f"{short:.3g}" if self.low <= short <= self.high else repr(min(max(value, self.low), self.high))
 
 
 class RandomSearch(Study):
     """The base, and rows whose settings are drawn at random."""
 
     kind: ClassVar[str] = "random"
+    by_chance: ClassVar[bool] = True
     example: ClassVar[Mapping[str, str]] = {
         "space": "\n  training.learning_rate: {low: 1e-4, high: 1e-2}\n  training.batch_size: [8, 16, 32]",
         "trials": "8",
@@ -57,10 +71,15 @@ class RandomSearch(Study):
 
     space: dict[str, Range | tuple[str, ...]] = Field(min_length=1)
     """Per configuration key, a list of values, or a range with low, high, scale (log or linear) and integer."""
-    trials: int = Field(ge=1)
+    trials: int = Field(ge=1, le=1000)
     """Number of rows besides the control."""
     draw_seed: int = 0
     """Seed of the draws."""
+
+    @field_validator("trials", "draw_seed", mode="before")
+    @classmethod
+    def _whole_numbers(cls, value: Any) -> Any:
+        return cls._a_number(value)
 
     @field_validator("space", mode="before")
     @classmethod
