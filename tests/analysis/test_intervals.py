@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from assay.analysis.intervals import Design, critical_value
+from assay.analysis.intervals import Design
+from assay.analysis.quantiles import critical_value
 
 
 def design(treatments: int, blocks: int) -> tuple[Design, np.ndarray]:
@@ -96,3 +97,22 @@ def test_the_likely_change_is_told_in_four_of_five() -> None:
     usual = made.differences(values).likely.mean()
     told = made.differences(values + np.where(rows == 2, usual, 0.0)).differs[:, 1].mean()
     assert told == pytest.approx(0.8, abs=0.05)
+
+
+def test_the_chance_of_each_row_is_that_of_a_fit_without_it() -> None:
+    from scipy.special import fdtrc
+
+    draws = np.random.default_rng(5)
+    for _ in range(60):
+        rows, blocks = draws.integers(1, 6), draws.integers(2, 6)
+        places = [(row, block) for row in (0, 0, *range(1, rows + 1)) for block in range(blocks)]
+        seen = [place for place in places for _ in range(draws.integers(0, 3))]
+        design = Design([row for row, _ in seen], [block for _, block in seen])
+        values = draws.normal(size=(3, len(seen)))
+        found = design._chances(values)
+        for row in range(1, design.count + 1):
+            own, others = design._by_block(values, row), design._fit(values, design._rows != row)
+            if own.shape[-1] <= 2 or others.degrees < 2:
+                continue
+            share = own.var(axis=-1, ddof=1) / (others.variance * design._expected(row))
+            assert found[:, row - 1] == pytest.approx(fdtrc(own.shape[-1] - 1, others.degrees, share), rel=1e-7)

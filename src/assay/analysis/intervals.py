@@ -26,24 +26,22 @@ blocks.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-CONFIDENCE = 0.95
-"""Probability that all intervals of a comparison hold."""
+from assay.analysis.quantiles import LEAST_DEGREES, Floats, critical_value, student
+
 POWER = 0.8
 """Probability with which a true change of the size `likely` is distinguished from zero."""
 WIDER = 0.05
 """Level of the F test at which a row that deviates more is judged by its own deviation."""
 APART = 1e-4
 """Level at which such a row is left out of the pooled deviation."""
-LEAST_DEGREES = 2
-"""Fewest degrees of freedom of an interval; a single one would rest on one difference."""
 
-Floats = NDArray[np.floating[Any]]
+_SINGULAR = 1e-9
+"""Singular values of a projection below this are rounding."""
 
 
 @dataclass(frozen=True)
@@ -159,23 +157,39 @@ class Design:
         return apart
 
     def _chances(self, values: Floats) -> Floats:
-        """Probability of each row's deviation if the row deviates as the others do: an F test."""
+        """Probability of each row's deviation if the row deviates as the others do: an F test.
+
+        The fit without a row follows from the fit of all: RSS₋ᵣ = RSS − eᵣ'(I − Hᵣᵣ)⁺eᵣ, with the residuals e and the
+        block Hᵣᵣ of the hat matrix at the row's observations.
+        """
         from scipy.special import fdtrc
 
+        matrix = self._matrix()
+        hat = matrix @ np.linalg.pinv(matrix)
+        residual = values - values @ hat.T
+        squares, rank = (residual**2).sum(axis=-1), int(np.linalg.matrix_rank(matrix))
         found = np.ones((len(values), self.count))
         for row in range(1, self.count + 1):
-            own, others = self._by_block(values, row), self._fit(values, self._rows != row)
-            if own.shape[-1] <= LEAST_DEGREES or others.degrees < LEAST_DEGREES:
+            own, at = self._by_block(values, row), np.flatnonzero(self._rows == row)
+            free = np.eye(len(at)) - hat[np.ix_(at, at)]
+            degrees = len(matrix) - rank - int(np.linalg.matrix_rank(free, tol=_SINGULAR))
+            if own.shape[-1] <= LEAST_DEGREES or degrees < LEAST_DEGREES:
                 continue
-            usual = np.maximum(others.variance * self._expected(row), np.finfo(float).tiny)
-            found[:, row - 1] = fdtrc(own.shape[-1] - 1, others.degrees, own.var(axis=-1, ddof=1) / usual)
+            outside = residual[:, at]
+            others = squares - ((outside @ np.linalg.pinv(free, rcond=_SINGULAR)) * outside).sum(axis=-1)
+            usual = np.maximum(others / degrees * self._expected(row), np.finfo(float).tiny)
+            found[:, row - 1] = fdtrc(own.shape[-1] - 1, degrees, own.var(axis=-1, ddof=1) / usual)
         return found
+
+    def _matrix(self) -> Floats:
+        """Return the design matrix: an indicator of each treatment, then of each block."""
+        rows = self._rows[:, None] == np.arange(1, self.count + 1)
+        blocks = self._blocks[:, None] == np.unique(self._blocks)
+        return np.hstack([rows, blocks]).astype(float)
 
     def _fit(self, values: Floats, kept: NDArray[np.bool_]) -> Fit:
         """Fit the kept observations with an indicator of each treatment and of each block."""
-        rows = self._rows[:, None] == np.arange(1, self.count + 1)
-        blocks = self._blocks[:, None] == np.unique(self._blocks)
-        matrix = np.hstack([rows, blocks]).astype(float)[kept]
+        matrix = self._matrix()[kept]
         inverse = np.linalg.pinv(matrix)
         fitted = values[:, kept] @ inverse.T
         residual = values[:, kept] - fitted @ matrix.T
@@ -205,36 +219,3 @@ class Design:
             for block in np.unique(self._blocks)
         ]
         return float(np.mean([1 / own + 1 / control for own, control in sizes if own and control]))
-
-
-def student(probability: float, degrees: Floats | float) -> Floats:
-    """Quantile of Student's t; NaN below one degree of freedom."""
-    from scipy.special import stdtrit
-
-    degrees = np.asarray(degrees, dtype=float)
-    return np.where(degrees >= 1, stdtrit(np.maximum(degrees, 1), probability), np.nan)
-
-
-@lru_cache(maxsize=256)
-def critical_value(count: int, correlation: float, degrees: int) -> float:
-    """Dunnett's two-sided factor for `count` changes with equal correlations; NaN below `LEAST_DEGREES`."""
-    if degrees < LEAST_DEGREES or count < 1:
-        return float("nan")
-    low = float(student((1 + CONFIDENCE) / 2, degrees))
-    high = float(student(1 - (1 - CONFIDENCE) / (2 * count), degrees))
-    while high - low > 1e-6 and count > 1:
-        middle = (low + high) / 2
-        low, high = (middle, high) if _inside(middle, count, correlation, degrees) < CONFIDENCE else (low, middle)
-    return high
-
-
-def _inside(bound: float, count: int, correlation: float, degrees: int) -> float:
-    """P(max |T| ≤ bound): Gauss–Hermite over the shared part, midpoints of probability over the deviation."""
-    from scipy.special import chdtri, ndtr
-
-    nodes, weights = np.polynomial.hermite_e.hermegauss(48)
-    tail = (np.arange(400) + 0.5) / 400
-    reach = bound * np.sqrt(chdtri(degrees, tail) / degrees)[:, None]
-    shared, own = np.sqrt(correlation) * nodes, np.sqrt(1 - correlation)
-    each = ndtr((reach + shared) / own) - ndtr((shared - reach) / own)
-    return float((each**count).mean(axis=0) @ (weights / weights.sum()))

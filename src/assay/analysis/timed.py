@@ -158,7 +158,7 @@ def _again(seen: Sequence[Seen], deviation: float | None, degrees: int) -> dict[
         return {}
     half = float("nan")
     if deviation is not None:
-        from assay.analysis.intervals import CONFIDENCE, student
+        from assay.analysis.quantiles import CONFIDENCE, student
 
         half = float(student((1 + CONFIDENCE) / 2, degrees)) * deviation * (2 / len(changes)) ** 0.5
     return {AGAIN: _effect(fmean(changes), half, len(changes))}

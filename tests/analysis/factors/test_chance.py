@@ -14,7 +14,8 @@ from assay.analysis.factors.grids import grids
 from assay.analysis.factors.interactions import factor_effects
 from assay.analysis.factors.layout import Factor, Layout
 from assay.analysis.factors.terms import Model, model
-from assay.analysis.intervals import Design, critical_value
+from assay.analysis.intervals import Design
+from assay.analysis.quantiles import critical_value
 from assay.records.study import BASELINE
 from support.factorials import factorial, study
 

@@ -32,8 +32,8 @@ import numpy as np
 from assay.analysis.comparison import Comparison
 from assay.analysis.effects import half_width
 from assay.analysis.flags import same_environment
-from assay.analysis.intervals import LEAST_DEGREES, Floats, critical_value
 from assay.analysis.metrics import Metric, metrics
+from assay.analysis.quantiles import LEAST_DEGREES, Floats, critical_value
 from assay.analysis.row import usable
 from assay.analysis.timed import CONTROLS, designs, observed, rounds
 from assay.config.base import Frozen

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from assay.analysis.factors.layout import Change, Layout
-from assay.analysis.intervals import Floats
+from assay.analysis.quantiles import Floats
 from assay.records.study import BASELINE
 
 LARGEST = 3
