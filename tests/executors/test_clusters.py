@@ -29,8 +29,15 @@ def command(files: WaveFiles) -> list[str]:
     return [sys.executable, fake_wave.__file__, str(files.folder), str(files.number)]
 
 
-@pytest.mark.parametrize("name", NEEDED)
-@pytest.mark.parametrize("timed", [pytest.param(True, marks=pytest.mark.slow), False])
+@pytest.mark.parametrize(
+    ("name", "timed"),
+    [
+        pytest.param("ray", True, marks=pytest.mark.slow),
+        pytest.param("ray", False, marks=pytest.mark.slow),  # a local cluster takes five seconds to start
+        pytest.param("slurm", True, marks=pytest.mark.slow),
+        ("slurm", False),
+    ],
+)
 def test_the_record_is_that_of_this_machine(home: Home, name: str, timed: bool) -> None:
     pytest.importorskip(NEEDED[name])
     there = run(home, name, timed=timed)

@@ -58,7 +58,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     return Home(tmp_path)
 
 
-@pytest.mark.parametrize("timed", [True, False])
+@pytest.mark.parametrize("timed", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_the_record_is_that_of_this_machine(home: Home, timed: bool) -> None:
     heard: list[News] = []
     there = run(home, "here", heard=heard, timed=timed)
@@ -120,7 +120,7 @@ def test_what_a_lost_coordinator_did_not_copy_is_gathered(home: Home) -> None:
     assert len({one.result.run for one in (*record.cells, *again.cells)}) == 2 * len(CELLS)
 
 
-@pytest.mark.parametrize("lines", [4, 12])
+@pytest.mark.parametrize("lines", [pytest.param(4, marks=pytest.mark.slow), 12])
 def test_rounds_are_gathered_once_each(home: Home, lines: int) -> None:
     rounds = sorted((one.wave, one.number) for one in run(home, "here").rounds)
     folder = find(home, "last")

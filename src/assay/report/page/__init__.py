@@ -21,7 +21,6 @@ from assay.report.footnotes import footnotes
 from assay.report.page.figures import FIGURES, TITLES
 from assay.report.page.theme import DARK, LIGHT, svg, variable, variables
 from assay.report.study.section import Filled
-from assay.report.study.sections import filled
 from assay.report.wording import (
     by_rank,
     columns,
@@ -111,6 +110,8 @@ def inline(name: str, comparison: Comparison) -> Markup:
 def _content(comparison: Comparison) -> dict[str, Any]:
     record = comparison.record
     rows = (comparison.baseline, comparison.again, *comparison.rows)
+    from assay.report.study.sections import filled  # loads numpy, which other results do not need
+
     sections = [_section(one, comparison) for one in filled(comparison)]
     return {
         "record": record,
