@@ -42,7 +42,7 @@ def test_a_tensor_that_is_zero_in_truth_may_be_rounding() -> None:
 
 def test_a_sum_of_many_tokens_in_16_bits_is_allowed_for_vectors_alone() -> None:
     tokens = 4096
-    close = CLOSE.model_copy(update={"vectors": 3 * 2**-9 * tokens**0.5})
+    close = CLOSE.model_copy(update={"vectors": 5 * 2**-9 * tokens**0.5})
     generator = torch.Generator().manual_seed(2)
     terms = torch.randn(tokens, 64, generator=generator) + 0.2
     truth, found = terms.double().sum(0), torch.zeros(64, dtype=torch.bfloat16)
@@ -50,5 +50,5 @@ def test_a_sum_of_many_tokens_in_16_bits_is_allowed_for_vectors_alone() -> None:
         found += term.to(torch.bfloat16)
     assert nearness.gradient(0, "norm", found, truth.float(), truth, CLOSE, typical=1.0).failed
     assert not nearness.gradient(0, "norm", found, truth.float(), truth, close, typical=1.0).failed
-    assert nearness.gradient(0, "norm", 0.3 * truth, truth.float(), truth, close, typical=1.0).failed
+    assert nearness.gradient(0, "norm", 0.2 * truth, truth.float(), truth, close, typical=1.0).failed
     assert nearness.gradient(0, "weight", 0.9 * TRUTH, TRUTH.float(), TRUTH, close, typical=1.0).failed
