@@ -77,7 +77,7 @@ def _norms(recorded: Recorded, run: ResolvedRun) -> Iterator[str]:
     """
     clip = run.training.gradient_clip
     for step in recorded.steps:
-        gradients = recorded.tensors("gradient", step.index).values()
+        gradients = list(recorded.tensors("gradient", step.index).values())
         if not step.updated:
             if math.isfinite(step.log_norm):
                 yield f"step {step.index} made no update, although its gradients were finite"
@@ -87,16 +87,23 @@ def _norms(recorded: Recorded, run: ResolvedRun) -> Iterator[str]:
         norm = math.exp(step.log_norm)
         clipped = 0 < clip < norm
         wanted = clip * norm / (norm + 1e-6) if clipped else norm
+        # A CPU rounds the factor of clipping to the gradients' dtype before it multiplies, and a GPU does not.
+        also = norm * _rounded(wanted / norm, gradients) if clipped else wanted
         # Clipped gradients are rounded: independent errors of the elements add up to this part of the norm.
         fourth = (
             sum(float((unit_roundoff(one.dtype) * one.double().square()).square().sum()) for one in gradients) ** 0.5
         )
-        # The factor by which they are multiplied is rounded to their dtype as well, once for all elements.
-        factor = max(unit_roundoff(one.dtype) for one in gradients) if clipped else 0.0
         # On a CPU torch adds up the squares of a tensor in some 16 running sums of float32.
         summed = min(_SUMMED_ERROR, max(one.numel() for one in gradients) / 8 * unit_roundoff(torch.float32))
-        if abs(found - wanted) > (_NORM_ERROR + summed + factor + 3 * fourth / max(squares, 1e-300)) * wanted:
+        allowed = (_NORM_ERROR + summed + 3 * fourth / max(squares, 1e-300)) * wanted
+        if min(abs(found - wanted), abs(found - also)) > allowed:
             yield (
                 f"the optimizer receives gradients of norm {found:.6g} in step {step.index}, and "
                 f"{wanted:.6g} follows from the reported norm"
             )
+
+
+def _rounded(factor: float, gradients: list[torch.Tensor]) -> float:
+    """Return a factor as gradients of one dtype are multiplied by it; unchanged if they have several."""
+    kinds = {one.dtype for one in gradients}
+    return float(torch.tensor(factor, dtype=torch.float64).to(kinds.pop())) if len(kinds) == 1 else factor
