@@ -11,7 +11,6 @@ Results of cells are in the folders of their runs. So a study whose process was 
 
 import fcntl
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -65,8 +64,9 @@ class StudyPlan(Stated):
 
 
 def new_id() -> str:
-    """Name of a new study: its UTC time, and four random hex digits that separate two of the same second."""
-    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    """Name of a new study: its UTC time, with the part of the second as four hex digits, so that names sort by time."""
+    now = datetime.now(UTC)
+    return f"{now:%Y%m%d-%H%M%S}-{now.microsecond * 0x10000 // 1_000_000:04x}"
 
 
 class StudyFolder:

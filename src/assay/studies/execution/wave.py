@@ -22,6 +22,7 @@ from assay.executors.elsewhere import LEASHED, OVER, POLL_SECONDS, WaveFiles
 from assay.executors.local import Local
 from assay.executors.news import to_event
 from assay.hardware import detect
+from assay.records.study import StudyEnding
 from assay.store.event_log import append
 from assay.studies.drift import NUDGED
 from assay.studies.execution.ready import ready_cells, side_by_side, starter
@@ -45,6 +46,8 @@ def main(folder: Path, number: int, leashed: bool) -> None:
             append(files.log, {"event": OVER, "ending": _run(files)})
         except (UsageError, StorageError) as error:
             append(files.log, {"event": OVER, "refused": str(error)})
+        except KeyboardInterrupt:  # before the first cell, or after the last
+            append(files.log, {"event": OVER, "ending": StudyEnding.INTERRUPTED.value})
 
 
 def _run(files: WaveFiles) -> str:
