@@ -66,7 +66,7 @@ def test_the_record_is_that_of_this_machine(home: Home, timed: bool) -> None:
     assert there.ending is StudyEnding.COMPLETE
     assert {one.cell.name for one in heard if isinstance(one, Ended)} == {cell.name for cell in CELLS}
     for one in Here.submitted:
-        assert one.process.wait(10) == 0
+        assert one.process.wait(20) == 0
 
 
 def test_a_wave_whose_process_is_killed_is_left_for_resume(home: Home) -> None:
@@ -100,7 +100,7 @@ def test_an_interrupt_lets_the_waves_save(home: Home, monkeypatch: pytest.Monkey
     record = run(home, "here", heard=Interrupting())
     assert record.ending is StudyEnding.INTERRUPTED
     for one in Here.submitted:
-        assert one.process.wait(10) == 0
+        assert one.process.wait(20) == 0
     assert {one.result.status for one in record.cells} <= {Status.INTERRUPTED, Status.DONE}
 
 

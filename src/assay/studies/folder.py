@@ -11,6 +11,7 @@ Results of cells are in the folders of their runs. So a study whose process was 
 
 import fcntl
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -64,9 +65,9 @@ class StudyPlan(Stated):
 
 
 def new_id() -> str:
-    """Name of a new study: its UTC time, with the part of the second as four hex digits, so that names sort by time."""
+    """Name of a new study: its UTC time to the microsecond, by which names sort, and two random hex digits."""
     now = datetime.now(UTC)
-    return f"{now:%Y%m%d-%H%M%S}-{now.microsecond * 0x10000 // 1_000_000:04x}"
+    return f"{now:%Y%m%d-%H%M%S}-{now.microsecond:05x}{secrets.token_hex(1)}"
 
 
 class StudyFolder:

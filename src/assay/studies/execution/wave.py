@@ -43,7 +43,9 @@ def main(folder: Path, number: int, leashed: bool) -> None:
         if leashed:
             threading.Thread(target=_end_with_input, daemon=True).start()
         try:
-            append(files.log, {"event": OVER, "ending": _run(files)})
+            ending = _run(files)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # a request to stop that comes too late
+            append(files.log, {"event": OVER, "ending": ending})
         except (UsageError, StorageError) as error:
             append(files.log, {"event": OVER, "refused": str(error)})
         except KeyboardInterrupt:  # before the first cell, or after the last
