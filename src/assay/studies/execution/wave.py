@@ -39,10 +39,10 @@ def main(folder: Path, number: int, leashed: bool) -> None:
             fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return
-        threading.Thread(target=_stop_with, args=(files.stop,), daemon=True).start()
-        if leashed:
-            threading.Thread(target=_end_with_input, daemon=True).start()
         try:
+            threading.Thread(target=_stop_with, args=(files.stop,), daemon=True).start()
+            if leashed:
+                threading.Thread(target=_end_with_input, daemon=True).start()
             ending = _run(files)
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # a request to stop that comes too late
             append(files.log, {"event": OVER, "ending": ending})
