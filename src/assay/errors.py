@@ -1,6 +1,7 @@
 """Errors that the user can correct: each is one sentence that names the fault and the remedy."""
 
 import re
+from collections.abc import Iterable
 
 LONGEST_SENTENCE = 500
 """Characters of a printed message."""
@@ -58,6 +59,12 @@ def first_line(error: BaseException) -> str:
 
 _NAMED = 3
 """Most words that a hint names."""
+
+
+def among(word: str, known: Iterable[str]) -> str:
+    """Return ``"; did you mean 'x'?"`` for the closest known word, or ``"; there are …"`` if none is close."""
+    names = list(known)
+    return meant(word, names) or f"; there are {', '.join(names)}"
 
 
 def meant(word: str, known: list[str]) -> str:

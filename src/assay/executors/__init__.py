@@ -3,7 +3,7 @@
 from types import ModuleType
 
 from assay.config.extensions import classes, extension_folder, modules
-from assay.errors import UsageError, meant
+from assay.errors import UsageError, among
 from assay.executors.base import Executor
 from assay.executors.local import Local
 from assay.executors.ray import Ray
@@ -26,7 +26,7 @@ def executor(name: str) -> Executor:
     """Return an executor by its name. Raises `UsageError` for another name."""
     known = executors()
     if name not in known:
-        hint = meant(name, list(known)) or f"; there are {', '.join(known)}"
+        hint = among(name, known)
         raise UsageError(f"there is no executor {name!r}{hint} (ASSAY_EXTENSIONS names the folder of your own)")
     return known[name]()
 

@@ -6,7 +6,6 @@ writes the study's own log. A wave is told to stop by the file ``waves/NUMBER.st
 submitted: to Ray, to Slurm, or to this machine.
 """
 
-import fcntl
 import sys
 import time
 from abc import abstractmethod
@@ -22,6 +21,7 @@ from assay.executors.news import from_events
 from assay.files import write_file
 from assay.records.study import StudyEnding
 from assay.store.event_log import Event, read_since
+from assay.store.liveness import is_locked
 from assay.store.run_folder import RunFolder
 
 POLL_SECONDS = 0.2
@@ -60,14 +60,7 @@ class WaveFiles(NamedTuple):
     @property
     def running(self) -> bool:
         """True if a process on a machine that shares the folder runs the wave."""
-        try:
-            with self.log.open("rb") as log:
-                fcntl.flock(log, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except FileNotFoundError:
-            return False
-        except OSError:
-            return True
-        return False
+        return is_locked(self.log)
 
 
 def installed(package: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Self
 from pydantic import ConfigDict, Field, model_validator
 
 from assay.config.base import Frozen
-from assay.errors import meant, shown
+from assay.errors import among, shown
 
 
 class _Part(Frozen):
@@ -120,5 +120,5 @@ def _different(what: str, names: Iterable[str]) -> None:
 def _known(what: str, names: Iterable[str], known: list[str]) -> None:
     for name in names:
         if name not in known:
-            hint = meant(name, known) or f"; there are {', '.join(known)}"
+            hint = among(name, known)
             raise ValueError(f"{what} names {shown(name)}, which the table does not have{hint}")

@@ -49,6 +49,18 @@ def is_running(folder: RunFolder) -> bool:
     return now is not None and _same(known, now)
 
 
+def is_locked(path: Path) -> bool:
+    """True if a process holds a file's lock, or if that cannot be told; a missing file has none."""
+    try:
+        with path.open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
 def _locked(folder: RunFolder) -> bool:
     """True if a process of this host holds the run's lock; consulted if `process.json` is missing or unreadable."""
     with suppress(OSError), folder.lock_file.open("rb") as lock:

@@ -27,7 +27,7 @@ from assay.errors import UsageError
 from assay.files import refused, write_file
 from assay.records.study import Cell, ComparisonRecord, Protocol, Stated
 from assay.store.event_log import Event, append, read_log, read_since
-from assay.store.liveness import this_process
+from assay.store.liveness import is_locked, this_process
 from assay.store.run_folder import Process
 from assay.store.sealed import open_file, seal_file
 
@@ -149,14 +149,7 @@ class StudyFolder:
     @property
     def running(self) -> bool:
         """True if a process runs the study now."""
-        try:
-            with (self.path / "lock").open("rb") as lock:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except FileNotFoundError:
-            return False
-        except OSError:
-            return True
-        return False
+        return is_locked(self.path / "lock")
 
 
 def folders(home: Home) -> list[StudyFolder]:

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from assay.config.reading import parsed, read_text
-from assay.errors import UsageError, meant, shown
+from assay.errors import UsageError, among, meant, shown
 from assay.studies.base import Study
 from assay.studies.documents import published
 from assay.studies.kinds import kinds
@@ -73,7 +73,7 @@ def _at_scale(path: Path, values: dict[str, Any], known: Mapping[str, Mapping[st
     if scale == FULL:
         return values
     if scale not in known:
-        hint = meant(scale, [FULL, *known]) or f"; there are {', '.join((FULL, *known))}"
+        hint = among(scale, [FULL, *known])
         raise UsageError(f"{path} has no scale {shown(scale)}{hint}")
     changed = dict(values)
     for field, value in known[scale].items():

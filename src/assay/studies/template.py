@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic.fields import FieldInfo
 
-from assay.errors import UsageError, meant, shown
+from assay.errors import UsageError, among, shown
 from assay.studies.base import Study
 from assay.studies.kinds import kinds
 
@@ -20,7 +20,7 @@ def write_template(name: str, kind: str, folder: Path) -> Path:
     """
     known = kinds()
     if kind not in known:
-        hint = meant(kind, list(known)) or f"; there are {', '.join(known)}"
+        hint = among(kind, known)
         raise UsageError(f"there is no kind of study {shown(kind)}{hint}")
     if not name or name != Path(name).name or name.startswith("."):
         raise UsageError(f"{shown(name)} is no name of a study; give a file name without a folder")

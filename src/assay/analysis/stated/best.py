@@ -11,9 +11,10 @@ from assay.analysis.comparison import Comparison
 from assay.analysis.metrics import metrics
 from assay.analysis.row import Row
 from assay.config.run import Run
-from assay.errors import UsageError, meant, shown
+from assay.errors import UsageError, among, shown
 from assay.records.status import Status
 from assay.records.study import ComparisonRecord
+from assay.studies.factors import PLACEBO
 
 
 class Best(NamedTuple):
@@ -34,7 +35,7 @@ def best_row(comparison: Comparison, metric: str) -> Best:
     """
     record, known = comparison.record, metrics()
     if metric not in known:
-        hint = meant(metric, list(known)) or f"; there are {', '.join(known)}"
+        hint = among(metric, known)
         raise UsageError(f"start_from names the metric {shown(metric)}, which does not exist{hint}")
     figures = {
         row.treatment: figure
@@ -63,4 +64,4 @@ def _figure(row: Row, metric: str) -> float | None:
 
 def _is_placebo(record: ComparisonRecord, row: Row) -> bool:
     levels = next((one.cell.levels for one in record.cells if one.cell.treatment == row.treatment), {})
-    return any(level.startswith("placebo: ") for level in levels.values())
+    return any(level.startswith(f"{PLACEBO}: ") for level in levels.values())

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from assay.analysis.effects import Effect
 from assay.analysis.metrics import metrics
 from assay.analysis.row import Row
-from assay.errors import UsageError, meant, shown
+from assay.errors import UsageError, among, shown
 from assay.records.study import Expectation
 
 
@@ -66,10 +66,10 @@ def check_expectations(expectations: Sequence[Expectation], rows: set[str]) -> N
     known = metrics()
     for one in expectations:
         if one.row not in rows:
-            hint = meant(one.row, sorted(rows)) or f"; there are {', '.join(sorted(rows))}"
+            hint = among(one.row, sorted(rows))
             raise UsageError(f"expects names the row {shown(one.row)}, which the study does not have{hint}")
         if one.metric not in known:
-            hint = meant(one.metric, list(known)) or f"; there are {', '.join(known)}"
+            hint = among(one.metric, known)
             raise UsageError(f"expects names the metric {shown(one.metric)}, which does not exist{hint}")
 
 

@@ -13,7 +13,7 @@ from assay.analysis.comparison import Comparison
 from assay.analysis.effects import Effect
 from assay.analysis.metrics import metrics
 from assay.analysis.row import Row
-from assay.errors import UsageError, meant, shown
+from assay.errors import UsageError, among, shown
 from assay.records.published import PrintedChange, Published, PublishedColumn, PublishedRow
 from assay.records.study import BASELINE
 
@@ -57,11 +57,11 @@ def check_published(published: Published | None, rows: set[str]) -> None:
     known = metrics()
     for row in published.rows if published else ():
         if row.row is not None and row.row not in rows:
-            hint = meant(row.row, sorted(rows)) or f"; there are {', '.join(sorted(rows))}"
+            hint = among(row.row, sorted(rows))
             raise UsageError(f"published names the row {shown(row.row)}, which the study does not have{hint}")
     for column in published.columns if published else ():
         if column.metric is not None and column.metric not in known:
-            hint = meant(column.metric, list(known)) or f"; there are {', '.join(known)}"
+            hint = among(column.metric, known)
             raise UsageError(f"published names the metric {shown(column.metric)}, which does not exist{hint}")
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.config.reading import parsed, read_text
-from assay.errors import meant, shown
+from assay.errors import among, meant, shown
 
 _FOLDER = Path(__file__).parent
 _KEYS = ("library", "repeats", "wrong")
@@ -44,7 +44,7 @@ def published(written: Any) -> Any:
     names = [row["name"] for row in table.get("rows", ())]
     for name in repeats:
         if name not in names:
-            hint = meant(str(name), names) or f"; there are {', '.join(names)}"
+            hint = among(str(name), names)
             raise ValueError(f"repeats names the row {shown(name)}, which the document does not have{hint}")
     rows = [{**row, "row": repeats.get(row["name"])} for row in table.get("rows", ())]
     return {**table, "rows": rows, "wrong": [*table.get("wrong", ()), *wrong]}
@@ -55,7 +55,7 @@ def _document(name: Any) -> dict[str, Any]:
 
     known = documents()
     if name not in known:
-        hint = meant(str(name), known) or f"; there are {', '.join(known)}"
+        hint = among(str(name), known)
         raise ValueError(f"the library has no document {shown(name)}{hint}")
     path = _FOLDER / f"{name}.yaml"
     found: dict[str, Any] = parsed(read_text(path), str(path), "no document", yaml.safe_load)

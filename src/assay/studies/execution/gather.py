@@ -4,16 +4,15 @@ A job of Slurm outlives its coordinator. Before a study is resumed, no such job 
 is added to the log.
 """
 
-from assay.config.home import Home
 from assay.errors import UsageError
 from assay.executors.elsewhere import WaveFiles
 from assay.store.event_log import read_log
-from assay.studies.folder import StudyFolder, StudyPlan
+from assay.studies.folder import StudyFolder
 
 _LASTING = frozenset({"cell_start", "cell_end", "round"})
 
 
-def gathered(folder: StudyFolder, plan: StudyPlan, home: Home) -> None:
+def gathered(folder: StudyFolder) -> None:
     """Add what earlier waves did to the study's log. Raises `UsageError` if a wave still runs."""
     known = folder.events()
     for log in sorted((folder.path / "waves").glob("[0-9]*.jsonl")):

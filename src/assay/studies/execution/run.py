@@ -111,7 +111,7 @@ def resumed(folder: StudyFolder, how: How, mode: Mode = Mode.MISSING) -> Compari
     plan = planned(folder)
     how.check()
     with folder.locked():
-        gathered(folder, plan, how.home)
+        gathered(folder)
         done = _kept(fold(plan, folder.events(), how.home), mode, how.prepare)
         missing = done.missing(plan)
         cells = [cell for _, wave in missing for cell in wave if cell.treatment != NUDGED]

@@ -7,7 +7,7 @@ what was wrong with it. Its `scales` has a small shape for a CPU with few cores.
 from pathlib import Path
 from typing import NamedTuple
 
-from assay.errors import UsageError, meant, shown
+from assay.errors import UsageError, among, meant, shown
 from assay.studies.base import Study
 from assay.studies.reading import FULL, read_study, scales
 
@@ -35,7 +35,7 @@ def names() -> list[str]:
 def entry(name: str) -> Entry:
     """Return a study of the library. Raises `UsageError` if there is none of this name."""
     if name not in names():
-        hint = meant(name, names()) or f"; there are {', '.join(names())}"
+        hint = among(name, names())
         raise UsageError(f"the library has no study {shown(name)}{hint}")
     path = _FOLDER / f"{name}.yaml"
     return Entry(name, {scale: read_study(path, scale) for scale in scales(path)})
