@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from assay.reference.expected import lossy
+from assay.reference.expected import lossy, summed_in_16_bits
 from assay.values import nearness
 
 CLOSE = lossy(0.1, slope=0.02, loss=1e-3)
@@ -40,15 +40,17 @@ def test_a_tensor_that_is_zero_in_truth_may_be_rounding() -> None:
     assert not nearness.gradient(0, "bias", found, zero.float(), zero, CLOSE, typical=1.0).failed
 
 
-def test_a_sum_of_many_tokens_in_16_bits_is_allowed_for_vectors_alone() -> None:
+@pytest.mark.parametrize(("dtype", "unit_roundoff"), [(torch.bfloat16, 2**-9), (torch.float16, 2**-12)])
+def test_a_sum_of_many_tokens_in_16_bits_is_allowed_for_vectors_alone(dtype: torch.dtype, unit_roundoff: float) -> None:
     tokens = 4096
-    close = CLOSE.model_copy(update={"vectors": 5 * 2**-9 * tokens**0.5})
+    plain = lossy(20 * unit_roundoff, slope=4 * unit_roundoff)
+    close = plain.model_copy(update={"vectors": summed_in_16_bits(unit_roundoff, tokens)})
     generator = torch.Generator().manual_seed(2)
     terms = torch.randn(tokens, 64, generator=generator) + 0.2
-    truth, found = terms.double().sum(0), torch.zeros(64, dtype=torch.bfloat16)
+    truth, found = terms.double().sum(0), torch.zeros(64, dtype=dtype)
     for term in terms:
-        found += term.to(torch.bfloat16)
-    assert nearness.gradient(0, "norm", found, truth.float(), truth, CLOSE, typical=1.0).failed
+        found += term.to(dtype)
+    assert nearness.gradient(0, "norm", found, truth.float(), truth, plain, typical=1.0).failed
     assert not nearness.gradient(0, "norm", found, truth.float(), truth, close, typical=1.0).failed
     assert nearness.gradient(0, "norm", 0.2 * truth, truth.float(), truth, close, typical=1.0).failed
     assert nearness.gradient(0, "weight", 0.9 * TRUTH, TRUTH.float(), TRUTH, close, typical=1.0).failed

@@ -61,6 +61,16 @@ def lossy(relative: float, *, at_least: float = 0.0, slope: float = 0.0, loss: f
     return Closeness(kind="lossy", relative=relative, at_least=at_least, slope=slope, loss=loss)
 
 
+def summed_in_16_bits(unit_roundoff: float, tokens: int) -> float:
+    """Return the relative error of a sum that is kept in 16 bits: 5 u √N, at most 0.75, for N terms, one a token.
+
+    On a CPU torch's layer norm adds up the gradients of its weights so. In bfloat16 (u = 2⁻⁹) the whole error of
+    shakespeare-char-cpu reached 0.13, 0.16 and 0.51 at 768, 1,024 and 4,096 tokens. In float16 (u = 2⁻¹²) it reached
+    0.060 at 4,096 tokens.
+    """
+    return min(0.75, 5 * unit_roundoff * tokens**0.5)
+
+
 class Stream(Frozen):
     """Documents that are trained on one after the other: files, or a data set of the Hugging Face hub."""
 

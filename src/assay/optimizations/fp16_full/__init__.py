@@ -15,7 +15,7 @@ from assay.config import ResolvedRun
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
-from assay.reference.expected import Expected, lossy
+from assay.reference.expected import Expected, lossy, summed_in_16_bits
 from assay.reference.narrow_rules import NarrowStateAdamW
 
 if TYPE_CHECKING:
@@ -85,8 +85,9 @@ class Fp16Full(Optimization):
         rule = NarrowStateAdamW(
             **expected.rule.model_dump(exclude={"coupled"}), dtype="half", keeps_root=True, narrow_weight=True
         )
+        tokens = run.training.batch_size * run.model.context_length
         return expected.changed(rule=rule).loosened(
-            gradients=_NEAR,
+            gradients=_NEAR.model_copy(update={"vectors": summed_in_16_bits(2**-12, tokens)}),
             updates=lossy(_UPDATE_ERROR),
         )
 
