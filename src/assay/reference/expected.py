@@ -10,6 +10,7 @@ baseline's own error. A lossy value stays within a relative bound that the techn
 reference where its rounding has to show.
 """
 
+import math
 from typing import Literal, Self
 
 from pydantic import ConfigDict
@@ -68,7 +69,7 @@ def summed_in_16_bits(unit_roundoff: float, tokens: int) -> float:
     shakespeare-char-cpu reached 0.13, 0.16 and 0.51 at 768, 1,024 and 4,096 tokens. In float16 (u = 2⁻¹²) it reached
     0.060 at 4,096 tokens.
     """
-    return min(0.75, 5 * unit_roundoff * tokens**0.5)
+    return min(0.75, 5 * unit_roundoff * math.sqrt(tokens))
 
 
 class Stream(Frozen):
