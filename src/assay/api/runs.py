@@ -1,4 +1,4 @@
-"""Runs that are recorded: list, show, compare and remove them."""
+"""Runs that are recorded: list, show, compare, remove, and carry them to another home."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +9,7 @@ from assay.errors import UsageError
 
 if TYPE_CHECKING:
     from assay.api.run_results import RunTable, TrainedRun
+    from assay.store.archive import Brought
     from assay.store.entry import Entry
     from assay.store.run_folder import RunFolder
 
@@ -67,8 +68,7 @@ def removable(names: str | Sequence[str], *, home: Home | Path | str | None = No
     from assay.store.lookup import find
 
     place = home_of(home)
-    each = [names] if isinstance(names, str) else names
-    folders = list({folder.id: folder for folder in (find(place, name) for name in each)}.values())
+    folders = list({folder.id: folder for folder in (find(place, name) for name in _listed(names))}.values())
     for folder in folders:
         folder.check_removable()
         if is_running(folder):
@@ -86,3 +86,40 @@ def rm(names: str | Sequence[str], *, home: Home | Path | str | None = None) -> 
         folder.remove()
         store.remove([folder.id])
     return [folder.id for folder in folders]
+
+
+def export_archive(
+    path: Path | str,
+    names: str | Sequence[str] = (),
+    *,
+    studies: str | Sequence[str] = (),
+    checkpoints: bool = False,
+    home: Home | Path | str | None = None,
+) -> list[str]:
+    """Write runs, and studies with all their runs, into one file for another home; return what it has.
+
+    The result lists folders of the home, ``runs/ID`` and ``reports/ID``. Without names and studies the file has all of
+    the home. `checkpoints` includes the newest and all kept checkpoints, which are large. Raises `UsageError` if a run
+    or study is still running, or if there is nothing to export, and `StorageError` if the disk refuses.
+    """
+    from assay.store.archive import pack
+    from assay.studies.archived import chosen
+
+    place = home_of(home).checked()
+    folders = chosen(place, _listed(names), _listed(studies))
+    pack(place, folders, Path(path), checkpoints=checkpoints)
+    return [folder.relative_to(place.root).as_posix() for folder in folders]
+
+
+def import_archive(path: Path | str, *, home: Home | Path | str | None = None) -> "Brought":
+    """Bring the runs and studies of an archive into a home; those that it has already stay as they are.
+
+    Raises `UsageError` if the file is no archive, is damaged, or has another record of a run that the home has.
+    """
+    from assay.store.archive import unpack
+
+    return unpack(Path(path), home_of(home).ready())
+
+
+def _listed(names: str | Sequence[str]) -> Sequence[str]:
+    return [names] if isinstance(names, str) else names

@@ -1,12 +1,13 @@
-"""`assay runs`: list runs, show one, compare two, and delete some."""
+"""`assay runs`: list runs, show one, compare two, delete some, and carry them to another home."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from assay.cli.options import Json, RunName
 
-app = typer.Typer(help="List, show, compare and remove runs.")
+app = typer.Typer(help="List, show, compare, remove, export and import runs.")
 
 
 @app.command("ls")
@@ -115,3 +116,56 @@ def remove_runs(
         print_json({"removed": removed})
     else:
         note("removed " + ", ".join(removed))
+
+
+@app.command("export")
+def export_runs(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Archive to write: a compressed tar file, .tar.gz.")],
+    runs: Annotated[
+        list[str] | None, typer.Argument(metavar="[RUN]...", help="Runs to include; without any, the whole home.")
+    ] = None,
+    study: Annotated[
+        list[str] | None, typer.Option(metavar="STUDY", help="Include a study with all its runs; may be repeated.")
+    ] = None,
+    checkpoints: Annotated[
+        bool, typer.Option("--checkpoints", help="Include the checkpoints, which are large.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Write runs, and studies with their runs, into one file for another home or machine.
+
+    \b
+        assay runs export all.tar.gz
+        assay runs export fifteen.tar.gz --study cpu-fifteen
+    """
+    from assay.api.runs import export_archive
+    from assay.cli.console import note, print_json
+
+    found = export_archive(file, runs or (), studies=study or (), checkpoints=checkpoints)
+    if as_json:
+        print_json({"file": str(file), "folders": found})
+    else:
+        note(f"{file} has {_counted(found)}; `assay runs import {file}` brings them into another home")
+
+
+@app.command("import")
+def import_runs(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Archive that `assay runs export` wrote.")],
+    as_json: Json = False,
+) -> None:
+    """Bring the runs and studies of an archive into this home. Those that it has already stay as they are."""
+    from assay.api.runs import import_archive
+    from assay.cli.console import note, print_json
+
+    brought = import_archive(file)
+    if as_json:
+        print_json({"new": brought.new, "known": brought.known})
+    else:
+        note(f"{_counted(brought.new)} new" + (f", {_counted(brought.known)} here already" if brought.known else ""))
+
+
+def _counted(folders: list[str]) -> str:
+    """Return the numbers of runs and studies among folders of a home."""
+    studies = sum(one.startswith("reports/") for one in folders)
+    runs = len(folders) - studies
+    return f"{runs} run{'' if runs == 1 else 's'} and {studies} stud{'y' if studies == 1 else 'ies'}"

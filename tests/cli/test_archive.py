@@ -1,0 +1,53 @@
+"""`assay runs export` and `import`: runs and studies are carried to another home, and read there as they were."""
+
+from pathlib import Path
+
+import pytest
+
+from assay.config import Home
+from cli.conftest import TINY, Assay
+from support.children import Fake
+
+
+def moved(monkeypatch: pytest.MonkeyPatch, place: Path) -> Home:
+    monkeypatch.setenv("ASSAY_HOME", str(place))
+    return Home()
+
+
+def test_a_run_is_listed_and_shown_in_another_home_as_it_was(
+    assay: Assay, fake: Fake, corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = assay("train", corpus, *TINY, "--json").value["run"]
+    assay("train", corpus, *TINY, "seed=1")
+    before = assay("runs", "show", first, "--json").value
+    file = str(tmp_path / "one.tar.gz")
+    assert "has 1 run and 0 studies" in assay("runs", "export", file, first).err
+    moved(monkeypatch, tmp_path / "other")
+    assert assay("runs", "import", file).err.strip() == "1 run and 0 studies new"
+    assert [row["run"] for row in assay("runs", "ls", "--json").value] == [first]
+    assert assay("runs", "show", first, "--json").value == before
+    assert "0 runs and 0 studies new, 1 run and 0 studies here already" in assay("runs", "import", file).err
+
+
+def test_a_study_goes_with_all_its_runs_and_its_page_is_drawn_from_them(
+    assay: Assay, fake: Fake, corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert assay("compare", corpus, *TINY, "--with", "lion", "--seeds", "2", "--processes", "1").code == 0
+    before = assay("study", "show", "last", "--json").value
+    runs = {row["run"] for row in assay("runs", "ls", "--json").value}
+    assay("train", corpus, *TINY, "seed=9")
+    file = str(tmp_path / "study.tar.gz")
+    exported = assay("runs", "export", file, "--study", "last", "--json").value["folders"]
+    assert {one.removeprefix("runs/") for one in exported if one.startswith("runs/")} == runs
+    moved(monkeypatch, tmp_path / "other")
+    assert assay("runs", "import", file, "--json").value == {"new": exported, "known": []}
+    assert assay("study", "show", "last", "--json").value == before
+    assert Path(assay("study", "report", "last").out.strip()).read_text()
+
+
+def test_what_cannot_be_exported_is_said(assay: Assay, home: Home, tmp_path: Path) -> None:
+    file = tmp_path / "a.tar.gz"
+    assert "there are no runs and no studies" in assay("runs", "export", str(file)).sentence()
+    assert "there are no runs" in assay("runs", "export", str(file), "nosuch").sentence()
+    assert "cannot be read" in assay("runs", "import", str(file)).sentence()
+    assert not file.exists()
