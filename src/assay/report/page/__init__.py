@@ -45,12 +45,17 @@ _FIRST = b"<!doctype html>"
 def write_page(comparison: Comparison, home: Home, path: Path | None = None) -> Path:
     """Write the page to `path`, or to `index.html` in the folder of the comparison's record; whole or not at all.
 
-    Returns its path. Raises `UsageError` as `check_page`, and `StorageError`.
+    The folder also gets the page's data (`data.write_data`). Returns the page's path. Raises `UsageError` as
+    `check_page`, and `StorageError`.
     """
+    from assay.report.page.data import write_data
+
+    folder = home.reports / comparison.record.id
     if path is None:
-        path = home.reports / comparison.record.id / "index.html"
+        path = folder / "index.html"
     else:
         check_page(path)
+    write_data(comparison, folder)
     write_file(path, render(comparison).encode())
     return path.absolute()
 
