@@ -12,6 +12,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 import traceback
 from contextlib import suppress
 from functools import cache
@@ -19,6 +20,8 @@ from pathlib import Path
 
 _PATIENCE_SECONDS = 900
 """Where cores are busy, ranks wait for each other."""
+_CRASH_SECONDS = 0.5
+"""A process that crashes closes its connections before it has ended."""
 
 
 def forked(ranks: int, asked: Path, answered: Path, errors: Path) -> int:
@@ -82,7 +85,7 @@ def _main() -> None:
 
 
 def _fork(ranks: int, asked: Path, answered: Path, errors: Path) -> int:
-    """The exit code of the first that failed; the others are not waited for."""
+    """The exit code of the first that failed, or of one that a signal ended; the others are not waited for."""
     from support.ranks.process import be
 
     children = []
@@ -105,11 +108,24 @@ def _fork(ranks: int, asked: Path, answered: Path, errors: Path) -> int:
         ended, status = os.wait()
         children.remove(ended)
         if code := os.waitstatus_to_exitcode(status):
-            for child in children:
-                os.kill(child, signal.SIGKILL)
-                os.waitpid(child, 0)
-            return code
+            return min(code, *_ended(children)) if children else code
     return 0
+
+
+def _ended(children: list[int]) -> list[int]:
+    """The exit codes of those that have ended by themselves; 0 of the others, which are killed.
+
+    A rank whose neighbour crashed fails as well, and may be seen first.
+    """
+    time.sleep(_CRASH_SECONDS)
+    codes = []
+    for child in children:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if not ended:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        codes.append(os.waitstatus_to_exitcode(status) if ended else 0)
+    return codes
 
 
 if __name__ == "__main__":
