@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from assay.api.runs import import_archive
 from assay.config import Home
 from assay.errors import UsageError
 from assay.store.archive import pack, unpack
@@ -146,5 +147,11 @@ def test_what_is_no_archive_is_refused(content: bytes, tmp_path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(UsageError, match="is not an archive of runs"):
         unpack(path, Home(tmp_path / "home"))
-    with pytest.raises(UsageError, match="cannot be read: No such file"):
-        unpack(tmp_path / "nothing", Home(tmp_path / "home"))
+
+
+@pytest.mark.parametrize("name", ["nothing", "n" * 300, "folder"])
+def test_a_file_that_cannot_be_read_is_refused_and_makes_no_home(name: str, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(UsageError, match="cannot be read: "):
+        import_archive(tmp_path / name, home=tmp_path / "home")
+    assert not (tmp_path / "home").exists()

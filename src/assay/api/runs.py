@@ -118,7 +118,9 @@ def import_archive(path: Path | str, *, home: Home | Path | str | None = None) -
     """
     from assay.store.archive import unpack
 
-    return unpack(Path(path), home_of(home).ready())
+    place = home_of(home).checked()
+    with place.provisional():
+        return unpack(Path(path), place)
 
 
 def _listed(names: str | Sequence[str]) -> Sequence[str]:

@@ -82,6 +82,7 @@ def unpack(path: Path, home: Home) -> Brought:
     for folder in known:
         _check_same(path, home, folder, names[folder])
     new = [folder for folder in names if folder not in known]
+    home.ready()
     for folder in new:
         with new_folder(home.root / folder, same=lambda _: True) as made:
             _extract(path, folder, made)
@@ -160,9 +161,12 @@ def _check_digest(path: Path, name: str, place: Path) -> None:
 def _opened(path: Path) -> Iterator[tarfile.TarFile]:
     """Open an archive for reading. Raises `UsageError` if it cannot be read, also within the block."""
     try:
+        with path.open("rb") as raw:
+            raw.read(1)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
+    try:
         with tarfile.open(path, "r:gz") as archive:
             yield archive
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UsageError(f"{path} is not an archive of runs, or it is cut off ({error})") from error
-    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
