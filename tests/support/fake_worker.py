@@ -21,6 +21,7 @@ tokens = spec["config"]["training"]["batch_size"] * spec["config"]["model"]["con
 rounded = 0.001 * any(one["name"].startswith("bf16") for one in spec["config"]["optimizations"])
 if "wrong" in moods and spec["config"]["optimizations"]:
     rounded = 0.5
+val_loss = 2.6 + ("rates" in moods) * spec["config"]["training"]["learning_rate"]
 stopping = threading.Event()
 granted = threading.Semaphore(0)
 
@@ -53,7 +54,7 @@ def wait(upcoming: str) -> None:
 def finish(status: str, reason: str | None, done: int) -> None:
     result = {name: spec[name] for name in ("created", "identity", "preset", "config", "predicted")}
     result |= {"run": spec["id"], "status": status, "reason": reason, "steps": done, "tokens": done * tokens}
-    result |= {"train_loss": 2.5, "val_loss": 2.6, "memory": {"tensors_peak_bytes": 1000}}
+    result |= {"train_loss": 2.5, "val_loss": val_loss, "memory": {"tensors_peak_bytes": 1000}}
     result |= {"phase_seconds": {"build": 0.1, "steady": 0.4}, "environment": environment()}
     text = json.dumps(result) if "garbled" not in moods else "{"
     (folder / "result.json.tmp").write_text(text)

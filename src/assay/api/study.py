@@ -88,7 +88,8 @@ def run(
         executor=executor,
         kind=study.kind,
         stated=study,
-        timed=not loss_only,
+        timed=not (loss_only or study.losses_only),
+        halving=study.halving(),
         hours=max_hours,
         notes=notes,
     )

@@ -37,6 +37,8 @@ def from_events(events: Iterable[Event], waves: Sequence[Wave], blocks: int, hom
     for event in events:
         if event["event"] == "plan":
             yield Planned(tuple(waves), blocks)
+        elif event["event"] == "rung":
+            yield Planned(tuple(wave for wave in waves if wave[0].treatment in event["rows"]), blocks)
         elif event["event"] == "round":
             yield RoundEnded(Round.model_validate(event["round"], strict=False))
         elif event["event"] == "interrupting":

@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from assay.config.base import Frozen, Setting
 from assay.config.run import ResolvedRun
+from assay.records.halving import Halving
 from assay.records.published import Published
 from assay.records.run import RunResult
 
@@ -188,6 +189,8 @@ class ComparisonRecord(Stated):
     protocol: Protocol
     cells: tuple[CellResult, ...]
     rounds: tuple[Round, ...]
+    halving: Halving | None = None
+    """Rungs of a search by successive halving; rows of later rungs that did not run are no treatments."""
     nudged: tuple[CellResult, ...] = ()
     """Nudged baseline of each seed (`drift`), of which only the training losses are meaningful."""
 

@@ -1,5 +1,8 @@
 """Sentences below the table of a comparison: the method of its intervals, its smallest change, and caveats."""
 
+from collections import Counter
+from collections.abc import Mapping
+
 from assay.analysis.comparison import Comparison
 from assay.analysis.metrics.time import STEP_SECONDS
 from assay.analysis.row import usable
@@ -58,14 +61,27 @@ def _smallest_change(comparison: Comparison) -> str:
 
 def _prediction_errors(comparison: Comparison) -> str:
     errors = {row.treatment: prediction_error(row) for row in (comparison.baseline, *comparison.rows)}
-    parts = [f"{name} {fine_percent(error)}" for name, error in errors.items() if error is not None]
-    return f"Error of the predicted peak of tensors: {'; '.join(parts)}." if parts else ""
+    told = {name: fine_percent(error) for name, error in errors.items() if error is not None}
+    return f"Error of the predicted peak of tensors: {listed(told)}." if told else ""
 
 
 def _scratch(comparison: Comparison) -> str:
     """Sentence on the rows in which a library took scratch; empty if there are none."""
     taken = {row.treatment: row.metrics.get("library_scratch_bytes") for row in (comparison.baseline, *comparison.rows)}
-    parts = [f"{name} {format_bytes(most)}" for name, most in taken.items() if isinstance(most, int) and most]
-    if not parts:
+    told = {name: format_bytes(most) for name, most in taken.items() if isinstance(most, int) and most}
+    if not told:
         return ""
-    return f"Peak of library scratch from torch's allocator, which is not part of the tensors: {'; '.join(parts)}."
+    return f"Peak of library scratch from torch's allocator, which is not part of the tensors: {listed(told)}."
+
+
+def listed(told: Mapping[str, str]) -> str:
+    """Return the text of each row; a text that more than four rows share is said once."""
+    counts = Counter(told.values())
+    if len(counts) == 1 and len(told) > 1:
+        return f"{next(iter(counts))} in each of {len(told)} rows"
+    shared = {text for text, count in counts.items() if count > _MANY}
+    parts = [f"{name} {text}" for name, text in told.items() if text not in shared]
+    return "; ".join([*parts, *(f"{text} in each of {counts[text]} other rows" for text in counts if text in shared)])
+
+
+_MANY = 4

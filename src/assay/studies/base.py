@@ -18,6 +18,7 @@ from assay.config.loading import load, stack
 from assay.config.run import Run
 from assay.errors import UsageError
 from assay.optimizations import resolved
+from assay.records.halving import Halving
 from assay.records.study import BASELINE, Cell, StartFrom, Stated
 from assay.studies.design import Treatment, crossed, enough
 from assay.studies.factors import NONE, OPTIMIZATIONS, Factor, merged
@@ -37,6 +38,9 @@ class Study(Stated):
 
     by_chance: ClassVar[bool] = False
     """True if chance chooses the rows, so that two of them may be the same run."""
+
+    losses_only: ClassVar[bool] = False
+    """True if the study measures no times, so that cells run beside each other."""
 
     base: str = "demo"
     """Preset or file from which every cell's configuration begins."""
@@ -71,6 +75,17 @@ class Study(Stated):
     def notes(self) -> tuple[str, ...]:
         """Return sentences on what the design can and cannot tell, for its plan."""
         return ()
+
+    @property
+    def processes_at_each_seed(self) -> int:
+        """Processes of every row at each seed: as given, or as many as an interval of a time needs."""
+        if self.processes is not None:
+            return self.processes
+        return 1 if self.losses_only else enough(self.seeds)
+
+    def halving(self) -> Halving | None:
+        """Return the rungs of rows whose results decide which rows run next; None if all rows run."""
+        return None
 
     def label(self, levels: Mapping[str, str]) -> str:
         """Return the label of a row: the stack if only optimizations vary, else ``key=level`` of every factor."""
@@ -111,8 +126,7 @@ class Study(Stated):
 
     def cells(self, base: Run) -> tuple[Cell, ...]:
         """Return the cells of every row. Raises `UsageError` as `rows` and `crossed`."""
-        processes = enough(self.seeds) if self.processes is None else self.processes
-        return crossed(self.rows(base), base.seed, self.seeds, processes)
+        return crossed(self.rows(base), base.seed, self.seeds, self.processes_at_each_seed)
 
 
 def _check_levels(kind: str, levels: Mapping[str, str], factors: Mapping[str, Factor]) -> None:

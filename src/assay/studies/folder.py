@@ -25,6 +25,7 @@ from assay.config.home import Home
 from assay.config.run import ResolvedRun
 from assay.errors import UsageError
 from assay.files import refused, write_file
+from assay.records.halving import Halving
 from assay.records.study import Cell, ComparisonRecord, Protocol, Stated
 from assay.store.event_log import Event, append, read_log, read_since
 from assay.store.liveness import is_locked, this_process
@@ -57,6 +58,8 @@ class StudyPlan(Stated):
     waves: tuple[tuple[Cell, ...], ...]
     """Cells that are alive together; nudged cells follow, each in a wave of its own."""
     executor: str = "local"
+    halving: Halving | None = None
+    """Rungs of a search by successive halving. The waves are those of all rows; most of the later ones never run."""
 
     @property
     def cells(self) -> tuple[Cell, ...]:

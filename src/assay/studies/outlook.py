@@ -18,7 +18,7 @@ from assay.optimizations import Unavailable
 from assay.records.prediction import Predicted
 from assay.records.study import BASELINE
 from assay.studies.base import Study
-from assay.studies.design import Treatment, crossed, enough
+from assay.studies.design import Treatment, crossed
 from assay.studies.drift import nudged
 
 START_SECONDS = 6.0
@@ -45,6 +45,8 @@ class RowOutlook(NamedTuple):
     """Why the row cannot run."""
     unavailable: bool = False
     """True if only this machine cannot run it."""
+    share: float = 1.0
+    """Share of the rows of its rung that will run, in a search by successive halving."""
 
 
 class Outlook(NamedTuple):
@@ -64,7 +66,7 @@ class Outlook(NamedTuple):
     @property
     def processes(self) -> int:
         """Number of processes of all rows that can run."""
-        return self.drifts + sum(row.processes for row in self.rows if row.problem is None)
+        return self.drifts + round(sum(row.share * row.processes for row in self.rows if row.problem is None))
 
     @property
     def seconds(self) -> float | None:
@@ -73,16 +75,18 @@ class Outlook(NamedTuple):
         times = [row.seconds for row in able]
         if None in times:
             return None
-        return sum(row.processes * (row.seconds or 0.0) for row in able) + self.drifts * (able[0].seconds or 0.0)
+        once = self.drifts * (able[0].seconds or 0.0)
+        return once + sum(row.share * row.processes * (row.seconds or 0.0) for row in able)
 
 
 def outlook(study: Study, base: Run, home: Home, prepare: Progress) -> Outlook:
     """Predict every row of a study. Raises `UsageError` for a fault of the design, and if the control cannot run."""
-    each = study.seeds * (enough(study.seeds) if study.processes is None else study.processes)
+    each = study.seeds * study.processes_at_each_seed
     rows: list[RowOutlook] = []
-    factors, seen = study.by_key(), list[Treatment]()
+    factors, seen, halving = study.by_key(), list[Treatment](), study.halving()
     for levels in study.combinations():
-        empty = RowOutlook(study.label(levels), levels, each)
+        label = study.label(levels)
+        empty = RowOutlook(label, levels, each, share=1.0 if halving is None else halving.share(label))
         try:
             row = study.row(base, levels, factors, seen)
             seen.append(row)

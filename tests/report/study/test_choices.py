@@ -129,6 +129,16 @@ def test_learning_rates_have_a_table_and_a_figure() -> None:
     assert "learning rate" in render(comparison)
 
 
+@pytest.mark.parametrize(("best", "side", "end"), [(3e-4, "lower", "lowest"), (1e-2, "higher", "highest")])
+def test_a_best_rate_at_an_end_is_called_so(best: float, side: str, end: str) -> None:
+    def of(levels: Mapping[str, str]) -> Figures:
+        return 1, 1, 2.3 + 0.1 * log(float(levels["training.learning_rate"]) / best) ** 2
+
+    comparison = analyse(factorial_record({"training.learning_rate": [1e-3, 3e-4, 1e-2]}, of))
+    (row,) = table(sections(comparison)["learning_rates"]).values()
+    assert row[-1] == f"a {side} rate may be better: the best one is the {end} tested"
+
+
 def test_values_are_json_and_the_terminal_is_short(whole: Comparison) -> None:
     found = json.loads(json.dumps(values(whole), allow_nan=False))
     assert found["answer"]["fastest"]["row"] == "sdpa_attention"

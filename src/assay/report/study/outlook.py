@@ -37,5 +37,7 @@ def _whole(plan: "Outlook") -> Iterator[tuple[str, str]]:
 
 def _row(row: "RowOutlook") -> tuple[str, ...]:
     times = (UNKNOWN if one is None else format_seconds(one) for one in (row.step_seconds, row.seconds))
-    remark = "" if row.problem is None else f"{'not here' if row.unavailable else 'not possible'}: {row.problem}"
+    remark = "" if row.share == 1 else "if it goes on"
+    if row.problem is not None:
+        remark = f"{'not here' if row.unavailable else 'not possible'}: {row.problem}"
     return row.label, str(row.processes), amount(row.peak_bytes), *times, remark

@@ -91,8 +91,8 @@ class Board:
         self._waves, self._blocks = plan.waves, plan.blocks
         self.cells = [cell for wave in plan.waves for cell in wave]
         pieces: dict[Piece, int] = {"start": 1, "block": plan.blocks, "finish": 1}
-        self._owed = {cell.name: Counter(pieces) for cell in self.cells}
-        self.states = {cell.name: "waiting" for cell in self.cells}
+        self._owed = {cell.name: Counter(() if cell.name in self.ended else pieces) for cell in self.cells}
+        self.states = {cell.name: self.ended.get(cell.name, "waiting") for cell in self.cells}
 
     def _stop_clock(self) -> None:
         if self._began is not None:

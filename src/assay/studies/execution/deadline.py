@@ -20,19 +20,24 @@ class Deadline:
         """True once a wave was held back."""
         self._slots = slots
         self._clock = clock
+        self._began: float | None = None
+        self._cells = 0
 
     def before(self, waves: Iterable[tuple[int, Wave]]) -> Iterator[tuple[int, Wave]]:
-        """Yield the waves while there is time; the next one is requested when it can begin."""
-        began, cells = self._clock(), 0
+        """Yield the waves while there is time; the next one is requested when it can begin.
+
+        Waves of a second call count on from those of the first.
+        """
+        self._began = self._clock() if self._began is None else self._began
         for number, wave in waves:
-            spent = self._clock() - began
-            ended = cells - (self._slots - 1)  # the others still run
+            spent = self._clock() - self._began
+            ended = self._cells - (self._slots - 1)  # the others still run
             if self.seconds is not None and ended > 0:
                 expected = spent * self._slots / ended * len(wave)
                 if spent + expected > self.seconds:
                     self.reached = True
                     return
-            cells += len(wave)
+            self._cells += len(wave)
             yield number, wave
 
 

@@ -82,13 +82,22 @@ def record_of(plan: StudyPlan, done: Progress, ending: StudyEnding) -> Compariso
         **plan.stated(),
         base=plan.base,
         seeds=plan.seeds,
-        treatments=plan.treatments,
+        treatments=_treatments(plan, done),
         ending=ending,
         protocol=plan.protocol,
+        halving=plan.halving,
         cells=tuple(one for one in done.cells if one.cell.treatment != NUDGED),
         nudged=tuple(one for one in done.cells if one.cell.treatment == NUDGED),
         rounds=tuple(one for one in done.rounds if one.order),
     )
+
+
+def _treatments(plan: StudyPlan, done: Progress) -> tuple[str, ...]:
+    """Return the rows of a study, without those of later rungs that have no cell."""
+    if plan.halving is None:
+        return plan.treatments
+    ran = {one.cell.treatment for one in done.cells}
+    return tuple(row for row in plan.treatments if row in ran or plan.halving.rung_of(row) == 0)
 
 
 def _ended(cell: Cell, run: str, wave: int, home: Home) -> CellResult | None:

@@ -13,11 +13,12 @@ from assay.config.run import Run
 from assay.data.progress import Progress as Prepare
 from assay.errors import UsageError, shown
 from assay.executors import executor
-from assay.executors.base import Conducted, Ended, Listener, News, Planned, Wave, Work
+from assay.executors.base import Conducted, Ended, Listener, News, Planned, Work
 from assay.executors.news import to_event
 from assay.hardware import detect
 from assay.launch.prepare import ReadyRun
 from assay.optimizations import resolved
+from assay.records.halving import Halving
 from assay.records.study import AGAIN, BASELINE, Cell, ComparisonRecord, Protocol, Stated, StudyEnding
 from assay.studies.drift import NUDGED, nudged
 from assay.studies.execution.deadline import Deadline, by_seed
@@ -26,6 +27,7 @@ from assay.studies.execution.gather import gathered
 from assay.studies.execution.listing import planned
 from assay.studies.execution.modes import Mode, elsewhere, kept
 from assay.studies.execution.ready import ready_cells, side_by_side, single_threaded, starter
+from assay.studies.execution.rungs import due, known_rows
 from assay.studies.folder import StudyFolder, StudyPlan, new_id
 from assay.studies.plan import Needs, waves
 
@@ -56,6 +58,8 @@ class How:
     """No wave begins that would probably end later than this."""
     notes: tuple[str, ...] = ()
     """Sentences on each deviation from the design."""
+    halving: Halving | None = None
+    """Rungs of rows whose results decide which rows run next."""
 
     def check(self) -> None:
         """Raise `UsageError` for an impossible number of blocks or seconds."""
@@ -93,12 +97,13 @@ def measured(cells: Sequence[Cell], base: Run, how: How) -> ComparisonRecord:
         timeout=how.timeout,
         waves=(*waves(cells, needs.resident() if how.timed else 1), *((one,) for one in drifts)),
         executor=runs_waves.name,
+        halving=how.halving,
     )
     folder = StudyFolder(how.home.reports / plan.id)
     with folder.locked():
         folder.write_plan(plan)
         folder.append({"event": "plan"})
-        return _executed(folder, plan, Progress(), list(enumerate(plan.waves)), prepared, how)
+        return _executed(folder, plan, Progress(), prepared, how)
 
 
 def resumed(folder: StudyFolder, how: How, mode: Mode = Mode.MISSING) -> ComparisonRecord:
@@ -113,10 +118,9 @@ def resumed(folder: StudyFolder, how: How, mode: Mode = Mode.MISSING) -> Compari
     with folder.locked():
         gathered(folder)
         done = _kept(fold(plan, folder.events(), how.home), mode, how.prepare)
-        missing = done.missing(plan)
-        cells = [cell for _, wave in missing for cell in wave if cell.treatment != NUDGED]
+        cells = [cell for _, wave in done.missing(plan) for cell in wave if cell.treatment != NUDGED]
         prepared = ready_cells(cells or plan.cells[:1], detect(), how.home, how.prepare)[1]
-        return _executed(folder, plan, done, missing, prepared, how)
+        return _executed(folder, plan, done, prepared, how)
 
 
 def _kept(done: Progress, mode: Mode, prepare: Prepare) -> Progress:
@@ -129,14 +133,9 @@ def _kept(done: Progress, mode: Mode, prepare: Prepare) -> Progress:
 
 
 def _executed(
-    folder: StudyFolder,
-    plan: StudyPlan,
-    done: Progress,
-    missing: Sequence[tuple[int, Wave]],
-    prepared: dict[str, ReadyRun],
-    how: How,
+    folder: StudyFolder, plan: StudyPlan, done: Progress, prepared: dict[str, ReadyRun], how: How
 ) -> ComparisonRecord:
-    """Run the missing waves, and write the record."""
+    """Run the waves that have no result, and write the record."""
     slots = side_by_side(prepared.values())
     deadline = Deadline(how.hours, 1 if plan.protocol.blocks else slots)
 
@@ -149,19 +148,37 @@ def _executed(
     how.tell(Planned(plan.waves, plan.protocol.blocks))
     for one in done.cells:
         how.tell(Ended(one.cell, one.result, one.wave))
-    runs_waves = executor(plan.executor if missing else "local")  # a complete study needs no executor of the user's
     begin = starter(plan, prepared, how.home)
-    waves_in_time = deadline.before(by_seed(missing) if deadline.seconds else missing)
-    work = Work(waves_in_time, begin, plan.protocol.blocks, tell, how.home, folder.path, slots)
-    ran: object = runs_waves.run(work)
-    if not isinstance(ran, Conducted):
-        raise UsageError(f"the executor {plan.executor!r} returned {shown(ran)}; its method run must return Conducted")
-    late = deadline.reached and ran.ending is StudyEnding.COMPLETE
-    ending = StudyEnding.BUDGET_REACHED if late else ran.ending
+    ending = StudyEnding.COMPLETE
+    while (waves := due(plan, done)) and ending is StudyEnding.COMPLETE:
+        _tell_rung(folder, plan, done, how)
+        waves_in_time = deadline.before(by_seed(waves) if deadline.seconds else waves)
+        work = Work(waves_in_time, begin, plan.protocol.blocks, tell, how.home, folder.path, slots)
+        ran = _run(plan.executor, work)
+        done = Progress([*done.cells, *ran.cells], [*done.rounds, *ran.rounds], done.waves)
+        late = deadline.reached and ran.ending is StudyEnding.COMPLETE
+        ending = StudyEnding.BUDGET_REACHED if late else ran.ending
+        if plan.halving is None or not ran.cells:
+            break
     folder.append({"event": "over", "ending": ending.value})
-    record = record_of(plan, Progress([*done.cells, *ran.cells], [*done.rounds, *ran.rounds]), ending)
+    record = record_of(plan, done, ending)
     folder.write_record(record)
     return record
+
+
+def _tell_rung(folder: StudyFolder, plan: StudyPlan, done: Progress, how: How) -> None:
+    """Say which rows of a search run, now that the results of a rung have decided it."""
+    if plan.halving is not None:
+        rows = known_rows(plan, done.cells)
+        folder.append({"event": "rung", "rows": sorted(rows)})
+        how.tell(Planned(tuple(wave for wave in plan.waves if wave[0].treatment in rows), plan.protocol.blocks))
+
+
+def _run(name: str, work: Work) -> Conducted:
+    ran: object = executor(name).run(work)
+    if not isinstance(ran, Conducted):
+        raise UsageError(f"the executor {name!r} returned {shown(ran)}; its method run must return Conducted")
+    return ran
 
 
 def _protocol(how: How, processes: int, needs: Needs) -> Protocol:

@@ -91,11 +91,11 @@ class RandomSearch(Study):
     def factors(self) -> tuple[Factor, ...]:
         """Return a factor for each key, with the values that were drawn; the control has the base's own."""
         rows = self._rows()
-        return tuple(Factor(key, (_BASE, *dict.fromkeys(row[key] for row in rows)), {_BASE: {}}) for key in self.space)
+        return tuple(Factor(key, (BASE, *dict.fromkeys(row[key] for row in rows)), {BASE: {}}) for key in self.space)
 
     def combinations(self) -> Iterator[Mapping[str, str]]:
         """Yield the base, then the rows in the order of the draws."""
-        yield dict.fromkeys(self.space, _BASE)
+        yield dict.fromkeys(self.space, BASE)
         yield from self._rows()
 
     def notes(self) -> tuple[str, ...]:
@@ -118,7 +118,7 @@ class RandomSearch(Study):
         return found
 
 
-_BASE = "base"
+BASE = "base"
 """Level of the control, which changes nothing."""
 
 _TRIES = 100

@@ -34,7 +34,7 @@ def _row(one: Series) -> tuple[str, ...]:
     diverged = [f"{rate.rate:g}" for rate in one.rates if rate.diverged]
     remarks = [f"diverged at {', '.join(diverged)}"] if diverged else []
     if side := one.open_ended:
-        remarks.append(f"a {side} rate may be better: the best one is the {side}est tested")
+        remarks.append(f"a {side} rate may be better: the best one is the {side.removesuffix('er')}est tested")
     return (
         str(one.batch_size),
         one.others,
