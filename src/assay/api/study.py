@@ -6,18 +6,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.api.configuration import Source, configure, title_of, with_initial_weights
-from assay.api.designs import check_statements, designed, library, new, plan
+from assay.api.designs import check_statements, designed
 from assay.config.home import Home, home_of
 from assay.errors import UsageError, shown
 
 if TYPE_CHECKING:
+    from assay.analysis.factors.machines import Machines
     from assay.api.study_results import StudyResult
     from assay.data.progress import Progress
     from assay.executors.base import News
     from assay.records.study import ComparisonRecord
     from assay.studies.execution.listing import Listed, Standing
 
-__all__ = ["compare", "follow", "library", "listed", "ls", "new", "plan", "resume", "run", "show", "status", "stop"]
+__all__ = [
+    *("compare", "follow", "library", "listed", "ls", "machines", "new", "plan"),
+    *("resume", "run", "show", "status", "stop"),
+]
 
 _POLL_SECONDS = 0.5
 
@@ -196,6 +200,17 @@ def status(name: str, home: Home | Path | str | None = None) -> "Standing":
 
     place = home_of(home)
     return standing(find(place, name), place)
+
+
+def machines(*names: str, home: Home | Path | str | None = None) -> "Machines":
+    """Compare the changes of one study that ran on several machines, such as after `assay.runs.import_archive`.
+
+    `names` are at least two studies, each an id, the start of one, or a name. Raises `UsageError` if there are fewer,
+    or if their rows are not the same runs.
+    """
+    from assay.analysis.factors.machines import machines as compared
+
+    return compared([show(name, home) for name in names])
 
 
 def follow(name: str, home: Home | Path | str | None = None) -> "Iterator[News]":

@@ -181,6 +181,26 @@ def show_study(study: _Name, as_json: Json = False) -> None:
     print_answer(show(study), None, as_json)
 
 
+@app.command("machines")
+def compare_machines(
+    studies: Annotated[list[str], typer.Argument(metavar="STUDY…", help="The same study, once from each machine.")],
+    as_json: Json = False,
+) -> None:
+    """Compare the changes of one study that ran on several machines, each against its own control.
+
+    `assay runs import` brings the records of another machine here.
+    """
+    from assay.api.study import machines
+    from assay.cli.console import print_blocks, print_json
+    from assay.report.study.machines import machines_report, values
+
+    found = machines(*studies)
+    if as_json:
+        print_json(values(found))
+    else:
+        print_blocks(machines_report(found))
+
+
 @app.command("report")
 def report_study(study: _Name, page: _Page = None) -> None:
     """Write the page of a study anew, from its record."""

@@ -1,0 +1,66 @@
+"""One study on several machines as text: a column of changes for each machine."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from assay.report.blocks import Block, Facts, Table
+from assay.report.formats import UNKNOWN
+from assay.report.wording import interval
+from assay.units import format_percent
+
+if TYPE_CHECKING:
+    from assay.analysis.choices.log_change import LogChange
+    from assay.analysis.factors.machines import Across, Machines
+
+
+def machines_report(found: "Machines") -> Iterator[Block]:
+    """Yield the machines, a table of changes, and what its columns say."""
+    letters = [chr(ord("A") + place) for place in range(len(found.names))]
+    named = zip(letters, found.names, found.studies, strict=True)
+    yield Facts.of((letter, f"study {study}" + ("" if name == study else f", {name}")) for letter, name, study in named)
+    columns = ("row", "metric", *letters, "all", "machines")
+    yield Table.of(columns, map(_row, found.rows), right=columns[2:-1])
+    yield (
+        "Changes are against the control of the same machine, with intervals in percent. Machines differ if the "
+        "interval of the difference of two changes is free of zero. The change over all is the mean of logarithms."
+    )
+    for label, studies in found.missing.items():
+        yield f"Not compared, because it is not in {', '.join(studies)}: {label}."
+
+
+def values(found: "Machines") -> dict[str, Any]:
+    """Return plain values for ``--json``; changes and intervals are fractions."""
+    return {
+        "studies": list(found.studies),
+        "machines": list(found.names),
+        "rows": [
+            {
+                "row": one.row,
+                "metric": one.metric.name,
+                "changes": [_json(change) for change in one.changes],
+                "all": _json(one.overall),
+                "differ": one.differ,
+            }
+            for one in found.rows
+        ],
+        "missing": {label: list(studies) for label, studies in found.missing.items()},
+    }
+
+
+def _row(one: "Across") -> tuple[str, ...]:
+    told = {True: "differ", False: "not distinguishable", None: UNKNOWN}[one.differ]
+    if one.differ is False and all(change is not None and not change.half for change in one.changes):
+        told = "equal"
+    return one.row, one.metric.title, *map(_text, one.changes), _text(one.overall), told
+
+
+def _text(change: "LogChange | None") -> str:
+    if change is None:
+        return UNKNOWN
+    return f"{format_percent(change.fraction)} {interval(change.interval)}".strip()
+
+
+def _json(change: "LogChange | None") -> dict[str, Any] | None:
+    if change is None:
+        return None
+    return {"change": change.fraction, "interval": None if change.interval is None else list(change.interval)}
