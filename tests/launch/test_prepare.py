@@ -7,6 +7,7 @@ import pytest
 
 from assay.config import Home, Run, identity, validate
 from assay.errors import StorageError, UsageError
+from assay.hardware.detect import usable_cores
 from assay.launch import prepare
 from assay.launch import spawn as launcher
 from assay.launch.prepare import ready
@@ -116,3 +117,20 @@ def test_room_is_wanted_for_the_ranks_of_this_machine_only(text: Path, place: Ho
     with pytest.raises(UsageError, match="64 ranks need 64 cores"):
         ready(many, place)
     assert ready(many, place, ranks_here=1).run.ranks == 64
+
+
+def test_cores_that_are_not_there_are_named(place: Home, text: Path) -> None:
+    with pytest.raises(Unavailable, match=r"cores=\[4001\] is not possible: there is no core 4001 among 0"):
+        ready(tiny(text, cores=[4001]), place)
+    assert not place.root.exists()
+
+
+def test_a_pinned_run_has_a_thread_for_each_core(place: Home, text: Path) -> None:
+    last = max(usable_cores())
+    assert ready(tiny(text, cores=last), place).run.threads == 1
+    assert ready(tiny(text, cores=[last], threads=2), place).run.threads == 2
+    free = ready(tiny(text), place).run
+    assert (free.threads, free.cores) == (None, None)
+    for wrong in ([], [0, 0], [-1], "all", True):
+        with pytest.raises(UsageError, match="cores"):
+            tiny(text, cores=wrong)

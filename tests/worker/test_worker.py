@@ -1,5 +1,6 @@
 """The measured child as a real process: what it says, what it leaves behind, and how it ends."""
 
+import os
 import random
 import resource
 import shutil
@@ -30,7 +31,8 @@ NOISY = {"model": {"dropout": 0.1}}
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory, corpus: Prepared) -> RunFolder:
     """A run with dropout that nobody disturbed."""
-    folder = run_folder(tmp_path_factory.mktemp("whole") / "run", corpus, {**LONG, "measure_memory": True}, **NOISY)
+    place, last = tmp_path_factory.mktemp("whole") / "run", max(os.sched_getaffinity(0))
+    folder = run_folder(place, corpus, {**LONG, "measure_memory": True}, **NOISY, cores=[last])
     finished(folder)
     return folder
 
@@ -52,6 +54,7 @@ def test_a_run_leaves_a_whole_result(whole: RunFolder, corpus: Prepared) -> None
     assert result.memory.process_peak_bytes == max(block.process_peak_bytes or 0 for block in result.blocks)
     assert result.environment is not None
     assert (result.environment.threads, result.environment.corpus_digest) == (1, corpus.digest)
+    assert (result.environment.cores, result.environment.pinned) == (1, (max(os.sched_getaffinity(0)),))
 
 
 def test_its_phases_are_named_and_sum_to_the_wall_clock(whole: RunFolder) -> None:

@@ -82,7 +82,9 @@ class Run(Setting):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
-    """Threads for CPU kernels. None: torch's choice."""
+    """Threads for CPU kernels. None: torch's choice, or one for each of `cores`."""
+    cores: Annotated[tuple[Annotated[int, Field(ge=0, lt=4096)], ...], Field(min_length=1)] | None = None
+    """Numbers of the cores to which the run is pinned, such as ``[0, 1]``; its ranks divide them. None: all."""
     ranks: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     """Number of processes that optimizations may divide the run among."""
     oversubscribe: bool = False
@@ -103,6 +105,20 @@ class Run(Setting):
         if not isinstance(value, list | tuple):
             return value
         return tuple(spec for item in value for spec in _read_specs(item))
+
+    @field_validator("cores", mode="before")
+    @classmethod
+    def _read_cores(cls, value: Any) -> Any:
+        if isinstance(value, int) and not isinstance(value, bool):
+            value = [value]
+        return tuple(value) if isinstance(value, list) else value
+
+    @field_validator("cores")
+    @classmethod
+    def _each_core_once(cls, value: tuple[int, ...] | None) -> tuple[int, ...] | None:
+        if value is not None and len(set(value)) < len(value):
+            raise ValueError("cores names a core twice")
+        return value
 
     @model_validator(mode="after")
     def _each_optimization_once(self) -> Self:
@@ -162,13 +178,12 @@ def _read_specs(item: Any) -> tuple[Any, ...]:
 def identity(run: ResolvedRun) -> str:
     """Twelve hexadecimal digits of the SHA-256 of the run's canonical JSON.
 
-    Defaults are written out and keys are sorted, so key order and the spelling of a default do not matter. A `nudge` of
-    0 is left out, so that runs recorded before the field existed keep their hash. `check_values` is left out, because
-    the check changes nothing that is trained or measured.
+    Defaults are written out and keys are sorted, so key order and the spelling of a default do not matter. The newer
+    fields `nudge` and `cores` are left out at their defaults, so that runs recorded before them keep their hash.
+    `check_values` is left out, because the check changes nothing that is trained or measured.
     """
     left_out: dict[str, Any] = {"training": {"check_values": True}}
-    if not run.nudge:
-        left_out["nudge"] = True
+    left_out |= {name: True for name, default in (("nudge", 0), ("cores", None)) if getattr(run, name) == default}
     plain = run.model_dump(mode="json", exclude=left_out)
     canonical = json.dumps(plain, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]

@@ -22,12 +22,17 @@ def detect() -> Machine:
     flags = (_processor_field("flags") or _processor_field("Features")).split()
     return Machine(
         processor=_processor_field("model name") or platform.processor() or platform.machine(),
-        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        cores=len(usable_cores()),
         memory_bytes=min(psutil.virtual_memory().total, _group_limit()),
         instructions=tuple(flag for flag in _TELLING if flag in flags),
         instruction_set=instruction_set(flags, os.environ),
         accelerators=_nvidia(),
     )
+
+
+def usable_cores() -> set[int]:
+    """Return the numbers of the cores on which this process may run."""
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
 
 
 def _processor_field(name: str) -> str:

@@ -19,7 +19,7 @@ from assay.config.run import ResolvedRun, Run, identity
 from assay.data.progress import Progress, silent
 from assay.errors import UsageError
 from assay.hardware import Machine
-from assay.hardware.detect import detect
+from assay.hardware.detect import detect, usable_cores
 from assay.hardware.rates import known_machine
 from assay.launch.initial_weights import with_initial_weights
 from assay.optimizations import Unavailable, Unpredicted, check, resolved
@@ -133,6 +133,11 @@ def check_room(run: Run, machine: Machine, ranks: int) -> None:
             f"{ranks} ranks need {ranks} accelerators, and this machine has {len(machine.accelerators)}; "
             "use fewer ranks"
         )
+    missing = set(run.cores or ()) - usable_cores()
+    if missing:
+        listed = ", ".join(map(str, sorted(missing)))
+        there = ", ".join(map(str, sorted(usable_cores())))
+        raise Unavailable(f"cores={list(run.cores or ())} is not possible: there is no core {listed} among {there}")
     if ranks > machine.cores and not run.oversubscribe:
         raise Unavailable(
             f"{ranks} ranks need {ranks} cores, and this machine has {machine.cores}; "

@@ -24,9 +24,11 @@ def resolved(run: Run) -> ResolvedRun:
     `mesh_of`.
     """
     stack = optimizations_of(run)
+    ranks = mesh_of(run).size
     changes = {
         "optimizations": tuple(one.spec() for one in stack),
-        "ranks": mesh_of(run).size,
+        "ranks": ranks,
+        "threads": run.threads if run.cores is None else run.threads or max(1, len(run.cores) // ranks),
         "batch_divisor": prod(one.leaves_one_in() for one in stack),
     }
     return ResolvedRun.model_construct(run.model_fields_set | {"batch_divisor"}, **{**dict(run), **changes})

@@ -23,6 +23,8 @@ class Environment(Record):
     driver: str | None = None
     corpus_digest: str | None = None
     packages: Mapping[str, str] = Field(default_factory=dict)
+    pinned: tuple[int, ...] = ()
+    """Numbers of the cores to which the run was pinned; empty if it was not."""
     instruction_set: str | None = None
     """Newest instruction set that the CPU's kernels use; None in records older than this field."""
 

@@ -39,6 +39,7 @@ from assay.training.stops import (
 )
 from assay.worker.phases import Phases
 from assay.worker.processes.channel import Channel, ParentChannel, SilentChannel, take_standard_output
+from assay.worker.processes.cores import pin
 from assay.worker.processes.exit import leave
 from assay.worker.processes.root_cause import put_on_record
 from assay.worker.result import Findings
@@ -104,6 +105,7 @@ def _work(folder: RunFolder, channel: Channel, turns: int | None, beginning: str
             channel.wait("start")
         if channel.interrupted:
             raise Interrupted("interrupted before it began")
+        pin(folder.spec().config.cores)
         from assay.worker.session import Session
 
         Session(folder, channel, phases, findings, turns).work()

@@ -38,13 +38,14 @@ def environment(run: ResolvedRun, machine: Machine, device: torch.device, corpus
         **versions(),
         device=device.type,
         processor=machine.processor,
-        cores=machine.cores,
+        cores=machine.cores if run.cores is None else len(run.cores),
         threads=torch.get_num_threads() * run.ranks,
         memory_bytes=machine.memory_bytes,
         accelerator=torch.cuda.get_device_name(device) if on_gpu else None,
         driver=_driver() if on_gpu else None,
         corpus_digest=corpus_digest,
         packages=_packages(),
+        pinned=run.cores or (),
         instruction_set=machine.instruction_set,
     )
 

@@ -110,7 +110,7 @@ def _check_same(label: str, comparisons: Sequence[Comparison]) -> None:
 def _run(comparison: Comparison, label: str) -> ResolvedRun:
     """Return the run of a row without what a machine decides: its device, its threads and the seed."""
     run = comparison.record.of(label)[0].cell.run
-    return run.model_copy(update={"seed": 0, "threads": None, "device": "auto"})
+    return run.model_copy(update={"seed": 0, "threads": None, "cores": None, "device": "auto"})
 
 
 def _names(comparisons: Sequence[Comparison]) -> tuple[str, ...]:

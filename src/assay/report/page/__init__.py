@@ -191,6 +191,7 @@ def _machine(comparison: Comparison) -> list[tuple[str, str]]:
         ("driver", here.driver or ""),
         ("device used", here.device),
         ("threads", str(here.threads)),
+        ("pinned to cores", ", ".join(map(str, here.pinned))),
         ("assay", here.assay),
         ("torch", here.torch),
         ("Python", here.python),

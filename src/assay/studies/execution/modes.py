@@ -55,7 +55,7 @@ def elsewhere(cells: Iterable[CellResult], machine: Machine) -> dict[str, list[C
 def _differs(then: Environment, machine: Machine) -> str:
     now = {
         "processor": machine.processor,
-        "cores": machine.cores,
+        "cores": len(then.pinned) or machine.cores,
         "assay": _version("assay"),
         "torch": _version("torch"),
     }
