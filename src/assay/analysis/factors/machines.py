@@ -1,8 +1,8 @@
-"""The same study on several machines: the machine as a blocking factor.
+"""A study that ran on several machines: the machine is a blocking factor.
 
-Times of two machines are never compared with each other. Each machine has a control of its own, and what is compared
-are the changes against it: does a row change as much on one machine as on another? The change over all machines is the
-mean of their logarithms. Half widths of independent changes are added as squares (`choices.log_change`).
+Times of two machines are never compared with each other. Each machine has a control of its own, against which its rows
+change. The analysis asks whether a row changes as much on one machine as on another. The change over all machines is
+the mean of their logarithms. Half widths of independent changes are added as squares (`choices.log_change`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,7 +55,7 @@ class Machines(NamedTuple):
     studies: tuple[str, ...]
     """Ids of the studies."""
     names: tuple[str, ...]
-    """What distinguishes their machines, such as a processor; the id of the study if nothing does."""
+    """Names of the machines by what distinguishes them, such as a processor; ids of the studies if nothing does."""
     rows: tuple[Across, ...]
     """Every row with every metric that at least one machine has, in the order of the first study."""
     missing: Mapping[str, tuple[str, ...]]
