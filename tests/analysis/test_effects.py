@@ -70,6 +70,11 @@ def test_bytes_that_cancel_are_not_equal() -> None:
     assert not effect.equal
 
 
+def test_a_loss_of_zero_has_no_relative_change() -> None:
+    assert loss([[(0.0, 0.1)], [(0.0, 0.2)], [(0.0, 0.3)]]) is None
+    assert loss([]) is None
+
+
 def test_a_loss_that_is_not_finite_does_not_count_and_is_not_equal() -> None:
     effect = loss([[(2.0, math.inf)], [(2.0, 2.1)]])
     assert effect is not None

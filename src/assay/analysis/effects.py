@@ -61,13 +61,13 @@ def exact(pairs: Sequence[Pair]) -> Effect | None:
 def loss(seeds: Sequence[Sequence[Pair]], comparisons: int = 1) -> Effect | None:
     """Return the change of a loss from the pairs of each seed, as a fraction of the baseline's mean.
 
-    It is None if no pair is finite.
+    It is None if no pair is finite, and if the baseline's mean is zero.
     """
     finite = [[pair for pair in pairs if isfinite(pair[0]) and isfinite(pair[1])] for pairs in seeds]
     means = [(fmean(before for before, _ in pairs), fmean(after for _, after in pairs)) for pairs in finite if pairs]
-    if not means:
+    scale = fmean(before for before, _ in means) if means else 0.0
+    if not scale:
         return None
-    scale = fmean(before for before, _ in means)
     differences = [after - before for before, after in means]
     mean = fmean(differences)
     half = half_width(differences, comparisons)

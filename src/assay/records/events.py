@@ -34,6 +34,8 @@ class StartEvent(RunEvent):
     resumed_at: Count = 0
     """Number of steps that its checkpoint had done."""
     mesh: str | None = None
+    split_tokens: Count | None = None
+    """Tokens of the training text; None in logs of earlier versions."""
 
 
 class StepEvent(RunEvent):

@@ -40,6 +40,8 @@ class RunResult(Record):
     parameters: int | None = None
     train_loss: float | None = None
     """Loss of the last step, averaged over its tokens."""
+    loss_spread: float | None = None
+    """Standard deviation of the training losses of the last tenth of the steps about their least-squares line."""
     val_loss: float | None = None
     val_perplexity: float | None = None
     val_bits_per_byte: float | None = None
@@ -52,6 +54,8 @@ class RunResult(Record):
     tokens_per_second: float | None = None
     """Tokens per step over the median seconds of a steady step."""
     step_seconds: Quartiles | None = None
+    epoch_seconds: float | None = None
+    """Seconds of one pass over the training text, at `tokens_per_second`."""
     data_wait_share: float | None = None
     """Share of the steady steps' seconds in which the host waited for its batch; on several ranks, the first rank's."""
     phase_seconds: Mapping[str, float] = Field(default_factory=dict)

@@ -73,7 +73,9 @@ def lines(result: "RunResult") -> Iterator[tuple[str, str]]:
     yield "status", result.status + (f": {result.reason}" if result.reason else "")
     yield "model", f"{shape}{parameters}; {corpus}"
     yield "with", stack_summary(result.config)
-    yield "trained", f"{result.steps} steps, {format_count(result.tokens)} tokens, loss {figure(result.train_loss)}"
+    spread = "" if result.loss_spread is None else f" (last tenth ± {figure(result.loss_spread)} about its line)"
+    trained = f"{result.steps} steps, {format_count(result.tokens)} tokens"
+    yield "trained", f"{trained}, loss {figure(result.train_loss)}{spread}"
     if result.val_loss is not None:
         more = f"perplexity {figure(result.val_perplexity, 2)}, {figure(result.val_bits_per_byte)} bits per byte"
         yield "validation", f"loss {figure(result.val_loss)}{sampled(result)} ({more})"
@@ -122,6 +124,7 @@ def _speed(result: "RunResult") -> Iterator[tuple[str, str]]:
     if step is not None:
         spread = f"quartiles {format_seconds(step.lower)} and {format_seconds(step.upper)} of {step.count} steady steps"
         speed = "" if result.tokens_per_second is None else f", {format_count(result.tokens_per_second)} tokens/s"
+        speed += "" if result.epoch_seconds is None else f", an epoch in {format_seconds(result.epoch_seconds)}"
         yield "step", f"{format_seconds(step.median)} ({spread}){speed}"
     if result.data_wait_share is not None:
         yield "data wait", f"{result.data_wait_share:.2%} of the time of steady steps"

@@ -16,6 +16,7 @@ from assay.records.timing import Block, Quartiles
 from assay.store import history
 from assay.store.event_log import Event
 from assay.store.run_folder import RunSpec
+from assay.store.spread import loss_spread
 
 
 @dataclass
@@ -27,6 +28,8 @@ class RunFigures:
     skipped_steps: int = 0
     train_loss: float | None = None
     """Loss of the last step, in nats per token."""
+    loss_spread: float | None = None
+    """Deviation of the last losses about their line (`store.spread`)."""
     evaluation: EvaluationEvent | None = None
     """Last evaluation."""
     first_step_seconds: float | None = None
@@ -34,6 +37,8 @@ class RunFigures:
     """Seconds of the steady steps."""
     step_tokens: int | None = None
     """Tokens of a steady step, as counted."""
+    split_tokens: int | None = None
+    """Tokens of the training text; None in logs of earlier versions."""
     data_wait_share: float | None = None
     """Share of the steady steps' seconds in which the host waited for its batch."""
     blocks: Sequence[Block] = ()
@@ -53,10 +58,12 @@ class RunFigures:
             tokens=sum(step.tokens for step in steps),
             skipped_steps=sum(step.skipped for step in steps),
             train_loss=steps[-1].loss if steps else None,
+            loss_spread=loss_spread([step.loss for step in steps]),
             evaluation=evaluations[-1] if evaluations else None,
             first_step_seconds=next((step.seconds for step in steps if step.phase == "first_step"), None),
             step_seconds=Quartiles.of([step.seconds for step in steady]),
             step_tokens=steady[-1].tokens if steady else None,
+            split_tokens=history.split_tokens(events),
             data_wait_share=history.data_wait_share(steady),
             blocks=history.blocks(events),
             evidence=history.evidence(events),
@@ -70,6 +77,12 @@ class RunFigures:
         if self.step_seconds is None or self.step_tokens is None:
             return None
         return self.step_tokens / self.step_seconds.median
+
+    @property
+    def epoch_seconds(self) -> float | None:
+        """Seconds of one pass over the training text."""
+        speed = self.tokens_per_second
+        return None if speed is None or self.split_tokens is None else self.split_tokens / speed
 
 
 def result_of(spec: RunSpec, status: Status, reason: str | None, figures: RunFigures, **facts: Any) -> RunResult:
@@ -88,6 +101,7 @@ def result_of(spec: RunSpec, status: Status, reason: str | None, figures: RunFig
         tokens=figures.tokens,
         skipped_steps=figures.skipped_steps,
         train_loss=figures.train_loss,
+        loss_spread=figures.loss_spread,
         val_loss=seen.loss if seen else None,
         val_perplexity=seen.perplexity if seen else None,
         val_bits_per_byte=seen.bits_per_byte if seen else None,
@@ -96,6 +110,7 @@ def result_of(spec: RunSpec, status: Status, reason: str | None, figures: RunFig
         val_standard_error=seen.standard_error if seen else None,
         tokens_per_second=figures.tokens_per_second,
         step_seconds=figures.step_seconds,
+        epoch_seconds=figures.epoch_seconds,
         first_step_seconds=figures.first_step_seconds,
         data_wait_share=figures.data_wait_share,
         blocks=tuple(figures.blocks),

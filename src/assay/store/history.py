@@ -80,6 +80,12 @@ def routers(events: Iterable[Event]) -> list[dict[str, Any]]:
     return said[-1].layers if said else []
 
 
+def split_tokens(events: Iterable[Event]) -> int | None:
+    """Tokens of the training text, as the last process said; None in logs of earlier versions."""
+    starts = [event for event in _typed(events, "start") if isinstance(event, StartEvent)]
+    return starts[-1].split_tokens if starts else None
+
+
 def notes(events: Iterable[Event]) -> list[str]:
     """The last process's sentences for the user."""
     return [one.text for one in _of_last_process(events, "note", NoteEvent)]

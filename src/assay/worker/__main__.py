@@ -23,7 +23,9 @@ from assay.files import is_full
 from assay.optimizations import Unavailable
 from assay.records.run import RunResult
 from assay.records.status import Status
+from assay.store import history
 from assay.store.run_folder import RunFolder
+from assay.store.spread import loss_spread
 from assay.training.stops import (
     BudgetReached,
     Diverged,
@@ -152,6 +154,7 @@ def _record(folder: RunFolder, channel: Channel, findings: Findings, status: Sta
 
 def _found(folder: RunFolder, findings: Findings, status: Status, reason: str | None) -> RunResult:
     """Results of this process; if it reached no step, those that the earlier processes had logged."""
+    findings.loss_spread = loss_spread([step.loss for step in history.steps(folder.events())])
     own = findings.result(status, reason)
     if findings.position is not None:
         return own

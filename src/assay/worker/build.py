@@ -37,6 +37,8 @@ class Built:
     environment: Environment
     notes: tuple[str, ...]
     """Notes for the user, for instance that a damaged checkpoint was skipped."""
+    split_tokens: int
+    """Tokens of the training text."""
     initial: Mapping[str, int]
     """Digest of every parameter's initial value."""
 
@@ -71,7 +73,8 @@ def build_loop(
     )
     if ranks.world > 1:
         notes.append(f"{ranks.layout}: memory is that of the highest rank, time that of the slowest")
-    return Built(loop, environment(run, machine, device, data.digest), tuple(notes), initial)
+    surroundings = environment(run, machine, device, data.digest)
+    return Built(loop, surroundings, tuple(notes), data.manifest.train.tokens, initial)
 
 
 def build_step(

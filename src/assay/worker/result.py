@@ -61,6 +61,9 @@ class Findings:
     phases: Phases
     position: Position | None = None
     parameters: int | None = None
+    split_tokens: int | None = None
+    """Tokens of the training text."""
+    loss_spread: float | None = None
     environment: Environment | None = None
     trace: Trace | None = None
     first_step_seconds: float | None = None
@@ -101,6 +104,8 @@ class Findings:
             first_step_seconds=self.first_step_seconds,
             step_seconds=self.steady.quartiles,
             step_tokens=self.steady.tokens,
+            split_tokens=self.split_tokens,
+            loss_spread=self.loss_spread,
             data_wait_share=self.steady.data_wait_share,
             blocks=self.blocks,
             evidence=self.evidence,

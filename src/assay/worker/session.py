@@ -107,7 +107,7 @@ class Session:
         self.observer.routers = RouterStatistics(loop.step)
         count_tensors(self.phases, loop.step.program.device)
         findings.position, findings.environment, findings.notes = loop.position, built.environment, list(built.notes)
-        findings.parameters = parameter_count(self.run.model)
+        findings.parameters, findings.split_tokens = parameter_count(self.run.model), built.split_tokens
         me = psutil.Process()
         start: Event = {
             "pid": me.pid,
@@ -115,6 +115,7 @@ class Session:
             "time": time.time(),
             "resumed_at": step,
             "mesh": str(self.ranks.layout),
+            "split_tokens": built.split_tokens,
         }
         self.channel.event("start", **start)
         for note in built.notes:

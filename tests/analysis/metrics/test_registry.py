@@ -25,6 +25,7 @@ BUILT_IN = (
     "step_seconds",
     "tokens_per_second",
     "val_loss",
+    "loss_spread",
     "train_loss",
     "sent_bytes",
 )

@@ -12,6 +12,17 @@ VAL_LOSS = Metric(
     of=lambda result: result.val_loss,
 )
 
+LOSS_SPREAD = Metric(
+    name="loss_spread",
+    title="loss spread",
+    unit="nats",
+    better="lower",
+    kind="loss",
+    meaning="Standard deviation of the training losses of the last tenth of the steps about their least-squares line.",
+    shown=False,
+    of=lambda result: result.loss_spread,
+)
+
 TRAIN_LOSS = Metric(
     name="train_loss",
     title="training loss",
