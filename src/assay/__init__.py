@@ -11,13 +11,25 @@ if TYPE_CHECKING:
     from assay.api import compare as compare
     from assay.api import configure as configure
     from assay.api import estimate as estimate
+    from assay.api import gradients as gradients
     from assay.api import project as project
     from assay.api import runs as runs
     from assay.api import study as study
     from assay.api import token_budget as token_budget
     from assay.api import train as train
 
-__all__ = ["anatomy", "compare", "configure", "estimate", "project", "runs", "study", "token_budget", "train"]
+__all__ = [
+    "anatomy",
+    "compare",
+    "configure",
+    "estimate",
+    "gradients",
+    "project",
+    "runs",
+    "study",
+    "token_budget",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from typer.testing import CliRunner
@@ -15,6 +15,9 @@ from assay.config import Home
 from assay.launch import prepare
 from assay.records.prediction import Predicted
 from support.children import Fake
+
+if TYPE_CHECKING:
+    from support.trained import Trained
 
 TINY = (
     "model.n_layer=1",
@@ -71,6 +74,14 @@ def corpus(tmp_path: Path) -> str:
 def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
     monkeypatch.setattr(prepare, "predict", lambda run, machine: Predicted(tensors_peak_bytes=990))
     return Fake(monkeypatch)
+
+
+@pytest.fixture
+def trained(home: Home, tmp_path: Path) -> "Trained":
+    """Makes a run with checkpoints, whose weights differ."""
+    from support.trained import maker  # loads torch, which most commands do not need
+
+    return maker(home, tmp_path)
 
 
 @pytest.fixture

@@ -76,7 +76,18 @@ def test_a_room_does_not_hide_the_function_of_its_name() -> None:
     assert callable(assay.estimate)
     assert callable(assay.train)
     assert set(dir(assay)) == {
-        *("anatomy", "compare", "configure", "estimate", "project", "runs", "study", "token_budget", "train"),
+        *(
+            "anatomy",
+            "compare",
+            "configure",
+            "estimate",
+            "gradients",
+            "project",
+            "runs",
+            "study",
+            "token_budget",
+            "train",
+        ),
         "__version__",
     }
     with pytest.raises(AttributeError, match="no attribute 'trian'"):

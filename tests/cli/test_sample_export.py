@@ -4,48 +4,17 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from assay.config import Home, validate
-from assay.data import load_tokenizer, prepare
+from assay.config import Home
+from assay.data import load_tokenizer
 from assay.model.weights import load_model
-from assay.optimizations import resolved
-from assay.store.run_folder import RunFolder, RunSpec
-from assay.training.build import baseline, build
-from assay.training.checkpoints import checkpoint
-from assay.training.step_record import Position
 from cli.conftest import Assay
-
-MODEL = {"n_layer": 1, "n_head": 2, "n_embd": 8, "context_length": 8}
-Trained = Callable[..., RunFolder]
-
-
-@pytest.fixture
-def trained(home: Home, tmp_path: Path) -> Trained:
-    """Makes a run with checkpoints of untrained weights, one seed each so that they differ."""
-    (tmp_path / "corpus.txt").write_text("The quick brown fox jumps over the lazy dog.\n" * 50)
-
-    def make(*steps: int, **model: object) -> RunFolder:
-        run = resolved(
-            validate({"model": {**MODEL, **model}, "data": {"path": str(tmp_path / "corpus.txt"), "tokenizer": "char"}})
-        )
-        data = prepare(run.data, home)
-        run = run.with_vocabulary(data.vocab_size)
-        folder = RunFolder(home.runs / "20260101-000000-abcdef-0001")
-        spec = {"id": folder.id, "created": "now", "identity": "abcdef", "config": run, "data_folder": str(data.folder)}
-        folder.prepare(RunSpec(**spec))
-        for step in steps:
-            seeded = run.model_copy(update={"seed": step})
-            live = build(baseline(seeded, data, torch.device("cpu")))
-            checkpoint.save(folder.checkpoints, live, Position(step=step), "abcdef")
-        return folder
-
-    return make
+from support.trained import Trained
 
 
 def test_a_sample_is_the_prompt_and_as_many_tokens_as_asked(assay: Assay, trained: Trained) -> None:

@@ -1,14 +1,10 @@
 """Sentences on a comparison as a whole: what it cannot conclude, and what disturbed it."""
 
-import math
-from statistics import fmean
-
 from assay.analysis.losses.bounds import Yardstick
 from assay.analysis.metrics.time import STEP_SECONDS
 from assay.analysis.promises import unheld
 from assay.analysis.row import Row, usable
 from assay.analysis.timed import disturbances
-from assay.records.halving import Halving
 from assay.records.study import ComparisonRecord, StudyEnding
 from assay.units import format_percent
 
@@ -20,8 +16,6 @@ def caveats(record: ComparisonRecord, again: Row, yardstick: Yardstick) -> list[
         found.append("The comparison was interrupted; processes that had finished by then are shown.")
     if record.ending is StudyEnding.BUDGET_REACHED:
         found.append(_cut_short(record))
-    if record.halving is not None:
-        found.append(_search(record, record.halving))
     if not again.effects:
         found.append("The A/A pair is missing, so the difference between two identical runs is not known.")
     step = again.effects.get(STEP_SECONDS.name)
@@ -34,21 +28,6 @@ def caveats(record: ComparisonRecord, again: Row, yardstick: Yardstick) -> list[
     if len(record.seeds) < 3:
         found.append("Fewer than three seeds: losses are printed as their values, without an interval.")
     return [*found, *unheld(record, yardstick)]
-
-
-def _search(record: ComparisonRecord, halving: Halving) -> str:
-    """Return a sentence on the rows of a search that went on to each rung."""
-    first, *others = (sum(bool(record.of(row)) for row in rung) for rung in halving.rungs)
-    last = {row: usable(record.of(row)) for row in halving.rungs[-1]}
-    losses = {
-        row: fmean(one.result.val_loss or math.inf for one in results) for row, results in last.items() if results
-    }
-    best = min(losses, key=lambda row: losses[row], default=None)
-    won = "" if best is None else f" The best at the end is {best}, with a validation loss of {losses[best]:.4f}."
-    return (
-        f"{first} rows began, and {', then '.join(map(str, others))} of them went on to more steps, chosen by "
-        f"validation loss.{won} Compare losses between rows with the same number of steps."
-    )
 
 
 def _cut_short(record: ComparisonRecord) -> str:

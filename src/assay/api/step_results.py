@@ -43,7 +43,7 @@ class MeasuredStep(Shown, Anatomy):
 
     def report(self) -> "Iterable[Block]":
         """Return the report as `assay` prints it."""
-        from assay.report.anatomy import anatomy_report
+        from assay.report.step.anatomy import anatomy_report
 
         return anatomy_report(self)
 

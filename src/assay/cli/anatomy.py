@@ -35,8 +35,8 @@ def anatomy(
     from assay.cli.console import note, plain, print_blocks, print_json
     from assay.cli.progress import watcher
     from assay.records.status import Status
-    from assay.report.anatomy import anatomy_report
     from assay.report.page.anatomy import draw, drawable
+    from assay.report.step.anatomy import anatomy_report
 
     if figure is not None:
         drawable(figure)

@@ -26,6 +26,7 @@ VERBS = (
     "compare",
     "estimate",
     "anatomy",
+    "gradients",
     "mesh",
     "optimizations",
     "sample",

@@ -12,7 +12,6 @@ from pydantic import ConfigDict, Field, model_validator
 
 from assay.config.base import Frozen, Setting
 from assay.config.run import ResolvedRun
-from assay.records.halving import Halving
 from assay.records.published import Published
 from assay.records.run import RunResult
 
@@ -111,6 +110,24 @@ class Stated(Setting):
     def stated(self) -> dict[str, Any]:
         """Return the fields of this class, with which a plan or a record of the study is built."""
         return {name: getattr(self, name) for name in Stated.model_fields}
+
+
+class Halving(Frozen):
+    """The rows of each rung, and how many of them run. A rung trains longer than the one before it."""
+
+    rungs: tuple[tuple[str, ...], ...]
+    """Labels of the rows of each rung. Rows at the same place of each rung have the same settings."""
+    kept: tuple[int, ...] = Field(min_length=1)
+    """Number of rows that run in each rung; in the first, all."""
+
+    def share(self, row: str) -> float:
+        """Return the share of the rows of a row's rung that run."""
+        number = self.rung_of(row)
+        return self.kept[number] / len(self.rungs[number])
+
+    def rung_of(self, row: str) -> int:
+        """Return the index of the rung that a row belongs to; the control runs with the first."""
+        return next((number for number, rows in enumerate(self.rungs) if row in rows), 0)
 
 
 class Curve(Frozen):

@@ -18,8 +18,7 @@ from assay.config.loading import load, stack
 from assay.config.run import Run
 from assay.errors import UsageError
 from assay.optimizations import resolved
-from assay.records.halving import Halving
-from assay.records.study import BASELINE, Cell, StartFrom, Stated
+from assay.records.study import BASELINE, Cell, Halving, StartFrom, Stated
 from assay.studies.design import Treatment, crossed, enough
 from assay.studies.factors import NONE, OPTIMIZATIONS, Factor, merged
 

@@ -25,8 +25,7 @@ from assay.config.home import Home
 from assay.config.run import ResolvedRun
 from assay.errors import UsageError
 from assay.files import refused, write_file
-from assay.records.halving import Halving
-from assay.records.study import Cell, ComparisonRecord, Protocol, Stated
+from assay.records.study import Cell, ComparisonRecord, Halving, Protocol, Stated
 from assay.store.event_log import Event, append, read_log, read_since
 from assay.store.liveness import is_locked, this_process
 from assay.store.run_folder import Process

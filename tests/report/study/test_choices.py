@@ -10,7 +10,7 @@ import pytest
 
 from assay.analysis.comparison import Comparison, analyse
 from assay.records.status import Status
-from assay.records.study import Curve
+from assay.records.study import Curve, Halving
 from assay.report.blocks import Table
 from assay.report.page import render
 from assay.report.page.theme import svg
@@ -137,6 +137,21 @@ def test_a_best_rate_at_an_end_is_called_so(best: float, side: str, end: str) ->
     comparison = analyse(factorial_record({"training.learning_rate": [1e-3, 3e-4, 1e-2]}, of))
     (row,) = table(sections(comparison)["learning_rates"]).values()
     assert row[-1] == f"a {side} rate may be better: the best one is the {end} tested"
+
+
+def test_a_search_begins_with_its_best_row() -> None:
+    def of(levels: Mapping[str, str]) -> Figures:
+        return 1, 1, {1e-3: 2.0, 3e-4: 1.9, 1e-2: 1.8, 3e-3: 1.7}[float(levels["training.learning_rate"])]
+
+    study = factorial_record({"training.learning_rate": [1e-3, 3e-4, 1e-2, 3e-3]}, of)
+    first, second, third = study.treatments
+    halving = Halving(rungs=((first, third), (second, "did not run"), ("x", "y")), kept=(2, 1, 1))
+    comparison = analyse(study.model_copy(update={"halving": halving}))
+    said = str(sections(comparison)["answer"].blocks[0])
+    assert said.startswith("Of 2 rows, 1 and then 0 went on to more steps.")
+    assert f"The best at the end is {second}, with a validation loss of 1.8" in said
+    assert "the control's 2.0" in said
+    assert said in values(comparison)["answer"]["text"]
 
 
 def test_values_are_json_and_the_terminal_is_short(whole: Comparison) -> None:

@@ -16,7 +16,7 @@ from assay.config.home import Home
 from assay.errors import UsageError, shown
 from assay.files import write_file
 from assay.records.evidence import BEGINNING_ONLY
-from assay.records.study import CellResult
+from assay.records.study import CellResult, ComparisonRecord
 from assay.report.footnotes import footnotes
 from assay.report.page.figures import FIGURES, TITLES
 from assay.report.page.theme import DARK, LIGHT, svg, variable, variables
@@ -120,6 +120,7 @@ def _content(comparison: Comparison) -> dict[str, Any]:
     sections = [_section(one, comparison) for one in filled(comparison)]
     return {
         "record": record,
+        "heading": _heading(record),
         "columns": columns(),
         "rows": [_row(row, max(0, number - 1)) for number, row in enumerate(rows)],
         "legend": [
@@ -137,6 +138,13 @@ def _content(comparison: Comparison) -> dict[str, Any]:
         "light": variables(LIGHT),
         "dark": variables(DARK),
     }
+
+
+def _heading(record: ComparisonRecord) -> str:
+    """Return the title of the page: a study by its name, a comparison by its base."""
+    count = len(record.treatments)
+    rows = "row" if record.name else "treatment"
+    return f"{record.name or record.title}: {count} {rows}{'s' if count > 1 else ''} against the baseline"
 
 
 def _row(row: Row, number: int) -> dict[str, Any]:

@@ -18,8 +18,7 @@ from assay.executors.news import to_event
 from assay.hardware import detect
 from assay.launch.prepare import ReadyRun
 from assay.optimizations import resolved
-from assay.records.halving import Halving
-from assay.records.study import AGAIN, BASELINE, Cell, ComparisonRecord, Protocol, Stated, StudyEnding
+from assay.records.study import AGAIN, BASELINE, Cell, ComparisonRecord, Halving, Protocol, Stated, StudyEnding
 from assay.studies.drift import NUDGED, nudged
 from assay.studies.execution.deadline import Deadline, by_seed
 from assay.studies.execution.fold import Progress, fold, record_of

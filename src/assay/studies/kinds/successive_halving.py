@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field, field_validator, model_validator
 
-from assay.records.halving import Halving
+from assay.records.study import Halving
 from assay.studies.factors import Factor
 from assay.studies.kinds.random import BASE, RandomSearch
 

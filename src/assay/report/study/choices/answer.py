@@ -5,6 +5,8 @@ from typing import Any
 
 from assay.analysis.choices.answer import Answer, Candidate, answer
 from assay.analysis.choices.log_change import LogChange
+from assay.analysis.choices.search import Found
+from assay.analysis.choices.search import found as found_by
 from assay.analysis.comparison import Comparison
 from assay.analysis.effects import LEAST_SEEDS
 from assay.analysis.metrics.time import STEP_SECONDS
@@ -19,6 +21,9 @@ _RESULTS = (Status.DONE, Status.BUDGET_REACHED, Status.DIVERGED, Status.OUT_OF_M
 
 
 def _content(comparison: Comparison) -> Iterator[Block]:
+    search = found_by(comparison.record)
+    if search is not None:
+        yield _search(search)
     found = answer(comparison)
     if found is not None:
         yield " ".join(filter(None, (_choice(comparison, found), _second(comparison, found), _open(comparison, found))))
@@ -36,11 +41,25 @@ def _values(comparison: Comparison) -> dict[str, Any]:
         "saving_at_worse_loss": [_plain(one) for one in found.worse],
         "saving_at_unknown_loss": [_plain(one) for one in found.unsure],
         "first_at_target": None if found.first is None else found.first.row.treatment,
-        "text": next(iter(_content(comparison))),
+        "text": " ".join(map(str, _content(comparison))),
     }
 
 
 SECTION = Section("answer", "The answer", _content, _values, leads=True)
+
+
+def _search(search: Found) -> str:
+    """Return the sentences on a search: how many rows went on, and the best one at the end."""
+    first, *others = search.counts
+    said = f"Of {first} rows, {' and then '.join(map(str, others))} went on to more steps."
+    if search.best is None or search.loss is None:
+        return said
+    control = "" if search.control is None else f", the control's {search.control:.4f}"
+    return (
+        f"{said} The best at the end is {search.best}, with a validation loss of {search.loss:.4f}{control}. The best "
+        "of many is best by luck as well: a study that starts from this one (start_from) measures it on seeds of its "
+        "own. Losses can be compared between rows with the same number of steps."
+    )
 
 
 def _choice(comparison: Comparison, found: Answer) -> str:

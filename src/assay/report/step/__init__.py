@@ -1,0 +1,1 @@
+"""Measurements of one step as text: an anatomy, and gradients."""

@@ -1,0 +1,48 @@
+"""The gradients of a trained run as text: a table by module, and sentences on agreement and noise."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from assay.report.blocks import Block, Facts, Table
+from assay.report.formats import figure
+from assay.units import format_count
+
+if TYPE_CHECKING:
+    from assay.records.gradients import GradientProbe, ModuleGradient
+
+
+def gradients_report(found: "GradientProbe") -> Iterator[Block]:
+    """Yield the facts, a table of modules, and what the noise scale means."""
+    yield Facts.of(_facts(found))
+    columns = ("module", "parameters", "gradient, RMS", "gradient, norm", "weights, RMS")
+    rows = map(_row, found.modules)
+    yield Table.of(columns, rows, columns[1:])
+    yield from found.notes
+    if found.noise_scale is None:
+        yield (
+            "The noise hides the gradient, so there is no noise scale: the micro-batches agree too little. Give more "
+            "--micro-batches, or larger ones."
+        )
+        return
+    yield (
+        "The noise scale is about the batch size from which larger batches help little (McCandlish et al. 2018). It "
+        "grows while a model trains."
+    )
+
+
+def _facts(found: "GradientProbe") -> Iterator[tuple[str, str]]:
+    size = f"{found.micro_batches} micro-batches of {found.sequences} sequences"
+    yield "run", f"{found.run}, after {found.steps} steps"
+    yield "measured", f"{size} of {found.tokens_per_sequence} tokens, without dropout, nothing updated"
+    yield "loss", figure(found.loss)
+    yield "norm", f"{found.gradient_norm:.3g} of the mean gradient, {found.micro_batch_norm:.3g} of a micro-batch's"
+    yield "cosine", f"{figure(found.mean_cosine, 3)} between two micro-batches"
+    if found.noise_scale is not None:
+        scale, error = found.noise_scale.sequences, found.noise_scale.standard_error
+        tokens = format_count(scale * found.tokens_per_sequence)
+        yield "noise scale", f"{scale:.3g}{'' if error is None else f' ± {error:.2g}'} sequences, {tokens} tokens"
+
+
+def _row(one: "ModuleGradient") -> tuple[str, ...]:
+    scales = (one.gradient_rms, one.gradient_norm, one.weight_rms)
+    return one.module, format_count(one.parameters), *(f"{value:.3g}" for value in scales)
