@@ -199,3 +199,31 @@ def test_any_part_of_a_study_has_sections_and_finite_values(draw: int) -> None:
             assert not isinstance(block, Table) or all(len(row) == len(block.columns) for row in block.rows)
         if part.section.figure is not None:
             part.section.figure(comparison)
+
+
+@pytest.mark.parametrize(
+    ("loss", "peak", "says", "cells"),
+    [
+        (2.4, 1.0, "so they change nothing. Their step times differ by", ("bit-equal", "equal")),
+        (2.5, 1.0, "something other than the label differs", ("NOT EQUAL", "equal")),
+        (2.4, 1.5, "something other than the label differs", ("bit-equal", "NOT EQUAL")),
+    ],
+)
+def test_placebos_are_held_against_the_row_that_they_repeat(
+    loss: float, peak: float, says: str, cells: tuple[str, str]
+) -> None:
+    def of(levels: Mapping[str, str]) -> Figures:
+        return (peak, 1.02, loss) if levels["optimizations"].startswith("placebo") else (1, 1, 2.4)
+
+    vary = {"optimizations": ["none", {"placebo": "scaler"}], "training.batch_size": [8, 16]}
+    comparison = analyse(factorial_record(vary, of, noise=0.0))
+    found = sections(comparison)["placebos"]
+    assert says in str(found.blocks[0])
+    rows = table(found)
+    assert len(rows) == 2
+    ours = rows["optimizations=placebo: scaler, training.batch_size=8"]
+    assert ours[1:4] == ("baseline", *cells)
+    assert (
+        rows["optimizations=placebo: scaler, training.batch_size=16"][1] == "optimizations=none, training.batch_size=16"
+    )
+    assert "placebos" not in sections(lion(2.4))

@@ -11,6 +11,7 @@ from assay.report.study.choices import (
     frontier,
     learning_rates,
     limits,
+    placebos,
     ranking,
     sign_changes,
     target,
@@ -20,6 +21,7 @@ from assay.report.study.section import Filled, Section
 
 SECTIONS: tuple[Section, ...] = (
     answer.SECTION,
+    placebos.SECTION,
     expectations.SECTION,
     published.SECTION,
     effects.SECTION,

@@ -1,0 +1,51 @@
+"""Placebos of a study: what it says of rows that change nothing."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from assay.analysis.choices.placebos import Placebo, placebos
+from assay.analysis.comparison import Comparison
+from assay.report.blocks import Block, Table
+from assay.report.formats import UNKNOWN
+from assay.report.study.section import Section
+from assay.units import format_percent
+
+
+def _content(comparison: Comparison) -> Iterator[Block]:
+    found = placebos(comparison)
+    if not found:
+        return
+    yield _sentence(found)
+    yield Table.of(("placebo", "runs the row", "losses", "peak of tensors", "step time"), map(_row, found))
+
+
+def _sentence(found: tuple[Placebo, ...]) -> str:
+    count = f"{len(found)} row{' runs' if len(found) == 1 else 's run'} another row under a label of its own."
+    same = all(one.losses_equal and one.peak_equal for one in found)
+    what = (
+        "Losses are bit-equal and peaks of tensors are equal, so they change nothing."
+        if same
+        else "Some losses or peaks are not those of the row repeated, so something other than the label differs."
+    )
+    changes = [one.step_change for one in found if one.step_change is not None]
+    if not changes:
+        return f"{count} {what}"
+    low, high = map(format_percent, (min(changes), max(changes)))
+    return f"{count} {what} Their step times differ by {low} to {high}: so far equal runs lie apart here by chance."
+
+
+def _row(one: Placebo) -> tuple[str, ...]:
+    return (
+        one.row,
+        one.repeats,
+        "bit-equal" if one.losses_equal else "NOT EQUAL",
+        "equal" if one.peak_equal else "NOT EQUAL",
+        UNKNOWN if one.step_change is None else format_percent(one.step_change),
+    )
+
+
+def _values(comparison: Comparison) -> list[dict[str, Any]]:
+    return [one._asdict() for one in placebos(comparison)]
+
+
+SECTION = Section("placebos", "Rows that change nothing", _content, _values)
