@@ -1,6 +1,8 @@
 """What programs call: configure, train, estimate."""
 
+import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -14,6 +16,18 @@ from assay.launch import spawn as launcher
 from assay.records.prediction import Predicted
 from assay.records.status import Status
 from support.children import FAKE_WORKER
+
+ROOT = Path(__file__).parent.parent
+STUDIES, README = ROOT / "docs/studies.md", ROOT / "README.md"
+
+
+@pytest.mark.parametrize("room", [assay, assay.study, assay.runs])
+def test_every_name_that_is_promised_is_there(room: ModuleType) -> None:
+    promised = getattr(room, "__all__", [])
+    assert all(callable(getattr(room, name)) or isinstance(getattr(room, name), ModuleType) for name in promised)
+    written = re.findall(r"assay\.study\.(\w+)\(|assay\.runs\.(\w+)\(", STUDIES.read_text() + README.read_text())
+    for study, run in written:
+        assert callable(getattr(assay.study, study) if study else getattr(assay.runs, run))
 
 
 def test_nothing_named_is_the_demo() -> None:

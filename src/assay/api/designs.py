@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from assay.analysis.stated.best import Best
     from assay.config.run import Run
     from assay.data.progress import Progress
-    from assay.records.study import StartFrom
+    from assay.records.study import Cell, StartFrom
     from assay.studies.base import Study
     from assay.studies.library import Entry
     from assay.studies.outlook import Outlook
@@ -91,6 +91,16 @@ def _best(start: "StartFrom", home: Home) -> "Best":
             f"the study {folder.id}, from which this one starts, is not complete; let it end, or resume it"
         )
     return best_row(analyse(record), start.metric)
+
+
+def held_constant(study: "Study", cells: "Sequence[Cell]") -> tuple[str, ...]:
+    """Return a sentence on the quantity that all rows of a study share, if there is one."""
+    from assay.records.study import AGAIN
+    from assay.studies.constant import sentence
+
+    if study.constant is None:
+        return ()
+    return (sentence(study.constant, {one.treatment: one.run for one in cells if one.treatment != AGAIN}),)
 
 
 def check_statements(study: "Study", rows: set[str]) -> None:

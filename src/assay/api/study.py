@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.api.configuration import Source, configure, title_of, with_initial_weights
-from assay.api.designs import check_statements, designed
+from assay.api.designs import check_statements, designed, held_constant, library, new, plan
 from assay.config.home import Home, home_of
 from assay.errors import UsageError, shown
 
@@ -19,8 +19,19 @@ if TYPE_CHECKING:
     from assay.studies.execution.listing import Listed, Standing
 
 __all__ = [
-    *("compare", "follow", "library", "listed", "ls", "machines", "new", "plan"),
-    *("resume", "run", "show", "status", "stop"),
+    "compare",
+    "follow",
+    "library",
+    "listed",
+    "ls",
+    "machines",
+    "new",
+    "plan",
+    "resume",
+    "run",
+    "show",
+    "status",
+    "stop",
 ]
 
 _POLL_SECONDS = 0.5
@@ -71,10 +82,9 @@ def run(
 ) -> "StudyResult":
     """Run a study of the library or of a YAML file, and analyse its record.
 
-    `overrides` change its base, after its own. `scale` names one of its scales, such as ``"small"``. Rows that this
-    machine cannot run are left out, and the answer names them. After `max_hours` no cell begins; `resume` runs the
-    rest. With `loss_only` no times are measured, and cells run beside each other with one thread each. Raises
-    `UsageError` for any other fault of a cell before one is run, and `StorageError` if the disk refuses.
+    `overrides` change its base, after its own; `scale` names a scale, such as ``"small"``. Rows that this machine
+    cannot run are left out. After `max_hours` no cell begins; `resume` runs the rest. With `loss_only` cells run beside
+    each other, untimed, with one thread each. Raises `UsageError` before anything runs, and `StorageError`.
     """
     from assay.data.progress import silent
     from assay.studies.design import able
@@ -95,7 +105,7 @@ def run(
         timed=not (loss_only or study.losses_only),
         halving=study.halving(),
         hours=max_hours,
-        notes=notes,
+        notes=(*notes, *held_constant(study, cells)),
     )
     return analyse(measured(cells, base, how))
 
@@ -205,8 +215,7 @@ def status(name: str, home: Home | Path | str | None = None) -> "Standing":
 def machines(*names: str, home: Home | Path | str | None = None) -> "Machines":
     """Compare the changes of one study that ran on several machines, such as after `assay.runs.import_archive`.
 
-    `names` are at least two studies, each an id, the start of one, or a name. Raises `UsageError` if there are fewer,
-    or if their rows are not the same runs.
+    `names` are at least two studies. Raises `UsageError` if there are fewer, or if their rows are not the same runs.
     """
     from assay.analysis.factors.machines import machines as compared
 

@@ -15,10 +15,11 @@ from typing import Any, ClassVar
 from pydantic import ConfigDict, Field, field_validator
 
 from assay.config.loading import load, stack
-from assay.config.run import Run
+from assay.config.run import ResolvedRun, Run
 from assay.errors import UsageError
 from assay.optimizations import resolved
 from assay.records.study import BASELINE, Cell, Halving, StartFrom, Stated
+from assay.studies.constant import Constant
 from assay.studies.design import Treatment, crossed, enough
 from assay.studies.factors import NONE, OPTIMIZATIONS, Factor, merged
 
@@ -53,6 +54,8 @@ class Study(Stated):
     """Processes of every row at each seed. None: as many as an interval needs."""
     blocks: int = Field(default=5, ge=1)
     """Timed blocks of every cell."""
+    constant: Constant | None = None
+    """A quantity that all rows share, such as ``{quantity: tokens}``; a setting of each row is solved for it."""
     timeout: float | None = Field(default=None, gt=0)
     """Largest number of seconds that a cell may work."""
 
@@ -74,6 +77,10 @@ class Study(Stated):
     def notes(self) -> tuple[str, ...]:
         """Return sentences on what the design can and cannot tell, for its plan."""
         return ()
+
+    def held(self, run: ResolvedRun, control: ResolvedRun) -> ResolvedRun:
+        """Return a row's run with the quantity that is held constant. Raises `UsageError` if that is impossible."""
+        return run if self.constant is None else self.constant.held(run, control)
 
     @property
     def processes_at_each_seed(self) -> int:
@@ -105,6 +112,9 @@ class Study(Stated):
         """
         _check_levels(self.kind, levels, factors)
         run = resolved(at_levels(base, levels, factors))
+        if earlier:
+            _check_free(self.constant, self.label(levels), levels, factors)
+            run = self.held(run, earlier[0].run)
         placebo = any(factors[key].is_placebo(level) for key, level in levels.items())
         same = next((other.label for other in earlier if other.run == run), None)
         if same is not None and not (placebo or self.by_chance):
@@ -137,6 +147,20 @@ def _check_levels(kind: str, levels: Mapping[str, str], factors: Mapping[str, Fa
             raise UsageError(f"the study {kind!r} has {key}={level!r}; levels are texts, as in an override")
         if level not in factors[key].levels:
             raise UsageError(f"the study {kind!r} has {key}={level}, which its factors do not declare")
+
+
+def _check_free(
+    constant: Constant | None, label: str, levels: Mapping[str, str], factors: Mapping[str, Factor]
+) -> None:
+    """Raise `UsageError` if a level sets the setting that a constant quantity decides."""
+    if constant is None:
+        return
+    setting = {key for name, level in levels.items() for key in factors[name].at(level)}
+    if constant.key in setting:
+        raise UsageError(
+            f"the row {label!r} sets {constant.key}, which decides the constant {constant.quantity}; leave it out, or "
+            "name another key as by"
+        )
 
 
 def at_levels(base: Run, levels: Mapping[str, str], factors: Mapping[str, Factor]) -> Run:

@@ -18,6 +18,7 @@ from assay.optimizations import Unavailable
 from assay.records.prediction import Predicted
 from assay.records.study import BASELINE
 from assay.studies.base import Study
+from assay.studies.constant import sentence
 from assay.studies.design import Treatment, crossed
 from assay.studies.drift import nudged
 
@@ -101,6 +102,8 @@ def outlook(study: Study, base: Run, home: Home, prepare: Progress) -> Outlook:
     cells = crossed(seen, base.seed, study.seeds, 1)
     drifts = len(nudged(cells, accelerated=detect().device(base.device) == "cuda"))
     notes = (study.started_from, *study.notes()) if study.started_from else study.notes()
+    if study.constant is not None:
+        notes = (*notes, sentence(study.constant, {row.label: row.run for row in seen}))
     return Outlook(
         name=study.name,
         kind=study.kind,

@@ -34,7 +34,8 @@ class ComparisonStudy(Study):
         """Return the baseline and every treatment. Raises `UsageError` as `treatments`."""
         found = treatments(base, self.treatments)
         control = Treatment(BASELINE, {OPTIMIZATIONS: NONE}, resolved(base))
-        return (control, *(Treatment(text, {OPTIMIZATIONS: text}, run) for text, run in found.items()))
+        held = ((text, self.held(run, control.run)) for text, run in found.items())
+        return (control, *(Treatment(text, {OPTIMIZATIONS: text}, run) for text, run in held))
 
 
 def treatments(base: Run, texts: Sequence[str]) -> dict[str, ResolvedRun]:
