@@ -92,7 +92,7 @@ def test_a_row_that_this_machine_lacks_is_left_out_and_the_document_is_beside(
     page = Path(said.out.splitlines()[-1]).read_text()
     for words in ("Published against ours", "A document of long ago", "a machine that is gone", "with Lion"):
         assert words in page
-    assert "study mine," in page
+    assert "<h1>mine: " in page
     assert [one["name"] for one in assay("study", "ls", "--json").value] == ["mine"]
     shown = assay("study", "show", "last", "--json").value["sections"]["published"]
     assert [one["name"] for one in shown["rows"]] == ["plain", "with Lion", "with TensorFloat"]
