@@ -14,6 +14,10 @@ from assay.store.liveness import is_here, is_running
 from assay.store.run_folder import RunFolder, RunSpec
 
 
+UNSEEN = "its process and its parent ended without a result"
+"""Reason of a run that a reader has found dead. Its parent, if it lives, knows a better one."""
+
+
 def begun(spec: RunSpec) -> RunResult:
     """The result of a run of which only the configuration and the prediction are known."""
     return result_of(spec, Status.RUNNING, None, RunFigures())
@@ -57,7 +61,7 @@ def settle(folder: RunFolder) -> RunResult:
 
 
 def _killed(folder: RunFolder) -> RunResult:
-    result = compose(folder, Status.KILLED, "its process and its parent ended without a result")
+    result = compose(folder, Status.KILLED, UNSEEN)
     if _seen_dead(folder):
         with suppress(StorageError):  # the runs of a read-only home can still be listed
             folder.write_result(result)
