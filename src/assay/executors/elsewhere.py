@@ -18,7 +18,7 @@ from assay.errors import UsageError
 from assay.executors.base import Conducted, Ended, Executor, Interrupting, RoundEnded, Wave, Work
 from assay.executors.ended import cell_result, without_a_terminal
 from assay.executors.news import from_events
-from assay.files import write_file
+from assay.files import refused, write_file
 from assay.records.study import StudyEnding
 from assay.store.event_log import Event, read_since
 from assay.store.liveness import is_locked
@@ -138,9 +138,10 @@ class _Submissions:
             return False
         number, wave = one
         files = WaveFiles(self._work.folder, number)
-        files.cells.parent.mkdir(exist_ok=True)
-        for old in (files.log, files.stop):
-            old.unlink(missing_ok=True)
+        with refused(files.cells):
+            files.cells.parent.mkdir(exist_ok=True)
+            for old in (files.log, files.stop):
+                old.unlink(missing_ok=True)
         write_file(files.cells, "\n".join(cell.name for cell in wave).encode())
         self._flying[number] = _Flight(wave, files, self._by.submit(files, self._cores))
         return True
@@ -178,12 +179,16 @@ class _Submissions:
         self._done.ending = StudyEnding.INTERRUPTED
         try:
             for flight in self._flying.values():
-                flight.files.stop.touch()
+                with refused(flight.files.stop):
+                    flight.files.stop.touch()
             while self._flying:
                 time.sleep(POLL_SECONDS)
                 self._look()
         except KeyboardInterrupt:
             self._cancel()
+        except BaseException:
+            self._cancel()
+            raise
 
     def _cancel(self) -> None:
         for flight in self._flying.values():
