@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from assay.errors import UsageError
-from assay.executors.base import Conducted, Ended, Executor, Interrupting, RoundEnded, Wave, Work
+from assay.executors.base import Conducted, Ended, Executor, Interrupting, RoundEnded, Started, Wave, Work
 from assay.executors.ended import cell_result, without_a_terminal
 from assay.executors.news import from_events
 from assay.files import refused, write_file
-from assay.records.study import StudyEnding
+from assay.records.study import Cell, StudyEnding
 from assay.store.event_log import Event, read_since
 from assay.store.liveness import is_locked
 from assay.store.run_folder import RunFolder
@@ -164,7 +164,9 @@ class _Submissions:
         events, flight.offset = read_since(flight.files.log, flight.offset)
         work = self._work
         for news in from_events(events, [flight.wave], work.blocks, work.home):
-            if isinstance(news, Ended):
+            if isinstance(news, Started):
+                flight.start(news.cell, self._done)
+            elif isinstance(news, Ended):
                 told = RunFolder(work.home.runs / news.result.run).events()
                 self._done.cells.append(cell_result(news.cell, news.wave, news.result, told))
             elif isinstance(news, RoundEnded):
@@ -201,3 +203,12 @@ class _Flight:
     def __init__(self, wave: Wave, files: WaveFiles, process: Submitted) -> None:
         self.wave, self.files, self.process = wave, files, process
         self.offset = 0
+        self._started: set[str] = set()
+
+    def start(self, cell: Cell, done: Conducted) -> None:
+        """Note the start of a cell. If it starts again, a scheduler has repeated the job, and only that attempt counts."""
+        if cell.name in self._started:
+            self._started.clear()
+            done.cells[:] = [one for one in done.cells if one.wave != self.files.number]
+            done.rounds[:] = [one for one in done.rounds if one.wave != self.files.number]
+        self._started.add(cell.name)
