@@ -14,6 +14,7 @@ from assay.executors.base import News, Started
 from assay.executors.elsewhere import WaveFiles
 from assay.records.study import ComparisonRecord
 from assay.store.event_log import Event, parse_event
+from assay.store.run_folder import RunFolder
 from assay.studies.execution.modes import Mode
 from assay.studies.folder import find
 from campaign.studies import by_name, recorded, resumed, stays
@@ -127,3 +128,13 @@ def test_a_wave_that_was_repeated_under_its_number_has_its_rounds(tmp_path: Path
     resumed(home)
     assert by_name(recorded(home)) == by_name(forced)
     assert sorted(recorded(home).rounds, key=str) == sorted(forced.rounds, key=str)
+
+
+def test_a_killed_run_runs_again_even_if_its_log_is_damaged(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    before = run(home, "local")
+    lost = before.cells[2]
+    folder = RunFolder(home.runs / lost.result.run)
+    folder.result_file.unlink()
+    folder.events_file.write_bytes(b"\0" * 20 + b"\n" + folder.events_file.read_bytes())
+    goes_on(home, {cell.name for cell in CELLS} - {lost.cell.name}, before)
