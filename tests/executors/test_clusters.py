@@ -8,8 +8,9 @@ import pytest
 from assay.config import Home
 from assay.errors import UsageError
 from assay.executors import executor, executors
+from assay.executors.base import Work
 from assay.executors.elsewhere import WaveFiles
-from assay.executors.slurm import _parameters
+from assay.executors.slurm import Slurm, _parameters
 from assay.records.study import StudyEnding
 from support import fake_wave
 from support.fake_studies import fake_cells, run, shape
@@ -43,6 +44,17 @@ def test_the_record_is_that_of_this_machine(home: Home, name: str, timed: bool) 
     there = run(home, name, timed=timed)
     assert there.ending is StudyEnding.COMPLETE
     assert shape(there) == shape(run(home, "local", timed=timed))
+
+
+@pytest.mark.parametrize(("text", "least", "most"), [("", 60 * 24 * 30, 60 * 24 * 1000), ("timeout_min=7", 7, 7)])
+def test_without_slurm_a_wave_is_not_ended_after_minutes(
+    home: Home, monkeypatch: pytest.MonkeyPatch, text: str, least: int, most: int
+) -> None:
+    pytest.importorskip("submitit")
+    monkeypatch.setenv("ASSAY_SLURM", text)
+    slurm = Slurm()
+    slurm.open(Work([], lambda cell: pytest.fail("nothing runs"), 0, lambda news: None, home, home.root))
+    assert least <= slurm._executor._executor.parameters["timeout_min"] <= most
 
 
 @pytest.mark.parametrize("name", NEEDED)

@@ -1,60 +1,35 @@
 """Waves in processes of their own: the same record as here, whatever dies or is interrupted."""
 
-import subprocess
-import sys
+import errno
+import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
 import psutil
 import pytest
 
-from assay import executors
 from assay.config import Home
-from assay.errors import UsageError
+from assay.errors import StorageError, UsageError
 from assay.executors.base import Ended, News, Started, Work
-from assay.executors.elsewhere import LEASHED, Elsewhere, WaveFiles
+from assay.executors.elsewhere import OVER, Elsewhere, WaveFiles
+from assay.executors.local import Local
+from assay.executors.news import to_event
 from assay.records.status import Status
 from assay.records.study import StudyEnding
+from assay.store.event_log import append
 from assay.studies.execution import run as module
 from assay.studies.execution.modes import Mode
-from assay.studies.folder import find
-from support import fake_wave
-from support.fake_studies import CELLS, fake_cells, run, shape, silent
-
-
-class Process:
-    """A process that was submitted."""
-
-    def __init__(self, command: list[str]) -> None:
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE)
-
-    def alive(self) -> bool:
-        return self.process.poll() is None
-
-    def cancel(self) -> None:
-        self.process.kill()
-
-
-class Here(Elsewhere):
-    """Submits waves to this machine, two at once."""
-
-    name: ClassVar[str] = "here"
-    submitted: ClassVar[list[Process]] = []
-
-    def open(self, work: Work) -> int:
-        return 2
-
-    def submit(self, files: WaveFiles, cores: int) -> Process:
-        self.submitted.append(Process([sys.executable, fake_wave.__file__, *files.command[-2:], LEASHED]))
-        return self.submitted[-1]
+from assay.studies.folder import StudyFolder, find
+from support.fake_executor import Here, known_as_here
+from support.fake_studies import BASE, CELLS, fake_cells, run, shape, silent
+from support.instant_cells import instant_cells
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     fake_cells(monkeypatch)
-    monkeypatch.setattr(executors, "extension_folder", lambda kind: None)
-    monkeypatch.setattr(executors, "Ray", Here)
-    monkeypatch.setattr(Here, "submitted", [])
+    known_as_here(monkeypatch)
     return Home(tmp_path)
 
 
@@ -102,6 +77,59 @@ def test_an_interrupt_lets_the_waves_save(home: Home, monkeypatch: pytest.Monkey
     for one in Here.submitted:
         assert one.process.wait(20) == 0
     assert {one.result.status for one in record.cells} <= {Status.INTERRUPTED, Status.DONE}
+
+
+def test_a_full_disk_at_an_interrupt_ends_the_waves(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def interrupt(news: News) -> None:
+        if isinstance(news, Started):
+            raise KeyboardInterrupt
+
+    monkeypatch.setenv("FAKE", "slow")
+    monkeypatch.setattr(Path, "touch", full)
+    with pytest.raises(StorageError, match="No space left"):
+        module.measured(CELLS, BASE, module.How(home, 2, None, "test", silent, interrupt, "here"))
+    assert {one.process.wait(20) for one in Here.submitted} == {-signal.SIGKILL}
+
+
+class Requeued(Elsewhere):
+    """A scheduler that repeats each wave: the node of the first attempt is lost after the end of its first cell."""
+
+    name: ClassVar[str] = "here"
+
+    def open(self, work: Work) -> int:
+        self.work = work
+        return 1
+
+    def submit(self, files: WaveFiles, cores: int) -> "Requeued":
+        plan, names = StudyFolder(files.folder).plan(), files.cells.read_text().splitlines()
+        assert plan is not None
+        waves = [(files.number, tuple(cell for cell in plan.cells if cell.name in names))]
+        for attempt in range(2):
+            heard: list[News] = []
+            Local().run(replace(self.work, waves=waves, tell=heard.append))
+            ends = [place for place, news in enumerate(heard) if isinstance(news, Ended)]
+            for news in heard if attempt else heard[: ends[0] + 1]:
+                append(files.log, to_event(news) or {})
+        append(files.log, {"event": OVER, "ending": "complete"})
+        return self
+
+    def alive(self) -> bool:
+        return False
+
+    def cancel(self) -> None: ...
+
+
+def test_a_job_that_is_repeated_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    instant_cells(monkeypatch, Requeued)
+    record = run(Home(tmp_path), "here")
+    assert sorted(one.cell.name for one in record.cells) == sorted(cell.name for cell in CELLS)
+    assert sorted((one.wave, one.number) for one in record.rounds) == [(0, 1), (0, 2), (1, 1), (1, 2)]
+    how = module.How(Home(tmp_path), 1, None, "", silent, lambda news: None)
+    again = module.resumed(find(how.home, "last"), how)
+    assert {one.result.run for one in again.cells} == {one.result.run for one in record.cells}
 
 
 def test_what_a_lost_coordinator_did_not_copy_is_gathered(home: Home) -> None:

@@ -4,12 +4,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
 import pytest
 
 from assay.config import Home, load
+from assay.errors import StorageError
 from assay.executors.base import Ended, News, Started, Work
 from assay.executors.local import Local
 from assay.records.run import RunResult
@@ -107,6 +109,20 @@ def test_an_error_of_one_cell_ends_all() -> None:
     asked = work(stage, 2, heard)
     with pytest.raises(RuntimeError, match="disk"):
         Local().run(Work(asked.waves, fail, 0, asked.tell, asked.home, asked.folder, 2))
+    assert not stage.alive
+
+
+@pytest.mark.parametrize("kind", [Started, Ended])
+def test_a_log_that_cannot_be_written_ends_all(kind: type[News]) -> None:
+    stage = Stage()
+
+    def full(news: News) -> None:
+        if isinstance(news, kind):
+            raise StorageError("events.jsonl could not be written")
+
+    asked = work(stage, 2, [])
+    with pytest.raises(StorageError, match="events.jsonl"):
+        Local().run(replace(asked, tell=full))
     assert not stage.alive
 
 

@@ -20,6 +20,8 @@ from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.store.entry import entry_of
 from assay.store.index import Store
+from assay.store.liveness import is_running
+from assay.store.reconcile import settle
 from assay.store.run_folder import RunFolder
 from support.children import FAKE_WORKER, Fake, gone, make_ready
 
@@ -108,6 +110,24 @@ def test_a_failure_says_its_last_words(home: Home, ready_run: ReadyRun, fake: Fa
     assert result.reason is not None
     assert result.reason.endswith("OSError: [Errno 28] No space left on device")
     assert result.steps == 2
+
+
+@pytest.mark.parametrize(
+    ("mood", "status", "says"), [("fail3", Status.FAILED, "No space left"), ("die3", Status.KILLED, "signal 9")]
+)
+def test_a_reader_that_sees_the_death_first_does_not_decide_on_its_reason(
+    home: Home, ready_run: ReadyRun, fake: Fake, mood: str, status: Status, says: str
+) -> None:
+    fake.behaves(mood)
+    with start(ready_run, home) as child:
+        while is_running(child.folder):
+            time.sleep(0.01)
+        assert settle(child.folder).status is Status.KILLED
+        result = child.result()
+    assert (result.status, result.steps) == (status, 3)
+    assert says in str(result.reason)
+    assert child.folder.result() == result
+    assert Store(home).entries()[result.run].status == status
 
 
 def test_a_silent_child_is_timed_out(

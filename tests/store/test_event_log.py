@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from assay.store.event_log import read_since
+from assay.store.event_log import append, read_log, read_since
 
 
 def test_a_growing_log_is_read_on_from_where_it_ended(tmp_path: Path) -> None:
@@ -15,3 +15,15 @@ def test_a_growing_log_is_read_on_from_where_it_ended(tmp_path: Path) -> None:
     events, offset = read_since(log, offset)
     assert [event["event"] for event in events] == ["c", "d"]
     assert offset == log.stat().st_size
+
+
+def test_a_line_that_was_cut_off_spoils_no_other(tmp_path: Path) -> None:
+    log = tmp_path / "events.jsonl"
+    append(log, {"event": "a"})
+    append(log, {"event": "b"})
+    content = log.read_bytes()
+    for length in range(len(content) + 1):
+        log.write_bytes(content[:length])
+        before = read_log(log).events
+        append(log, {"event": "c"})
+        assert read_log(log).events == [*before, {"event": "c"}]

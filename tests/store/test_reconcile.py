@@ -68,6 +68,9 @@ def test_a_process_of_another_host_is_believed(home: Home, ready_run: ReadyRun) 
     for path in (folder.spec_file, folder.events_file):
         os.utime(path, (hours_ago, hours_ago))
     assert settle(folder).status is Status.KILLED, "it has been silent for too long"
+    assert not folder.result_file.exists(), "or this host's clock was set forward"
+    os.utime(folder.events_file)
+    assert settle(folder).status is Status.RUNNING
 
 
 def test_a_process_that_waits_to_be_reaped_has_ended(home: Home, ready_run: ReadyRun) -> None:

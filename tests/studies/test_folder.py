@@ -1,5 +1,8 @@
 """The folder of a study: what is written is read again, and damage is one sentence."""
 
+import fcntl
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -64,6 +67,31 @@ def test_only_one_process_runs_a_study(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="another process is running"), folder.locked():
             pass
     assert not folder.running
+
+
+def test_a_reader_that_looks_whether_a_study_runs_keeps_no_process_from_it(tmp_path: Path) -> None:
+    folder = StudyFolder(tmp_path / "one")
+    with folder.locked():
+        pass
+    with (folder.path / "lock").open("rb") as reader:
+        fcntl.flock(reader, fcntl.LOCK_SH)
+        threading.Timer(0.03, fcntl.flock, (reader, fcntl.LOCK_UN)).start()
+        with folder.locked():
+            assert folder.running
+
+
+def test_the_signature_of_an_earlier_process_is_not_believed(tmp_path: Path) -> None:
+    folder = StudyFolder(tmp_path / "one")
+    with folder.locked():
+        now = folder.holder()
+        assert now is not None
+        assert now.pid == os.getpid()
+        (folder.path / "lock").write_text(now.model_copy(update={"pid": 2**22 + 1}).model_dump_json())
+        assert folder.holder() is None
+        (folder.path / "lock").write_text(now.model_copy(update={"start_ticks": 1}).model_dump_json())
+        assert folder.holder() is None, "its number belongs to another process now"
+        (folder.path / "lock").write_text(now.model_copy(update={"host": "elsewhere"}).model_dump_json())
+        assert folder.holder() is not None
 
 
 def test_ids_do_not_repeat() -> None:

@@ -1,5 +1,9 @@
-"""The process of a wave whose cells are fake workers: ``fake_wave.py STUDY-FOLDER NUMBER [leashed]``."""
+"""The process of a wave whose cells are fake workers: ``fake_wave.py STUDY-FOLDER NUMBER [leashed]``.
 
+The environment variable FAULT_WAVE, such as ``0 12``, kills the process of wave 0 at its change 12 of the disk.
+"""
+
+import os
 import sys
 from pathlib import Path
 
@@ -22,4 +26,9 @@ if __name__ == "__main__":
     spawn.WORKER = (sys.executable, "-S", str(FAKE_WORKER))  # type: ignore[misc]
     ready.ready = no_corpus  # type: ignore[assignment]
     ready.measured_machine = lambda home, threads, tell: None  # type: ignore[assignment, misc]
+    number, _, at = os.environ.get("FAULT_WAVE", "").partition(" ")
+    if number == sys.argv[2]:
+        from support.faults import arm, killed
+
+        arm(Path(sys.argv[1]).parent.parent, int(at), killed)
     wave.main(Path(sys.argv[1]), int(sys.argv[2]), "leashed" in sys.argv[3:])

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from itertools import count
 from pathlib import Path
 
 folder = Path(sys.argv[1])
@@ -24,6 +25,7 @@ if "wrong" in moods and spec["config"]["optimizations"]:
 val_loss = 2.6 + ("rates" in moods) * spec["config"]["training"]["learning_rate"]
 stopping = threading.Event()
 granted = threading.Semaphore(0)
+words = count()
 
 
 def listen() -> None:
@@ -35,6 +37,8 @@ def listen() -> None:
 
 
 def say(kind: str, **facts: object) -> None:
+    if f"mute{next(words)}" in moods:
+        os.kill(os.getpid(), signal.SIGKILL)
     line = json.dumps({"event": kind, **facts}) + "\n"
     if kind != "yield":
         with (folder / "events.jsonl").open("a") as stream:

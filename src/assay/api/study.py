@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -157,7 +158,8 @@ def stop(name: str, home: Home | Path | str | None = None, wait_seconds: float =
         raise UsageError(f"no process runs the study {folder.id}")
     if holder.host != socket.gethostname():
         raise UsageError(f"the study {folder.id} runs on {holder.host}; stop it there")
-    os.kill(holder.pid, signal.SIGTERM)
+    with suppress(ProcessLookupError):  # it has just ended
+        os.kill(holder.pid, signal.SIGTERM)
     end = time.monotonic() + wait_seconds
     while folder.running:
         if time.monotonic() > end:

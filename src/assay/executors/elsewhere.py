@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from assay.errors import UsageError
-from assay.executors.base import Conducted, Ended, Executor, Interrupting, RoundEnded, Wave, Work
+from assay.executors.base import Conducted, Ended, Executor, Interrupting, RoundEnded, Started, Wave, Work
 from assay.executors.ended import cell_result, without_a_terminal
 from assay.executors.news import from_events
-from assay.files import write_file
-from assay.records.study import StudyEnding
+from assay.files import refused, write_file
+from assay.records.study import Cell, StudyEnding
 from assay.store.event_log import Event, read_since
 from assay.store.liveness import is_locked
 from assay.store.run_folder import RunFolder
@@ -138,9 +138,10 @@ class _Submissions:
             return False
         number, wave = one
         files = WaveFiles(self._work.folder, number)
-        files.cells.parent.mkdir(exist_ok=True)
-        for old in (files.log, files.stop):
-            old.unlink(missing_ok=True)
+        with refused(files.cells):
+            files.cells.parent.mkdir(exist_ok=True)
+            for old in (files.log, files.stop):
+                old.unlink(missing_ok=True)
         write_file(files.cells, "\n".join(cell.name for cell in wave).encode())
         self._flying[number] = _Flight(wave, files, self._by.submit(files, self._cores))
         return True
@@ -163,7 +164,9 @@ class _Submissions:
         events, flight.offset = read_since(flight.files.log, flight.offset)
         work = self._work
         for news in from_events(events, [flight.wave], work.blocks, work.home):
-            if isinstance(news, Ended):
+            if isinstance(news, Started):
+                flight.start(news.cell, self._done)
+            elif isinstance(news, Ended):
                 told = RunFolder(work.home.runs / news.result.run).events()
                 self._done.cells.append(cell_result(news.cell, news.wave, news.result, told))
             elif isinstance(news, RoundEnded):
@@ -178,12 +181,16 @@ class _Submissions:
         self._done.ending = StudyEnding.INTERRUPTED
         try:
             for flight in self._flying.values():
-                flight.files.stop.touch()
+                with refused(flight.files.stop):
+                    flight.files.stop.touch()
             while self._flying:
                 time.sleep(POLL_SECONDS)
                 self._look()
         except KeyboardInterrupt:
             self._cancel()
+        except BaseException:
+            self._cancel()
+            raise
 
     def _cancel(self) -> None:
         for flight in self._flying.values():
@@ -196,3 +203,12 @@ class _Flight:
     def __init__(self, wave: Wave, files: WaveFiles, process: Submitted) -> None:
         self.wave, self.files, self.process = wave, files, process
         self.offset = 0
+        self._started: set[str] = set()
+
+    def start(self, cell: Cell, done: Conducted) -> None:
+        """Note the start of a cell. If it starts again, a scheduler has repeated the job, and only that attempt counts."""
+        if cell.name in self._started:
+            self._started.clear()
+            done.cells[:] = [one for one in done.cells if one.wave != self.files.number]
+            done.rounds[:] = [one for one in done.rounds if one.wave != self.files.number]
+        self._started.add(cell.name)

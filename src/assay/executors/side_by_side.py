@@ -61,8 +61,8 @@ class _Living:
             entered = self._work.start(cell)
             child = entered.__enter__()
             self._children[cell.name] = child
-            self._tell(Started(cell, child.folder.id, wave))
         try:
+            self._say(Started(cell, child.folder.id, wave))
             for event in child.events():
                 if event["event"] == "phase":
                     self._say(Working(cell, str(event["name"])))
@@ -91,9 +91,11 @@ class _Living:
             self.kill()
 
     def kill(self) -> None:
-        """Kill every living cell."""
-        self._stopping = True
-        for child in list(self._children.values()):
+        """Kill every living cell, also one that is about to start."""
+        with self._lock:
+            self._stopping = True
+            children = list(self._children.values())
+        for child in children:
             with suppress(OSError):
                 child.kill()
 

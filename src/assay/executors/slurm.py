@@ -13,6 +13,8 @@ from assay.errors import UsageError
 from assay.executors.base import Work
 from assay.executors.elsewhere import Elsewhere, WaveFiles, installed
 
+_NO_LIMIT_MINUTES = 60 * 24 * 365
+"""Limit of a process on a machine without Slurm, because submitit's own is two minutes."""
 _AT_ONCE = 64
 """Jobs that wait or run at once; further ones are submitted as these end, so that a limit of time can hold."""
 
@@ -33,7 +35,8 @@ class Slurm(Elsewhere):
         import submitit
 
         self._executor: Any = submitit.AutoExecutor(folder=work.folder / "waves" / "slurm")
-        self._executor.update_parameters(**_parameters())
+        limit = {} if self._executor.cluster == "slurm" else {"timeout_min": _NO_LIMIT_MINUTES}
+        self._executor.update_parameters(**limit | _parameters())
         if self._executor.cluster == "slurm":
             return _AT_ONCE
         return 1 if work.blocks else work.slots  # submitit's local executor starts everything at once

@@ -17,7 +17,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from assay.errors import StorageError
+from assay.errors import StorageError, UsageError
 from assay.launch.outcome import Stop, ending
 from assay.records.events import GO
 from assay.records.run import RunResult
@@ -186,9 +186,16 @@ class Child:
             stamp = self.folder.stamp()
             if stamp != 0 and stamp == self._earlier:
                 return result
-            if stamp == 0 or result.status in (Status.TIMED_OUT, Status.KILLED):
+            if stamp == 0 or self._differs(result):
                 self.folder.write_result(result)
             self._store.ingest(result, self.folder.stamp())
         except StorageError as error:
             return result.model_copy(update={"status": Status.FAILED, "reason": str(error)})
         return result
+
+    def _differs(self, result: RunResult) -> bool:
+        """True if the folder has another result: the child's own before its end was known, or that of a reader."""
+        try:
+            return self.folder.result() != result
+        except UsageError:
+            return False

@@ -8,7 +8,7 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from pydantic import ValidationError
 
@@ -31,13 +31,24 @@ class Log:
 
 
 def append(path: Path, event: Event, *, flushed: bool = True) -> None:
-    """Append one event as a line, and flush it to the disk unless `flushed` is false. Raises `StorageError`."""
+    """Append one event as a line, and flush it to the disk unless `flushed` is false. Raises `StorageError`.
+
+    If the last line was cut off, it is ended first, so that it spoils no other.
+    """
     line = seal_line(json.dumps(event, allow_nan=False).encode() + b"\n")
-    with refused(path), path.open("ab") as log:
-        log.write(line)
+    with refused(path), path.open("ab+") as log:
+        log.write(line if _whole(log) else b"\n" + line)
         log.flush()
         if flushed:
             os.fsync(log.fileno())
+
+
+def _whole(log: IO[bytes]) -> bool:
+    """True if a log is empty or ends with a line break."""
+    if log.seek(0, os.SEEK_END) == 0:
+        return True
+    log.seek(-1, os.SEEK_END)
+    return log.read(1) == b"\n"
 
 
 def read_log(path: Path) -> Log:

@@ -8,8 +8,10 @@ from here. Such a run counts as running while it has no result and its files hav
 
 import fcntl
 import socket
+import time
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 from assay.errors import UsageError
 from assay.store.run_folder import Process, RunFolder
@@ -19,6 +21,9 @@ _CLOCK_SLACK_SECONDS = 2.0
 
 _SILENT_SECONDS = 3600.0
 """Longer than a step, an evaluation or a wait for a turn takes."""
+
+_TRIES, _RETRY_SECONDS = 20, 0.01
+"""Attempts to lock a file, and the pause between two of them."""
 
 
 def this_process(pid: int) -> Process | None:
@@ -43,10 +48,35 @@ def is_running(folder: RunFolder) -> bool:
         return _locked(folder)
     if known is None:
         return folder.stamp() == 0 and _locked(folder)
-    if known.host != socket.gethostname():
+    if not is_here(known):
         return folder.stamp() == 0 and folder.quiet_seconds() < _SILENT_SECONDS
+    return is_alive(known)
+
+
+def is_here(known: Process) -> bool:
+    """True if a process is of this host, so that it can be observed."""
+    return known.host == socket.gethostname()
+
+
+def is_alive(known: Process) -> bool:
+    """True if a process of this host has not ended."""
     now = this_process(known.pid)
     return now is not None and _same(known, now)
+
+
+def locked(file: IO[bytes]) -> bool:
+    """Lock an open file for this process; False if another process holds it. Raises `OSError` if files have no locks.
+
+    A reader that looks whether the file is locked (`is_locked`) holds it for an instant, so the first refusal is none.
+    """
+    for _ in range(_TRIES):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_RETRY_SECONDS)
+        else:
+            return True
+    return False
 
 
 def is_locked(path: Path) -> bool:

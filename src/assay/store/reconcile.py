@@ -10,8 +10,12 @@ from assay.errors import StorageError, UsageError
 from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.store.figures import RunFigures, result_of
-from assay.store.liveness import is_running
+from assay.store.liveness import is_here, is_running
 from assay.store.run_folder import RunFolder, RunSpec
+
+
+UNSEEN = "its process and its parent ended without a result"
+"""Reason of a run that a reader has found dead. Its parent, if it lives, knows a better one."""
 
 
 def begun(spec: RunSpec) -> RunResult:
@@ -57,7 +61,16 @@ def settle(folder: RunFolder) -> RunResult:
 
 
 def _killed(folder: RunFolder) -> RunResult:
-    result = compose(folder, Status.KILLED, "its process and its parent ended without a result")
-    with suppress(StorageError):  # the runs of a read-only home can still be listed
-        folder.write_result(result)
+    result = compose(folder, Status.KILLED, UNSEEN)
+    if _seen_dead(folder):
+        with suppress(StorageError):  # the runs of a read-only home can still be listed
+            folder.write_result(result)
     return result
+
+
+def _seen_dead(folder: RunFolder) -> bool:
+    """False if the process was on another host: a clock that is set makes it look silent, so nothing is written."""
+    with suppress(UsageError):
+        known = folder.process()
+        return known is None or is_here(known)
+    return True

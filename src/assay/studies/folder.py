@@ -9,7 +9,6 @@
 Results of cells are in the folders of their runs. So a study whose process was killed loses none that had ended.
 """
 
-import fcntl
 import os
 import secrets
 from collections.abc import Iterator
@@ -27,7 +26,7 @@ from assay.errors import UsageError
 from assay.files import refused, write_file
 from assay.records.study import Cell, ComparisonRecord, Halving, Protocol, Stated
 from assay.store.event_log import Event, append, read_log, read_since
-from assay.store.liveness import is_locked, this_process
+from assay.store.liveness import is_alive, is_here, is_locked, locked, this_process
 from assay.store.run_folder import Process
 from assay.store.sealed import open_file, seal_file
 
@@ -118,16 +117,20 @@ class StudyFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from running the study. Raises `UsageError` if one runs it already."""
+        """Keep other processes from running the study.
+
+        Raises `UsageError` if one runs it already, and `StorageError` if the disk refuses.
+        """
         with refused(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-            lock = (self.path / "lock").open("ab")
+            lock = (self.path / "lock").open("ab", buffering=0)
         with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise UsageError(f"another process is running the study {self.id}; wait for it, or stop it") from None
-            self._sign(lock)
+            with refused(self.path):
+                free = locked(lock)
+                if free:
+                    self._sign(lock)
+            if not free:
+                raise UsageError(f"another process is running the study {self.id}; wait for it, or stop it")
             yield
 
     @staticmethod
@@ -137,16 +140,17 @@ class StudyFolder:
         holder = this_process(os.getpid())
         if holder is not None:
             lock.write(holder.model_dump_json().encode())
-            lock.flush()
 
     def holder(self) -> Process | None:
         """Return the process that runs the study now; None if none does, or if it cannot be told."""
         if not self.running:
             return None
         try:
-            return Process.model_validate_json((self.path / "lock").read_bytes())
+            known = Process.model_validate_json((self.path / "lock").read_bytes())
         except (OSError, ValueError):
             return None
+        # A process that has just locked the study has not yet replaced the signature of an earlier one.
+        return known if not is_here(known) or is_alive(known) else None
 
     @property
     def running(self) -> bool:

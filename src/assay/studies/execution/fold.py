@@ -15,7 +15,7 @@ from assay.executors.ended import cell_result
 from assay.records.status import Status
 from assay.records.study import Cell, CellResult, ComparisonRecord, Round, StudyEnding
 from assay.store.event_log import Event
-from assay.store.reconcile import settle
+from assay.store.reconcile import UNSEEN, settle
 from assay.store.run_folder import RunFolder
 from assay.studies.drift import NUDGED
 from assay.studies.folder import StudyPlan
@@ -55,14 +55,18 @@ def fold(plan: StudyPlan, events: Sequence[Event], home: Home) -> Progress:
     cells = {cell.name: cell for cell in plan.cells}
     done = Progress()
     runs: dict[str, tuple[Cell, str, int]] = {}
+    started: dict[tuple[str, int], str] = {}
     rounds: dict[tuple[int, int], Round] = {}
     for event in events:
         if event["event"] == "cell_start" and event["cell"] in cells:
             cell = cells[event["cell"]]
-            runs[cell.name] = (cell, event["run"], event["wave"])
-            done.waves = max(done.waves, event["wave"] + 1)
-            # All cells of a wave start before its first round, so these rounds are of an earlier attempt at the wave.
-            rounds = {key: one for key, one in rounds.items() if one.wave != event["wave"]}
+            run, wave = event["run"], event["wave"]
+            if started.get((cell.name, wave), run) != run:
+                # The cell starts again in this wave, so these rounds are of an earlier attempt at the wave.
+                rounds = {key: one for key, one in rounds.items() if one.wave != wave}
+            started[cell.name, wave] = run
+            runs[cell.name] = (cell, run, wave)
+            done.waves = max(done.waves, wave + 1)
         elif event["event"] == "round":
             ended = Round.model_validate(event["round"], strict=False)
             rounds[ended.wave, ended.number] = ended
@@ -107,6 +111,6 @@ def _ended(cell: Cell, run: str, wave: int, home: Home) -> CellResult | None:
         result = settle(folder)
     except UsageError:
         return None
-    if result.status in _UNFINISHED:
+    if result.status in _UNFINISHED or (result.reason or "").startswith(UNSEEN):  # damaged, if its log is, too
         return None
     return cell_result(cell, wave, result, folder.events())

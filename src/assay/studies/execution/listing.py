@@ -58,7 +58,7 @@ def listed(folder: StudyFolder, home: Home) -> Listed:
 
 def standing(folder: StudyFolder, home: Home) -> Standing:
     """Return the state of a study. Raises `UsageError` if it has no plan."""
-    ended = fold(planned(folder), folder.events(), home).cells
+    ended = _ended(folder, home)
     holder = folder.holder()
     return Standing(
         study=listed(folder, home),
@@ -66,6 +66,14 @@ def standing(folder: StudyFolder, home: Home) -> Standing:
         process="" if holder is None else f"{holder.pid} on {holder.host}",
         problems=tuple(_problem(one) for one in ended if one.result.status not in (Status.DONE, Status.BUDGET_REACHED)),
     )
+
+
+def _ended(folder: StudyFolder, home: Home) -> list[CellResult]:
+    """Return the cells of a complete study, those that were killed among them, or those that have ended so far."""
+    plan, record = planned(folder), folder.record()
+    if record is not None and record.ending is StudyEnding.COMPLETE and not folder.running:
+        return [*record.cells, *record.nudged]
+    return fold(plan, folder.events(), home).cells
 
 
 def planned(folder: StudyFolder) -> StudyPlan:

@@ -5,7 +5,6 @@ machine, lets them take turns, and writes their news to the wave's log. It ends 
 and, if leashed, when its standard input closes. Living cells save first.
 """
 
-import fcntl
 import os
 import signal
 import sys
@@ -24,6 +23,7 @@ from assay.executors.news import to_event
 from assay.hardware import detect
 from assay.records.study import StudyEnding
 from assay.store.event_log import append
+from assay.store.liveness import locked
 from assay.studies.drift import NUDGED
 from assay.studies.execution.ready import ready_cells, side_by_side, starter
 from assay.studies.folder import StudyFolder
@@ -35,9 +35,7 @@ def main(folder: Path, number: int, leashed: bool) -> None:
     for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(one, signal.default_int_handler)
     with files.log.open("ab") as log:
-        try:
-            fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not locked(log):
             return
         try:
             threading.Thread(target=_stop_with, args=(files.stop,), daemon=True).start()

@@ -1,0 +1,116 @@
+"""Whole studies of fake cells on the command line, and what a resume has to make of one that a fault has ended."""
+
+from collections import Counter
+from collections.abc import Callable
+
+from assay.config import Home
+from assay.executors.base import News, Started
+from assay.records.status import Status
+from assay.records.study import ComparisonRecord, StudyEnding
+from assay.studies.execution import run as module
+from assay.studies.execution.fold import fold
+from assay.studies.execution.modes import Mode
+from assay.studies.folder import StudyFolder, StudyPlan, find, folders
+from support.fake_studies import shape, silent
+from support.faults import Forked, command, quiet
+
+_TINY = "model.n_layer=1, model.n_head=1, model.n_embd=8, model.context_length=8, training.batch_size=2"
+_SIZE = f"base: demo\noverrides: [{_TINY}, training.steps=2]\nseeds: 1\nprocesses: 1\nblocks: 1\n"
+_COMPARISON = f"kind: comparison\ntreatments: [sdpa_attention]\n{_SIZE}"
+STUDIES = {
+    "timed": (_COMPARISON, ()),
+    "losses": (_COMPARISON, ("--loss-only",)),
+    "halving": (
+        "kind: successive_halving\nspace: {training.learning_rate: {low: 1e-4, high: 1e-2}}\n"
+        f"trials: 2\nsteps: [1, 2]\nreduction: 2\n{_SIZE}",
+        (),
+    ),
+    "here": (_COMPARISON, ("--executor", "here")),
+    "long": (_COMPARISON.replace("training.steps=2", "training.steps=400"), ()),
+    "slurm": (_COMPARISON, ("--executor", "slurm", "--loss-only")),
+}
+"""Each file of a study, and further words of its command."""
+
+
+def run(home: Home, kind: str, fault: Callable[[], None] = lambda: None) -> Forked:
+    """Run a study in a process of its own, in which a fault is arranged at first."""
+    text, words = STUDIES[kind]
+    file = home.root.with_name(f"{kind}.yaml")
+    file.write_text(text)
+    return command(home.root, "study", "run", str(file), *words, fault=fault)
+
+
+def resumed(home: Home, heard: list[News] | None = None, mode: Mode = Mode.MISSING) -> ComparisonRecord:
+    """Resume the last study in this process."""
+    tell = (lambda news: None) if heard is None else heard.append
+    return module.resumed(find(home, "last"), module.How(home, 1, None, "", silent, tell), mode)
+
+
+def contents(record: ComparisonRecord) -> dict[str, object]:
+    """What a study has of each cell, but for its wave: the rest of a wave is one of its own."""
+    return {name: values[1:] for name, values in shape(record).items() if isinstance(values, tuple)}
+
+
+def undisturbed(home: Home, kind: str) -> dict[str, object]:
+    """The contents of a study that nothing happened to."""
+    process = run(home, kind)
+    assert process.wait() == 0, process.output.read_text()
+    return contents(recorded(home))
+
+
+def recorded(home: Home) -> ComparisonRecord:
+    """The record of the last study."""
+    record = find(home, "last").record()
+    assert record is not None
+    return record
+
+
+def plan_of(folder: StudyFolder) -> StudyPlan:
+    plan = folder.plan()
+    assert plan is not None
+    return plan
+
+
+def repaired(home: Home, whole: dict[str, object]) -> None:
+    """Resume a study whose process has died: exactly the missing cells run, and then there are none."""
+    quiet(home.root)
+    if not folders(home):
+        assert not list(home.runs.glob("*")), "nothing runs before there is a plan"
+        return
+    folder = find(home, "last")
+    before = {one.cell.name: one.result.run for one in fold(plan_of(folder), folder.events(), home).cells}
+    heard: list[News] = []
+    record = resumed(home, heard)
+    is_exact(record, whole)
+    assert Counter(one.cell.name for one in heard if isinstance(one, Started)) == Counter(whole.keys() - before.keys())
+    assert all(one.result.run == before.get(one.cell.name, one.result.run) for one in record.cells)
+    assert folder.record() == record
+    stays(home, record)
+    quiet(home.root)
+
+
+def is_exact(record: ComparisonRecord, whole: dict[str, object]) -> None:
+    """Every cell is there once, with the figures that it has in a study that nothing happened to."""
+    assert record.ending is StudyEnding.COMPLETE
+    assert Counter(one.cell.name for one in record.cells) == Counter(whole.keys())
+    assert {one.result.status for one in record.cells} == {Status.DONE}
+    assert contents(record) == whole
+    numbers = range(1, record.protocol.blocks + 1)
+    for one in record.cells:
+        took = [ended.number for ended in record.rounds if ended.wave == one.wave and one.cell.name in ended.order]
+        assert sorted(set(took)) == [*numbers], f"{one.cell.name} took no turns in its wave {one.wave}"
+        assert len(took) == len(set(took))
+
+
+def stays(home: Home, record: ComparisonRecord) -> None:
+    """A study that is complete has nothing to run, and its record stays as it is."""
+    heard: list[News] = []
+    again = resumed(home, heard)
+    assert not [one for one in heard if isinstance(one, Started)]
+    assert by_name(again) == by_name(record)
+    assert sorted(again.rounds, key=str) == sorted(record.rounds, key=str)
+
+
+def by_name(record: ComparisonRecord) -> dict[str, tuple[str, int]]:
+    """Run and wave of each cell."""
+    return {one.cell.name: (one.result.run, one.wave) for one in record.cells}

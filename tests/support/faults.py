@@ -1,0 +1,141 @@
+"""A command line in a process of its own, and a fault at one of its changes of the disk: a kill −9, or a full disk.
+
+The process is forked from the one that tests, so its cells are the same fakes, and it has imported everything. An audit
+hook of the interpreter counts what it does below its home: files that are opened for writing, made, renamed and
+removed, folders, processes that are started, and connections to the index. The fault stands in the place of one of them.
+"""
+
+import errno
+import os
+import signal
+import sqlite3
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import Any, NoReturn
+
+import psutil
+
+Fault = Callable[[str], None]
+"""What happens in the place of a change; it receives the kind of the change."""
+
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+_OF_A_PATH = ("os.rename", "os.remove", "os.mkdir", "os.truncate", "sqlite3.connect")
+_PATIENCE_SECONDS = 30.0
+
+
+def killed(change: str) -> None:
+    """End this process as a power cut would: nothing of its own runs afterwards."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def full(change: str) -> None:
+    """Refuse a change as a full disk does; removing a file and starting a process go on to work."""
+    if change == "sqlite3.connect":
+        raise sqlite3.OperationalError("database or disk is full")
+    if change not in ("os.remove", "subprocess.Popen"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def arm(place: Path, number: int, fault: Fault, lasting: bool = False) -> None:
+    """Let the fault happen in the place of this process's change of that number, from 0; a lasting one at all later."""
+    seen = count()
+
+    def hook(event: str, args: tuple[Any, ...]) -> None:
+        if _changes(event, args, str(place)):
+            at = next(seen)
+            if at == number or (lasting and at > number):
+                fault(event)
+
+    sys.addaudithook(hook)
+
+
+def _changes(event: str, args: tuple[Any, ...], place: str) -> bool:
+    if event == "open":
+        path, _, flags = args
+        return isinstance(flags, int) and bool(flags & _WRITES) and _within(path, place)
+    if event == "subprocess.Popen":
+        return any(_within(one, place) for one in args[1])
+    return event in _OF_A_PATH and any(_within(one, place) for one in args[:2])
+
+
+def _within(path: object, place: str) -> bool:
+    return isinstance(path, str | bytes | os.PathLike) and os.fsdecode(path).startswith(place)
+
+
+class Forked:
+    """A process that is forked from this one, does some work, and exits with the number that the work returns."""
+
+    def __init__(self, work: Callable[[], int], output: Path) -> None:
+        self.output = output
+        """File of what it prints."""
+        self.pid = os.fork()
+        if not self.pid:
+            _be(work, output)
+
+    def wait(self) -> int:
+        """Exit code; minus the number of the signal that killed it."""
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+def command(home: Path, *words: str, fault: Callable[[], None] = lambda: None) -> Forked:
+    """Run the command line on a home, in a process of its own, in which `fault` is called at first.
+
+    What it prints goes into a file that is named after the second word.
+    """
+
+    def work() -> int:
+        from assay.cli.main import main
+
+        os.environ["ASSAY_HOME"] = str(home)
+        sys.argv = ["assay", *words]
+        fault()
+        main()
+        return 0
+
+    return Forked(work, home.with_name(f"{home.name}-{words[1]}.said"))
+
+
+def _be(work: Callable[[], int], output: Path) -> NoReturn:
+    """Do the work of this new process, and end it; what tests arranged for their own end is left alone."""
+    code = 1
+    try:
+        said = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        for number in (1, 2):
+            os.dup2(said, number)
+        sys.stdout, sys.stderr = (open(number, "w", 1, closefd=False) for number in (1, 2))  # noqa: SIM115
+        code = work()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+        os._exit(code)
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    """Wait for something that another process does."""
+    end = time.monotonic() + _PATIENCE_SECONDS
+    while not holds():
+        assert time.monotonic() < end, what
+        time.sleep(0.02)
+
+
+def processes_of(place: Path) -> list[psutil.Process]:
+    """Living processes that have the place in their command line."""
+    found = []
+    for one in psutil.process_iter(["cmdline", "status"]):
+        if one.info["status"] != psutil.STATUS_ZOMBIE and str(place) in " ".join(one.info["cmdline"] or ()):
+            found.append(one)
+    return found
+
+
+def quiet(place: Path) -> None:
+    """Wait until no process works in the place any more: those of a dead coordinator end by themselves."""
+    until(lambda: not processes_of(place), f"processes are left in {place}: {processes_of(place)}")
