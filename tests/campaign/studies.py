@@ -6,11 +6,13 @@ from collections.abc import Callable
 from assay.config import Home
 from assay.executors.base import News, Started
 from assay.records.status import Status
-from assay.records.study import ComparisonRecord, StudyEnding
+from assay.records.study import CellResult, ComparisonRecord, StudyEnding
+from assay.store.event_log import read_log
+from assay.store.run_folder import RunFolder
 from assay.studies.execution import run as module
-from assay.studies.execution.fold import fold
+from assay.studies.execution.listing import planned
 from assay.studies.execution.modes import Mode
-from assay.studies.folder import StudyFolder, StudyPlan, find, folders
+from assay.studies.folder import StudyFolder, find, folders
 from support.fake_studies import shape, silent
 from support.faults import Forked, command, quiet
 
@@ -65,12 +67,6 @@ def recorded(home: Home) -> ComparisonRecord:
     return record
 
 
-def plan_of(folder: StudyFolder) -> StudyPlan:
-    plan = folder.plan()
-    assert plan is not None
-    return plan
-
-
 def repaired(home: Home, whole: dict[str, object]) -> None:
     """Resume a study whose process has died: exactly the missing cells run, and then there are none."""
     quiet(home.root)
@@ -78,15 +74,25 @@ def repaired(home: Home, whole: dict[str, object]) -> None:
         assert not list(home.runs.glob("*")), "nothing runs before there is a plan"
         return
     folder = find(home, "last")
-    before = {one.cell.name: one.result.run for one in fold(plan_of(folder), folder.events(), home).cells}
+    before, plan = ended(folder, home), planned(folder)
     heard: list[News] = []
     record = resumed(home, heard)
     is_exact(record, whole)
+    if record.timed and plan.executor == "local":  # waves elsewhere end in an orderly way, perhaps amid a round
+        assert {len(rounds_of(one, record)) for one in record.cells} == {plan.protocol.blocks}
     assert Counter(one.cell.name for one in heard if isinstance(one, Started)) == Counter(whole.keys() - before.keys())
     assert all(one.result.run == before.get(one.cell.name, one.result.run) for one in record.cells)
     assert folder.record() == record
     stays(home, record)
     quiet(home.root)
+
+
+def ended(folder: StudyFolder, home: Home) -> dict[str, str]:
+    """The slow reference: run of each cell whose start any log names, and that has ended by itself."""
+    logs = (folder.events_file, *(folder.path / "waves").glob("*.jsonl"))
+    starts = (event for log in logs for event in read_log(log).events if event["event"] == "cell_start")
+    results = {event["cell"]: RunFolder(home.runs / event["run"]).result() for event in starts}
+    return {name: one.run for name, one in results.items() if one is not None and one.status is Status.DONE}
 
 
 def is_exact(record: ComparisonRecord, whole: dict[str, object]) -> None:
@@ -95,11 +101,14 @@ def is_exact(record: ComparisonRecord, whole: dict[str, object]) -> None:
     assert Counter(one.cell.name for one in record.cells) == Counter(whole.keys())
     assert {one.result.status for one in record.cells} == {Status.DONE}
     assert contents(record) == whole
-    numbers = range(1, record.protocol.blocks + 1)
     for one in record.cells:
-        took = [ended.number for ended in record.rounds if ended.wave == one.wave and one.cell.name in ended.order]
-        assert sorted(set(took)) == [*numbers], f"{one.cell.name} took no turns in its wave {one.wave}"
-        assert len(took) == len(set(took))
+        rounds = rounds_of(one, record)
+        assert rounds == [*range(1, len(rounds) + 1)]
+
+
+def rounds_of(one: CellResult, record: ComparisonRecord) -> list[int]:
+    """Numbers of the rounds in which a cell took turns with the others of its wave."""
+    return sorted(ended.number for ended in record.rounds if ended.wave == one.wave and one.cell.name in ended.order)
 
 
 def stays(home: Home, record: ComparisonRecord) -> None:

@@ -118,10 +118,10 @@ def test_a_log_that_cannot_be_written_ends_all(kind: type[News]) -> None:
 
     def full(news: News) -> None:
         if isinstance(news, kind):
-            raise StorageError("events.jsonl could not be written")
+            raise StorageError("the log could not be written")
 
     asked = work(stage, 2, [])
-    with pytest.raises(StorageError, match="events.jsonl"):
+    with pytest.raises(StorageError, match="the log could not be written"):
         Local().run(replace(asked, tell=full))
     assert not stage.alive
 

@@ -1,8 +1,8 @@
 """A command line in a process of its own, and a fault at one of its changes of the disk: a kill −9, or a full disk.
 
 The process is forked from the one that tests, so its cells are the same fakes, and it has imported everything. An audit
-hook of the interpreter counts what it does below its home: files that are opened for writing, made, renamed and
-removed, folders, processes that are started, and connections to the index. The fault stands in the place of one of them.
+hook of the interpreter counts what it does below its home: files that are opened for writing, renamed and removed,
+folders, processes that are started, and connections to the index. The fault stands in the place of one of them.
 """
 
 import errno

@@ -206,7 +206,7 @@ class _Flight:
         self._started: set[str] = set()
 
     def start(self, cell: Cell, done: Conducted) -> None:
-        """Note the start of a cell. If it starts again, a scheduler has repeated the job, and only that attempt counts."""
+        """Note the start of a cell. If it starts again, its job was repeated, and only the new attempt counts."""
         if cell.name in self._started:
             self._started.clear()
             done.cells[:] = [one for one in done.cells if one.wave != self.files.number]

@@ -13,7 +13,6 @@ from assay.store.figures import RunFigures, result_of
 from assay.store.liveness import is_here, is_running
 from assay.store.run_folder import RunFolder, RunSpec
 
-
 UNSEEN = "its process and its parent ended without a result"
 """Reason of a run that a reader has found dead. Its parent, if it lives, knows a better one."""
 
