@@ -52,10 +52,9 @@ def compare(
 ) -> "StudyResult":
     """Measure a baseline twice and every treatment at each of several seeds, and analyse the results.
 
-    Each treatment, such as ``"sdpa_attention+bf16_mixed"``, is a row with `processes` processes at each seed. None
-    takes as many as an interval needs. The processes take turns in `blocks` timed blocks. `timeout` limits the seconds
-    that one of them may work. A Ctrl-C saves and stops the comparison, and keeps the cells that have finished. Raises
-    `UsageError` before anything runs, and `StorageError` if the disk refuses.
+    Each treatment, such as ``"sdpa_attention+bf16_mixed"``, is a row with `processes` processes at each seed; None
+    takes as many as an interval needs. They take turns in `blocks` timed blocks. `timeout` limits the seconds that one
+    may work. A Ctrl-C saves and stops. Raises `UsageError` before anything runs, and `StorageError`.
     """
     from assay.data.progress import silent
     from assay.studies.execution.run import How, measured
@@ -122,8 +121,7 @@ def resume(
 ) -> "StudyResult":
     """Run exactly the cells of a stopped study that have no result, and analyse the whole.
 
-    `name` is an id, the start of one, or ``last``. `mode` is ``missing``, ``retry-failed``, ``force`` or ``read-only``
-    (`studies.execution.modes`). Raises `UsageError` if another process runs the study.
+    `mode` is ``missing``, ``retry-failed``, ``force`` or ``read-only``. Raises `UsageError` if another process runs it.
     """
     from assay.data.progress import silent
     from assay.studies.execution.modes import Mode
