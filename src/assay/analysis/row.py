@@ -65,7 +65,7 @@ class Row(Frozen):
 
 def usable(cells: Iterable[CellResult]) -> list[CellResult]:
     """Return the cells whose runs ended on their own, so that their figures can be compared."""
-    return [one for one in cells if one.result.status in (Status.DONE, Status.BUDGET_REACHED)]
+    return [one for one in cells if one.result.status.finished]
 
 
 def figures(

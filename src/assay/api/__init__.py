@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from assay.api.estimating import project as project
     from assay.api.estimating import token_budget as token_budget
     from assay.api.measuring import anatomy as anatomy
-    from assay.api.measuring import gradients as gradients
+    from assay.api.probing import gradients as gradients
     from assay.api.study import compare as compare
     from assay.api.training import Listener as Listener
     from assay.api.training import train as train
@@ -36,7 +36,7 @@ _MODULES = {
     "configure": "configuration",
     "estimate": "estimating",
     "estimate_every_rank": "estimating",
-    "gradients": "measuring",
+    "gradients": "probing",
     "project": "estimating",
     "token_budget": "estimating",
     "train": "training",

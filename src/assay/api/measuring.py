@@ -1,4 +1,4 @@
-"""Measure one step on this machine, and the gradients of a trained run."""
+"""Measure one step on this machine."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +9,6 @@ from assay.config.home import Home, home_of
 if TYPE_CHECKING:
     from assay.api.step_results import MeasuredStep
     from assay.data.progress import Progress
-    from assay.records.gradients import GradientProbe
 
 
 def anatomy(
@@ -33,23 +32,3 @@ def anatomy(
     words = [title_of(source), *(one for one in (source, *overrides) if isinstance(one, str) and "=" in one)]
     stacked = "+".join(map(str, run.optimizations)) or "no optimization"
     return MeasuredStep.of(found.model_copy(update={"title": f"{' '.join(words)} with {stacked}"}))
-
-
-def gradients(
-    name: str,
-    *,
-    micro_batches: int = 8,
-    sequences: int | None = None,
-    home: Home | Path | str | None = None,
-    on_progress: "Progress | None" = None,
-) -> "GradientProbe":
-    """Measure gradients at the newest checkpoint of a run: scale by module, agreement between micro-batches, noise.
-
-    Each micro-batch has `sequences` sequences, by default the run's batch size, and is one that the run would train
-    next. The model is the plain one, without optimizations and dropout, on the CPU, and nothing is updated. Raises
-    `UsageError` if there is no such run or checkpoint, if its corpus is gone, or for fewer than two micro-batches.
-    """
-    from assay.data.progress import silent
-    from assay.launch.gradients import probed
-
-    return probed(name, micro_batches, sequences, home_of(home), on_progress or silent)

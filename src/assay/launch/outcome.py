@@ -10,7 +10,7 @@ from typing import Literal
 from assay.errors import UsageError
 from assay.records.run import RunResult
 from assay.records.status import Status
-from assay.store.reconcile import UNSEEN, compose
+from assay.store.reconcile import compose, ended_unseen
 from assay.store.run_folder import RunFolder
 
 Stop = Literal["interrupted", "timed_out"]
@@ -30,7 +30,7 @@ def ending(
         own = folder.result() if folder.stamp() != earlier else None
     except UsageError as error:
         return compose(folder, Status.FAILED, str(error))
-    if own is not None and (own.reason or "").startswith(UNSEEN):
+    if own is not None and ended_unseen(own):
         own = None  # it is a reader's, who found the child dead before its parent did
     if own is not None and exit_code < 0 and own.status is Status.FAILED and own.config.ranks > 1:
         # Ranks whose launcher has died lose their rendezvous store, and fail because of that.

@@ -133,10 +133,10 @@ def check_room(run: Run, machine: Machine, ranks: int) -> None:
             f"{ranks} ranks need {ranks} accelerators, and this machine has {len(machine.accelerators)}; "
             "use fewer ranks"
         )
-    missing = set(run.cores or ()) - usable_cores()
+    usable = usable_cores()
+    missing = set(run.cores or ()) - usable
     if missing:
-        listed = ", ".join(map(str, sorted(missing)))
-        there = ", ".join(map(str, sorted(usable_cores())))
+        listed, there = (", ".join(map(str, sorted(cores))) for cores in (missing, usable))
         raise Unavailable(f"cores={list(run.cores or ())} is not possible: there is no core {listed} among {there}")
     if ranks > machine.cores and not run.oversubscribe:
         raise Unavailable(

@@ -28,6 +28,11 @@ class Status(StrEnum):
         return self in stopped | {Status.FAILED, Status.UNAVAILABLE, Status.DAMAGED}
 
     @property
+    def finished(self) -> bool:
+        """True if the run ended on its own with all its figures, also at its budget."""
+        return self in {Status.DONE, Status.BUDGET_REACHED}
+
+    @property
     def failure(self) -> bool:
         """True if the status makes a comparison fail; running out of memory and diverging are results there."""
         return self in {Status.NO_EFFECT, Status.WRONG_VALUES, Status.KILLED, Status.FAILED, Status.TIMED_OUT}

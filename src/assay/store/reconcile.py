@@ -13,8 +13,12 @@ from assay.store.figures import RunFigures, result_of
 from assay.store.liveness import is_here, is_running
 from assay.store.run_folder import RunFolder, RunSpec
 
-UNSEEN = "its process and its parent ended without a result"
-"""Reason of a run that a reader has found dead. Its parent, if it lives, knows a better one."""
+_UNSEEN = "its process and its parent ended without a result"
+
+
+def ended_unseen(result: RunResult) -> bool:
+    """True if a reader found the run dead. Its parent, if it lives, knows a better reason."""
+    return (result.reason or "").startswith(_UNSEEN)
 
 
 def begun(spec: RunSpec) -> RunResult:
@@ -60,7 +64,7 @@ def settle(folder: RunFolder) -> RunResult:
 
 
 def _killed(folder: RunFolder) -> RunResult:
-    result = compose(folder, Status.KILLED, UNSEEN)
+    result = compose(folder, Status.KILLED, _UNSEEN)
     if _seen_dead(folder):
         with suppress(StorageError):  # the runs of a read-only home can still be listed
             folder.write_result(result)

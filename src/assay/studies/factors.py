@@ -22,6 +22,11 @@ Changes = Mapping[str, str]
 """Changes of a level: configuration keys and their values as texts of an override, and `optimizations`."""
 
 
+def is_placebo(level: str) -> bool:
+    """True if a level has the name of a placebo, ``placebo: LABEL``."""
+    return level.startswith(f"{PLACEBO}: ")
+
+
 class Factor(NamedTuple):
     """One thing that a study varies."""
 
@@ -38,7 +43,7 @@ class Factor(NamedTuple):
 
     def is_placebo(self, level: str) -> bool:
         """True if a level changes nothing under a label of its own."""
-        return level.startswith(f"{PLACEBO}: ") and not self.at(level)
+        return is_placebo(level) and not self.at(level)
 
 
 def factor(key: str, written: Any) -> Factor:

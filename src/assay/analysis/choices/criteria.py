@@ -20,7 +20,6 @@ from assay.analysis.metrics.loss import VAL_LOSS
 from assay.analysis.metrics.memory import PROCESS_PEAK_BYTES, TENSORS_PEAK_BYTES
 from assay.analysis.metrics.time import STEP_SECONDS
 from assay.analysis.row import Row, usable
-from assay.records.status import Status
 
 Name = Literal["memory", "time", "loss", "communicated"]
 Order = Callable[[str, str], tuple[int, bool]]
@@ -41,7 +40,7 @@ class Criterion:
 def finished(comparison: Comparison) -> tuple[Row, ...]:
     """Return the control and the rows all of whose runs finished, in the order of the record."""
     rows = (comparison.baseline, *comparison.rows)
-    return tuple(row for row in rows if row.status in (Status.DONE, Status.BUDGET_REACHED) and row.finished)
+    return tuple(row for row in rows if row.status.finished and row.finished)
 
 
 def steps_of(comparison: Comparison, row: Row) -> float:

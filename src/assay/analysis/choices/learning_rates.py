@@ -89,7 +89,7 @@ def _others(one: CellResult) -> str:
 
 def _rate(rate: float, row: Row, cells: Sequence[CellResult]) -> Rate:
     diverged = any(one.result.status is Status.DIVERGED for one in cells)
-    whole = row.treatment == BASELINE or row.status in (Status.DONE, Status.BUDGET_REACHED)
+    whole = row.treatment == BASELINE or row.status.finished
     seeds: dict[int, list[float]] = {}
     for one in usable(cells) if whole and not diverged else ():
         if one.result.val_loss is not None:

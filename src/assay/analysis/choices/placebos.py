@@ -6,13 +6,14 @@ tensors must be those of the row that it repeats. Its time shows how far equal r
 
 from typing import NamedTuple
 
+from assay.analysis.choices.log_change import log_change
 from assay.analysis.comparison import Comparison
 from assay.analysis.metrics.memory import TENSORS_PEAK_BYTES
 from assay.analysis.metrics.time import STEP_SECONDS
-from assay.analysis.row import Figure, usable
+from assay.analysis.row import usable
 from assay.config.run import ResolvedRun
 from assay.records.study import BASELINE, Curve
-from assay.studies.factors import PLACEBO
+from assay.studies.factors import is_placebo
 
 
 class Placebo(NamedTuple):
@@ -37,7 +38,7 @@ def placebos(comparison: Comparison) -> tuple[Placebo, ...]:
         if not cells:
             continue
         run = cells[0].cell.run.model_copy(update={"seed": 0})
-        placebo = any(level.startswith(f"{PLACEBO}: ") for level in cells[0].cell.levels.values())
+        placebo = any(map(is_placebo, cells[0].cell.levels.values()))
         repeated = next((label for other, label in known if other == run), None)
         if placebo and repeated is not None and usable(cells):
             found.append(_held(comparison, row, repeated))
@@ -49,15 +50,16 @@ def placebos(comparison: Comparison) -> tuple[Placebo, ...]:
 def _held(comparison: Comparison, row: str, repeated: str) -> Placebo:
     ours, theirs = _losses(comparison, row), _losses(comparison, repeated)
     common = ours.keys() & theirs.keys()
-    figures = {one.treatment: one.metrics for one in (comparison.baseline, *comparison.rows)}
-    peaks = [figures[label].get(TENSORS_PEAK_BYTES.name) for label in (row, repeated)]
-    times = [_number(figures[label].get(STEP_SECONDS.name)) for label in (row, repeated)]
+    by_name = {one.treatment: one for one in (comparison.baseline, *comparison.rows)}
+    rows = by_name[row], by_name[repeated]
+    peaks = [one.metrics.get(TENSORS_PEAK_BYTES.name) for one in rows]
+    here, there = (log_change(one, STEP_SECONDS) for one in rows)
     return Placebo(
         row=row,
         repeats=repeated,
         losses_equal=bool(common) and all(ours[seed] == theirs[seed] for seed in common),
         peak_equal=peaks[0] == peaks[1],
-        step_change=None if times[0] is None or times[1] is None else times[0] / times[1] - 1,
+        step_change=None if here is None or there is None else here.since(there).fraction,
     )
 
 
@@ -67,7 +69,3 @@ def _losses(comparison: Comparison, row: str) -> dict[int, tuple[Curve, float | 
     for one in usable(comparison.record.of(row)):
         found.setdefault(one.cell.seed, (one.curve, one.result.train_loss, one.result.val_loss))
     return found
-
-
-def _number(value: Figure) -> float | None:
-    return float(value) if isinstance(value, int | float) else None

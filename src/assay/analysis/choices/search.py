@@ -1,10 +1,9 @@
 """The outcome of a search by successive halving: how many rows went on to each rung, and the best one at the end."""
 
-from statistics import fmean
 from typing import NamedTuple
 
-from assay.analysis.row import usable
 from assay.records.study import BASELINE, ComparisonRecord
+from assay.studies.execution.rungs import mean_loss
 
 
 class Found(NamedTuple):
@@ -26,12 +25,7 @@ def found(record: ComparisonRecord) -> Found | None:
         return None
     rungs = [[row for row in rung if record.of(row)] for rung in record.halving.rungs]
     last = next((rung for rung in reversed(rungs) if rung), [])
-    losses = {row: loss for row in last if (loss := _loss(record, row)) is not None}
+    losses = {row: loss for row in last if (loss := mean_loss(record.of(row))) is not None}
     best = min(losses, key=lambda row: losses[row], default=None)
     loss = None if best is None else losses[best]
-    return Found(tuple(map(len, rungs)), best, loss, _loss(record, BASELINE))
-
-
-def _loss(record: ComparisonRecord, row: str) -> float | None:
-    known = [one.result.val_loss for one in usable(record.of(row)) if one.result.val_loss is not None]
-    return fmean(known) if known else None
+    return Found(tuple(map(len, rungs)), best, loss, mean_loss(record.of(BASELINE)))

@@ -15,7 +15,7 @@ from assay.analysis.comparison import Comparison
 from assay.analysis.factors.changes import Estimate, RowChanges, Scale, compared_metrics, estimates, row_changes
 from assay.analysis.factors.layout import Change, Layout, layout
 from assay.config.base import Frozen
-from assay.studies.factors import NONE, OPTIMIZATIONS, PLACEBO
+from assay.studies.factors import NONE, OPTIMIZATIONS, is_placebo
 
 Changes = frozenset[Change]
 
@@ -95,7 +95,7 @@ def _parts(design: Layout, row: str) -> Changes:
 
 
 def _stack(level: str) -> frozenset[str]:
-    return frozenset({level} if level.startswith(f"{PLACEBO}: ") else set(level.split("+")) - {NONE})
+    return frozenset({level} if is_placebo(level) else set(level.split("+")) - {NONE})
 
 
 def _deviations(design: Layout, changes: RowChanges, singles: Mapping[str, tuple[str, ...]]) -> tuple[Deviation, ...]:

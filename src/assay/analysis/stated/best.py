@@ -14,7 +14,7 @@ from assay.config.run import Run
 from assay.errors import UsageError, among, shown
 from assay.records.status import Status
 from assay.records.study import ComparisonRecord
-from assay.studies.factors import PLACEBO
+from assay.studies.factors import is_placebo
 
 
 class Best(NamedTuple):
@@ -64,4 +64,4 @@ def _figure(row: Row, metric: str) -> float | None:
 
 def _is_placebo(record: ComparisonRecord, row: Row) -> bool:
     levels = next((one.cell.levels for one in record.cells if one.cell.treatment == row.treatment), {})
-    return any(level.startswith(f"{PLACEBO}: ") for level in levels.values())
+    return any(map(is_placebo, levels.values()))

@@ -5,11 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from assay.report.blocks import Block, Facts, Table
 from assay.report.formats import UNKNOWN
-from assay.report.wording import interval
-from assay.units import format_percent
+from assay.report.study.choices.wording import change, plain
 
 if TYPE_CHECKING:
-    from assay.analysis.choices.log_change import LogChange
     from assay.analysis.factors.machines import Across, Machines
 
 
@@ -37,8 +35,8 @@ def values(found: "Machines") -> dict[str, Any]:
             {
                 "row": one.row,
                 "metric": one.metric.name,
-                "changes": [_json(change) for change in one.changes],
-                "all": _json(one.overall),
+                "changes": list(map(plain, one.changes)),
+                "all": plain(one.overall),
                 "differ": one.differ,
             }
             for one in found.rows
@@ -49,18 +47,6 @@ def values(found: "Machines") -> dict[str, Any]:
 
 def _row(one: "Across") -> tuple[str, ...]:
     told = {True: "differ", False: "not distinguishable", None: UNKNOWN}[one.differ]
-    if one.differ is False and all(change is not None and not change.half for change in one.changes):
+    if one.differ is False and all(known is not None and not known.half for known in one.changes):
         told = "equal"
-    return one.row, one.metric.title, *map(_text, one.changes), _text(one.overall), told
-
-
-def _text(change: "LogChange | None") -> str:
-    if change is None:
-        return UNKNOWN
-    return f"{format_percent(change.fraction)} {interval(change.interval)}".strip()
-
-
-def _json(change: "LogChange | None") -> dict[str, Any] | None:
-    if change is None:
-        return None
-    return {"change": change.fraction, "interval": None if change.interval is None else list(change.interval)}
+    return one.row, one.metric.title, *map(change, one.changes), change(one.overall), told

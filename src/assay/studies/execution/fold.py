@@ -15,7 +15,7 @@ from assay.executors.ended import cell_result
 from assay.records.status import Status
 from assay.records.study import Cell, CellResult, ComparisonRecord, Round, StudyEnding
 from assay.store.event_log import Event
-from assay.store.reconcile import UNSEEN, settle
+from assay.store.reconcile import ended_unseen, settle
 from assay.store.run_folder import RunFolder
 from assay.studies.drift import NUDGED
 from assay.studies.folder import StudyPlan
@@ -111,6 +111,6 @@ def _ended(cell: Cell, run: str, wave: int, home: Home) -> CellResult | None:
         result = settle(folder)
     except UsageError:
         return None
-    if result.status in _UNFINISHED or (result.reason or "").startswith(UNSEEN):  # damaged, if its log is, too
+    if result.status in _UNFINISHED or ended_unseen(result):  # damaged, if its log is, too
         return None
     return cell_result(cell, wave, result, folder.events())

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from assay.config.home import Home
 from assay.errors import UsageError
-from assay.records.status import Status
 from assay.records.study import CellResult, StudyEnding
 from assay.studies.execution.fold import fold
 from assay.studies.folder import StudyFolder, StudyPlan
@@ -64,7 +63,7 @@ def standing(folder: StudyFolder, home: Home) -> Standing:
         study=listed(folder, home),
         by_status=Counter(one.result.status.value for one in ended),
         process="" if holder is None else f"{holder.pid} on {holder.host}",
-        problems=tuple(_problem(one) for one in ended if one.result.status not in (Status.DONE, Status.BUDGET_REACHED)),
+        problems=tuple(_problem(one) for one in ended if not one.result.status.finished),
     )
 
 

@@ -9,12 +9,9 @@ from math import isfinite
 from statistics import fmean
 
 from assay.executors.base import Wave
-from assay.records.status import Status
 from assay.records.study import CellResult
 from assay.studies.execution.fold import Progress
 from assay.studies.folder import StudyPlan
-
-_FINISHED = frozenset({Status.DONE, Status.BUDGET_REACHED})
 
 
 def rows_of(plan: StudyPlan, done: Sequence[CellResult]) -> Iterator[tuple[str, ...]]:
@@ -33,7 +30,8 @@ def rows_of(plan: StudyPlan, done: Sequence[CellResult]) -> Iterator[tuple[str, 
         expected = {cell.name for cell in plan.cells if cell.treatment in rows}
         if not expected <= {one.cell.name for one in done}:
             return
-        losses = {place: loss for place in chosen if (loss := _loss(before[place], done)) is not None}
+        of_row = {place: [one for one in done if one.cell.treatment == before[place]] for place in chosen}
+        losses = {place: loss for place, cells in of_row.items() if (loss := mean_loss(cells)) is not None}
         chosen = sorted(sorted(losses, key=lambda place: losses[place])[:kept])
         if not chosen:
             return
@@ -54,8 +52,7 @@ def known_rows(plan: StudyPlan, done: Sequence[CellResult]) -> frozenset[str]:
     return frozenset(row for rung in rows_of(plan, done) for row in rung)
 
 
-def _loss(row: str, done: Sequence[CellResult]) -> float | None:
-    """Return a row's validation loss, as the mean over its processes; None unless all have finished."""
-    results = [one.result for one in done if one.cell.treatment == row]
-    losses = [one.val_loss for one in results if one.status in _FINISHED and one.val_loss is not None]
-    return fmean(losses) if len(losses) == len(results) and all(map(isfinite, losses)) else None
+def mean_loss(cells: Sequence[CellResult]) -> float | None:
+    """Return the mean validation loss of a row's cells; None unless all have finished with one."""
+    losses = [one.result.val_loss for one in cells if one.result.status.finished and one.result.val_loss is not None]
+    return fmean(losses) if losses and len(losses) == len(cells) and all(map(isfinite, losses)) else None

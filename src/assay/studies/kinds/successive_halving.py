@@ -23,11 +23,7 @@ class SuccessiveHalving(RandomSearch):
 
     kind: ClassVar[str] = "successive_halving"
     losses_only: ClassVar[bool] = True
-    example: ClassVar[Mapping[str, str]] = {
-        "space": "\n  training.learning_rate: {low: 1e-4, high: 1e-2}\n  training.batch_size: [8, 16, 32]",
-        "trials": "9",
-        "steps": "[20, 60, 180]",
-    }
+    example: ClassVar[Mapping[str, str]] = {**RandomSearch.example, "trials": "9", "steps": "[20, 60, 180]"}
 
     steps: tuple[int, ...] = Field(min_length=2, max_length=20)
     """Training steps of each rung, the fewest first. The control has the most."""

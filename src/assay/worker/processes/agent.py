@@ -113,7 +113,7 @@ def _conclude(folder: RunFolder, end: End | None) -> int:
     A run that was done or had reached its budget keeps that status, even if a process died while it exited.
     """
     result = folder.result()
-    over = result is not None and result.status in (Status.DONE, Status.BUDGET_REACHED)
+    over = result is not None and result.status.finished
     if end is None or over or (result is not None and end.rank == 0 and end.reason is not None):
         return result.status.exit_code if result else Status.FAILED.exit_code
     status, reason = _account(end, folder)

@@ -6,7 +6,7 @@ from assay.analysis.factors.changes import Estimate
 from assay.analysis.factors.layout import Change
 from assay.analysis.metrics import metrics
 from assay.report.wording import interval
-from assay.studies.factors import OPTIMIZATIONS, PLACEBO
+from assay.studies.factors import OPTIMIZATIONS, is_placebo
 from assay.units import format_percent
 
 _ON = "on"
@@ -15,7 +15,7 @@ _ON = "on"
 
 def level_name(key: str, level: str) -> str:
     """Return a level with the last part of its factor's key; optimizations, placebos and rungs need no key."""
-    if key == OPTIMIZATIONS or level.startswith(f"{PLACEBO}: "):
+    if key == OPTIMIZATIONS or is_placebo(level):
         return level
     return key if level == _ON else f"{key.rsplit('.', 1)[-1]}={level}"
 
