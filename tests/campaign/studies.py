@@ -14,7 +14,7 @@ from assay.studies.execution.listing import planned
 from assay.studies.execution.modes import Mode
 from assay.studies.folder import StudyFolder, find, folders
 from support.fake_studies import shape, silent
-from support.faults import Forked, command, quiet
+from support.faults import PATIENCE_SECONDS, Forked, command, quiet
 
 _TINY = "model.n_layer=1, model.n_head=1, model.n_embd=8, model.context_length=8, training.batch_size=2"
 _SIZE = f"base: demo\noverrides: [{_TINY}, training.steps=2]\nseeds: 1\nprocesses: 1\nblocks: 1\n"
@@ -67,9 +67,9 @@ def recorded(home: Home) -> ComparisonRecord:
     return record
 
 
-def repaired(home: Home, whole: dict[str, object]) -> None:
+def repaired(home: Home, whole: dict[str, object], patience_seconds: float = PATIENCE_SECONDS) -> None:
     """Resume a study whose process has died: exactly the missing cells run, and then there are none."""
-    quiet(home.root)
+    quiet(home.root, patience_seconds)
     if not folders(home):
         assert not list(home.runs.glob("*")), "nothing runs before there is a plan"
         return

@@ -26,7 +26,7 @@ from campaign.studies import contents, is_exact, repaired, resumed, run, undistu
 from support import fake_studies, fake_wave
 from support.fake_executor import Here, known_as_here
 from support.fake_studies import fake_cells
-from support.faults import arm, killed, processes_of, quiet
+from support.faults import PATIENCE_SECONDS, SLURM_PATIENCE_SECONDS, arm, killed, processes_of, quiet
 
 MOST = 400
 """More changes of the disk than any of these studies makes."""
@@ -70,7 +70,7 @@ def test_a_coordinator_killed_at_any_change_of_the_disk_loses_no_cell(
         if code == 0:
             break
         assert code == -9, process.output.read_text()
-        repaired(home, whole)
+        repaired(home, whole, SLURM_PATIENCE_SECONDS if kind == "slurm" else PATIENCE_SECONDS)
     else:
         assert len([*numbers]) < MOST / 10, "not every change was tried"
 

@@ -25,7 +25,9 @@ Fault = Callable[[str], None]
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _OF_A_PATH = ("os.rename", "os.remove", "os.mkdir", "os.truncate", "sqlite3.connect")
-_PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 30.0
+SLURM_PATIENCE_SECONDS = 90.0
+"""A local job of submitit whose coordinator died before the job's file was written waits a minute for it, and ends."""
 
 
 def killed(change: str) -> None:
@@ -119,9 +121,9 @@ def _be(work: Callable[[], int], output: Path) -> NoReturn:
         os._exit(code)
 
 
-def until(holds: Callable[[], bool], what: str) -> None:
+def until(holds: Callable[[], bool], what: str, patience_seconds: float = PATIENCE_SECONDS) -> None:
     """Wait for something that another process does."""
-    end = time.monotonic() + _PATIENCE_SECONDS
+    end = time.monotonic() + patience_seconds
     while not holds():
         assert time.monotonic() < end, what
         time.sleep(0.02)
@@ -136,6 +138,6 @@ def processes_of(place: Path) -> list[psutil.Process]:
     return found
 
 
-def quiet(place: Path) -> None:
+def quiet(place: Path, patience_seconds: float = PATIENCE_SECONDS) -> None:
     """Wait until no process works in the place any more: those of a dead coordinator end by themselves."""
-    until(lambda: not processes_of(place), f"processes are left in {place}: {processes_of(place)}")
+    until(lambda: not processes_of(place), f"processes are left in {place}", patience_seconds)
