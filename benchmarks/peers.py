@@ -58,6 +58,15 @@ def nanogpt(folder: Path, config: ModelConfig, seed: int) -> Peer:
     return Peer("nanoGPT", model, config, lambda ids, to: model(ids, to)[1], _ours(tensors, config), optimizer)
 
 
+def nanogpt_checkpoint(folder: Path, path: Path) -> Callable[[Tensor, Tensor], Tensor]:
+    """The loss of a checkpoint that nanoGPT's script wrote: (ids, targets), each `[B, T]` → mean cross-entropy."""
+    source, found = _module(folder / "model.py"), torch.load(path, weights_only=True)
+    with _quiet():
+        model = source.GPT(source.GPTConfig(**found["model_args"])).eval()
+    model.load_state_dict(found["model"])
+    return lambda ids, targets: model(ids, targets)[1]
+
+
 def transformers_gpt2(config: ModelConfig, seed: int, *, fused_gelu: bool) -> Peer:
     """transformers' GPT2LMHeadModel with its SDPA attention; its GELU of several operations, or torch's of one."""
     from transformers import GPT2Config, GPT2LMHeadModel

@@ -140,6 +140,20 @@ def test_a_study_starts_from_the_best_row_of_another(assay: Assay, fake: Fake, f
     assert '"learning_rate": 0.002' in newest.read_text()
 
 
+def test_settings_chosen_on_the_validation_split_are_reported_on_the_test_split(
+    assay: Assay, fake: Fake, file: str, tmp_path: Path
+) -> None:
+    assert assay("study", "run", file, "data.evaluate_on=validation").code == 0
+    assert "Validation losses are those of the validation split." in assay("study", "show", "last").out
+    later = tmp_path / "later.yaml"
+    fields = "kind: one_at_a_time\nseeds: 1\nprocesses: 1\nblocks: 1\nvary: {model.bias: [true, false]}\n"
+    later.write_text(f"{fields}start_from: {{study: study, metric: tensors_peak_bytes}}\n")
+    assert assay("study", "run", str(later)).code == 0
+    said = assay("study", "show", "last").out
+    assert "losses here are those of the test split" in " ".join(said.split())
+    assert "Validation losses are those of the test split." in " ".join(said.split())
+
+
 @pytest.mark.parametrize(
     ("start", "says"),
     [

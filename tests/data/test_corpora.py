@@ -40,6 +40,38 @@ def test_a_folder_with_train_and_valid_brings_its_own_split(home: Home, tmp_path
     assert (corpus.train, corpus.validation) == ("train train ", "valid valid ")
 
 
+def test_a_part_of_the_held_out_text_is_evaluated_on(home: Home, tmp_path: Path) -> None:
+    text = "a" * 90 + "bbbcccc"
+    (tmp_path / "a.txt").write_text(text)
+
+    def part(name: str) -> Corpus:
+        fields = {"path": str(tmp_path / "a.txt"), "validation_fraction": 7 / 97, "evaluate_on": name}
+        return corpus_of(DataConfig.model_validate(fields), home)
+
+    assert (part("held-out").validation, part("held-out").unread) == ("bbbcccc", "")
+    assert (part("validation").validation, part("validation").unread) == ("bbbc", "ccc")
+    assert (part("test").validation, part("test").unread) == ("ccc", "bbbc")
+    assert {part(name).train for name in ("held-out", "validation", "test")} == {"a" * 90}
+
+
+def test_a_folder_may_have_a_test_split(home: Home, tmp_path: Path) -> None:
+    for name in ("train", "valid", "test"):
+        (tmp_path / f"{name}.txt").write_text(f"{name} " * 10)
+    for name, file, other in (("test", "test", "valid"), ("validation", "valid", "test")):
+        config = DataConfig.model_validate({"path": str(tmp_path), "max_bytes": 12, "evaluate_on": name})
+        corpus = corpus_of(config, home)
+        assert (corpus.train, corpus.validation, corpus.unread) == tuple(
+            (f"{one} " * 3)[:12] for one in ("train", file, other)
+        )
+
+
+def test_an_empty_half_is_refused(home: Home, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("abc")
+    config = DataConfig(path=str(tmp_path / "a.txt"), validation_fraction=0.1, evaluate_on="test")
+    with pytest.raises(UsageError, match=r"the test split of .* has no text"):
+        corpus_of(config, home)
+
+
 def test_the_place_of_the_cut_is_part_of_the_hash() -> None:
     assert Corpus("", "ab", "c").sha256 != Corpus("", "a", "bc").sha256
 

@@ -49,6 +49,20 @@ def test_each_configuration_has_its_folder(home: Home, story: Path, monkeypatch:
     assert folder_for(DataConfig(path=story.name), home) == folder_for(base, home)
 
 
+def test_parts_of_the_held_out_text_share_training_text_and_vocabulary(home: Home, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("abc" * 30 + "dddddeeeee")
+    asked = [{"evaluate_on": name} for name in ("held-out", "validation", "test")]
+    base = DataConfig(path=str(tmp_path / "a.txt"), tokenizer="char")
+    every, validation, test = (prepare(base.model_copy(update=one), home) for one in asked)
+    assert len({one.manifest.tokenizer_sha256 for one in (every, validation, test)}) == 1
+    assert len({one.manifest.train.sha256 for one in (every, validation, test)}) == 1
+    assert [*validation.validation.ids, *test.validation.ids] == [*every.validation.ids]
+
+
+def test_a_folder_from_before_there_was_a_choice_keeps_its_name(home: Home) -> None:
+    assert folder_for(DataConfig(path="/a.txt"), home).name == "files-byte-488b4343dcb0"
+
+
 def test_a_changed_source_is_prepared_again_with_a_note(home: Home, story: Path) -> None:
     config = DataConfig(path=str(story))
     first = prepare(config, home)

@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ def test_a_download_that_is_not_the_published_file_is_refused(home: Home, monkey
 def test_a_download_is_fetched_once(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     content = b"All:\nSpeak, speak.\n" * 10
     download = published.Download("input.txt", "https://example.org/x", sha256=hashlib.sha256(content).hexdigest())
-    corpus = published.Published("shakespeare", download, None, one_form=True)
+    corpus = published.Published("shakespeare", download, one_form=True)
     monkeypatch.setitem(published.PUBLISHED, "shakespeare", corpus)
     asked = serve(monkeypatch, content)
     config = DataConfig(corpus="shakespeare")
@@ -95,6 +96,25 @@ def test_wikitext_put_in_place_by_hand_serves_and_is_pinned(home: Home) -> None:
         read_corpus(list_corpus(WIKITEXT, home), WIKITEXT, home)
     (folder / "sha256.json").unlink()
     assert read_corpus(list_corpus(WIKITEXT, home), WIKITEXT, home).train == "something else"
+
+
+def test_the_test_split_is_read_only_if_it_is_asked_for(home: Home) -> None:
+    folder = place_wikitext(home)
+    read_corpus(list_corpus(WIKITEXT, home), WIKITEXT, home)
+    (folder / "test.txt").write_text("the test.txt text\n" * 20)
+    config = WIKITEXT.model_copy(update={"evaluate_on": "test"})
+    corpus = read_corpus(list_corpus(config, home), config, home)
+    assert corpus.validation.startswith("the test.txt")
+    assert corpus.unread.startswith("the valid.txt")
+    (folder / "test.txt").write_text("something else")
+    assert read_corpus(list_corpus(WIKITEXT, home), WIKITEXT, home).train.startswith("the train.txt")
+    with pytest.raises(UsageError, match=r"test.txt is no longer the file that was first used"):
+        read_corpus(list_corpus(config, home), config, home)
+
+
+def test_the_digest_of_wikitext_is_that_of_the_shared_file(shared: Callable[[str], Path]) -> None:
+    for download in published.WIKITEXT_2.downloads(tested=True)[1:]:  # the articles of train stand in another order
+        assert download.proves(shared(f"wikitext-2/{download.name}").read_bytes())
 
 
 def test_another_shakespeare_is_refused(home: Home) -> None:

@@ -1,6 +1,6 @@
-"""The text to train on, its tokenizer, and the share that is held out."""
+"""The text to train on, its tokenizer, and the part that is held out."""
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
@@ -28,6 +28,10 @@ class DataConfig(Setting):
     """Size of a byte-pair vocabulary trained on the corpus."""
     validation_fraction: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.1
     """Share of the text, at its end, that is held out, unless the corpus has its own validation split."""
+    evaluate_on: Literal["held-out", "validation", "test"] = "held-out"
+    """Text whose loss is measured: all that is held out, or one of two parts. Choose settings by `validation`, and
+    report their losses on `test`. `test` is the corpus's test split, or else the second half of the held-out text;
+    `validation` is the rest."""
     max_bytes: PositiveInt | None = None
     """Most bytes of text to read, from the start. None: all of it."""
 

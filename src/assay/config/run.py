@@ -179,11 +179,14 @@ def identity(run: ResolvedRun) -> str:
     """Twelve hexadecimal digits of the SHA-256 of the run's canonical JSON.
 
     Defaults are written out and keys are sorted, so key order and the spelling of a default do not matter. The newer
-    fields `nudge` and `cores` are left out at their defaults, so that runs recorded before them keep their hash.
+    fields `nudge`, `cores` and `data.evaluate_on` are left out at their defaults, so that runs recorded before them
+    keep their hash.
     `check_values` is left out, because the check changes nothing that is trained or measured.
     """
     left_out: dict[str, Any] = {"training": {"check_values": True}}
     left_out |= {name: True for name, default in (("nudge", 0), ("cores", None)) if getattr(run, name) == default}
+    if run.data.evaluate_on == "held-out":
+        left_out["data"] = {"evaluate_on": True}
     plain = run.model_dump(mode="json", exclude=left_out)
     canonical = json.dumps(plain, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]

@@ -2,8 +2,11 @@
 
 A corpus is first listed (its files, cheaply stamped by size and time), then read. The held-out part is the last
 `validation_fraction` of the characters, split off before tokenization, as in nanoGPT. WikiText-2, and a folder with
-`train.txt` and `valid.txt`, have a validation split of their own. `max_bytes` limits each text that is read: the whole
-text before it is split, or each of a corpus's own splits.
+`train.txt` and `valid.txt`, have a validation split of their own, and perhaps a test split, `test.txt`. `max_bytes`
+limits each text that is read: the whole text before it is split, or each of a corpus's own splits.
+
+`data.evaluate_on` chooses the part of the held-out text that becomes the validation split of a prepared corpus. The
+vocabulary is that of all parts, so that settings chosen on one part apply to the other.
 
 `stdlib` is the source text of the running Python's standard library. It needs no download, but differs between
 versions of Python, and so does the corpus digest. Caveat: files are ordered by name. The held-out part (`t` to `z`)
@@ -39,22 +42,24 @@ class CorpusListing:
     title: str
     train: tuple[Path, ...]
     validation: tuple[Path, ...] | None = None
+    test: tuple[Path, ...] | None = None
     skip_binary: bool = False
     published: Published | None = None
 
     @property
     def files(self) -> tuple[Path, ...]:
         """Return all files, training first."""
-        return self.train + (self.validation or ())
+        return self.train + (self.validation or ()) + (self.test or ())
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """The training text and the validation text of a corpus."""
+    """The training text and the validation text of a corpus; `unread` is held out as well, and is not evaluated on."""
 
     title: str
     train: str
     validation: str
+    unread: str = ""
 
     @property
     def sha256(self) -> str:
@@ -74,15 +79,16 @@ def list_corpus(config: DataConfig, home: Home, progress: Progress = silent) -> 
         title = f"standard library of Python {platform.python_version()}"
         return CorpusListing(title, tuple(_library_files(Path(os.__file__).parent)), skip_binary=True)
     if config.source == "files" and config.path is not None:
-        return _list_path(config.path)
+        return _list_path(config.path, tested=_in_parts(config))
     if config.source not in PUBLISHED:
         hint = meant(config.source, list(CORPORA)) or f"; the corpora are {', '.join(CORPORA)}"
         raise UsageError(f"unknown corpus {config.source!r}{hint}")
     corpus = PUBLISHED[config.source]
-    ensure(corpus, home, progress)
+    ensure(corpus, home, progress, tested=_in_parts(config))
     folder = folder_of(corpus, home)
-    held_out = None if corpus.validation is None else (folder / corpus.validation.name,)
-    return CorpusListing(corpus.name, (folder / corpus.train.name,), held_out, published=corpus)
+    validation = None if corpus.validation is None else (folder / corpus.validation.name,)
+    test = None if corpus.test is None or not _in_parts(config) else (folder / corpus.test.name,)
+    return CorpusListing(corpus.name, (folder / corpus.train.name,), validation, test, published=corpus)
 
 
 def read_corpus(listing: CorpusListing, config: DataConfig, home: Home) -> Corpus:
@@ -91,7 +97,7 @@ def read_corpus(listing: CorpusListing, config: DataConfig, home: Home) -> Corpu
     Raises `UsageError` if a file cannot be read as text, or if a split is empty.
     """
     if listing.published is not None:
-        check(listing.published, home)
+        check(listing.published, home, tested=_in_parts(config))
     text = _read(listing.train, listing, config)
     if not text:
         raise UsageError(f"{listing.title} contains no text; name another corpus in data.corpus or data.path")
@@ -100,12 +106,27 @@ def read_corpus(listing: CorpusListing, config: DataConfig, home: Home) -> Corpu
     else:
         cut = int((1 - config.validation_fraction) * len(text))
         train, held_out = text[:cut], text[cut:]
-    for name, part in (("training", train), ("validation", held_out)):
+    evaluated, unread = _part(held_out, listing, config)
+    for name, part in (("training", train), (config.evaluate_on, evaluated)):
         if not part:
             raise UsageError(
                 f"the {name} split of {listing.title} has no text; use more text or another data.validation_fraction"
             )
-    return Corpus(listing.title, train, held_out)
+    return Corpus(listing.title, train, evaluated, unread)
+
+
+def _in_parts(config: DataConfig) -> bool:
+    """Return whether only a part of the held-out text is evaluated on."""
+    return config.evaluate_on != "held-out"
+
+
+def _part(held_out: str, listing: CorpusListing, config: DataConfig) -> tuple[str, str]:
+    """Return the held-out text that is evaluated on, and the rest of it."""
+    if not _in_parts(config):
+        return held_out, ""
+    half = (len(held_out) + 1) // 2
+    parts = (held_out, _read(listing.test, listing, config)) if listing.test else (held_out[:half], held_out[half:])
+    return parts if config.evaluate_on == "validation" else parts[::-1]
 
 
 def stamp(files: Iterable[Path]) -> str:
@@ -131,11 +152,11 @@ def _read(files: tuple[Path, ...], listing: CorpusListing, config: DataConfig) -
     return join_documents(found, limit)
 
 
-def _list_path(path: str) -> CorpusListing:
+def _list_path(path: str, *, tested: bool) -> CorpusListing:
     folder = absolute(path)
-    train, held_out = folder / "train.txt", folder / "valid.txt"
-    if os.path.isfile(train) and os.path.isfile(held_out):
-        return CorpusListing(path, (train,), (held_out,))
+    train, validation, test = (folder / f"{name}.txt" for name in ("train", "valid", "test"))
+    if os.path.isfile(train) and os.path.isfile(validation):
+        return CorpusListing(path, (train,), (validation,), (test,) if tested and os.path.isfile(test) else None)
     return CorpusListing(path, tuple(files_at(path)), skip_binary=os.path.isdir(folder))
 
 

@@ -86,6 +86,8 @@ def folder_for(config: DataConfig, home: Home) -> Path:
 def _canonical(config: DataConfig) -> dict[str, Any]:
     """Return plain values with absolute paths: a relative path means another file in another working directory."""
     values = config.model_dump(mode="json")
+    if config.evaluate_on == "held-out":
+        del values["evaluate_on"]  # folders that were prepared before there was a choice keep their names
     if config.tokenizer not in NAMES:
         values["tokenizer"] = str(absolute(config.tokenizer))
     for key in ("path", "tokenizer_path"):

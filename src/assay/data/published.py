@@ -5,8 +5,8 @@ known. A file may also be put into the cache by hand. Tinyshakespeare must then 
 WikiText-2 circulates with its articles in several orders, so a file put there by hand is trusted on first use. Its
 SHA-256 is recorded in the same folder and must stay the same afterwards.
 
-WikiText-2 is the word-level text with `<unk>` from `pytorch/examples`. Its `test.txt` is not fetched, because a third
-split is never read.
+WikiText-2 is the word-level text with `<unk>` from `pytorch/examples`. Its `test.txt` is fetched if `data.evaluate_on`
+asks for a part of what is held out.
 """
 
 import hashlib
@@ -47,17 +47,18 @@ class Download:
 
 @dataclass(frozen=True)
 class Published:
-    """A corpus of one file, or of a training and a validation file; `one_form` if only the published text is valid."""
+    """A corpus of one file, or of one for each split; `one_form` if only the published text is valid."""
 
     name: str
     train: Download
-    validation: Download | None
     one_form: bool
+    validation: Download | None = None
+    test: Download | None = None
 
-    @property
-    def downloads(self) -> tuple[Download, ...]:
-        """Return all its files."""
-        return (self.train,) if self.validation is None else (self.train, self.validation)
+    def downloads(self, *, tested: bool) -> tuple[Download, ...]:
+        """Return its files; that of the test split only if it is `tested`."""
+        splits = (self.train, self.validation, self.test if tested else None)
+        return tuple(one for one in splits if one is not None)
 
 
 SHAKESPEARE = Published(
@@ -67,18 +68,22 @@ SHAKESPEARE = Published(
         _KARPATHY + "input.txt",
         sha256="86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
     ),
-    None,
     one_form=True,
 )
 WIKITEXT_2 = Published(
     "wikitext-2",
     Download("train.txt", _PYTORCH + "train.txt", git_blob="2d84b35af79e411d73ea7cae83c73964c6ac83b4"),
-    Download(
+    one_form=False,
+    validation=Download(
         "valid.txt",
         _PYTORCH + "valid.txt",
         sha256="f0737ed31fc1329026e95cb8b98e19c2a182c39c240ab909dc31abf2f8af58e8",
     ),
-    one_form=False,
+    test=Download(
+        "test.txt",
+        _PYTORCH + "test.txt",
+        sha256="d790b833ef8cf03a90db7bf1271b7520b83c45ce07ba3c1a9699df81e239eca0",
+    ),
 )
 PUBLISHED = {corpus.name: corpus for corpus in (SHAKESPEARE, WIKITEXT_2)}
 
@@ -88,25 +93,25 @@ def folder_of(corpus: Published, home: Home) -> Path:
     return home.cache / corpus.name
 
 
-def ensure(corpus: Published, home: Home, progress: Progress) -> None:
-    """Download the files that are missing in the cache.
+def ensure(corpus: Published, home: Home, progress: Progress, *, tested: bool) -> None:
+    """Download the files that are missing in the cache; that of the test split only if it is `tested`.
 
     Raises `UsageError` with the path for a manual copy if a download fails, `StorageError` if the disk cannot be
     written.
     """
     folder = folder_of(corpus, home)
-    for download in corpus.downloads:
+    for download in corpus.downloads(tested=tested):
         if not (folder / download.name).is_file():
             progress(f"downloading {download.url}", None)
             _fetch(download, folder)
 
 
-def check(corpus: Published, home: Home) -> None:
+def check(corpus: Published, home: Home, *, tested: bool) -> None:
     """Check the cached files against the published or the recorded digest. Raises `UsageError` if one differs."""
     folder = folder_of(corpus, home)
     recorded = _recorded(folder)
     seen = dict(recorded)
-    for download in corpus.downloads:
+    for download in corpus.downloads(tested=tested):
         content = _content(folder / download.name)
         if corpus.one_form and not download.proves(content):
             raise UsageError(f"{folder / download.name} is not the published {corpus.name}; delete or replace it")

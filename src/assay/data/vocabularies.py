@@ -34,7 +34,7 @@ def make_tokenizer(config: DataConfig, corpus: Corpus, home: Home, progress: Pro
     if config.tokenizer == "byte":
         return ByteTokenizer()
     if config.tokenizer == "char":
-        return CharTokenizer("".join(set(corpus.train) | set(corpus.validation)))
+        return CharTokenizer("".join(set(corpus.train) | set(corpus.validation) | set(corpus.unread)))
     if config.tokenizer == "bpe":
         return _trained(corpus.train, config.bpe_vocab_size, home, progress)
     (first, *rest) = tokenizer_files(config, home, progress)

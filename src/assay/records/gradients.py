@@ -1,4 +1,4 @@
-"""Gradients of a trained model as data: scale by module, agreement of micro-batches, and noise scale."""
+"""Gradients as data: scale by module, agreement of micro-batches, and noise scale."""
 
 from assay.records.base import Record
 
@@ -9,7 +9,7 @@ class ModuleGradient(Record):
     module: str
     parameters: int
     gradient_rms: float
-    """Root mean square of the mean gradient over all micro-batches, in nats per unit of weight."""
+    """Root mean square of the mean gradient over all tokens, in nats per unit of weight."""
     gradient_norm: float
     """Euclidean norm of the same gradient."""
     weight_rms: float

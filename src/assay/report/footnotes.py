@@ -13,7 +13,8 @@ from assay.units import format_bytes
 
 def footnotes(comparison: Comparison) -> list[str]:
     """Return all footnotes: method, smallest change, errors of the predictions, library scratch, caveats."""
-    found = [_method(comparison), _smallest_change(comparison), _prediction_errors(comparison), _scratch(comparison)]
+    measured = (_smallest_change(comparison), _prediction_errors(comparison), _scratch(comparison))
+    found = [_method(comparison), _evaluated_on(comparison), *measured]
     return [sentence for sentence in (comparison.record.started_from, *found, *comparison.caveats) if sentence]
 
 
@@ -26,6 +27,16 @@ def _method(comparison: Comparison) -> str:
         f"Changes are relative to both runs of the baseline ({rows} over {seeds(comparison)}{each}). Brackets are "
         "intervals in percent over processes; all intervals of a column hold together in 95 % of comparisons."
     )
+
+
+def _evaluated_on(comparison: Comparison) -> str:
+    """Sentence on the part of the held-out text that losses are measured on; empty if it is all of it."""
+    parts = {one.cell.treatment: one.cell.run.data.evaluate_on for one in comparison.record.cells}
+    if set(parts.values()) == {"held-out"}:
+        return ""
+    if len(set(parts.values())) == 1:
+        return f"Validation losses are those of the {next(iter(parts.values()))} split."
+    return f"Validation losses are those of different texts, and cannot be compared: {listed(parts)}."
 
 
 def seeds(comparison: Comparison) -> str:

@@ -78,7 +78,8 @@ def lines(result: "RunResult") -> Iterator[tuple[str, str]]:
     yield "trained", f"{trained}, loss {figure(result.train_loss)}{spread}"
     if result.val_loss is not None:
         more = f"perplexity {figure(result.val_perplexity, 2)}, {figure(result.val_bits_per_byte)} bits per byte"
-        yield "validation", f"loss {figure(result.val_loss)}{sampled(result)} ({more})"
+        name = "test" if result.config.data.evaluate_on == "test" else "validation"
+        yield name, f"loss {figure(result.val_loss)}{sampled(result)} ({more})"
     yield from _speed(result)
     if scale := result.extra.get("loss_scale"):
         yield "loss scale", f"{scale:g} at the end, {result.skipped_steps} updates skipped"
@@ -203,6 +204,10 @@ def _the_rest(result: "RunResult") -> Iterator[Block]:
     if phases:
         columns = ("by phase", "process peak", "anonymous", "files")
         yield Table.of(columns, phases, columns[1:])
+    if result.gradients:
+        from assay.report.step.gradients import modules_table
+
+        yield modules_table("gradients at the end", result.gradients)
     yield Table.of(("configuration", "value"), flat(result.config.model_dump(mode="json")).items())
     if result.environment is not None:
         yield Table.of(("environment", "value"), flat(result.environment.model_dump(mode="json")).items())

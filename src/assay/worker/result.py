@@ -13,6 +13,7 @@ from assay.proofs.mispredicted import mispredicted
 from assay.records.environment import Environment
 from assay.records.events import EvaluationEvent
 from assay.records.evidence import Evidence, ValueProof
+from assay.records.gradients import ModuleGradient
 from assay.records.memory import Memory, highest
 from assay.records.ranks import RankResult
 from assay.records.run import RunResult
@@ -73,6 +74,8 @@ class Findings:
     values: ValueProof | None = None
     proven_until: Literal["beginning", "end"] = "beginning"
     """The last traced step that showed the evidence."""
+    gradients: tuple[ModuleGradient, ...] = ()
+    """Scale of each module's gradient in a discarded step at the end."""
     memory: Memory = field(default_factory=Memory)
     """Figures of the memory pass."""
     routers: list[dict[str, Any]] = field(default_factory=list)
@@ -93,6 +96,7 @@ class Findings:
             phase_seconds=self.phases.seconds(),
             memory=self._memory(),
             ranks=self.ranks,
+            gradients=self.gradients,
             proven_until=self.proven_until if self._proven else None,
             environment=self.environment,
         )

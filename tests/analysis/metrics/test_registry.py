@@ -28,6 +28,9 @@ BUILT_IN = (
     "loss_spread",
     "train_loss",
     "sent_bytes",
+    "final_norm_gradient_rms",
+    "final_norm_weight_rms",
+    "block_gradient_ratio",
 )
 
 TOYS = '''

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from assay.config import ModelConfig
-from assay.measure.gradients.probe import gradients, module_of
+from assay.measure.gradients.probe import gradients
+from assay.measure.gradients.scale import module_of
 from assay.model.gpt import GPT
 
 CONFIG = ModelConfig(n_layer=2, n_head=2, n_embd=16, context_length=8, vocab_size=32, dropout=0.5, tie_embeddings=False)

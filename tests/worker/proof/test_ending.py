@@ -62,6 +62,16 @@ def test_a_technique_that_lasts_is_proven_until_the_end(corpus: Prepared, tmp_pa
     assert ended(folder).proven_until == "end"  # a finished run, opened again
 
 
+@pytest.mark.parametrize("stack", ["", "bf16_mixed", "optimizer_in_backward"])
+def test_the_scale_of_gradients_at_the_end_is_on_record(corpus: Prepared, tmp_path: Path, stack: str) -> None:
+    found = ended(run_folder(tmp_path / "run", corpus, {"steps": 6}, optimizations=stack)).gradients
+    titles = [one.module for one in found]
+    # An optimizer in backward frees each gradient before there is a norm.
+    assert titles == [] if stack == "optimizer_in_backward" else titles[0] == "embedding"
+    assert ("final norm" in titles) == bool(titles)
+    assert all(one.gradient_rms > 0 for one in found)
+
+
 def test_a_kernel_that_is_given_up_on_the_way_ends_without_effect(corpus: Prepared, tmp_path: Path) -> None:
     fade = """
     from assay.model.attention import Attention, HandCodedAttention

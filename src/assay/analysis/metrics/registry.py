@@ -13,7 +13,7 @@ from assay.config.extensions import extension_folder, modules
 from assay.errors import UsageError
 
 _FRAME = {"__init__", "base", "registry"}
-_FIRST = ("memory", "time", "loss", "communication")
+_FIRST = ("memory", "time", "loss", "communication", "gradients")
 """Modules whose metrics are the first columns, in this order. Metrics of others follow by name."""
 
 

@@ -22,7 +22,7 @@ class Best(NamedTuple):
 
     row: str
     run: Run
-    """Its configuration, with a seed that the study did not use."""
+    """Its configuration, with a seed that the study did not use, and held-out text that it did not read, if any."""
     sentence: str
     """Sentence for the plan and the page of the study that starts from it."""
 
@@ -52,7 +52,12 @@ def best_row(comparison: Comparison, metric: str) -> Best:
         f"The base is the row {name} of the study {record.id}, with the best {known[metric].title} "
         f"({figures[name]:.4g}) of {len(figures)} rows. Seeds begin at {free}, after those of that study."
     )
-    return Best(name, run.model_copy(update={"seed": free}), sentence)
+    fresh = run.model_copy(update={"seed": free})
+    if run.data.evaluate_on != "validation":
+        return Best(name, fresh, sentence)
+    data = run.data.model_copy(update={"evaluate_on": "test"})
+    read = "It was chosen by validation losses; losses here are those of the test split."
+    return Best(name, fresh.model_copy(update={"data": data}), f"{sentence} {read}")
 
 
 def _figure(row: Row, metric: str) -> float | None:

@@ -5,15 +5,15 @@ what the gradient is. Dropout is off, and nothing is updated. All gradients are 
 parameter and micro-batch.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from math import sqrt
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from assay.measure.gradients.noise import Gram
+from assay.measure.gradients.scale import scales
 from assay.model.gpt import GPT
 from assay.records.gradients import ModuleGradient
 
@@ -48,7 +48,8 @@ def gradients(
             found[name].append(gradient)
         losses.append(loss.item())
         tell(done)
-    return Gradients(tuple(losses), _products(found.values(), len(losses)), _by_module(parameters, found))
+    means = ((name, one.detach(), torch.stack(found[name]).double().mean(0)) for name, one in parameters.items())
+    return Gradients(tuple(losses), _products(found.values(), len(losses)), scales(means))
 
 
 def _products(found: Iterable[Sequence[Tensor]], count: int) -> Gram:
@@ -58,32 +59,3 @@ def _products(found: Iterable[Sequence[Tensor]], count: int) -> Gram:
         rows = torch.stack([one.flatten() for one in each]).double()
         total += (rows @ rows.t()).numpy()
     return total
-
-
-def _by_module(parameters: Mapping[str, Tensor], found: Mapping[str, list[Tensor]]) -> tuple[ModuleGradient, ...]:
-    groups: dict[str, list[str]] = {}
-    for name in parameters:
-        groups.setdefault(module_of(name), []).append(name)
-    return tuple(_module(title, [(parameters[name], found[name]) for name in names]) for title, names in groups.items())
-
-
-def _module(title: str, members: Sequence[tuple[Tensor, Sequence[Tensor]]]) -> ModuleGradient:
-    count = sum(weight.numel() for weight, _ in members)
-    means = [torch.stack(list(each)).double().mean(0) for _, each in members]
-    squares = sum(float(mean.square().sum()) for mean in means)
-    weights = sum(float(weight.detach().double().square().sum()) for weight, _ in members)
-    return ModuleGradient(
-        module=title,
-        parameters=count,
-        gradient_rms=sqrt(squares / count),
-        gradient_norm=sqrt(squares),
-        weight_rms=sqrt(weights / count),
-    )
-
-
-def module_of(parameter: str) -> str:
-    """Return the module of a parameter: the embedding, a block by its number, the final norm, or the head."""
-    parts = parameter.split(".")
-    if parts[0] == "blocks":
-        return f"block {int(parts[1]) + 1}"
-    return "final norm" if parts[:2] == ["head", "norm"] else parts[0]

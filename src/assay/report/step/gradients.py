@@ -1,6 +1,6 @@
 """The gradients of a trained run as text: a table by module, and sentences on agreement and noise."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from assay.report.blocks import Block, Facts, Table
@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 def gradients_report(found: "GradientProbe") -> Iterator[Block]:
     """Yield the facts, a table of modules, and what the noise scale means."""
     yield Facts.of(_facts(found))
-    columns = ("module", "parameters", "gradient, RMS", "gradient, norm", "weights, RMS")
-    rows = map(_row, found.modules)
-    yield Table.of(columns, rows, columns[1:])
+    yield modules_table("module", found.modules)
     yield from found.notes
     if found.noise_scale is None:
         yield (
@@ -28,6 +26,12 @@ def gradients_report(found: "GradientProbe") -> Iterator[Block]:
         "The noise scale is about the batch size from which larger batches help little (McCandlish et al. 2018). It "
         "grows while a model trains."
     )
+
+
+def modules_table(title: str, modules: "Sequence[ModuleGradient]") -> Table:
+    """Return a table with the scale of each module's gradient and weights."""
+    columns = (title, "parameters", "gradient, RMS", "gradient, norm", "weights, RMS")
+    return Table.of(columns, map(_row, modules), columns[1:])
 
 
 def _facts(found: "GradientProbe") -> Iterator[tuple[str, str]]:

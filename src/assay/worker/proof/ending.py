@@ -15,12 +15,14 @@ from itertools import islice
 import torch
 
 from assay.config.run import ResolvedRun
+from assay.measure.gradients.scale import noting
 from assay.measure.trace import StepTracer
 from assay.optimizations import Optimization
 from assay.parallel.ranks import Ranks
 from assay.proofs import dropout
 from assay.proofs.unchanged import differences
 from assay.records.evidence import Evidence, ValueProof
+from assay.records.gradients import ModuleGradient
 from assay.records.trace import Trace
 from assay.step.program import Step
 from assay.store.run_folder import RunFolder
@@ -95,7 +97,7 @@ def prove_at_end(
     last = _last_step(loop, findings.notes, folder, run, ranks)
     if last is None:
         return
-    found, values = last
+    found, values, findings.gradients = last
     if not values.verdict:
         earlier = findings.values is not None and findings.values.checked
         before = "values were right at the beginning and wrong at the end: " if earlier else ""
@@ -117,7 +119,7 @@ def prove_at_end(
     findings.proven_until = "end"
 
 
-_Last = tuple[Trace, ValueProof]
+_Last = tuple[Trace, ValueProof, tuple[ModuleGradient, ...]]
 _EVALUATED_BATCHES = 1
 _UPDATES = 2
 """Updates whose values are checked at the end: only the second one shows a moment that is not written back."""
@@ -134,14 +136,16 @@ def _last_step(loop: Loop, notes: list[str], folder: RunFolder, run: ResolvedRun
                     with unchanged("an evaluation", loop.step, ranks):
                         values.evaluate(list(islice(loop.windows(), _EVALUATED_BATCHES)))
                 kept: list[tuple[StepRecord, Trace]] = []
-                plain = values.recording(take_step)(loop.step, index, loop.probes)
+                scales: list[ModuleGradient] = []
+                watched = noting(loop.step, scales) if ranks.world == 1 else loop.step
+                plain = values.recording(take_step)(watched, index, loop.probes)
                 values.recording(partial(_keeping, kept))(loop.step, index + 1, loop.probes)
                 record, trace = kept[0]
                 for one in (*read(loop.step, [plain]), record):
                     values.stepped(one)
                 if record.skipped:
                     continue
-                return (trace, values.conclude_here()) if record.finite else None
+                return (trace, values.conclude_here(), tuple(scales)) if record.finite else None
             finally:
                 values.abandon()
 

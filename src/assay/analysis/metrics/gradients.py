@@ -1,0 +1,58 @@
+"""Scale of gradients and weights at the end of training: between blocks, and in the final norm."""
+
+from assay.analysis.metrics.base import Metric
+from assay.records.gradients import ModuleGradient
+from assay.records.run import RunResult
+
+
+def _final_norm(result: RunResult) -> ModuleGradient | None:
+    return next((one for one in result.gradients if one.module == "final norm"), None)
+
+
+def _final_norm_gradient(result: RunResult) -> float | None:
+    found = _final_norm(result)
+    return None if found is None else found.gradient_rms
+
+
+def _final_norm_weight(result: RunResult) -> float | None:
+    found = _final_norm(result)
+    return None if found is None else found.weight_rms
+
+
+def _ratio(result: RunResult) -> float | None:
+    blocks = [one.gradient_rms for one in result.gradients if one.module.startswith("block ")]
+    return blocks[0] / blocks[-1] if blocks and blocks[-1] else None
+
+
+FINAL_NORM_GRADIENT = Metric(
+    name="final_norm_gradient_rms",
+    title="gradient of the final norm",
+    unit="ratio",
+    better="lower",
+    kind="loss",
+    meaning="Root mean square of the final norm's gradient, in a discarded step after the last one.",
+    shown=False,
+    of=_final_norm_gradient,
+)
+
+FINAL_NORM_WEIGHT = Metric(
+    name="final_norm_weight_rms",
+    title="weights of the final norm",
+    unit="ratio",
+    better="lower",
+    kind="loss",
+    meaning="Root mean square of the final norm's weights after the last step.",
+    shown=False,
+    of=_final_norm_weight,
+)
+
+BLOCK_GRADIENT_RATIO = Metric(
+    name="block_gradient_ratio",
+    title="gradient, first block over last",
+    unit="ratio",
+    better="lower",
+    kind="loss",
+    meaning="Root mean square of the first block's gradient over that of the last, in a discarded step at the end.",
+    shown=False,
+    of=_ratio,
+)
