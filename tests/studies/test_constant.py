@@ -3,15 +3,20 @@
 import math
 import random
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
-from assay.config import load
+from assay.config import Home, load
 from assay.errors import UsageError
+from assay.hardware import detect
+from assay.hardware.rates import rates_file, with_rates
+from assay.optimizations import resolved
 from assay.studies.constant import Constant, nearest, sentence
 from assay.studies.kinds.comparison import ComparisonStudy
 from assay.studies.kinds.factorial import Factorial
+from support.machines import MEASURED
 
 BASE = load("demo", ["training.steps=120", "training.batch_size=8", "model.vocab_size=256", "device=cpu"])
 
@@ -115,3 +120,13 @@ def test_an_unknown_quantity_or_vocabulary_is_refused() -> None:
     )
     with pytest.raises(UsageError, match=r"is not known before the text is prepared; give model\.vocab_size"):
         study.rows(unknown)
+
+
+def test_times_are_predicted_by_the_rates_of_the_home_that_is_named(tmp_path: Path) -> None:
+    known, empty = Home(tmp_path / "known"), Home(tmp_path / "empty")
+    known.ready()
+    rates_file(known).write_bytes(with_rates(known, detect(), {"cpu": MEASURED}, BASE.threads))
+    constant = Constant(quantity="step_seconds")
+    assert constant.in_home(known).of(resolved(BASE)) > 0
+    with pytest.raises(UsageError, match="cannot be predicted here"):
+        constant.in_home(empty).of(resolved(BASE))

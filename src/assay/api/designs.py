@@ -71,6 +71,8 @@ def designed(source: Path | str, overrides: Sequence[str], scale: str | None, ho
 
     study = read_study(located(source), scale or FULL, overrides)
     base: Run | str = study.base
+    if study.constant is not None:
+        study = study.model_copy(update={"constant": study.constant.in_home(home)})
     if study.start_from is not None:
         best = _best(study.start_from, home)
         base, study = best.run, study.model_copy(update={"started_from": best.sentence})

@@ -8,7 +8,7 @@ may miss the quantity a little. The plan and the answer say by how much.
 from collections.abc import Callable, Mapping
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from assay.config.base import Setting
 from assay.config.home import Home
@@ -49,6 +49,15 @@ class Constant(Setting):
     within: float = Field(default=0.25, gt=0.0)
     """Largest relative deviation from the control that is accepted."""
 
+    _home: Home | None = PrivateAttr(default=None)
+    """Home with the rates of this machine, by which times are predicted. None: the usual one."""
+
+    def in_home(self, home: Home) -> "Constant":
+        """Return the same quantity, predicted by the rates of a home."""
+        found = self.model_copy()
+        found._home = home
+        return found
+
     @property
     def key(self) -> str:
         """Key of the setting that is solved."""
@@ -87,7 +96,7 @@ class Constant(Setting):
         from assay.launch.prepare import threads_of
 
         name = "step_flops" if self.quantity == "flops_per_step" else self.quantity
-        value = estimate(run.asked(), known_machine(Home(), threads_of(run))).predicted()[name]
+        value = estimate(run.asked(), known_machine(self._home or Home(), threads_of(run))).predicted()[name]
         if value is None:
             raise UsageError(f"{self.quantity} cannot be predicted here; `assay machine` measures what it needs")
         return float(value)
