@@ -1,5 +1,6 @@
 """`assay sample`: continue a text with a run's model."""
 
+import time
 from typing import Annotated
 
 import typer
@@ -21,6 +22,7 @@ def sample(
     temperature: _Temperature = 0.8,
     top_k: Annotated[int | None, typer.Option(help="Sample only from this number of likeliest tokens.")] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The same seed gives the same text.")] = 0,
+    cache: Annotated[bool, typer.Option(help="Keep the keys and values of earlier tokens.")] = True,
     as_json: Json = False,
 ) -> None:
     """Continue a text with the newest checkpoint of a run, printed while it is generated.
@@ -37,21 +39,28 @@ def sample(
         note(f"assay: {said}")
     import numpy as np
 
+    from assay.model.cache import KeyValueCache
     from assay.model.generate import generate, pieces
 
     tokenizer = found.tokenizer()
     given = tokenizer.encode(prompt).tolist()
-    added = generate(found.model(), given, tokens, temperature, top_k, seed)
+    model = found.model()
+    began = time.perf_counter()
+    added = generate(model, given, tokens, temperature, top_k, seed, cache=cache)
     text = pieces(lambda ids: tokenizer.decode(np.asarray(ids, dtype=np.int64)), given, added)
     if as_json:
+        said = "".join(text)
+        seconds = time.perf_counter() - began
         print_json(
             {
                 "run": found.run,
                 "steps": found.steps,
                 "notes": list(found.notes),
                 "prompt": prompt,
-                "text": "".join(text),
+                "text": said,
                 "tokens": tokens,
+                "tokens_per_second": tokens / seconds,
+                "cache_bytes": KeyValueCache(model).nbytes if cache else 0,
                 "temperature": temperature,
                 "top_k": top_k,
                 "seed": seed,
