@@ -49,23 +49,14 @@ def sample(
     added = generate(model, given, tokens, temperature, top_k, seed, cache=cache)
     text = pieces(lambda ids: tokenizer.decode(np.asarray(ids, dtype=np.int64)), given, added)
     if as_json:
-        said = "".join(text)
-        seconds = time.perf_counter() - began
-        print_json(
-            {
-                "run": found.run,
-                "steps": found.steps,
-                "notes": list(found.notes),
-                "prompt": prompt,
-                "text": said,
-                "tokens": tokens,
-                "tokens_per_second": tokens / seconds,
-                "cache_bytes": KeyValueCache(model).nbytes if cache else 0,
-                "temperature": temperature,
-                "top_k": top_k,
-                "seed": seed,
-            }
-        )
+        whole = "".join(text)
+        asked = {"prompt": prompt, "tokens": tokens, "temperature": temperature, "top_k": top_k, "seed": seed}
+        speed = {
+            "tokens_per_second": tokens / (time.perf_counter() - began),
+            "cache_bytes": KeyValueCache(model).nbytes if cache else 0,
+        }
+        facts = {"run": found.run, "steps": found.steps, "notes": list(found.notes)}
+        print_json({**facts, **asked, "text": whole, **speed})
         return
     typer.echo(prompt, nl=False)
     for piece in text:

@@ -4,9 +4,9 @@ The keys and values of a token depend only on the tokens before it, so each laye
 one row of every product instead of the whole window, and reads all cached keys and values once. For each token the
 cache has 2 · n_layer · kv_heads · head_dim numbers. Grouped queries share heads of keys, so their cache is smaller.
 
-The cache has room for `context_length` tokens. When it is full, it is filled again with the second half of them: a
-position belongs to a place in the window, so old keys cannot just move up. Of a mixture whose experts have few places,
-a whole window may drop choices that single tokens do not.
+The cache has room for `context_length` tokens. A full cache is filled again with the second half of them. A position
+belongs to a place in the window, so old keys cannot just move up. Of a mixture whose experts have few places, a whole
+window may drop choices that single tokens do not.
 """
 
 import math
