@@ -13,6 +13,7 @@ from assay.units import (
     format_seconds,
     format_steps,
     parse_bytes,
+    parse_count,
 )
 
 
@@ -51,3 +52,16 @@ def test_figures_are_short() -> None:
         "2 h 10 min",
     ]
     assert [format_percent(value) for value in (-0.123, 0.05, 0.0)] == ["−12.3 %", "+5.0 %", "0.0 %"]
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("300B", 3e11), ("1.5T", 1.5e12), ("2e9", 2e9), ("512k", 512e3), (" 1,000 ", 1000), ("3g", 3e9)]
+)
+def test_counts_are_read(text: str, count: float) -> None:
+    assert parse_count(text) == pytest.approx(count)
+
+
+@pytest.mark.parametrize("text", ["", "B", "x", "10x", "1.2.3"])
+def test_what_is_no_count_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="could not convert"):
+        parse_count(text)

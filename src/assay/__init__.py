@@ -12,11 +12,13 @@ if TYPE_CHECKING:
     from assay.api import configure as configure
     from assay.api import estimate as estimate
     from assay.api import gradients as gradients
+    from assay.api import inference as inference
     from assay.api import project as project
     from assay.api import runs as runs
     from assay.api import study as study
     from assay.api import token_budget as token_budget
     from assay.api import train as train
+    from assay.api import training_cost as training_cost
 
 __all__ = [
     "anatomy",
@@ -24,11 +26,13 @@ __all__ = [
     "configure",
     "estimate",
     "gradients",
+    "inference",
     "project",
     "runs",
     "study",
     "token_budget",
     "train",
+    "training_cost",
 ]
 
 

@@ -40,6 +40,15 @@ def format_flops(count: float) -> str:
     return f"{format_count(count, space=True)}FLOP" if abs(count) >= 1000 else f"{count:.0f} FLOP"
 
 
+def parse_count(text: str) -> float:
+    """Read a count such as ``"300B"``, ``"1.5T"``, ``"2e9"`` or ``"512k"``. Raises `ValueError` if it is none."""
+    powers = {"k": 3, "m": 6, "b": 9, "g": 9, "t": 12}
+    plain = text.strip().replace(",", "").replace("_", "")
+    power = powers.get(plain[-1:].lower(), 0)
+    value = float(plain[:-1] if power else plain)
+    return value * 10.0**power
+
+
 def format_count(count: float, *, space: bool = False) -> str:
     """Format a count as ``"124M"``, with an SI prefix and three significant figures."""
     power = min(int(math.log10(abs(count)) // 3), len(_SI) - 1) if abs(count) >= 1 else 0

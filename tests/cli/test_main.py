@@ -82,11 +82,13 @@ def test_a_room_does_not_hide_the_function_of_its_name() -> None:
             "configure",
             "estimate",
             "gradients",
+            "inference",
             "project",
             "runs",
             "study",
             "token_budget",
             "train",
+            "training_cost",
         ),
         "__version__",
     }

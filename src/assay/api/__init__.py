@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from assay.api.configuration import configure as configure
     from assay.api.estimating import estimate as estimate
     from assay.api.estimating import estimate_every_rank as estimate_every_rank
+    from assay.api.estimating import inference as inference
     from assay.api.estimating import project as project
     from assay.api.estimating import token_budget as token_budget
+    from assay.api.estimating import training_cost as training_cost
     from assay.api.measuring import anatomy as anatomy
     from assay.api.probing import gradients as gradients
     from assay.api.study import compare as compare
@@ -37,9 +39,11 @@ _MODULES = {
     "estimate": "estimating",
     "estimate_every_rank": "estimating",
     "gradients": "probing",
+    "inference": "estimating",
     "project": "estimating",
     "token_budget": "estimating",
     "train": "training",
+    "training_cost": "estimating",
 }
 
 __all__ = [*_MODULES, "runs", "study"]

@@ -1,14 +1,19 @@
 """Predict a step: on this machine, or on machines that are absent."""
 
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.api.configuration import Source, Stack, configure, with_initial_weights
 from assay.config.home import Home, home_of
+from assay.errors import UsageError
 
 if TYPE_CHECKING:
     from assay.api.step_results import PlannedStep, PredictedStep
+    from assay.config.model import ModelConfig
     from assay.data.progress import Progress
+    from assay.estimator.budget import Budget
+    from assay.estimator.inference import Inference
     from assay.estimator.ranks import EveryRank
     from assay.hardware import Machine
     from assay.launch.token_budget import TokenBudget
@@ -64,6 +69,51 @@ def project(
 
     run = with_initial_weights(configure(source, overrides, optimizations), Home())
     return PlannedStep.of(plan(run, cluster(gpu, nodes, gpus_per_node)))
+
+
+def inference(source: Source = None, *overrides: str, device: str = "a100", bits: int = 16) -> "Inference":
+    """Predict inference on one device by its datasheet, with weights of 32, 16, 8 or 4 bits.
+
+    Raises `UsageError` for an unknown device or size, and if only the corpus determines the vocabulary size.
+    """
+    from assay.estimator.inference import BITS, Inference
+    from assay.hardware.devices import device as known
+
+    if bits not in BITS:
+        raise UsageError(f"weights have {' or '.join(map(str, BITS))} bits, and not {bits}")
+    return Inference(model=_shape(source, overrides), device=known(device), bits=bits)
+
+
+def training_cost(
+    source: Source = None,
+    *overrides: str,
+    tokens: float,
+    device: str = "a100",
+    devices: int = 1,
+    mfu: float | None = None,
+    price: float | None = None,
+) -> "Budget":
+    """Predict hours, energy and money of training on some tokens, from a device's datasheet.
+
+    `mfu` is the share of the 16-bit peak that the model's own FLOPs reach, by default 0.4, and `price` is that of an
+    hour of one device. Raises `UsageError` for an unknown device and for an impossible number.
+    """
+    from assay.estimator.budget import USUAL_MFU, Budget
+    from assay.hardware.devices import device as known
+
+    share = USUAL_MFU if mfu is None else mfu
+    if not (0 < tokens < inf and devices >= 1 and 0 < share <= 1 and (price is None or 0 <= price < inf)):
+        raise UsageError("tokens and devices must be positive, the MFU above 0 and at most 1, the price not negative")
+    shape = _shape(source, overrides)
+    return Budget(model=shape, tokens=tokens, device=known(device), devices=devices, mfu=share, price=price)
+
+
+def _shape(source: Source, overrides: tuple[str, ...]) -> "ModelConfig":
+    """Return the shape of a model. Raises `UsageError` if only the corpus determines its vocabulary."""
+    found = configure(source, overrides).with_vocabulary().model
+    if found.vocab_size is None:
+        raise UsageError("the vocabulary is not known before the text is prepared; give model.vocab_size")
+    return found
 
 
 def token_budget(

@@ -1,6 +1,34 @@
-"""`assay estimate`: memory and work of a step, predicted without torch for this machine or for others."""
+"""`assay estimate`: memory and work of a step, inference, and the cost of a training, predicted without torch."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from assay.cli.options import Gpu, GpusPerNode, Json, Nodes, Nproc, Overrides, Source, With, changes
+
+if TYPE_CHECKING:
+    from assay.api.step_results import PlannedStep
+    from assay.estimator.budget import Budget
+    from assay.estimator.inference import Inference
+    from assay.estimator.ranks import EveryRank
+
+_DEVICES = "v100, t4, l4, l40s, a100-40gb, a100, h100, h200, b200, rtx3090, rtx4090, rtx5090, mi300x, tpu-v5e"
+_Device = Annotated[
+    str, typer.Option("--device", metavar="NAME", help=f"For --inference and --tokens, a datasheet: {_DEVICES}.")
+]
+_Inference = Annotated[
+    bool, typer.Option("--inference", help="Predict weights, cache and speed of inference instead of a step.")
+]
+_Bits = Annotated[int, typer.Option("--bits", metavar="32|16|8|4", help="With --inference: bits of a weight.")]
+_Tokens = Annotated[
+    str | None,
+    typer.Option("--tokens", metavar="COUNT", help="Predict hours, energy and money of training on them: 300B."),
+]
+_Number = Annotated[int, typer.Option("--devices", min=1, help="With --tokens: number of devices.")]
+_Mfu = Annotated[
+    float | None, typer.Option("--mfu", help="With --tokens: share of the 16-bit peak that is reached; default: 0.4.")
+]
+_Price = Annotated[float | None, typer.Option("--price", help="With --tokens: money for an hour of one device.")]
 
 
 def estimate(
@@ -11,28 +39,50 @@ def estimate(
     nodes: Nodes = None,
     gpus_per_node: GpusPerNode = None,
     gpu: Gpu = None,
+    inference: _Inference = False,
+    tokens: _Tokens = None,
+    device: _Device = "a100",
+    bits: _Bits = 16,
+    devices: _Number = 1,
+    mfu: _Mfu = None,
+    price: _Price = None,
     as_json: Json = False,
 ) -> None:
     """Predict the memory of one optimizer step by instant, and its work. The prediction takes milliseconds.
 
     With --nproc: predict the rank with the highest peak, then memory and payload of all ranks, and their joint step
-    time. With --nodes, --gpus-per-node or --gpu: plan the step for other machines, from datasheets.
+    time. With --nodes, --gpus-per-node or --gpu: plan the step for other machines, from datasheets. With --inference or
+    --tokens: predict generation, or the cost of a training, on a device of the market.
 
     \b
         assay estimate demo
         assay estimate gpt2-124m --with sdpa_attention+bf16_mixed training.batch_size=16
         assay estimate demo --nproc 2 --with fully_sharded
         assay estimate gpt2-1558m training.batch_size=512 --nodes 4 --gpus-per-node 8 --gpu h100 --with fully_sharded
+        assay estimate gpt2-124m --inference --device l4 --bits 8
+        assay estimate gpt2-124m --tokens 10B --device h100 --devices 8 --price 2.5
     """
     from assay import api
-    from assay.cli.console import print_blocks, print_json
     from assay.errors import UsageError
-    from assay.report.estimate import estimate_report
-    from assay.report.plan import plan_report
 
-    if (nodes, gpus_per_node, gpu) != (None, None, None):
-        if nproc is not None:
-            raise UsageError("--nproc describes this machine and --nodes other machines; give only one of them")
+    if inference:
+        _inference(api.inference(source, *(overrides or []), device=device, bits=bits), as_json)
+    elif tokens is not None:
+        found = api.training_cost(
+            source,
+            *(overrides or []),
+            tokens=_count(tokens),
+            device=device,
+            devices=devices,
+            mfu=mfu,
+            price=price,
+        )
+        _cost(found, as_json)
+    elif (nodes, gpus_per_node, gpu) == (None, None, None):
+        _step(api.estimate_every_rank(source, *changes(overrides, nproc), optimizations=with_ or ()), as_json)
+    elif nproc is not None:
+        raise UsageError("--nproc describes this machine and --nodes other machines; give only one of them")
+    else:
         where = api.project(
             source,
             *changes(overrides, nproc),
@@ -41,10 +91,42 @@ def estimate(
             nodes=1 if nodes is None else nodes,
             gpus_per_node=8 if gpus_per_node is None else gpus_per_node,
         )
-        print_json(where.to_dict()) if as_json else print_blocks(plan_report(where))
-        return
-    every = api.estimate_every_rank(source, *changes(overrides, nproc), optimizations=with_ or ())
-    if as_json:
-        print_json(every.to_dict())
-        return
-    print_blocks(estimate_report(every))
+        _plan(where, as_json)
+
+
+def _step(every: "EveryRank", as_json: bool) -> None:
+    from assay.cli.console import print_blocks, print_json
+    from assay.report.estimate import estimate_report
+
+    print_json(every.to_dict()) if as_json else print_blocks(estimate_report(every))
+
+
+def _plan(where: "PlannedStep", as_json: bool) -> None:
+    from assay.cli.console import print_blocks, print_json
+    from assay.report.plan import plan_report
+
+    print_json(where.to_dict()) if as_json else print_blocks(plan_report(where))
+
+
+def _inference(found: "Inference", as_json: bool) -> None:
+    from assay.cli.console import print_blocks, print_json
+    from assay.report.inference import inference_report, inference_values
+
+    print_json(inference_values(found)) if as_json else print_blocks(inference_report(found))
+
+
+def _cost(found: "Budget", as_json: bool) -> None:
+    from assay.cli.console import print_blocks, print_json
+    from assay.report.inference import budget_report, budget_values
+
+    print_json(budget_values(found)) if as_json else print_blocks(budget_report(found))
+
+
+def _count(text: str) -> float:
+    from assay.errors import UsageError, shown
+    from assay.units import parse_count
+
+    try:
+        return parse_count(text)
+    except ValueError:
+        raise UsageError(f"--tokens is {shown(text)}; write a number such as 300B, 1.5T or 2e9") from None

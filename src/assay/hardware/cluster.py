@@ -16,6 +16,7 @@ from pydantic import PositiveFloat, PositiveInt
 
 from assay.config.base import Frozen
 from assay.errors import UsageError, meant
+from assay.hardware.devices import DEVICES
 from assay.hardware.links import (
     INFINIBAND_HDR,
     INFINIBAND_NDR,
@@ -41,27 +42,22 @@ class Datasheet(Frozen):
     source: str
 
 
-def _nvidia(
-    name: str, memory_bytes: float, capability: tuple[int, int], flops: tuple[float, float], links: tuple[Link, Link]
-) -> Datasheet:
-    accelerator = Accelerator(name=name, memory_bytes=int(memory_bytes), compute_capability=capability)
-    (peak, products), (inner, outer) = flops, links
+def _node(key: str, capability: tuple[int, int], products_flops: float, links: tuple[Link, Link]) -> Datasheet:
+    found, (inner, outer) = DEVICES[key], links
     return Datasheet(
-        accelerator=accelerator,
-        peak_flops=peak,
-        products_flops=products,
+        accelerator=Accelerator(name=found.name, memory_bytes=found.memory_bytes, compute_capability=capability),
+        peak_flops=found.half_flops,
+        products_flops=products_flops,
         inner=inner,
         outer=outer,
-        source=f"NVIDIA {name} datasheet, SXM, without sparsity",
+        source=f"{found.source}, without sparsity",
     )
 
 
-_AMPERE, _HOPPER = (312e12, 200e12), (989e12, 550e12)
-
 DATASHEETS: Mapping[str, Datasheet] = {
-    "a100": _nvidia("A100 80 GB", 80e9, (8, 0), _AMPERE, (NVLINK_A100, INFINIBAND_HDR)),
-    "h100": _nvidia("H100 80 GB", 80e9, (9, 0), _HOPPER, (NVLINK_H100, INFINIBAND_NDR)),
-    "h200": _nvidia("H200 141 GB", 141e9, (9, 0), _HOPPER, (NVLINK_H200, INFINIBAND_NDR)),
+    "a100": _node("a100", (8, 0), 200e12, (NVLINK_A100, INFINIBAND_HDR)),
+    "h100": _node("h100", (9, 0), 550e12, (NVLINK_H100, INFINIBAND_NDR)),
+    "h200": _node("h200", (9, 0), 550e12, (NVLINK_H200, INFINIBAND_NDR)),
 }
 """Datasheets by the name that a user gives."""
 

@@ -1,0 +1,100 @@
+"""Inference by roofline: bytes of weights and cache, and the time to read a prompt and to add a token.
+
+A token of each sequence takes every weight once, and the cached keys and values of its own sequence. So reading memory
+limits small batches, and products limit large ones. The time is the larger of the two at the device's peaks, and a real
+program takes longer. Reading a prompt is limited by products unless it is short. Weights of 8 and 4 bits are read as
+such, and multiplied in 16 bits. The cache has 16 bits.
+"""
+
+from typing import Literal
+
+from assay.config import ModelConfig
+from assay.config.base import Frozen
+from assay.cost.analytic.model_flops import inner_parameters
+from assay.cost.parameters import parameter_count
+from assay.hardware.devices import Device
+
+BITS = (32, 16, 8, 4)
+"""Sizes of a weight."""
+CACHE_BYTES = 2
+"""Bytes of a number in the cache."""
+
+
+class Decoding(Frozen):
+    """Some sequences on one device, each with as many tokens in the cache."""
+
+    sequences: int
+    tokens: int
+    """Tokens of each sequence in the cache."""
+    memory_bytes: int
+    """Weights and cache; a program has some working storage besides."""
+    fits: bool
+    prefill_seconds: float
+    """Seconds to read prompts of so many tokens."""
+    decode_seconds: float
+    """Seconds to add one token to every sequence."""
+    limit: Literal["memory", "products"]
+    """The limit of adding a token."""
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Tokens per second that are added to all sequences together."""
+        return self.sequences / self.decode_seconds
+
+
+class Inference(Frozen):
+    """A model on one device, with weights of some size."""
+
+    model: ModelConfig
+    device: Device
+    bits: int
+
+    @property
+    def weights_bytes(self) -> int:
+        """Bytes of all weights."""
+        return weights_bytes(self.model, self.bits)
+
+    @property
+    def compute_bound_sequences(self) -> float:
+        """Sequences from which products limit a token with an empty cache. Below, all of them together are as fast."""
+        return self.weights_bytes / self.device.bandwidth_bytes * self.device.half_flops / _flops(self.model, 0)
+
+    @property
+    def outgrown_tokens(self) -> float:
+        """Tokens, in all sequences together, from which the cache is larger than the weights."""
+        return self.weights_bytes / cache_bytes_per_token(self.model)
+
+    def at(self, sequences: int, tokens: int) -> Decoding:
+        """Return memory and times for some sequences with so many tokens each."""
+        cache = sequences * tokens * cache_bytes_per_token(self.model)
+        moved = (self.weights_bytes + cache) / self.device.bandwidth_bytes
+        computed = sequences * _flops(self.model, tokens) / self.device.half_flops
+        prompt = sequences * tokens * _flops(self.model, (tokens + 1) / 2) / self.device.half_flops
+        return Decoding(
+            sequences=sequences,
+            tokens=tokens,
+            memory_bytes=self.weights_bytes + cache,
+            fits=self.weights_bytes + cache <= self.device.memory_bytes,
+            prefill_seconds=max(prompt, moved),
+            decode_seconds=max(moved, computed),
+            limit="memory" if moved >= computed else "products",
+        )
+
+
+def weights_bytes(model: ModelConfig, bits: int) -> int:
+    """Return the bytes of all parameters, of `bits` bits each. Scales of quantized weights are not counted."""
+    return -(-parameter_count(model) * bits // 8)
+
+
+def cache_bytes_per_token(model: ModelConfig) -> int:
+    """Return the bytes of a token's keys and values in all layers, at 16 bits: 2·2·n_layer·kv_heads·head_dim."""
+    return 2 * CACHE_BYTES * model.n_layer * model.kv_heads * model.head_dim
+
+
+def _flops(model: ModelConfig, tokens: float) -> float:
+    """Return the FLOPs of one token that attends to `tokens` tokens: two for each weight of a product, and attention.
+
+    The embedding is looked up, and the output is a product.
+    """
+    products = inner_parameters(model) + model.vocabulary * model.n_embd
+    return 2 * products + 4 * model.n_layer * model.n_head * model.head_dim * tokens

@@ -1,0 +1,98 @@
+"""Inference by roofline: published sizes of caches, limits that meet where they should, and the cost of a training."""
+
+import pytest
+
+from assay import api
+from assay.config import ModelConfig
+from assay.errors import UsageError
+from assay.estimator.inference import Inference, cache_bytes_per_token, weights_bytes
+from assay.hardware.devices import DEVICES, device
+from assay.model.cache import KeyValueCache
+from assay.report.inference import budget_report, budget_values, inference_report, inference_values
+from support.models import random_model
+
+GPT2 = ModelConfig(n_layer=12, n_head=12, n_embd=768, context_length=1024, vocab_size=50257)
+LLAMA = ModelConfig(n_layer=32, n_head=32, n_embd=4096, context_length=4096, vocab_size=32000)
+SMALL = ModelConfig(n_layer=2, n_head=4, n_kv_head=2, n_embd=32, context_length=16, vocab_size=37)
+
+
+def test_caches_have_their_published_sizes() -> None:
+    assert cache_bytes_per_token(GPT2) * 1024 == 37_748_736
+    assert cache_bytes_per_token(LLAMA) * 4096 == 2 * 2**30
+
+
+def test_the_predicted_cache_is_the_one_that_a_model_has() -> None:
+    assert KeyValueCache(random_model(SMALL).bfloat16(), 3).nbytes == 3 * 16 * cache_bytes_per_token(SMALL)
+
+
+@pytest.mark.parametrize(("bits", "size"), [(32, 497_759_232), (16, 248_879_616), (8, 124_439_808), (4, 62_219_904)])
+def test_weights_have_their_bits(bits: int, size: int) -> None:
+    assert weights_bytes(GPT2, bits) == size
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_limits_change_where_they_are_said_to(name: str) -> None:
+    found = Inference(model=GPT2, device=device(name), bits=16)
+    limit = found.compute_bound_sequences
+    assert (found.at(int(limit), 0).limit, found.at(int(limit) + 1, 0).limit) == ("memory", "products")
+    tokens = found.outgrown_tokens / 7
+    fewer, more = (found.at(7, int(tokens) + extra).memory_bytes - found.weights_bytes for extra in (0, 1))
+    assert fewer <= found.weights_bytes < more
+
+
+def test_times_follow_from_bytes_and_products() -> None:
+    found = Inference(model=GPT2, device=device("a100"), bits=16)
+    one = found.at(1, 1024)
+    assert one.decode_seconds == pytest.approx((248_879_616 + 37_748_736) / 2039e9)
+    assert one.tokens_per_second == pytest.approx(1 / one.decode_seconds)
+    many = found.at(4096, 1)
+    products = 12 * 12 * 768**2 + 50257 * 768
+    assert many.decode_seconds * 312e12 / 4096 == pytest.approx(2 * products, rel=0.01)  # biases and norms aside
+    assert not found.at(4096, 1024).fits
+    assert one.fits
+
+
+def test_more_sequences_are_never_slower_in_all() -> None:
+    found = Inference(model=LLAMA, device=device("l4"), bits=8)
+    speeds = [found.at(count, 512).tokens_per_second for count in range(1, 200)]
+    assert speeds == sorted(speeds)
+
+
+def test_the_cost_of_a_training() -> None:
+    """GPT-3 on 1,024 A100s: Narayanan et al. (arXiv:2104.04473) say 34 days at 140 TFLOP/s with recomputation."""
+    shape = ("model.n_layer=96", "model.n_head=96", "model.n_embd=12288", "model.context_length=2048")
+    found = api.training_cost("gpt2-124m", *shape, tokens=300e9, devices=1024, mfu=0.75 * 140 / 312, price=2.0)
+    assert found.seconds / 86400 == pytest.approx(34, rel=0.03)
+    assert found.money == pytest.approx(2 * 1024 * found.seconds / 3600)
+    assert found.kilowatt_hours == pytest.approx(found.device_hours * 0.4)
+    assert budget_values(found)["flops"].keys() == {"Kaplan", "PaLM", "Chinchilla"}
+    assert any("money" in str(block) for block in budget_report(found))
+
+
+def test_reports_have_a_row_for_each_number_of_sequences() -> None:
+    found = api.inference("gpt2-124m", device="L4", bits=8)
+    assert len(inference_values(found)["rows"]) == 6
+    assert any("Products limit a token" in str(block) for block in inference_report(found))
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"device": "h10"}, "no datasheet of a device 'h10' is known; did you mean 'h100'"),
+        ({"bits": 3}, "weights have 32 or 16 or 8 or 4 bits, and not 3"),
+    ],
+)
+def test_what_cannot_be_predicted_is_a_sentence(asked: dict[str, object], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        api.inference("gpt2-124m", **asked)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("asked", [{"tokens": 0}, {"tokens": 1e9, "mfu": 1.2}, {"tokens": 1e9, "devices": 0}])
+def test_an_impossible_training_is_a_sentence(asked: dict[str, float]) -> None:
+    with pytest.raises(UsageError, match="must be positive"):
+        api.training_cost("gpt2-124m", **asked)  # type: ignore[arg-type]
+
+
+def test_an_unknown_vocabulary_is_a_sentence() -> None:
+    with pytest.raises(UsageError, match=r"give model\.vocab_size"):
+        api.inference("shakespeare-char-cpu")
