@@ -54,5 +54,13 @@ def _estimate(axis: Any, place: int, one: Estimate, exact: bool) -> None:
     colour = series(1) if sure else series(0)
     axis.plot([100 * low, 100 * high], [place, place], color=colour, linewidth=2.2, zorder=2)
     axis.plot(100 * one.value, place, color=colour, marker=marker(0), markersize=6, markeredgecolor=PAPER, zorder=3)
-    axis.annotate(format_percent(one.value).removesuffix(" %"), (100 * one.value, place), (0, 6),
-                  textcoords="offset points", ha="center", fontsize=7.5, color=INK)  # fmt: skip
+    axis.annotate(
+        format_percent(one.value).removesuffix(" %"),
+        (100 * one.value, place),
+        (0, 6),
+        textcoords="offset points",
+        ha="center",
+        fontsize=7.5,
+        color=INK,
+        bbox={"boxstyle": "square,pad=0.1", "facecolor": PAPER, "edgecolor": "none"},  # the line of zero may pass there
+    )
