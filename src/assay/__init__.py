@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from assay.api import anatomy as anatomy
+    from assay.api import capacity as capacity
     from assay.api import compare as compare
     from assay.api import configure as configure
     from assay.api import estimate as estimate
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "anatomy",
+    "capacity",
     "compare",
     "configure",
     "estimate",

@@ -78,6 +78,7 @@ def test_a_room_does_not_hide_the_function_of_its_name() -> None:
     assert set(dir(assay)) == {
         *(
             "anatomy",
+            "capacity",
             "compare",
             "configure",
             "estimate",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from assay.api.estimating import project as project
     from assay.api.estimating import token_budget as token_budget
     from assay.api.estimating import training_cost as training_cost
+    from assay.api.fitting import capacity as capacity
     from assay.api.measuring import anatomy as anatomy
     from assay.api.probing import gradients as gradients
     from assay.api.study import compare as compare
@@ -34,6 +35,7 @@ _MODULES = {
     "Source": "configuration",
     "Stack": "configuration",
     "anatomy": "measuring",
+    "capacity": "fitting",
     "compare": "study",
     "configure": "configuration",
     "estimate": "estimating",

@@ -25,6 +25,7 @@ VERBS = (
     "train",
     "compare",
     "estimate",
+    "capacity",
     "anatomy",
     "gradients",
     "mesh",
