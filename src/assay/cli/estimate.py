@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.cli.options import Gpu, GpusPerNode, Json, Nodes, Nproc, Overrides, Source, With, changes
+from assay.cli.options import Gpu, GpusPerNode, Json, Nodes, Nproc, Overrides, Source, With, changes, count_of
 
 if TYPE_CHECKING:
     from assay.api.step_results import PlannedStep
@@ -71,7 +71,7 @@ def estimate(
         found = api.training_cost(
             source,
             *(overrides or []),
-            tokens=_count(tokens),
+            tokens=count_of("--tokens", tokens),
             device=device,
             devices=devices,
             mfu=mfu,
@@ -120,13 +120,3 @@ def _cost(found: "Budget", as_json: bool) -> None:
     from assay.report.inference import budget_report, budget_values
 
     print_json(budget_values(found)) if as_json else print_blocks(budget_report(found))
-
-
-def _count(text: str) -> float:
-    from assay.errors import UsageError, shown
-    from assay.units import parse_count
-
-    try:
-        return parse_count(text)
-    except ValueError:
-        raise UsageError(f"--tokens is {shown(text)}; write a number such as 300B, 1.5T or 2e9") from None

@@ -36,6 +36,7 @@ VERBS = (
     "data",
     "runs",
     "study",
+    "scaling",
 )
 """Verbs in the order in which help lists them."""
 

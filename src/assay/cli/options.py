@@ -61,6 +61,17 @@ def changes(overrides: list[str] | None, nproc: int | None, oversubscribe: bool 
     return [*(overrides or ()), *ranks, *(["oversubscribe=true"] if oversubscribe else [])]
 
 
+def count_of(option: str, text: str) -> float:
+    """Return the count that an option has, such as ``300B``. Raises `UsageError` if it is none."""
+    from assay.errors import shown
+    from assay.units import parse_count
+
+    try:
+        return parse_count(text)
+    except ValueError:
+        raise UsageError(f"{option} is {shown(text)}; write a number such as 300B, 1.5T or 2e9") from None
+
+
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="Id or name of a run, the start of either, or last.")]
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]

@@ -1,0 +1,105 @@
+"""Scaling laws: fit one to points, test it on larger runs, and ask published ones for the best size."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assay.errors import UsageError
+
+if TYPE_CHECKING:
+    from assay.scaling.interval import Interval
+    from assay.scaling.parametric import Fit, Parametric
+    from assay.scaling.points import Points
+    from assay.scaling.published import Optimum
+
+DRAWS = 200
+"""Draws of a bootstrap by default."""
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Points with more compute than those of a fit, and how the law predicts them."""
+
+    count: int
+    below_flops: float
+    """Points with fewer FLOPs were fitted."""
+    mean_error: float
+    """Mean of the absolute relative errors of predicted losses."""
+    covered: float
+    """Share of the losses within their 95 % intervals."""
+
+
+@dataclass(frozen=True)
+class FittedLaw:
+    """A fitted parametric law with its intervals."""
+
+    fit: "Fit"
+    draws: "tuple[Parametric, ...]"
+    dropped: int
+    """Points with the highest losses that were left out."""
+    held_out: HeldOut | None = None
+
+    @property
+    def intervals(self) -> "dict[str, Interval]":
+        """95 % interval of each constant."""
+        from assay.scaling.interval import interval
+
+        return {name: interval(self.draws, lambda law, name=name: law.printed[name]) for name in self.fit.law.printed}
+
+
+def fit(
+    path: Path | str, *, drop: int = 0, below_flops: float | None = None, draws: int = DRAWS, seed: int = 0
+) -> FittedLaw:
+    """Fit L(N, D) = E + A/N^α + B/D^β to the points of a CSV file, with intervals by the bootstrap.
+
+    `drop` leaves out the points with the highest losses. With `below_flops` only points with less compute are fitted,
+    and the others test the law. Raises `UsageError` for a faulty file, and if too few points are left.
+    """
+    from assay.scaling import parametric
+    from assay.scaling.points import LEAST_POINTS, read_points
+
+    every = read_points(Path(path))
+    if drop < 0 or draws < 2:
+        raise UsageError("the number of dropped points cannot be negative, and a bootstrap needs at least 2 draws")
+    points = every.without_highest(drop) if drop else every
+    fitted = points if below_flops is None else points.where(points.flops < below_flops)
+    if len(fitted) < LEAST_POINTS:
+        raise UsageError(f"{len(fitted)} points are left to fit; a law needs at least {LEAST_POINTS}")
+    found = parametric.fit(fitted)
+    laws = parametric.bootstrap(found, draws, seed)
+    tested = (
+        None if below_flops is None else _tested(found, laws, points.where(points.flops >= below_flops), below_flops)
+    )
+    return FittedLaw(found, tuple(laws), drop, tested)
+
+
+def _tested(found: "Fit", laws: "list[Parametric]", points: "Points", below: float) -> HeldOut | None:
+    import numpy as np
+
+    from assay.scaling.interval import of_losses
+
+    if not len(points):
+        return None
+    errors = np.abs(found.law.loss(points.parameters, points.tokens) / points.loss - 1)
+    low, high = of_losses(found, laws, points)
+    inside = (low <= points.loss) & (points.loss <= high)
+    return HeldOut(len(points), below, float(errors.mean()), float(inside.mean()))
+
+
+def optimal(
+    *, flops: float | None = None, parameters: float | None = None, tokens: float | None = None
+) -> "dict[str, Optimum]":
+    """Return the best model size and data for a budget, for a size or for an amount of data, under each published law.
+
+    Raises `UsageError` unless exactly one of the three is given, and it is positive.
+    """
+    from assay.scaling.published import FRONTIERS, for_parameters, for_tokens
+
+    given = [value for value in (flops, parameters, tokens) if value is not None]
+    if len(given) != 1 or not 0 < given[0] < float("inf"):
+        raise UsageError("give exactly one of FLOPs, parameters and tokens, as a positive number")
+    if flops is not None:
+        return {name: law.at(flops) for name, law in FRONTIERS.items()}
+    if parameters is not None:
+        return {name: for_parameters(law, parameters) for name, law in FRONTIERS.items()}
+    return {name: for_tokens(law, given[0]) for name, law in FRONTIERS.items()}

@@ -1,0 +1,80 @@
+"""Scaling laws as text: a fit with its intervals, and the optima of published laws side by side."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from assay.report.blocks import Block, Table
+from assay.units import format_count, format_flops
+
+if TYPE_CHECKING:
+    from assay.api.scaling import FittedLaw
+    from assay.scaling.published import Optimum
+
+_CITED = {"E": 1.8172, "A": 482.01, "B": 2085.43, "α": 0.3478, "β": 0.3658}
+"""Constants of Besiroglu et al. 2024, for comparison."""
+
+
+def fit_report(found: "FittedLaw") -> Iterator[Block]:
+    """Yield the constants with their intervals, the optimum that follows, and the test on larger runs."""
+    law, count = found.fit.law, len(found.fit.points)
+    dropped = f", without the {found.dropped} highest losses" if found.dropped else ""
+    yield f"L(N, D) = E + A/N^α + B/D^β, fitted to {count} points{dropped}. Objective {found.fit.objective:.7f}."
+    columns = ("constant", "fitted", "95 % interval", "Besiroglu 2024")
+    rows = [
+        (name, f"{value:.5g}", "{:.4g} to {:.4g}".format(*found.intervals[name]), f"{_CITED[name]:.5g}")
+        for name, value in law.printed.items()
+    ]
+    yield Table.of(columns, rows, columns[1:])
+    yield (
+        f"Intervals are by the bootstrap, {len(found.draws)} draws. A and α, and B and β, go up and down together: each "
+        "alone says little, and predicted losses are more certain than constants."
+    )
+    parameters, tokens = law.optimum(float(found.fit.points.flops.max()))
+    yield (
+        f"The optimum of the largest compute, {format_flops(float(found.fit.points.flops.max()))}, is "
+        f"{format_count(parameters)} parameters and {format_count(tokens)} tokens, {tokens / parameters:.3g} for each."
+    )
+    if found.held_out is not None:
+        tested = found.held_out
+        yield (
+            f"Points below {tested.below_flops:.3g} FLOPs were fitted. The loss of the other {tested.count} is predicted "
+            f"with a mean absolute error of {tested.mean_error:.2%}; {tested.covered:.0%} are in their 95 % interval."
+        )
+
+
+def optimal_report(found: "Mapping[str, Optimum]") -> Iterator[Block]:
+    """Yield a row for each law, and how they count."""
+    from assay.scaling.published import FRONTIERS
+
+    columns = ("law", "parameters", "tokens", "tokens per parameter", "FLOPs", "loss")
+    yield Table.of(columns, (_row(name, one) for name, one in found.items()), columns[1:])
+    for name in found:
+        yield f"{name}: {FRONTIERS[name].source}."
+    yield "Losses of different papers cannot be compared: each is of its own text and tokenizer. C = 6·N·D."
+
+
+def _row(name: str, one: "Optimum") -> tuple[str, ...]:
+    loss = "–" if one.loss is None else f"{one.loss:.3f}"
+    return (
+        name,
+        format_count(one.parameters),
+        format_count(one.tokens),
+        f"{one.tokens_per_parameter:.3g}",
+        f"{one.flops:.3g}",
+        loss,
+    )
+
+
+def fit_values(found: "FittedLaw") -> dict[str, Any]:
+    """Return the same figures for programs."""
+    tested = found.held_out
+    return {
+        "law": "E + A/N^alpha + B/D^beta",
+        "points": len(found.fit.points),
+        "dropped": found.dropped,
+        "objective": found.fit.objective,
+        "constants": found.fit.law.printed,
+        "intervals": {name: list(ends) for name, ends in found.intervals.items()},
+        "draws": len(found.draws),
+        "held_out": None if tested is None else vars(tested),
+    }

@@ -1,0 +1,32 @@
+"""Intervals of a fitted law, by the bootstrap: of its constants, of its optimum, and of a loss that it predicts.
+
+Huber's objective is no likelihood, so nothing follows from its curvature. Points are drawn with replacement, and the
+law is fitted anew. The 2.5 % and 97.5 % quantiles of what follows from these laws are an interval. That of a single new
+loss also has the residuals of the fit, drawn at random.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from assay.scaling.parametric import Fit, Parametric
+from assay.scaling.points import Floats, Points
+
+_LOW, _HIGH = 0.025, 0.975
+
+Interval = tuple[float, float]
+
+
+def interval(laws: Sequence[Parametric], figure: Callable[[Parametric], float]) -> Interval:
+    """Return the interval of a figure that follows from a law."""
+    low, high = np.quantile([figure(law) for law in laws], (_LOW, _HIGH))
+    return float(low), float(high)
+
+
+def of_losses(found: Fit, laws: Sequence[Parametric], points: Points, seed: int = 0) -> tuple[Floats, Floats]:
+    """Return both ends of the interval of each point's loss, by the law and the residuals of its fit."""
+    chance = np.random.default_rng(seed)
+    logs = np.log([law.loss(points.parameters, points.tokens) for law in laws])
+    noise = chance.choice(found.residuals, size=logs.shape)
+    low, high = np.quantile(np.exp(logs + noise), (_LOW, _HIGH), axis=0)
+    return low, high

@@ -1,0 +1,71 @@
+"""Points of a CSV file: which columns are known, how the third follows, and what is no point."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from assay.errors import UsageError
+from assay.scaling.points import read_points
+
+ROWS = [(1e6 * (1 + one % 3), 1e7 * (1 + one), 5 - 0.1 * one) for one in range(8)]
+
+
+def written(place: Path, heading: str, rows: list[tuple[float, ...]]) -> Path:
+    path = place / "points.csv"
+    path.write_text("\n".join([heading, *(",".join(map(repr, row)) for row in rows)]))
+    return path
+
+
+def test_any_two_of_size_data_and_compute_suffice(tmp_path: Path) -> None:
+    whole = read_points(written(tmp_path, "parameters,tokens,loss", ROWS))
+    flops = read_points(written(tmp_path, "N,Training FLOP,loss", [(n, 6 * n * d, loss) for n, d, loss in ROWS]))
+    data = read_points(written(tmp_path, "loss,D,flops", [(loss, d, 6 * n * d) for n, d, loss in ROWS]))
+    for found in (flops, data):
+        assert found.parameters == pytest.approx(whole.parameters)
+        assert found.tokens == pytest.approx(whole.tokens)
+        assert found.loss == pytest.approx(whole.loss)
+    assert whole.flops == pytest.approx([6 * n * d for n, d, _ in ROWS])
+
+
+def test_the_highest_losses_are_left_out(tmp_path: Path) -> None:
+    points = read_points(written(tmp_path, "parameters,tokens,loss", ROWS))
+    assert np.sort(points.without_highest(3).loss) == pytest.approx(sorted(row[2] for row in ROWS)[:5])
+    assert len(points.without_highest(0)) == 8
+
+
+def test_the_published_points_are_read(shared: Callable[[str], Path]) -> None:
+    points = read_points(shared("chinchilla/hoffmann_figure4_extracted.csv"))
+    assert len(points) == 245
+    assert 2 < points.loss.min() < points.loss.max() < 6
+
+
+@pytest.mark.parametrize(
+    ("heading", "rows", "says"),
+    [
+        ("parameters,tokens,loss", ROWS[:5], "has 5 points; a law needs at least 6"),
+        ("parameters,loss", [row[1:] for row in ROWS], "needs a column loss, and two of the columns"),
+        ("parameters,tokens", [row[:2] for row in ROWS], "needs a column loss"),
+        ("parameters,tokens,loss", [*ROWS, (1e6, 1e7, -1.0)], "line 10: loss=-1 is not possible"),
+        ("parameters,tokens,loss", [*ROWS, (1e6, 1e7, float("nan"))], "line 10: loss=nan is not possible"),
+        ("parameters,tokens,loss", [(1e6, d, loss) for _, d, loss in ROWS], "one model size only"),
+        ("parameters,tokens,loss", [*ROWS, ROWS[0]], "the same point twice"),
+    ],
+)
+def test_what_cannot_determine_a_law_is_a_sentence(
+    tmp_path: Path, heading: str, rows: list[tuple[float, ...]], says: str
+) -> None:
+    with pytest.raises(UsageError, match=says):
+        read_points(written(tmp_path, heading, rows))
+
+
+def test_a_file_that_is_no_table_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_points(tmp_path / "none.csv")
+    (tmp_path / "empty.csv").write_text("parameters,tokens,loss\n")
+    with pytest.raises(UsageError, match="has no points"):
+        read_points(tmp_path / "empty.csv")
+    (tmp_path / "words.csv").write_text("parameters,tokens,loss\n1e6,many,3\n")
+    with pytest.raises(UsageError, match="line 2: the column tokens has no number"):
+        read_points(tmp_path / "words.csv")
