@@ -67,9 +67,7 @@ def fit(
         raise UsageError(f"{len(fitted)} points are left to fit; a law needs at least {LEAST_POINTS}")
     found = parametric.fit(fitted)
     laws = parametric.bootstrap(found, draws, seed)
-    tested = (
-        None if below_flops is None else _tested(found, laws, points.where(points.flops >= below_flops), below_flops)
-    )
+    tested = None if below_flops is None else _tested(found, laws, points, below_flops)
     return FittedLaw(found, tuple(laws), drop, tested)
 
 
@@ -78,6 +76,7 @@ def _tested(found: "Fit", laws: "list[Parametric]", points: "Points", below: flo
 
     from assay.scaling.interval import of_losses
 
+    points = points.where(points.flops >= below)
     if not len(points):
         return None
     errors = np.abs(found.law.loss(points.parameters, points.tokens) / points.loss - 1)

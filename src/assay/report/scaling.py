@@ -26,8 +26,8 @@ def fit_report(found: "FittedLaw") -> Iterator[Block]:
     ]
     yield Table.of(columns, rows, columns[1:])
     yield (
-        f"Intervals are by the bootstrap, {len(found.draws)} draws. A and α, and B and β, go up and down together: each "
-        "alone says little, and predicted losses are more certain than constants."
+        f"Intervals are by the bootstrap, {len(found.draws)} draws. A and α, and B and β, go up and down together. "
+        "Each alone says little, and predicted losses are more certain than constants."
     )
     parameters, tokens = law.optimum(float(found.fit.points.flops.max()))
     yield (
@@ -37,8 +37,8 @@ def fit_report(found: "FittedLaw") -> Iterator[Block]:
     if found.held_out is not None:
         tested = found.held_out
         yield (
-            f"Points below {tested.below_flops:.3g} FLOPs were fitted. The loss of the other {tested.count} is predicted "
-            f"with a mean absolute error of {tested.mean_error:.2%}; {tested.covered:.0%} are in their 95 % interval."
+            f"Points below {tested.below_flops:.3g} FLOPs were fitted. The loss of the other {tested.count} is "
+            f"predicted with a mean absolute error of {tested.mean_error:.2%}; {tested.covered:.0%} are in their 95 % interval."
         )
 
 
