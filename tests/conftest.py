@@ -4,7 +4,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -26,6 +26,8 @@ _LONGEST = ("worker", "parallel", "optimizations", "estimator")
 """Folders with the longest files: they begin first, so that no process is left with one of them at the end."""
 
 pytest_plugins = ["support.children", "support.corpora"]
+
+SHARED_FILES = Path(__file__).parents[2] / "shared" / "data"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -81,3 +83,15 @@ def _what_is_there_is_nobodys_garbage() -> None:
     """Whoever measures memory collects garbage first, and need not look through all that was ever imported."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def shared() -> Callable[[str], Path]:
+    """A file or folder of the shared data; the test skips without it."""
+
+    def find(name: str) -> Path:
+        if not (SHARED_FILES / name).exists():
+            pytest.skip(f"needs ../shared/data/{name}")
+        return SHARED_FILES / name
+
+    return find

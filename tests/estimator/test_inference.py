@@ -8,7 +8,7 @@ from assay.errors import UsageError
 from assay.estimator.inference import Inference, cache_bytes_per_token, weights_bytes
 from assay.hardware.devices import DEVICES, device
 from assay.model.cache import KeyValueCache
-from assay.report.inference import budget_report, budget_values, inference_report, inference_values
+from assay.report.predicted.inference import budget_report, budget_values, inference_report, inference_values
 from support.models import random_model
 
 GPT2 = ModelConfig(n_layer=12, n_head=12, n_embd=768, context_length=1024, vocab_size=50257)

@@ -18,6 +18,15 @@ def test_the_tables_of_the_three_approaches(name: str) -> None:
         assert for_parameters(FRONTIERS[name], parameters).tokens == pytest.approx(tokens, rel=0.06)
 
 
+def test_the_constants_of_approach_3_have_more_tokens_than_its_table() -> None:
+    ratios = {
+        name: [for_parameters(FRONTIERS[name], size).tokens / tokens for size, tokens in TABLES["Hoffmann 3"].items()]
+        for name in ("Hoffmann 3, unrounded", "Hoffmann 3, rounded")
+    }
+    assert all(1.05 < ratio < 1.16 for ratio in ratios["Hoffmann 3, unrounded"])
+    assert all(ratio > 1.6 for ratio in ratios["Hoffmann 3, rounded"])
+
+
 def test_kaplans_optimum_depends_on_which_compute_counts() -> None:
     found = {name: law.at(1e21).parameters for name, law in FRONTIERS.items()}
     assert found["Kaplan, C_min = C/2"] == pytest.approx(4.68e9, rel=0.005)

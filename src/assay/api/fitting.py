@@ -1,4 +1,4 @@
-"""What fits into some memory: by the ledger, and verified by short runs."""
+"""Search of what fits into some memory: by the ledger, and verified by short runs."""
 
 from collections.abc import Callable
 from pathlib import Path

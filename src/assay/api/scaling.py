@@ -1,61 +1,28 @@
 """Scaling laws: fit one to points, test it on larger runs, and ask published ones for the best size."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.errors import UsageError
 
 if TYPE_CHECKING:
-    from assay.scaling.interval import Interval
-    from assay.scaling.parametric import Fit, Parametric
-    from assay.scaling.points import Points
+    from assay.scaling.fitted import FittedLaw
     from assay.scaling.published import Optimum
 
 DRAWS = 200
 """Draws of a bootstrap by default."""
 
 
-@dataclass(frozen=True)
-class HeldOut:
-    """Points with more compute than those of a fit, and how the law predicts them."""
-
-    count: int
-    below_flops: float
-    """Points with fewer FLOPs were fitted."""
-    mean_error: float
-    """Mean of the absolute relative errors of predicted losses."""
-    covered: float
-    """Share of the losses within their 95 % intervals."""
-
-
-@dataclass(frozen=True)
-class FittedLaw:
-    """A fitted parametric law with its intervals."""
-
-    fit: "Fit"
-    draws: "tuple[Parametric, ...]"
-    dropped: int
-    """Points with the highest losses that were left out."""
-    held_out: HeldOut | None = None
-
-    @property
-    def intervals(self) -> "dict[str, Interval]":
-        """95 % interval of each constant."""
-        from assay.scaling.interval import interval
-
-        return {name: interval(self.draws, lambda law, name=name: law.printed[name]) for name in self.fit.law.printed}
-
-
 def fit(
     path: Path | str, *, drop: int = 0, below_flops: float | None = None, draws: int = DRAWS, seed: int = 0
-) -> FittedLaw:
+) -> "FittedLaw":
     """Fit L(N, D) = E + A/N^α + B/D^β to the points of a CSV file, with intervals by the bootstrap.
 
     `drop` leaves out the points with the highest losses. With `below_flops` only points with less compute are fitted,
     and the others test the law. Raises `UsageError` for a faulty file, and if too few points are left.
     """
     from assay.scaling import parametric
+    from assay.scaling.fitted import FittedLaw, tested
     from assay.scaling.points import LEAST_POINTS, read_points
 
     every = read_points(Path(path))
@@ -67,22 +34,8 @@ def fit(
         raise UsageError(f"{len(fitted)} points are left to fit; a law needs at least {LEAST_POINTS}")
     found = parametric.fit(fitted)
     laws = parametric.bootstrap(found, draws, seed)
-    tested = None if below_flops is None else _tested(found, laws, points, below_flops)
-    return FittedLaw(found, tuple(laws), drop, tested)
-
-
-def _tested(found: "Fit", laws: "list[Parametric]", points: "Points", below: float) -> HeldOut | None:
-    import numpy as np
-
-    from assay.scaling.interval import of_losses
-
-    points = points.where(points.flops >= below)
-    if not len(points):
-        return None
-    errors = np.abs(found.law.loss(points.parameters, points.tokens) / points.loss - 1)
-    low, high = of_losses(found, laws, points)
-    inside = (low <= points.loss) & (points.loss <= high)
-    return HeldOut(len(points), below, float(errors.mean()), float(inside.mean()))
+    held_out = None if below_flops is None else tested(found, laws, points, below_flops)
+    return FittedLaw(found, tuple(laws), drop, held_out)
 
 
 def optimal(

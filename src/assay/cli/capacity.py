@@ -29,7 +29,7 @@ def capacity(
     """
     from assay import api
     from assay.cli.console import note, print_blocks, print_json
-    from assay.report.capacity import capacity_report
+    from assay.report.predicted.capacity import capacity_report
     from assay.units import parse_bytes
 
     budget = parse_bytes(memory)

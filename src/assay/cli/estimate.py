@@ -65,19 +65,13 @@ def estimate(
     from assay import api
     from assay.errors import UsageError
 
+    changed = overrides or []
     if inference:
-        _inference(api.inference(source, *(overrides or []), device=device, bits=bits), as_json)
+        _inference(api.inference(source, *changed, device=device, bits=bits), as_json)
     elif tokens is not None:
-        found = api.training_cost(
-            source,
-            *(overrides or []),
-            tokens=count_of("--tokens", tokens),
-            device=device,
-            devices=devices,
-            mfu=mfu,
-            price=price,
-        )
-        _cost(found, as_json)
+        count = count_of("--tokens", tokens)
+        options = {"mfu": mfu, "price": price}
+        _cost(api.training_cost(source, *changed, tokens=count, device=device, devices=devices, **options), as_json)
     elif (nodes, gpus_per_node, gpu) == (None, None, None):
         _step(api.estimate_every_rank(source, *changes(overrides, nproc), optimizations=with_ or ()), as_json)
     elif nproc is not None:
@@ -110,13 +104,13 @@ def _plan(where: "PlannedStep", as_json: bool) -> None:
 
 def _inference(found: "Inference", as_json: bool) -> None:
     from assay.cli.console import print_blocks, print_json
-    from assay.report.inference import inference_report, inference_values
+    from assay.report.predicted.inference import inference_report, inference_values
 
     print_json(inference_values(found)) if as_json else print_blocks(inference_report(found))
 
 
 def _cost(found: "Budget", as_json: bool) -> None:
     from assay.cli.console import print_blocks, print_json
-    from assay.report.inference import budget_report, budget_values
+    from assay.report.predicted.inference import budget_report, budget_values
 
     print_json(budget_values(found)) if as_json else print_blocks(budget_report(found))

@@ -34,7 +34,7 @@ def fit_law(
     """
     from assay.api import scaling
     from assay.cli.console import print_blocks, print_json
-    from assay.report.scaling import fit_report, fit_values
+    from assay.report.predicted.scaling import fit_report, fit_values
 
     found = scaling.fit(
         points, drop=drop, below_flops=None if below is None else count_of("--below", below), draws=draws, seed=seed
@@ -52,7 +52,7 @@ def optimal_size(flops: _Flops = None, params: _Params = None, tokens: _Tokens =
     """
     from assay.api import scaling
     from assay.cli.console import print_blocks, print_json
-    from assay.report.scaling import optimal_report
+    from assay.report.predicted.scaling import optimal_report
 
     asked = {"--flops": flops, "--params": params, "--tokens": tokens}
     counts = {option: None if text is None else count_of(option, text) for option, text in asked.items()}

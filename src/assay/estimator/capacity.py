@@ -1,4 +1,4 @@
-"""What fits: the largest batch, context, depth and width whose step stays within some memory.
+"""Search for what fits: the largest batch, context, depth and width whose step stays within some memory.
 
 Each is found by the ledger alone, with everything else as configured. The peak grows with each of the four. It has the
 tensors of a step and the most scratch that a library may take from torch's allocator. Both come on top of what a

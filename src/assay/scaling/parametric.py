@@ -1,9 +1,9 @@
 """The parametric law L(N, D) = E + A/N^α + B/D^β (Hoffmann et al. 2022, approach 3), and its fit.
 
-The fit minimizes the sum of Huber losses of the residuals of log L, with δ = 0.001, over a = log A, b = log B,
-e = log E, α and β. The logarithm of the law is a log-sum-exp of three linear terms, so nothing overflows. L-BFGS starts
-from the best points of the grid of that paper. Besiroglu et al. 2024 (arXiv:2404.10102) found that the first fit had
-stopped too early, and repeated it.
+The fit minimizes the sum of Huber losses of the residuals of log L, with δ = 0.001. Its variables are a = log A,
+b = log B, e = log E, α and β. The logarithm of the law is a log-sum-exp of three linear terms, so nothing overflows.
+L-BFGS starts from the best points of the grid of that paper. Besiroglu et al. 2024 (arXiv:2404.10102) found that the
+first fit had stopped too early, and repeated it.
 """
 
 from dataclasses import dataclass

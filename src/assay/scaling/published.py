@@ -1,9 +1,11 @@
 """Published answers to the question how large a model and how much data make the most of a compute budget.
 
 Each has its own way to count. Kaplan's N has no embeddings, and its C_min is the compute of training at a small batch,
-about half of what a run spends. Hoffmann's N has embeddings, and C = 6·N·D. The first two approaches of Hoffmann et al.
-are printed as tables only (tables 3 and A3), so a line is drawn through the logarithms of their rows. The constants of
-approach 3 are rounded in the paper, which changes its optimum. Besiroglu et al. give the unrounded ones.
+about half of what a run spends. Hoffmann's N has embeddings, and C = 6·N·D.
+
+Of the approaches of Hoffmann et al. the paper has tables of optima (tables 3 and A3). A line is drawn through the
+logarithms of their rows. The constants of approach 3 are rounded in the paper, which changes its optimum. Besiroglu et
+al. give the unrounded ones. Their optimum still has 6 to 15 % more tokens than the table.
 """
 
 from collections.abc import Callable, Mapping
@@ -106,11 +108,15 @@ FRONTIERS: Mapping[str, Frontier] = {
         ((1e9, 20.0e9), (10e9, 219.5e9), (67e9, 1.7e12), (175e9, 4.3e12), (1e12, 26.5e12)),
         f"{_HOFFMANN}, approach 2, parabolas at equal compute",
     ),
-    "Hoffmann 3": Minimum(
+    "Hoffmann 3": Line(
+        ((1e9, 27.1e9), (10e9, 410.1e9), (67e9, 4.1e12), (175e9, 12.0e12), (1e12, 94.1e12)),
+        f"{_HOFFMANN}, approach 3, the parametric law, by its table",
+    ),
+    "Hoffmann 3, unrounded": Minimum(
         Parametric(6.0073404, 6.0179186, 0.5267228, 0.33917084, 0.2849083),
         f"{_HOFFMANN}, approach 3, with the unrounded constants of Besiroglu et al. 2024",
     ),
-    "Hoffmann 3, as printed": Minimum(
+    "Hoffmann 3, rounded": Minimum(
         Parametric.of(1.69, 406.4, 410.7, 0.34, 0.28), f"{_HOFFMANN}, approach 3, with its rounded constants"
     ),
     "Besiroglu": Minimum(

@@ -7,7 +7,7 @@ from assay.report.blocks import Block, Table
 from assay.units import format_count, format_flops
 
 if TYPE_CHECKING:
-    from assay.api.scaling import FittedLaw
+    from assay.scaling.fitted import FittedLaw
     from assay.scaling.published import Optimum
 
 _CITED = {"E": 1.8172, "A": 482.01, "B": 2085.43, "α": 0.3478, "β": 0.3658}
@@ -38,7 +38,8 @@ def fit_report(found: "FittedLaw") -> Iterator[Block]:
         tested = found.held_out
         yield (
             f"Points below {tested.below_flops:.3g} FLOPs were fitted. The loss of the other {tested.count} is "
-            f"predicted with a mean absolute error of {tested.mean_error:.2%}; {tested.covered:.0%} are in their 95 % interval."
+            f"predicted with a mean absolute error of {tested.mean_error:.2%}; {tested.covered:.0%} are in their 95 % "
+            "interval."
         )
 
 

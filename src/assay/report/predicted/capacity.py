@@ -1,4 +1,4 @@
-"""What fits into some memory, as text."""
+"""Text on what fits into some memory."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
