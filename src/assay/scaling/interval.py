@@ -3,6 +3,9 @@
 Huber's objective is no likelihood, so nothing follows from its curvature. Points are drawn with replacement, and the
 law is fitted anew. The 2.5 % and 97.5 % quantiles of what follows from these laws are an interval. That of a single new
 loss also has the residuals of the fit, drawn at random.
+
+The law itself is taken as true. So intervals are too narrow far outside of the fitted points: of Chinchilla's points,
+those above 1e20 FLOPs are in the intervals of a fit below 1e20 in 68 % of cases, and not in 95 %.
 """
 
 from collections.abc import Callable, Sequence

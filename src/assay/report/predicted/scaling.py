@@ -39,7 +39,7 @@ def fit_report(found: "FittedLaw") -> Iterator[Block]:
         yield (
             f"Points below {tested.below_flops:.3g} FLOPs were fitted. The loss of the other {tested.count} is "
             f"predicted with a mean absolute error of {tested.mean_error:.2%}; {tested.covered:.0%} are in their 95 % "
-            "interval."
+            "interval, which takes the law itself as true."
         )
 
 
