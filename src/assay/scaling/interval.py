@@ -4,8 +4,8 @@ Huber's objective is no likelihood, so nothing follows from its curvature. Point
 law is fitted anew. The 2.5 % and 97.5 % quantiles of what follows from these laws are an interval. That of a single new
 loss also has the residuals of the fit, drawn at random.
 
-The law itself is taken as true. So intervals are too narrow far outside of the fitted points: of Chinchilla's points,
-those above 1e20 FLOPs are in the intervals of a fit below 1e20 in 68 % of cases, and not in 95 %.
+The law itself is taken as true. So intervals are too narrow far outside of the fitted points. A fit to Chinchilla's
+points below 1e20 FLOPs has 68 % of the other points in their intervals, and not 95 %.
 """
 
 from collections.abc import Callable, Sequence
