@@ -86,8 +86,10 @@ def test_a_wave_killed_at_any_change_of_the_disk_is_repeated(
         monkeypatch.setenv("FAULT_WAVE", f"0 {number}")
         record = fake_studies.run(home, "here")
         monkeypatch.delenv("FAULT_WAVE")
-        if Here.submitted[0].process.wait() == 0:
+        code = Here.submitted[0].process.wait()
+        if code == 0:
             break
+        assert code == -9
         assert len(record.cells) == len({one.cell.name for one in record.cells})
         repaired(home, whole)
     else:

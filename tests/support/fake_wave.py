@@ -28,6 +28,7 @@ if __name__ == "__main__":
     ready.measured_machine = lambda home, threads, tell: None  # type: ignore[assignment, misc]
     number, _, at = os.environ.get("FAULT_WAVE", "").partition(" ")
     if number == sys.argv[2]:
+        sys.path.insert(0, str(Path(__file__).parents[1]))
         from support.faults import arm, killed
 
         arm(Path(sys.argv[1]).parent.parent, int(at), killed)
