@@ -92,7 +92,16 @@ def test_its_events_tell_the_same_story(whole: RunFolder) -> None:
 def test_a_log_gives_the_figures_that_the_process_recorded(whole: RunFolder) -> None:
     result, composed = whole.result(), compose(whole, Status.DONE, None)
     assert result is not None
-    memory_only = {"parameters", "phase_seconds", "memory", "ranks", "environment", "proven_until", "extra"}
+    memory_only = {
+        "gradients",
+        "parameters",
+        "phase_seconds",
+        "memory",
+        "ranks",
+        "environment",
+        "proven_until",
+        "extra",
+    }
     for name in type(result).model_fields.keys() - memory_only:
         assert getattr(composed, name) == getattr(result, name), name
 
