@@ -34,6 +34,7 @@ def test_the_cost_of_a_training_is_hours_energy_and_money(assay: Assay) -> None:
         (("--tokens", "-1"), "must be positive"),
         (("--tokens", "1B", "--mfu", "40"), "must be positive"),
         (("--inference", "--device", "b20"), "did you mean 'b200'"),
+        (("--inference", "--tokens", "1B"), "give only one of them"),
         (("--inference", "--bits", "3"), "weights have 32 or 16 or 8 or 4 bits"),
     ],
 )

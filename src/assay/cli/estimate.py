@@ -66,6 +66,8 @@ def estimate(
     from assay.errors import UsageError
 
     changed = overrides or []
+    if inference and tokens is not None:
+        raise UsageError("--inference and --tokens ask two questions; give only one of them")
     if inference:
         _inference(api.inference(source, *changed, device=device, bits=bits), as_json)
     elif tokens is not None:

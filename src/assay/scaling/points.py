@@ -55,7 +55,7 @@ class Points:
     def without_highest(self, count: int) -> "Points":
         """Return the points without those of the highest losses."""
         kept = np.ones(len(self), dtype=bool)
-        kept[np.argsort(self.loss, kind="stable")[len(self) - count :]] = False
+        kept[np.argsort(self.loss, kind="stable")[max(0, len(self) - count) :]] = False
         return self.where(kept)
 
 
