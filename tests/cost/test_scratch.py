@@ -18,7 +18,17 @@ from assay.measure.memory.tensor_peak import tensor_peak
 from support.runs import run_with
 
 HERE = detect().instruction_set
-SHAPES = [(96, 384, 96), (384, 96, 384), (1024, 64, 17), (3, 200, 65), (1, 64, 1), (64, 1536, 1536), (339, 32, 339)]
+SHAPES = [
+    (96, 384, 96),
+    (384, 96, 384),
+    (1024, 64, 17),
+    (3, 200, 65),
+    (1, 64, 1),
+    (64, 1536, 1536),
+    (339, 32, 339),
+    (256, 512, 64),
+    (1024, 513, 1024),
+]
 MACHINE = Machine(processor="any", cores=1, memory_bytes=2**34)
 
 
@@ -30,11 +40,12 @@ def scratch_bound(product: _Product, threads: int) -> int:
 
 
 @pytest.mark.skipif(not HERE, reason="what this processor's library takes is not known")
-@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("transposed", ["", "left", "right", "left and right"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_a_product_takes_no_more_than_the_bound(shape: tuple[int, int, int], transposed: bool) -> None:
+def test_a_product_takes_no_more_than_the_bound(shape: tuple[int, int, int], transposed: str) -> None:
     rows, inner, columns = shape
-    left, right = torch.ones(rows, inner), torch.ones(columns, inner).t() if transposed else torch.ones(inner, columns)
+    left = torch.ones(inner, rows).t() if "left" in transposed else torch.ones(rows, inner)
+    right = torch.ones(columns, inner).t() if "right" in transposed else torch.ones(inner, columns)
     narrow = scratch_bound(_Product(1, *shape), torch.get_num_threads())
     for dtype, bound in ((torch.bfloat16, narrow), (torch.float32, 0)):
         a, b = left.to(dtype), right.to(dtype)
