@@ -18,6 +18,14 @@ def test_the_tables_of_the_three_approaches(name: str) -> None:
         assert for_parameters(FRONTIERS[name], parameters).tokens == pytest.approx(tokens, rel=0.06)
 
 
+@pytest.mark.parametrize("name", FRONTIERS)
+@pytest.mark.parametrize("amount", [1e3, 1e20])
+def test_the_smallest_and_the_largest_amounts_have_an_optimum(name: str, amount: float) -> None:
+    law = FRONTIERS[name]
+    assert for_parameters(law, amount).parameters == pytest.approx(amount, rel=1e-6)
+    assert for_tokens(law, amount).tokens == pytest.approx(amount, rel=1e-6)
+
+
 def test_the_constants_of_approach_3_have_more_tokens_than_its_table() -> None:
     ratios = {
         name: [for_parameters(FRONTIERS[name], size).tokens / tokens for size, tokens in TABLES["Hoffmann 3"].items()]

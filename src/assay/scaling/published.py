@@ -20,8 +20,8 @@ from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN
 
 PETAFLOP_DAY = 1e15 * 86400
 """FLOPs of one PF-day."""
-_LARGEST = 1e40
-"""FLOPs above which no optimum is searched."""
+_POWERS = (-40.0, 90.0)
+"""Powers of ten of the FLOPs among which an optimum is searched."""
 
 
 class Optimum(NamedTuple):
@@ -140,5 +140,5 @@ def for_tokens(frontier: Frontier, tokens: float) -> Optimum:
 
 
 def _solved(frontier: Frontier, miss: Callable[[Optimum], float]) -> Optimum:
-    logs = brentq(lambda power: miss(frontier.at(10.0**power)), 3.0, np.log10(_LARGEST), xtol=1e-12)
+    logs = brentq(lambda power: miss(frontier.at(10.0**power)), *_POWERS, xtol=1e-12)
     return frontier.at(10.0**logs)
