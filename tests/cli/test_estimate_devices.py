@@ -32,6 +32,9 @@ def test_the_cost_of_a_training_is_hours_energy_and_money(assay: Assay) -> None:
     [
         (("--tokens", "10x"), "--tokens is '10x'; write a number such as 300B"),
         (("--tokens", "-1"), "must be positive"),
+        (("--tokens", "1.7e308", "--json"), "none above 1e+20"),
+        (("--tokens", "1B", "--price", "1e308"), "none above 1e+20"),
+        (("--tokens", "1B", "--mfu", "1e-300"), "the MFU from 1e-6 to 1"),
         (("--tokens", "1B", "--mfu", "40"), "must be positive"),
         (("--inference", "--device", "b20"), "did you mean 'b200'"),
         (("--inference", "--tokens", "1B"), "give only one of them"),

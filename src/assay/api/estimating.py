@@ -1,6 +1,5 @@
 """Predict a step: on this machine, or on machines that are absent."""
 
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,10 @@ if TYPE_CHECKING:
     from assay.estimator.ranks import EveryRank
     from assay.hardware import Machine
     from assay.launch.token_budget import TokenBudget
+
+
+_MOST = 1e20
+"""Largest number of tokens, devices, and money for an hour."""
 
 
 def estimate(
@@ -102,8 +105,12 @@ def training_cost(
     from assay.hardware.devices import device as known
 
     share = USUAL_MFU if mfu is None else mfu
-    if not (0 < tokens < inf and devices >= 1 and 0 < share <= 1 and (price is None or 0 <= price < inf)):
-        raise UsageError("tokens and devices must be positive, the MFU above 0 and at most 1, the price not negative")
+    possible = 0 < tokens <= _MOST and 1 <= devices <= _MOST and 1e-6 <= share <= 1
+    if not (possible and (price is None or 0 <= price <= _MOST)):
+        raise UsageError(
+            "tokens and devices must be positive, the MFU from 1e-6 to 1, the price not negative, and none above "
+            f"{_MOST:g}"
+        )
     shape = _shape(source, overrides)
     return Budget(model=shape, tokens=tokens, device=known(device), devices=devices, mfu=share, price=price)
 
