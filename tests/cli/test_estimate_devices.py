@@ -2,6 +2,7 @@
 
 import pytest
 
+from assay.hardware.devices import DEVICES
 from cli.conftest import Assay
 
 
@@ -45,3 +46,9 @@ def test_what_cannot_be_predicted_is_one_sentence(assay: Assay, words: tuple[str
     said = assay("estimate", "gpt2-124m", *words)
     assert said.code == 2
     assert says in said.sentence()
+
+
+def test_help_names_every_device(assay: Assay) -> None:
+    """It is written out, because help must not load the devices."""
+    said = " ".join(assay("estimate", "--help").out.split())
+    assert f"a datasheet: {', '.join(DEVICES)}." in said

@@ -180,8 +180,7 @@ def identity(run: ResolvedRun) -> str:
 
     Defaults are written out and keys are sorted, so key order and the spelling of a default do not matter. The newer
     fields `nudge`, `cores` and `data.evaluate_on` are left out at their defaults, so that runs recorded before them
-    keep their hash.
-    `check_values` is left out, because the check changes nothing that is trained or measured.
+    keep their hash. `check_values` is left out, because the check changes nothing that is trained or measured.
     """
     left_out: dict[str, Any] = {"training": {"check_values": True}}
     left_out |= {name: True for name, default in (("nudge", 0), ("cores", None)) if getattr(run, name) == default}

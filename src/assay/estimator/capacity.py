@@ -6,6 +6,7 @@ started process holds.
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from assay.config.base import Frozen
@@ -64,6 +65,7 @@ def largest(run: Run, key: str, budget_bytes: int, machine: Machine) -> Largest:
     """Return the largest value of one setting within a budget. Raises `UsageError` if no value can be predicted."""
     configured = _value(run, key)
 
+    @cache
     def peak(value: int) -> int:
         return peak_bytes(load(run, [f"{key}={value}"]), machine)
 

@@ -83,7 +83,7 @@ class Fit:
 
 def fit(points: Points) -> Fit:
     """Fit the law to points: the lowest objective of several descents."""
-    logs = (np.log(points.parameters), np.log(points.tokens), np.log(points.loss))
+    logs = points.logs
     grid = np.array(list(product(*_GRID)))
     order = np.argsort(_objectives(grid, *logs), kind="stable")[:_STARTS]
     best = min((_descend(grid[one], logs) for one in order), key=lambda found: found[1])
@@ -96,15 +96,13 @@ def bootstrap(found: Fit, draws: int, seed: int = 0) -> list[Parametric]:
     laws = []
     for _ in range(draws):
         some = found.points.where(chance.integers(count, size=count))
-        logs = (np.log(some.parameters), np.log(some.tokens), np.log(some.loss))
-        laws.append(Parametric(*map(float, _descend(found.law.values, logs)[0])))
+        laws.append(Parametric(*map(float, _descend(found.law.values, some.logs)[0])))
     return laws
 
 
 def objective(law: Parametric, points: Points) -> float:
     """Return the sum of Huber losses of the residuals of log L."""
-    logs = (np.log(points.parameters), np.log(points.tokens), np.log(points.loss))
-    return float(_objectives(law.values[None], *logs)[0])
+    return float(_objectives(law.values[None], *points.logs)[0])
 
 
 _Logs = tuple[Floats, Floats, Floats]

@@ -45,6 +45,11 @@ class Points:
         """Training FLOPs, 6·N·D."""
         return FLOPS_PER_PARAMETER_AND_TOKEN * self.parameters * self.tokens
 
+    @property
+    def logs(self) -> tuple[Floats, Floats, Floats]:
+        """Logarithms of N, D and the loss."""
+        return np.log(self.parameters), np.log(self.tokens), np.log(self.loss)
+
     def __len__(self) -> int:
         return len(self.loss)
 

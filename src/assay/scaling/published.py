@@ -99,6 +99,9 @@ class Kaplan:
 _HOFFMANN = "Hoffmann et al. 2022 (arXiv:2203.15556)"
 _KAPLAN = "Kaplan et al. 2020 (arXiv:2001.08361), N without embeddings"
 
+BESIROGLU = Parametric.of(1.8172, 482.01, 2085.43, 0.3478, 0.3658)
+"""Law of Besiroglu et al. 2024."""
+
 FRONTIERS: Mapping[str, Frontier] = {
     "Hoffmann 1": Line(
         ((1e9, 20.2e9), (10e9, 205.1e9), (67e9, 1.5e12), (175e9, 3.7e12), (1e12, 21.2e12)),
@@ -120,7 +123,7 @@ FRONTIERS: Mapping[str, Frontier] = {
         Parametric.of(1.69, 406.4, 410.7, 0.34, 0.28), f"{_HOFFMANN}, approach 3, with its rounded constants"
     ),
     "Besiroglu": Minimum(
-        Parametric.of(1.8172, 482.01, 2085.43, 0.3478, 0.3658),
+        BESIROGLU,
         "Besiroglu et al. 2024 (arXiv:2404.10102), approach 3 repeated",
     ),
     "Kaplan, C_min = C/2": Kaplan(0.5, f"{_KAPLAN}; half of the training compute counts"),

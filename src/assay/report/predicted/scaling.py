@@ -10,18 +10,17 @@ if TYPE_CHECKING:
     from assay.scaling.fitted import FittedLaw
     from assay.scaling.published import Optimum
 
-_CITED = {"E": 1.8172, "A": 482.01, "B": 2085.43, "α": 0.3478, "β": 0.3658}
-"""Constants of Besiroglu et al. 2024, for comparison."""
-
 
 def fit_report(found: "FittedLaw") -> Iterator[Block]:
     """Yield the constants with their intervals, the optimum that follows, and the test on larger runs."""
-    law, count = found.fit.law, len(found.fit.points)
+    from assay.scaling.published import BESIROGLU
+
+    law, cited, count = found.fit.law, BESIROGLU.printed, len(found.fit.points)
     dropped = f", without the {found.dropped} highest losses" if found.dropped else ""
     yield f"L(N, D) = E + A/N^α + B/D^β, fitted to {count} points{dropped}. Objective {found.fit.objective:.7f}."
     columns = ("constant", "fitted", "95 % interval", "Besiroglu 2024")
     rows = [
-        (name, f"{value:.5g}", "{:.4g} to {:.4g}".format(*found.intervals[name]), f"{_CITED[name]:.5g}")
+        (name, f"{value:.5g}", "{:.4g} to {:.4g}".format(*found.intervals[name]), f"{cited[name]:.5g}")
         for name, value in law.printed.items()
     ]
     yield Table.of(columns, rows, columns[1:])
