@@ -25,6 +25,7 @@ from support.ranks.equality import (
     case,
     exact,
     same_weights,
+    steps_of,
 )
 from support.runs import ON_ONE_DEVICE, run_with
 from support.steps import traced
@@ -52,7 +53,7 @@ def test_losses_and_norms_are_those_of_one_device(found: Mapping[tuple[str, str]
     for dtype, within in (("float32", 1e-5), ("float64", 1e-12)):
         if dtype == "float64" and not exact(stack):
             continue
-        assert len(found[stack, dtype]["losses"]) == STEPS
+        assert len(found[stack, dtype]["losses"]) == steps_of(stack, dtype)
         agree(found[stack, dtype], found[alone_of(stack), dtype], within)
 
 

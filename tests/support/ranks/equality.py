@@ -15,6 +15,9 @@ DEEP = {**MODEL, "n_layer": 4}
 STEPS, MORE_STEPS = 5, 20
 """The second in the slow suite."""
 
+PROVEN_STEPS = 2
+"""Of a stack in float32 whose steps are held against one device in float64, which sees far smaller errors."""
+
 SCHEDULES = tuple(f"pipeline_parallel:schedule={one}" for one in ("gpipe", "1f1b", "interleaved", "zero-bubble"))
 TECHNIQUES = ("data_parallel", "fully_sharded", "tensor_parallel", "zero_optimizer", "pipeline_parallel")
 STACKED = ("activation_checkpointing", "gradient_accumulation:micro_batches=2")
@@ -61,12 +64,21 @@ def case(stack: str, ranks: int, dtype: str) -> dict[str, Any]:
     listed = [one for one in stack.split("+") if one not in ("", "deep")]
     run = {"model": model, "training": training, "device": "cpu", "ranks": ranks, "optimizations": listed}
     proven = ranks > 1 and dtype == "float32"
-    return {"run": run, "steps": STEPS, "dtype": dtype, "whole": True, "traced": proven}
+    return {"run": run, "steps": steps_of(stack, dtype), "dtype": dtype, "whole": True, "traced": proven}
+
+
+def steps_of(stack: str, dtype: str) -> int:
+    """How many steps of a stack are computed; what others are held against takes them all."""
+    return PROVEN_STEPS if dtype == "float32" and exact(stack) and stack not in ALONE else STEPS
+
+
+ALONE = ("", "deep")
+"""Nothing but a model on one device."""
 
 
 def exact(stack: str) -> bool:
     """Whether a stack is held against one device in float64, too."""
-    return stack in ("", "deep", *CROSSED, *BESIDE_TENSOR) or (stack in ON_TWO and "+" not in stack)
+    return stack in (*ALONE, *CROSSED, *BESIDE_TENSOR) or (stack in ON_TWO and "+" not in stack)
 
 
 def alone_of(stack: str) -> str:
@@ -80,12 +92,14 @@ def alone_of(stack: str) -> str:
 
 
 def agree(here: Any, there: Any, within: float) -> None:
-    """Losses, norms and an evaluation at the end are equal within a relative error."""
-    assert here["losses"] == pytest.approx(there["losses"], rel=within)
-    assert here["norms"] == pytest.approx(there["norms"], abs=10 * within)
-    for mine, other in zip(here["activations"], there["activations"], strict=True):
+    """Losses and norms of every step, and an evaluation after as many, are equal within a relative error."""
+    steps = len(here["losses"])
+    assert here["losses"] == pytest.approx(there["losses"][:steps], rel=within)
+    assert here["norms"] == pytest.approx(there["norms"][:steps], abs=10 * within)
+    for mine, other in zip(here["activations"], there["activations"][:steps], strict=True):
         assert mine == pytest.approx(other, rel=10 * within)
-    assert here["evaluation"] == pytest.approx(there["evaluation"], rel=within)
+    if steps == len(there["losses"]):
+        assert here["evaluation"] == pytest.approx(there["evaluation"], rel=within)
 
 
 def same_weights(here: Mapping[str, Sequence[float]], there: Mapping[str, Sequence[float]]) -> None:

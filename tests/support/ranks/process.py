@@ -39,7 +39,7 @@ from assay.worker.build import device_of
 from support.corpora import RandomData
 from support.ranks import Case, ranks_of
 
-_MOST_PEAKS, _SAME_PEAKS = 24, 3
+_MOST_PEAKS, _SAME_PEAKS = 24, 2
 _PATIENCE_SECONDS = 0.0002
 
 
@@ -127,7 +127,7 @@ def _resumed(case: Case, run: Any, step: Any, ranks: Any) -> list[list[float]]:
 
 
 def _peak(step: Any, probes: Any, ranks: Any) -> int:
-    """The least of as many steps as it takes to see it three times on every rank.
+    """The least of as many steps as it takes to see it twice on every rank.
 
     gloo's threads let go of what they sent when they get to it, so on a busy machine most steps hold more. A step goes
     before them: an evaluation may leave gathered weights, which the next backward frees.
