@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -192,3 +193,8 @@ def test_a_file_with_a_verb_is_registered() -> None:
         text = path.read_text()
         verb = f"\ndef {path.stem}(" in text or "\napp = typer.Typer(" in text
         assert not verb or path.stem in main.VERBS, path
+
+
+def test_python_m_is_the_command() -> None:
+    said = subprocess.run([sys.executable, "-m", "assay", "--version"], capture_output=True, text=True, check=True)
+    assert said.stdout == f"assay {version('assay')}\n"
