@@ -44,7 +44,7 @@ def test_the_record_is_that_of_this_machine(home: Home, timed: bool) -> None:
         assert one.process.wait(20) == 0
 
 
-def test_a_wave_whose_process_is_killed_is_left_for_resume(home: Home) -> None:
+def test_a_wave_whose_process_is_killed_is_left_for_resume(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[News] = []
 
     class Killing(list[News]):
@@ -53,8 +53,10 @@ def test_a_wave_whose_process_is_killed_is_left_for_resume(home: Home) -> None:
             if isinstance(news, Started) and len(Here.submitted) == 2:
                 Here.submitted[0].cancel()
 
+    monkeypatch.setenv("FAKE", "slow")  # or the first wave may have ended before the second has started
     record = run(home, "here", heard=Killing())
     assert record.ending is StudyEnding.INTERRUPTED
+    monkeypatch.delenv("FAKE")
     resumed = module.resumed(find(home, "last"), module.How(home, 1, None, "", silent, lambda news: None))
     assert resumed.ending is StudyEnding.COMPLETE
     assert sorted(one.cell.name for one in resumed.cells) == sorted(cell.name for cell in CELLS)
