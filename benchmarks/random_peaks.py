@@ -128,8 +128,8 @@ def measured(run: Run, threads: int = 1) -> int:
     """Most bytes of tensors in the second step, and of those alive before it; other tensors of the process left out."""
     import torch
 
-    from assay.measure.memory.memory_pass import live_tensor_bytes
-    from assay.measure.memory.tensor_peak import tensor_peak
+    from assay.instruments.memory.memory_pass import live_tensor_bytes
+    from assay.instruments.memory.tensor_peak import tensor_peak
     from assay.optimizations import optimizations_of
     from assay.training.build import baseline, build
     from assay.training.loop import train_step

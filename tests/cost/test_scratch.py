@@ -14,7 +14,7 @@ from assay.cost.scratch import _accumulated, _blocks, _Product, library_scratch
 from assay.cost.tensors import Tensor
 from assay.estimator import estimate
 from assay.hardware import Machine, detect
-from assay.measure.memory.tensor_peak import tensor_peak
+from assay.instruments.memory.tensor_peak import tensor_peak
 from support.runs import run_with
 
 HERE = detect().instruction_set

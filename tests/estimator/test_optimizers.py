@@ -7,8 +7,8 @@ from assay.config import Spec
 from assay.errors import UsageError
 from assay.estimator import estimate
 from assay.hardware import Machine
-from assay.measure.memory.storages import distinct_bytes
-from assay.measure.operations import tensors_in
+from assay.instruments.memory.storages import distinct_bytes
+from assay.instruments.operations import tensors_in
 from assay.optimizations import Unavailable, catalogue, check, resolve
 from support.runs import run_with
 from support.steps import measured_peak, traced

@@ -8,7 +8,7 @@ from assay.api import configure
 from assay.config import Run, Spec
 from assay.estimator import estimate
 from assay.hardware import Machine
-from assay.measure.memory.memory_pass import live_tensor_bytes, memory_pass
+from assay.instruments.memory.memory_pass import live_tensor_bytes, memory_pass
 from assay.training.loop import train_step
 from support.runs import FOUR, drawn_runs, run_with
 from support.steps import CPU, build_step, saved_bytes, traced

@@ -6,8 +6,8 @@ import torch
 from assay.config import Run, Spec
 from assay.estimator import estimate
 from assay.hardware import detect
-from assay.measure.memory.memory_pass import memory_pass
-from assay.measure.trace import StepTracer
+from assay.instruments.memory.memory_pass import memory_pass
+from assay.instruments.trace import StepTracer
 from assay.optimizations import Unavailable, check, optimizations_of, resolve
 from assay.training.loop import read, take_step, train_step
 from support.runs import ON_ONE_DEVICE, run_with

@@ -6,7 +6,7 @@ import torch
 from assay.config import Run, Spec
 from assay.estimator import estimate
 from assay.hardware import detect
-from assay.measure.memory.memory_pass import memory_pass
+from assay.instruments.memory.memory_pass import memory_pass
 from assay.step.graphs import StepGraphs
 from assay.training.loop import train_step
 from support.runs import SHAPE, run_with, specs_of

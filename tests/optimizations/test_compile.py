@@ -12,7 +12,7 @@ import torch
 from assay.config import Run, Spec
 from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine, detect
-from assay.measure.trace import StepTracer
+from assay.instruments.trace import StepTracer
 from assay.optimizations import Conflict, Unavailable, check, optimizations_of, resolve
 from assay.records.trace import Trace
 from assay.step.program import Step

@@ -11,9 +11,9 @@ from assay.cost import baseline as ledger_of
 from assay.cost.operation import Gradient
 from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine
-from assay.measure.memory.memory_pass import live_tensor_bytes
-from assay.measure.memory.tensor_peak import tensor_peak
-from assay.measure.trace import StepTracer
+from assay.instruments.memory.memory_pass import live_tensor_bytes
+from assay.instruments.memory.tensor_peak import tensor_peak
+from assay.instruments.trace import StepTracer
 from assay.optimizations import Conflict, Unavailable, check, optimizations_of, resolve
 from assay.step.optimizer_offload import update_on_host
 from assay.step.program import Step

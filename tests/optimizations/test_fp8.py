@@ -10,7 +10,7 @@ from torch import nn
 from assay.config import ModelConfig, Spec
 from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine
-from assay.measure.memory.memory_pass import live_tensor_bytes, memory_pass
+from assay.instruments.memory.memory_pass import live_tensor_bytes, memory_pass
 from assay.optimizations import Conflict, Unavailable, Unpredicted, fp8, resolve
 from assay.records.trace import Operation, Phase
 from assay.records.trace.float8_products import Float8Product

@@ -10,8 +10,8 @@ from assay.api import configure
 from assay.config import Run, Spec
 from assay.estimator import estimate
 from assay.hardware import Machine
-from assay.measure.memory.memory_pass import live_tensor_bytes, memory_pass
-from assay.measure.trace import StepTracer
+from assay.instruments.memory.memory_pass import live_tensor_bytes, memory_pass
+from assay.instruments.trace import StepTracer
 from assay.optimizations import Conflict, check, resolve
 from assay.records.evidence import Evidence
 from assay.step.program import Step

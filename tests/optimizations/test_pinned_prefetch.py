@@ -13,7 +13,7 @@ from assay.config import Run, Spec
 from assay.cost import baseline
 from assay.errors import UsageError
 from assay.hardware import Accelerator, Machine
-from assay.measure.trace import StepTracer
+from assay.instruments.trace import StepTracer
 from assay.optimizations import Unavailable, check, resolve
 from assay.optimizations.pinned_prefetch.step import Prefetch, Rows
 from assay.records.trace import Trace

@@ -8,7 +8,7 @@ from assay.api import configure
 from assay.config import ModelConfig, Spec
 from assay.estimator import estimate
 from assay.hardware import Machine
-from assay.measure.memory.memory_pass import live_tensor_bytes, memory_pass
+from assay.instruments.memory.memory_pass import live_tensor_bytes, memory_pass
 from assay.model import Attention, Block
 from assay.optimizations import Conflict, check, resolve
 from assay.training.loop import train_step

@@ -9,7 +9,7 @@ import torch
 from assay.config import Spec
 from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine
-from assay.measure.operations import multiplied_in
+from assay.instruments.operations import multiplied_in
 from assay.optimizations import Conflict, Unavailable, check, resolve
 from assay.training.loop import train_step
 from support.runs import run_with

@@ -10,7 +10,7 @@ from assay.cost.optimizers.adam import Adam, ForeachAdamW, FusedAdamW, NarrowAda
 from assay.cost.optimizers.matrix import Adafactor, Muon
 from assay.cost.optimizers.momentum import SGD, Lion
 from assay.cost.optimizers.updates import AdamW, UpdateRule
-from assay.measure.memory.tensor_peak import tensor_peak
+from assay.instruments.memory.tensor_peak import tensor_peak
 from assay.optimizations.adamw_bf16_state.step import narrow_adamw
 from assay.optimizers.lion import lion
 from assay.optimizers.muon import muon

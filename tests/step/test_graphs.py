@@ -13,8 +13,8 @@ from assay.cost import Cost, replay
 from assay.cost import baseline as ledger_of
 from assay.errors import UsageError
 from assay.hardware import Machine
-from assay.measure.anatomy import anatomy
-from assay.measure.trace import StepTracer
+from assay.instruments.anatomy import anatomy
+from assay.instruments.trace import StepTracer
 from assay.optimizations import optimizations_of
 from assay.optimizations.cuda_graphs.ledger import replayed as of_graphs
 from assay.records.trace import Trace

@@ -7,9 +7,9 @@ from torch import nn
 
 from assay.cost import Tensor
 from assay.cost.optimizers.updates import Pieces
-from assay.measure.memory.storages import distinct_bytes
-from assay.measure.memory.tensor_peak import TensorPeak, tensor_peak
-from assay.measure.operations import tensors_in
+from assay.instruments.memory.storages import distinct_bytes
+from assay.instruments.memory.tensor_peak import TensorPeak, tensor_peak
+from assay.instruments.operations import tensors_in
 from assay.optimizers.recipes import OptimizerRecipe
 from assay.step.program import OptimizerLike
 

@@ -9,7 +9,7 @@ from assay.config import ModelConfig, Run, TrainingConfig
 from assay.config.run import Spec
 from assay.estimator import estimate
 from assay.hardware import Machine
-from assay.measure.memory.memory_pass import live_tensor_bytes, memory_pass
+from assay.instruments.memory.memory_pass import live_tensor_bytes, memory_pass
 from assay.training.loop import train_step
 from support.steps import CPU, build_step, forget_tables, measured_peak
 

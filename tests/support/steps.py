@@ -12,9 +12,9 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from assay.config import ResolvedRun, Run
 from assay.data import Prepared, validation_windows
-from assay.measure.memory.memory_pass import live_tensor_bytes
-from assay.measure.memory.tensor_peak import tensor_peak
-from assay.measure.trace import StepTracer
+from assay.instruments.memory.memory_pass import live_tensor_bytes
+from assay.instruments.memory.tensor_peak import tensor_peak
+from assay.instruments.trace import StepTracer
 from assay.model import attention, rotary
 from assay.optimizations import optimizations_of
 from assay.optimizations.vocab_padding import model as padding

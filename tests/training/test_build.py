@@ -9,7 +9,7 @@ from torch import nn
 
 from assay.data import Prepared
 from assay.errors import UsageError
-from assay.measure.memory.tensor_peak import tensor_peak
+from assay.instruments.memory.tensor_peak import tensor_peak
 from assay.model import initializer
 from assay.model.weights import save_weights
 from assay.step.program import Precision, Program, Step

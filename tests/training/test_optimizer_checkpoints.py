@@ -7,7 +7,7 @@ import torch
 
 from assay.config import Spec
 from assay.hardware import Machine
-from assay.measure.memory.storages import storages
+from assay.instruments.memory.storages import storages
 from assay.optimizations import Unavailable, catalogue, resolve
 from assay.training.checkpoints import checkpoint
 from assay.training.loop import train_step

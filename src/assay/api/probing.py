@@ -46,8 +46,8 @@ def _probed(found: "Trained", seed: int, micro_batches: int, sequences: int, tel
 
     from assay.data import Batches
     from assay.data.shards import open_prepared
-    from assay.measure.gradients.noise import mean_cosine, noise_scale
-    from assay.measure.gradients.probe import gradients as probed
+    from assay.instruments.gradients.noise import mean_cosine, noise_scale
+    from assay.instruments.gradients.probe import gradients as probed
     from assay.records.gradients import GradientProbe
 
     source = Batches(open_prepared(found.data_folder).train, seed, sequences, found.config.context_length)

@@ -13,9 +13,9 @@ import torch
 from assay.config.run import ResolvedRun
 from assay.data import open_prepared
 from assay.errors import UsageError
-from assay.measure.anatomy import TAKEN_STEPS, anatomy
-from assay.measure.memory.process import keep_freed_memory
-from assay.measure.trace import StepTracer
+from assay.instruments.anatomy import TAKEN_STEPS, anatomy
+from assay.instruments.memory.process import keep_freed_memory
+from assay.instruments.trace import StepTracer
 from assay.optimizations import Optimization, optimizations_of
 from assay.parallel.ranks import ALONE
 from assay.records.evidence import Evidence

@@ -13,8 +13,8 @@ import statistics
 from collections.abc import Callable
 from dataclasses import asdict
 
-from assay.measure.memory.process import trim
-from assay.measure.rates import surroundings
+from assay.instruments.memory.process import trim
+from assay.instruments.rates import surroundings
 from assay.parallel.ranks import Ranks
 from assay.records.timing import Block
 from assay.training.loop import Loop

@@ -5,7 +5,7 @@ from itertools import count
 
 import torch
 
-from assay.measure.memory.memory_pass import live_tensor_bytes, memory_pass, steps_of_the_pass
+from assay.instruments.memory.memory_pass import live_tensor_bytes, memory_pass, steps_of_the_pass
 from assay.records.memory import Memory
 from assay.step.graphs import StepGraphs
 from assay.training.loop import Loop

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from assay.measure.memory.process import read, reset_peak
+from assay.instruments.memory.process import read, reset_peak
 from assay.records.memory import PhaseMemory, highest
 from assay.worker.clock import PhaseClock
 from assay.worker.processes.channel import Channel

@@ -8,10 +8,10 @@ import json
 from collections import Counter
 from dataclasses import asdict
 
-from assay.measure.collectives.calls import CollectiveCall, calls
-from assay.measure.collectives.pipeline_idle import Busy, busy, idle
-from assay.measure.collectives.spans import Travel, travel
-from assay.measure.collectives.wait import TimedCalls, spent
+from assay.instruments.collectives.calls import CollectiveCall, calls
+from assay.instruments.collectives.pipeline_idle import Busy, busy, idle
+from assay.instruments.collectives.spans import Travel, travel
+from assay.instruments.collectives.wait import TimedCalls, spent
 from assay.parallel.ranks import Ranks
 from assay.records.ranks import Idle, RankResult, Sent, Spent
 from assay.records.trace import Trace

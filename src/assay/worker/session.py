@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import psutil
 
 from assay.cost import parameter_count
-from assay.measure.memory.process import keep_freed_memory, return_freed_memory
+from assay.instruments.memory.process import keep_freed_memory, return_freed_memory
 from assay.optimizations import mesh_of, optimizations_of
 from assay.parallel.ranks import ALONE, joined, local_rank
 from assay.proofs import dropout

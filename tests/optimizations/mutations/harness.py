@@ -19,7 +19,7 @@ import torch
 
 from assay.config import Run
 from assay.data.tokenizers import ByteTokenizer
-from assay.measure.trace import StepTracer
+from assay.instruments.trace import StepTracer
 from assay.optimizations import optimizations_of
 from assay.parallel.dtensor import local
 from assay.parallel.ranks import ALONE, Ranks

@@ -19,10 +19,10 @@ from torch.distributed import _functional_collectives as functional
 from torch.distributed.tensor import DTensor
 
 from assay.config.loading import validate
-from assay.measure.collectives.pipeline_idle import busy
-from assay.measure.memory.memory_pass import live_tensor_bytes
-from assay.measure.memory.tensor_peak import tensor_peak
-from assay.measure.trace import StepTracer
+from assay.instruments.collectives.pipeline_idle import busy
+from assay.instruments.memory.memory_pass import live_tensor_bytes
+from assay.instruments.memory.tensor_peak import tensor_peak
+from assay.instruments.trace import StepTracer
 from assay.optimizations import mesh_of, optimizations_of, resolved
 from assay.parallel.dtensor import local
 from assay.parallel.ranks import joined

@@ -2,7 +2,7 @@
 
 import torch
 
-from assay.measure.memory.memory_pass import live_tensor_bytes
+from assay.instruments.memory.memory_pass import live_tensor_bytes
 from assay.values.tensors import _bits
 from assay.worker.proof.moved import _digest
 

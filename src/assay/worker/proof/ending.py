@@ -15,8 +15,8 @@ from itertools import islice
 import torch
 
 from assay.config.run import ResolvedRun
-from assay.measure.gradients.scale import noting
-from assay.measure.trace import StepTracer
+from assay.instruments.gradients.scale import noting
+from assay.instruments.trace import StepTracer
 from assay.optimizations import Optimization
 from assay.parallel.ranks import Ranks
 from assay.proofs import dropout

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from assay.measure.memory.storages import storages
+from assay.instruments.memory.storages import storages
 from assay.parallel.dtensor import local
 from assay.step.program import Step
 

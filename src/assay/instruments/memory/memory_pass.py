@@ -1,0 +1,152 @@
+"""The memory pass: the memory of one optimizer step, counted at the allocator and never polled.
+
+On a CPU, the tensors' peak is the bytes of tensors alive before the step, plus its peak of bytes requested from torch's
+allocator. Two instruments measure it: torch's own allocator events, and memray's record of `posix_memalign`, which that
+allocator calls. They agree to the byte unless kernels request aligned scratch of their own. The first is used, because
+it also names the operator; memray gives the heap as a whole. Neither depends on whether memory was touched or for how
+long it was held, and both exclude memory-mapped files. If the step frees a tensor from before it, torch's count falls;
+memray's does not, because the size is unknown.
+
+Over several ranks the heap is not counted. While memray runs it replaces the process's functions of memory, but
+gloo's threads may be inside one of them. A rank once died there (SIGSEGV, Python 3.12).
+
+Scratch that a library requests from the same allocator is reported apart and excluded from the tensors' peak. That peak
+is therefore the same on every processor (`instruments.tensor_peak`).
+
+On CUDA the caching allocator's counters give the peak, and the profiler its instant. These counters exclude memory that
+captured graphs keep for their replays, because no tensor has it; it is added.
+"""
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from assay.instruments.memory.heap import heap_of
+from assay.instruments.memory.storages import distinct_bytes
+from assay.instruments.memory.tensor_peak import tensor_peak
+
+_REPEATS_OVER_RANKS = 5
+
+
+@dataclass(frozen=True)
+class MemoryPass:
+    """Memory of one optimizer step after the first. None: not counted on this device or machine."""
+
+    tensors_peak_bytes: int
+    tensors_peak_instant: str | None = None
+    """Phase and operator during which the peak was first reached."""
+    library_scratch_bytes: int | None = None
+    """Peak of the scratch that libraries requested from torch's allocator; not counted apart on CUDA."""
+    allocator_peak_bytes: int | None = None
+    """Peak of tensors and library scratch together; not counted apart on CUDA."""
+    reserved_peak_bytes: int | None = None
+    """Peak of the memory reserved by torch's caching allocator; a CPU has none."""
+    device_peak_bytes: int | None = None
+    """Device memory used by all processes at the end of the step; the caching allocator frees none before."""
+    heap_peak_bytes: int | None = None
+    """Peak growth of the heap, plus the bytes of tensors alive before the step."""
+    allocations: int | None = None
+    """Number of heap allocations, without memory maps."""
+    allocated_bytes: int | None = None
+    """Sum of the bytes of these allocations."""
+
+
+def memory_pass(
+    device: torch.device, one_step: Callable[[], None], live_bytes: int, ranks: int = 1, idle_bytes: int = 0
+) -> MemoryPass:
+    """Measure one step, which must not be the first, because that creates the optimizer state.
+
+    `one_step` runs `steps_of_the_pass` times. `live_bytes` are those of tensors before it, `idle_bytes` those
+    that graphs keep outside of tensors. gloo's threads may hold tensors longer than the step does. So over several
+    `ranks` the step is repeated, and its own peak is the least.
+    """
+    with _no_collection():
+        if device.type == "cuda":
+            return _cuda_pass(device, one_step, idle_bytes)
+        repeats = 1 if ranks == 1 else _REPEATS_OVER_RANKS
+        peak = min((tensor_peak(one_step, "cpu") for _ in range(repeats)), key=lambda one: one.above_start_bytes)
+        gc.collect()
+        heap = heap_of(one_step) if ranks == 1 else None
+    return MemoryPass(
+        tensors_peak_bytes=live_bytes + peak.above_start_bytes,
+        tensors_peak_instant=peak.instant,
+        library_scratch_bytes=peak.library_scratch_bytes,
+        allocator_peak_bytes=live_bytes + peak.with_scratch_bytes,
+        heap_peak_bytes=None if heap is None else live_bytes + heap.above_start_bytes,
+        allocations=None if heap is None else heap.allocations,
+        allocated_bytes=None if heap is None else heap.allocated_bytes,
+    )
+
+
+def steps_of_the_pass(device: torch.device, ranks: int) -> int:
+    """Count the steps that `memory_pass` runs. On CUDA one is for the counters, and one for the peak's instant."""
+    return 2 if ranks == 1 or device.type == "cuda" else _REPEATS_OVER_RANKS
+
+
+def live_tensor_bytes(device: torch.device) -> int:
+    """Bytes of distinct storages of live tensors on `device`: those known to Python, and their gradients.
+
+    Memory that torch did not allocate (a numpy array, a memory-mapped file) is excluded.
+    """
+    gc.collect()
+    return distinct_bytes(
+        tensor
+        for tensor in _known_tensors()
+        if tensor.device.type == device.type and tensor.layout == torch.strided and _is_torchs(tensor)
+    )
+
+
+def _known_tensors() -> Iterator[torch.Tensor]:
+    for one in gc.get_objects():
+        if not issubclass(type(one), torch.Tensor):
+            continue
+        yield one
+        if one.is_leaf and one.grad is not None:  # a gradient that Python never accessed has no Python object yet
+            yield one.grad
+
+
+def _is_torchs(tensor: torch.Tensor) -> bool:
+    """True if torch allocated the storage; it cannot resize memory that it only borrows.
+
+    A compiler's fake tensors report a device on which they have no storage. A wrapper subclass has no storage of its
+    own, whatever it reports. Its inner tensors are visited themselves, and are fake if it is.
+    """
+    if is_traceable_wrapper_subclass(tensor):
+        return False
+    try:
+        storage = tensor.untyped_storage()
+        return storage.device.type == tensor.device.type and bool(storage.resizable())
+    except (NotImplementedError, RuntimeError):
+        return False
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Collect garbage now and not inside, so that the collector's timing does not affect a peak."""
+    gc.collect()
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _cuda_pass(device: torch.device, one_step: Callable[[], None], idle_bytes: int) -> MemoryPass:
+    torch.cuda.synchronize(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    one_step()
+    torch.cuda.synchronize(device)
+    free, total = torch.cuda.mem_get_info(device)
+    peak, reserved = torch.cuda.max_memory_allocated(device), torch.cuda.max_memory_reserved(device)
+    return MemoryPass(
+        tensors_peak_bytes=peak + idle_bytes,
+        tensors_peak_instant=tensor_peak(one_step, "cuda").instant,
+        reserved_peak_bytes=reserved,
+        device_peak_bytes=total - free,
+    )

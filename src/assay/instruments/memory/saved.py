@@ -1,0 +1,117 @@
+"""Bytes of tensors saved for backward, counted by storage.
+
+Autograd passes each tensor that it saves to a hook. The hook here wraps the tensor in a holder that lives exactly as
+long as autograd's own reference would. A tensor counts until its holder is deleted, so the bytes are those saved *at
+the same time*, for any order of micro-batches. A freed storage cannot be mistaken for a later one at its address. The
+result is the peak of this sum, by category, when it was first reached.
+
+Parameters and their views are excluded. They live anyway, and an engine that gathers or copies them while their module
+runs frees them although autograd refers to them. Also excluded are Python numbers that autograd wraps (8 bytes each,
+which reach no hook) and tensors saved inside backward, by a checkpoint's recomputation. Tensors that a kernel keeps
+without calling the hooks (`linear_cross_entropy`) are not seen.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch.autograd.graph import saved_tensors_hooks
+
+from assay.instruments.memory.storages import dtype_name, identity, storages
+from assay.instruments.operations import tensors_in
+from assay.model.backward import in_backward
+
+
+class SavedTensors:
+    """Context that counts saved tensors.
+
+    `left_out` holds identities of storages that do not count; `role` maps the identity of a storage to its origin.
+    """
+
+    def __init__(self, left_out: set[int], role: Callable[[int], str]) -> None:
+        self.left_out = left_out
+        self.role = role
+        self.highest: dict[str, int] = {}
+        """Bytes by category at the peak."""
+        self._holders: Counter[int] = Counter()
+        self._kept: dict[int, tuple[str, int]] = {}
+        self._total = 0
+        self._noted: list[int] = []
+        self._hooks = saved_tensors_hooks(self._pack, _unpack)
+
+    def __enter__(self) -> "SavedTensors":
+        self._hooks.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._hooks.__exit__(kind, error, trace)
+
+    def note(self, results: Any) -> None:
+        """Count results that are kept for backward outside of autograd, until `forward_ended`."""
+        for tensor in tensors_in(results):
+            self._noted += self._counted(tensor)
+
+    def forward_ended(self) -> None:
+        """Stop counting the noted results: the peak includes them, and the following backward frees them."""
+        self._release(self._noted)
+        self._noted = []
+
+    def _pack(self, tensor: torch.Tensor) -> Any:
+        if in_backward() or _is_parameter(tensor):
+            return tensor
+        # `data` has no history: a result would refer to the node that holds it, and leak if backward never runs.
+        return _Holder(tensor.data, self._counted(tensor), self._release)
+
+    def _counted(self, tensor: torch.Tensor) -> list[int]:
+        names = [self._keep(storage, tensor.dtype) for storage in storages(tensor)]
+        if self._total > sum(self.highest.values()):
+            self.highest = self._by_category()
+        return [name for name in names if name is not None]
+
+    def _keep(self, storage: torch.UntypedStorage, dtype: torch.dtype) -> int | None:
+        name = identity(storage)
+        if name in self.left_out:
+            return None
+        self._holders[name] += 1
+        if self._holders[name] == 1:
+            self._kept[name] = (f"{self.role(name)} {dtype_name(dtype)}", storage.nbytes())
+            self._total += storage.nbytes()
+        return name
+
+    def _release(self, names: list[int]) -> None:
+        for name in names:
+            self._holders[name] -= 1
+            if self._holders[name] == 0:
+                del self._holders[name]
+                self._total -= self._kept.pop(name)[1]
+
+    def _by_category(self) -> dict[str, int]:
+        sums: Counter[str] = Counter()
+        for category, size in self._kept.values():
+            sums[category] += size
+        return dict(sums)
+
+
+class _Holder:
+    """Represents a saved tensor in autograd's graph, and reports when the graph releases it."""
+
+    __slots__ = ("names", "release", "tensor")
+
+    def __init__(self, tensor: torch.Tensor, names: list[int], release: Callable[[list[int]], None]) -> None:
+        self.tensor, self.names, self.release = tensor, names, release
+
+    def __del__(self) -> None:
+        self.release(self.names)
+
+
+def _is_parameter(tensor: torch.Tensor) -> bool:
+    return isinstance(tensor if tensor._base is None else tensor._base, torch.nn.Parameter)
+
+
+def _unpack(held: Any) -> torch.Tensor:
+    tensor: torch.Tensor = held.tensor if isinstance(held, _Holder) else held
+    return tensor

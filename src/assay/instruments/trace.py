@@ -1,0 +1,198 @@
+"""Watch one training step and record, as plain data, what it executes.
+
+A dispatch mode sees every operator that autograd and the kernels run, on whichever thread backward runs. The phase of
+an operator follows from where it runs (`instruments.phase`). The watched step's loss and weights are bit-equal to those
+of an unwatched step.
+
+Caveats: a step under the mode is slow, so it is never timed. An ordinary dispatch mode turns compilation off. This one
+declares itself a part of the infrastructure, so compiled code stays compiled. Its operators are read from the captured
+graph, once per call (`step.compiled`). Sharded tensors are followed down to their local operators.
+
+    with StepTracer(step) as tracer:
+        record = train_step(tracer.watch(), index)
+    trace = tracer.trace(record.loss, record.tokens)
+"""
+
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch.distributed.device_mesh import DeviceMesh
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from assay.instruments import operations
+from assay.instruments.collectives.stage_order import recorded
+from assay.instruments.loss_scaling import ScaledLosses
+from assay.instruments.memory.saved import SavedTensors
+from assay.instruments.memory.storages import bytes_by_dtype, distinct_bytes, identity, storages
+from assay.instruments.optimizer import groups, updated
+from assay.instruments.parameter_shards import held, shared
+from assay.instruments.recomputation import BlockForwards
+from assay.instruments.recorder import Recorder
+from assay.instruments.witnesses import WitnessCounts
+from assay.model.backward import in_backward
+from assay.records.trace import Trace
+from assay.records.trace.parts import Batch, Memory, Optimizer, Precision
+from assay.step.program import MicroBatch, Share, Step
+
+
+class StepTracer:
+    """Context that traces one step of `watch()`; `trace` then returns the result."""
+
+    def __init__(self, step: Step) -> None:
+        self.step = step
+        self._parameters = {identity(s) for _, parameter in step.named_parameters() for s in storages(parameter)}
+        self._blocks = BlockForwards(step.parts)
+        self._recorder = Recorder(step, self._parameters, self._blocks)
+        self._saved = SavedTensors(self._parameters, self._recorder.origin)
+        self._open = ExitStack()
+        self._forwards = 0
+        self._gradient_bytes: int | None = None
+        self._gradients_together_bytes = 0
+        self._updates_in_backward = 0
+        self._sequences = 0
+        self._data_seconds = 0.0
+        self._index = 0
+        self._scaled = ScaledLosses(step.program.precision.loss_scale)
+        self._schedule: list[str] = []
+        self._witnesses = WitnessCounts(step.program)
+
+    def watch(self) -> Step:
+        """Return the step to run: same parts and optimizer; its batch, update and reading of figures are marked."""
+        program = self.step.program
+        figures = replace(program.figures, read=self._read)
+        watched = replace(program, update=self._update, figures=figures, batches=self._batches)
+        return replace(self.step, program=watched)
+
+    def __enter__(self) -> "StepTracer":
+        hook = self.step.parts[-1].register_forward_hook(self._count_forward)
+        self._open.callback(hook.remove)
+        for handle in (
+            register_optimizer_step_pre_hook(self._before_optimizer),
+            register_optimizer_step_post_hook(self._after_optimizer),
+        ):
+            self._open.callback(handle.remove)
+        self._open.enter_context(self._witnesses.watched(self._recorder.graphs, self._saved))
+        self._open.enter_context(self._blocks.watched())
+        self._open.enter_context(self._scaled.watched())
+        self._open.enter_context(recorded(self.step, self._schedule))
+        self._open.enter_context(self._recorder)
+        self._open.enter_context(self._saved)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.__exit__(kind, error, trace)
+
+    def trace(self, loss: float, targets: int, skipped: int | None = 0) -> Trace:
+        """Return the trace of the watched step, given its loss and number of targets.
+
+        `skipped` is the number of updates skipped before it; None: unknown. Raises `RuntimeError` if no step was run.
+        """
+        if self._gradient_bytes is None:
+            raise RuntimeError("no step was traced: run one step of `watch()` inside the context, up to its update")
+        program, recorder = self.step.program, self._recorder
+        return Trace(
+            **recorder.fields(),
+            **_place(program.parallel.mesh),
+            loss=loss,
+            forwards=self._forwards,
+            batch=self._batch(targets),
+            memory=self._memory(self._gradient_bytes),
+            optimizer=self._optimizer(),
+            graphs=self._witnesses.graphs(recorder.graphs.graphs(), recorder.captured_contractions),
+            precision=Precision(float8=recorder.float8.products(), scaling=self._scaled.scaling(self._index, skipped)),
+            parameters=tuple(held(name, parameter) for name, parameter in self.step.named_parameters()),
+            shared_parameters=shared(self.step.parts),
+            read_every=program.figures.read_every,
+            schedule=tuple(self._schedule),
+            block_forwards=self._blocks.forwards(),
+        )
+
+    def _batch(self, targets: int) -> Batch:
+        return Batch(
+            targets=targets,
+            sequences=self._sequences,
+            prepared=self._witnesses.sequences,
+            makers=self._witnesses.makers,
+            data_seconds=self._data_seconds,
+        )
+
+    def _memory(self, gradient_bytes: int) -> Memory:
+        """Return the bytes of the step: of this rank's parameters, gradients, optimizer state and saved tensors."""
+        parameters, device = [one for _, one in self.step.named_parameters()], self.step.program.device
+        state = list(operations.tensors_in(list(self.step.optimizer.state.values())))
+        return Memory(
+            saved_bytes=self._saved.highest,
+            offloaded_saved_bytes=self._witnesses.offloaded_saved_bytes,
+            parameter_bytes=distinct_bytes(parameters),
+            offloaded_bytes=distinct_bytes(one for one in parameters if one.device.type != device.type),
+            whole_parameter_bytes=sum(one.numel() * one.element_size() for one in parameters),
+            gradient_bytes=gradient_bytes,
+            gradients_together_bytes=self._gradients_together_bytes,
+            optimizer_state_bytes=distinct_bytes(state),
+            offloaded_state_bytes=distinct_bytes(one for one in state if one.device.type != device.type),
+            whole_state_bytes=bytes_by_dtype(state),
+        )
+
+    def _optimizer(self) -> Optimizer:
+        return Optimizer(
+            updates=updated(self.step, self._recorder.writes),
+            groups=groups(self.step),
+            updates_in_backward=self._updates_in_backward,
+            learning_rate=self.step.program.schedule(self._index),
+        )
+
+    def _batches(self, index: int, share: Share) -> Sequence[MicroBatch]:
+        self._index = index
+        asked = time.perf_counter()
+        rows = self.step.program.batches(index, share)
+        self._data_seconds += time.perf_counter() - asked
+        self._sequences += sum(len(ids) for ids, _ in rows)
+        return rows
+
+    def _update(self, step: Step) -> torch.Tensor:
+        self._gradient_bytes = self._living_gradient_bytes()
+        self._recorder.updating += 1
+        try:
+            return self.step.program.update(step)
+        finally:
+            self._recorder.updating -= 1
+
+    def _read(self, figures: torch.Tensor) -> list[list[float]]:
+        """Count one synchronization: `tolist` calls no operator on a CPU, and one elsewhere."""
+        with self._recorder.synchronizations.waiting_for("figures"):
+            return self.step.program.figures.read(figures)
+
+    def _before_optimizer(self, *_: Any) -> None:
+        self._gradients_together_bytes = max(self._gradients_together_bytes, self._living_gradient_bytes())
+        self._updates_in_backward += in_backward()
+        self._recorder.updating += 1
+
+    def _after_optimizer(self, *_: Any) -> None:
+        self._recorder.updating -= 1
+
+    def _living_gradient_bytes(self) -> int:
+        gradients = (parameter.grad for _, parameter in self.step.named_parameters())
+        return distinct_bytes(gradient for gradient in gradients if gradient is not None)
+
+    def _count_forward(self, *_: Any) -> None:
+        if torch.is_grad_enabled() and not in_backward():
+            self._forwards += 1
+            self._saved.forward_ended()
+
+
+def _place(mesh: DeviceMesh | None) -> dict[str, Any]:
+    """Return the fields of a trace that locate this rank in the mesh."""
+    if mesh is None:
+        return {}
+    names = mesh.mesh_dim_names or ()
+    return {
+        "ranks": dict(zip(names, mesh.shape, strict=True)),
+        "place": {axis: mesh.get_local_rank(axis) for axis in names},
+    }
