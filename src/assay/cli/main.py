@@ -33,6 +33,7 @@ VERBS = (
     "sample",
     "export",
     "machine",
+    "doctor",
     "data",
     "runs",
     "study",

@@ -1,0 +1,37 @@
+"""`assay doctor`: what this machine can and cannot do, and what to mend."""
+
+from typing import Annotated
+
+import typer
+
+
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")] = False,
+) -> None:
+    """Say what this machine can and cannot do, and what to mend.
+
+    It looks at Python and torch, the processor, memory, the GPU, the instruments, settings of the environment, the
+    steadiness of times, and the disk. It takes about a second, and changes nothing.
+
+    \b
+        assay doctor
+        assay doctor --json
+    """
+    from assay.cli.console import plain, print_json, print_table
+    from assay.config import Home
+    from assay.hardware.doctor import examine
+    from assay.hardware.host import Host, State
+
+    found = list(examine(Host(home=Home().root)))
+    if as_json:
+        print_json([plain(one) for one in found])
+        return
+    print_table(
+        ("", "what", "here", "so"),
+        ((one.state, one.subject, one.here or "not known", one.means) for one in found),
+    )
+    mend = [one for one in found if one.state is State.MEND]
+    for one in mend:
+        typer.echo(f"mend {one.subject}: {one.remedy}")
+    if not mend:
+        typer.echo("Nothing to mend.")

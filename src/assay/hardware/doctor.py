@@ -1,0 +1,213 @@
+"""The findings of `assay doctor`: one for each question about a machine, without torch.
+
+Every check reads a `Host`: folders of the kernel's files, the environment, and the installed packages. A fact that this
+system does not have is no error. Its finding says which figure will be missing, and why.
+"""
+
+import platform
+import shutil
+import sys
+from collections.abc import Iterator
+
+from assay.hardware.host import Finding, Host, State
+from assay.units import format_bytes
+
+OLDEST_TORCH = (2, 11)
+_EXTRAS = {"transformers": "hf", "torchao": "low-bit", "ray": "ray", "submitit": "slurm"}
+"""Optional packages, and the extra of assay that installs each."""
+_QUIET = 0.1
+"""Jitter of a machine on which a change of a few per cent can be measured within minutes."""
+_LITTLE_DISK = 5 * 2**30
+
+
+def examine(host: Host) -> Iterator[Finding]:
+    """Return what is found, in the order in which a user reads it."""
+    for check in (_python, _torch, _instructions, _cores, _memory, _accelerator, _peak, _recorder, _compiler):
+        yield check(host)
+    yield from _settings(host)
+    yield _clock(host)
+    yield _disk(host)
+    yield from _extras(host)
+
+
+def _python(host: Host) -> Finding:
+    here = platform.python_version()
+    if sys.flags.dont_write_bytecode:
+        return Finding(
+            subject="Python",
+            here=f"{here}, without bytecode files",
+            state=State.MEND,
+            means="every measured process compiles the sources again, which takes seconds",
+            remedy="unset PYTHONDONTWRITEBYTECODE",
+        )
+    return Finding(subject="Python", here=here, state=State.GOOD, means="3.11 or newer is needed")
+
+
+def _torch(host: Host) -> Finding:
+    here = host.installed("torch")
+    oldest = ".".join(map(str, OLDEST_TORCH))
+    if here is None:
+        return Finding(
+            subject="torch",
+            here="not installed",
+            state=State.MEND,
+            means="nothing can be trained; estimates work",
+            remedy=f"install torch {oldest} or newer",
+        )
+    numbers = tuple(int(part) for part in here.partition("+")[0].split(".")[:2])
+    if numbers < OLDEST_TORCH:
+        return Finding(
+            subject="torch",
+            here=here,
+            state=State.MEND,
+            means="this version was never tested",
+            remedy=f"install torch {oldest} or newer",
+        )
+    if here.endswith("+cpu") and host.machine.accelerators:
+        return Finding(
+            subject="torch",
+            here=here,
+            state=State.MEND,
+            means="this build cannot use the accelerator",
+            remedy="install the CUDA build of torch (pytorch.org/get-started)",
+        )
+    return Finding(subject="torch", here=here, state=State.GOOD, means="it can train")
+
+
+def _instructions(host: Host) -> Finding:
+    here = host.machine.instruction_set or " ".join(host.machine.instructions) or None
+    native = "bfloat16" in host.machine.native_dtypes
+    return Finding(
+        subject="instruction set",
+        here=here,
+        state=State.GOOD if native else State.LIMITED,
+        means="the processor multiplies bfloat16 in hardware"
+        if native
+        else "the processor converts 16-bit formats, so they save memory and cost time",
+    )
+
+
+def _cores(host: Host) -> Finding:
+    cores = host.machine.cores
+    asked = host.environment.get("OMP_NUM_THREADS", "")
+    if asked.isdigit() and int(asked) > cores:
+        return Finding(
+            subject="cores",
+            here=f"{cores}, but OMP_NUM_THREADS={asked}",
+            state=State.MEND,
+            means="threads wait for each other, and times are long and unsteady",
+            remedy=f"set OMP_NUM_THREADS to at most {cores}, or unset it",
+        )
+    if cores == 1:
+        means = "the coordinator and the measured process share it, so times are less steady"
+        return Finding(subject="cores", here="1", state=State.LIMITED, means=means)
+    return Finding(subject="cores", here=str(cores), state=State.GOOD, means="kernels run on as many threads")
+
+
+def _memory(host: Host) -> Finding:
+    limited = (host.devices / "fs/cgroup/memory.max").is_file()
+    means = "the limit of the control group is respected" if limited else "no control group limits it here"
+    return Finding(subject="memory", here=format_bytes(host.machine.memory_bytes), state=State.GOOD, means=means)
+
+
+def _accelerator(host: Host) -> Finding:
+    if not host.machine.accelerators:
+        means = "runs use the processor; techniques that need a GPU are refused with a sentence"
+        return Finding(subject="GPU", here="none", state=State.LIMITED, means=means)
+    names = ", ".join(f"{one.name}, {format_bytes(one.memory_bytes)}" for one in host.machine.accelerators)
+    return Finding(subject="GPU", here=names, state=State.GOOD, means="runs use it with device=cuda or auto")
+
+
+def _peak(host: Host) -> Finding:
+    if (host.kernel / "self/clear_refs").exists():
+        return Finding(
+            subject="peak of a process", here="resettable", state=State.GOOD, means="it is measured block by block"
+        )
+    return Finding(
+        subject="peak of a process",
+        here=None,
+        state=State.LIMITED,
+        means=f"{host.system} cannot reset the peak of a process, so this figure is missing; peaks of tensors are not",
+    )
+
+
+def _recorder(host: Host) -> Finding:
+    here = host.installed("memray")
+    if here is not None:
+        return Finding(subject="memray", here=here, state=State.GOOD, means="scratch of libraries is recorded as well")
+    windows = host.system == "Windows"
+    return Finding(
+        subject="memray",
+        here="not installed",
+        state=State.LIMITED if windows else State.MEND,
+        means="scratch of libraries is not recorded; peaks of tensors are",
+        remedy="" if windows else "install memray",
+    )
+
+
+def _compiler(host: Host) -> Finding:
+    found = next(filter(None, map(host.program, ("g++", "c++", "clang++"))), None)
+    if found:
+        return Finding(subject="C++ compiler", here=found, state=State.GOOD, means="compile works on the processor")
+    return Finding(
+        subject="C++ compiler",
+        here="none",
+        state=State.MEND,
+        means="the technique compile cannot build kernels for the processor",
+        remedy="install g++ or clang",
+    )
+
+
+def _settings(host: Host) -> Iterator[Finding]:
+    """Environment variables that change what is measured."""
+    slows = {
+        "ONEDNN_MAX_CPU_ISA": "products may use fewer instructions than the processor has",
+        "DNNL_MAX_CPU_ISA": "products may use fewer instructions than the processor has",
+        "CUDA_LAUNCH_BLOCKING": "each GPU kernel is waited for, so times are long",
+        "TORCH_LOGS": "logging takes time in each step",
+        "MALLOC_ARENA_MAX": "malloc behaves otherwise than in runs without it",
+    }
+    for name, means in slows.items():
+        if value := host.environment.get(name):
+            yield Finding(
+                subject=name, here=value, state=State.MEND, means=means, remedy=f"unset {name}, unless it is meant"
+            )
+
+
+def _clock(host: Host) -> Finding:
+    spread = host.jitter()
+    longer = f"{spread:.0%} longer than" if spread < 1 else f"{1 + spread:.1f} times as long as"
+    here = f"equal work takes up to {longer} usual"
+    if spread > _QUIET:
+        return Finding(
+            subject="steadiness",
+            here=here,
+            state=State.MEND,
+            means="intervals of times will be wide",
+            remedy="end other programs, and plug a laptop in",
+        )
+    return Finding(subject="steadiness", here=here, state=State.GOOD, means="small changes of time can be measured")
+
+
+def _disk(host: Host) -> Finding:
+    place = next(one for one in (host.home.absolute(), *host.home.absolute().parents) if one.is_dir())
+    free = shutil.disk_usage(place).free
+    enough = free >= _LITTLE_DISK
+    return Finding(
+        subject="disk",
+        here=f"{format_bytes(free)} free for {host.home}",
+        state=State.GOOD if enough else State.MEND,
+        means="runs and checkpoints fit" if enough else "checkpoints of larger models may not fit",
+        remedy="" if enough else "free some space, or set ASSAY_HOME to a larger disk",
+    )
+
+
+def _extras(host: Host) -> Iterator[Finding]:
+    for package, extra in _EXTRAS.items():
+        here = host.installed(package)
+        yield Finding(
+            subject=package,
+            here=here or "not installed",
+            state=State.GOOD if here else State.LIMITED,
+            means="available" if here else f"what needs it is refused; pip install 'assay[{extra}]' adds it",
+        )

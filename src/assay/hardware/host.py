@@ -1,0 +1,61 @@
+"""A machine as `assay doctor` sees it: where its facts are read, and a finding about one of them."""
+
+import os
+import platform
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from assay.config.base import Frozen
+from assay.hardware.clock import jitter
+from assay.hardware.detect import detect
+from assay.hardware.machine import Machine
+
+
+class State(StrEnum):
+    """The judgement of a finding."""
+
+    GOOD = "good"
+    LIMITED = "limited"
+    """Something is missing that this machine cannot have, or need not have."""
+    MEND = "mend"
+    """Something is wrong that the user can change."""
+
+
+class Finding(Frozen):
+    """One fact about the machine."""
+
+    subject: str
+    here: str | None
+    """The fact; None if this system does not tell it."""
+    state: State
+    means: str
+    """What assay can do because of it, or cannot."""
+    remedy: str = ""
+    """What to do; empty if nothing needs to be done."""
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+@dataclass(frozen=True)
+class Host:
+    """A machine, by the places where its facts are read."""
+
+    machine: Machine = field(default_factory=detect)
+    kernel: Path = Path("/proc")
+    devices: Path = Path("/sys")
+    system: str = platform.system()
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    installed: Callable[[str], str | None] = _installed
+    """Version of a package; None if it is not installed."""
+    program: Callable[[str], str | None] = shutil.which
+    jitter: Callable[[], float] = jitter
+    home: Path = Path(".assay")

@@ -1,0 +1,30 @@
+"""`assay doctor`: a table and what to mend; with --json one value."""
+
+import pytest
+
+from assay.hardware import doctor
+from assay.hardware.host import Finding, State
+from cli.conftest import Assay
+
+
+@pytest.fixture
+def findings(monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
+    """What is found; a test may take findings away."""
+    found = [
+        Finding(subject="torch", here="2.13.0", state=State.GOOD, means="it can train"),
+        Finding(subject="disk", here=None, state=State.MEND, means="it is full", remedy="free some space"),
+    ]
+    monkeypatch.setattr(doctor, "examine", lambda host: iter(found))
+    return found
+
+
+def test_what_is_to_be_mended_comes_last(assay: Assay, findings: list[Finding]) -> None:
+    said = assay("doctor")
+    assert "mend\tdisk\tnot known\tit is full" in said.out
+    assert said.out.splitlines()[-1] == "mend disk: free some space"
+    findings.pop()
+    assert assay("doctor").out.splitlines()[-1] == "Nothing to mend."
+
+
+def test_json_is_the_findings(assay: Assay, findings: list[Finding]) -> None:
+    assert [one["subject"] for one in assay("doctor", "--json").value] == ["torch", "disk"]

@@ -1,0 +1,96 @@
+"""What is found on machines that lack something, and on one that lacks nothing."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.hardware.doctor import examine
+from assay.hardware.host import Finding, Host, State
+from assay.hardware.machine import Accelerator, Machine
+
+ALL = {"torch": "2.13.0+cpu", "memray": "1.20", "transformers": "5", "torchao": "1", "ray": "2", "submitit": "1"}
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    """A Linux machine that has everything but a GPU."""
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/clear_refs").touch()
+    (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
+    (tmp_path / "sys/fs/cgroup/memory.max").write_text("max")
+    return Host(
+        machine=Machine(processor="any", cores=4, memory_bytes=2**34, instructions=("avx512_bf16",)),
+        kernel=tmp_path / "proc",
+        devices=tmp_path / "sys",
+        system="Linux",
+        environment={},
+        installed=ALL.get,
+        program=lambda name: f"/usr/bin/{name}",
+        jitter=lambda: 0.02,
+        home=tmp_path / "absent" / "home",
+    )
+
+
+def found(host: Host, **changed: Any) -> dict[str, Finding]:
+    return {one.subject: one for one in examine(replace(host, **changed))}
+
+
+def without(package: str) -> Callable[[str], str | None]:
+    return {name: number for name, number in ALL.items() if name != package}.get
+
+
+def test_a_good_machine_has_nothing_to_mend(host: Host) -> None:
+    seen = found(host)
+    assert {name for name, one in seen.items() if one.state is not State.GOOD} == {"GPU"}
+    assert all(not one.remedy for one in seen.values())
+    assert seen["steadiness"].here == "equal work takes up to 2% longer than usual"
+
+
+@pytest.mark.parametrize(
+    ("changed", "subject", "words"),
+    [
+        ({"installed": without("torch")}, "torch", "install torch 2.11 or newer"),
+        ({"installed": {**ALL, "torch": "2.9.1"}.get}, "torch", "install torch 2.11 or newer"),
+        ({"installed": without("memray")}, "memray", "install memray"),
+        ({"program": lambda name: None}, "C++ compiler", "install g++ or clang"),
+        ({"environment": {"OMP_NUM_THREADS": "8"}}, "cores", "at most 4"),
+        ({"environment": {"ONEDNN_MAX_CPU_ISA": "AVX2"}}, "ONEDNN_MAX_CPU_ISA", "unset ONEDNN_MAX_CPU_ISA"),
+        ({"jitter": lambda: 0.5}, "steadiness", "end other programs"),
+    ],
+)
+def test_what_is_wrong_has_a_remedy(host: Host, changed: dict[str, Any], subject: str, words: str) -> None:
+    one = found(host, **changed)[subject]
+    assert one.state is State.MEND
+    assert words in one.remedy
+
+
+def test_a_build_without_cuda_beside_a_gpu_is_mended(host: Host) -> None:
+    gpu = Accelerator(name="NVIDIA L4", memory_bytes=24 * 2**30)
+    seen = found(host, machine=host.machine.model_copy(update={"accelerators": (gpu,)}))
+    assert seen["GPU"].here == "NVIDIA L4, 24.0 GiB"
+    assert "CUDA build" in seen["torch"].remedy
+
+
+def test_bytecode_that_is_not_written_is_mended(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Flags:
+        dont_write_bytecode = 1
+
+    monkeypatch.setattr("assay.hardware.doctor.sys.flags", Flags)
+    assert found(host)["Python"].remedy == "unset PYTHONDONTWRITEBYTECODE"
+
+
+def test_where_the_kernel_tells_nothing_the_figure_is_missing_with_its_reason(host: Host, tmp_path: Path) -> None:
+    seen = found(host, kernel=tmp_path / "none", devices=tmp_path / "none", system="Darwin")
+    assert seen["peak of a process"].here is None
+    assert seen["peak of a process"].means.startswith("Darwin cannot reset")
+    assert seen["memory"].means == "no control group limits it here"
+    assert found(host, installed=without("memray"), system="Windows")["memray"].state is State.LIMITED
+
+
+def test_this_machine_is_examined() -> None:
+    seen = found(Host(jitter=lambda: 0.0))
+    assert seen["torch"].here
+    assert seen["cores"].here
