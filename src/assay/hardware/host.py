@@ -33,9 +33,9 @@ class Finding(Frozen):
     """The fact; None if this system does not tell it."""
     state: State
     means: str
-    """What assay can do because of it, or cannot."""
+    """The consequence for assay."""
     remedy: str = ""
-    """What to do; empty if nothing needs to be done."""
+    """An action that mends it; empty if nothing needs to be done."""
 
 
 def _installed(package: str) -> str | None:
