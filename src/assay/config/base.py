@@ -11,7 +11,7 @@ _LARGEST_INTEGER = 2**63 - 1
 class Frozen(BaseModel):
     """An immutable value that compares by content and rejects unknown keys."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, protected_namespaces=())
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, protected_namespaces=(), defer_build=True)
 
 
 class Setting(Frozen):

@@ -27,10 +27,14 @@ _FRAME = {"__init__", "base", "card", "registry", "stack"}
 
 
 @cache
-def _folder() -> dict[str, type[Optimization]]:
-    here = Path(__file__).parent
-    modules = (importlib.import_module(f"{__package__}.{name}") for name in _names(here))
-    return {kind.name(): kind for kind in map(_only_optimization, modules)}
+def _own_names() -> frozenset[str]:
+    return frozenset(_names(Path(__file__).parent))
+
+
+@cache
+def _own(name: str) -> type[Optimization]:
+    """Import one optimization of assay's own. A run imports those that it uses, and no other."""
+    return _only_optimization(importlib.import_module(f"{__package__}.{name}"))
 
 
 @cache
@@ -39,7 +43,7 @@ def _extensions(folder: Path | None) -> dict[str, type[Optimization]]:
     found: dict[str, type[Optimization]] = {}
     for module in [] if folder is None else modules(folder, "optimizations"):
         kind = _only_optimization(module)
-        if kind.name() in _folder() or kind.name() in found:
+        if kind.name() in _own_names() or kind.name() in found:
             raise UsageError(f"{module.__file__} defines {kind.name()!r}, which exists; choose another name")
         found[kind.name()] = kind
     return found
@@ -53,8 +57,15 @@ _added: dict[str, type[Optimization]] = {}
 
 def catalogue() -> dict[str, type[Optimization]]:
     """Return every optimization by name, in the order of application: by stage, then by name."""
-    known = {**_folder(), **_extensions(extension_folder("optimizations")), **_added}
+    known = {**{name: _own(name) for name in _own_names()}, **_extensions(extension_folder("optimizations")), **_added}
     return dict(sorted(known.items(), key=lambda item: (item[1].stage, item[0])))
+
+
+def _named(name: str) -> type[Optimization] | None:
+    """Return one optimization of the catalogue without importing the others; None if there is none of that name."""
+    if name in _added:
+        return _added[name]
+    return _own(name) if name in _own_names() else _extensions(extension_folder("optimizations")).get(name)
 
 
 def search(folder: Path) -> list[str]:
@@ -77,9 +88,9 @@ def forget(names: Iterable[str]) -> None:
 
 def resolve(spec: Spec) -> Optimization:
     """Return the optimization that a spec names, with checked fields. Raises `UsageError` with one sentence."""
-    known = catalogue()
-    kind = known.get(spec.name)
+    kind = _named(spec.name)
     if kind is None:
+        known = catalogue()
         several = any(name in known for name in re.split(r"[\s,]+", spec.name))
         hint = (
             "; join several with +" if several else meant(spec.name, list(known)) or "; assay optimizations lists all"
@@ -101,8 +112,7 @@ def resolve(spec: Spec) -> Optimization:
 
 def optimizations_of(run: Run) -> tuple[Optimization, ...]:
     """Return the run's optimizations in the order of application, independent of the order of listing."""
-    order = list(catalogue())
-    return tuple(sorted(map(resolve, run.optimizations), key=lambda one: order.index(one.name())))
+    return tuple(sorted(map(resolve, run.optimizations), key=lambda one: (one.stage, one.name())))
 
 
 def _names(folder: Path) -> list[str]:

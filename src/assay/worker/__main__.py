@@ -9,6 +9,7 @@ leaves its traceback in the log.
 """
 
 import argparse
+import gc
 import os
 import sys
 import time
@@ -60,6 +61,7 @@ _STATUS: dict[type[EarlyEnd], Status] = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Train one run; returns the exit code of its status, which is 2 if the run is refused."""
+    gc.disable()  # until all is imported (`build.leave_imports_out_of_collections`)
     parser = argparse.ArgumentParser(prog="assay.worker")
     parser.add_argument("source", help="a run's folder; under torchrun a preset, a YAML file or, with --resume, a run")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")

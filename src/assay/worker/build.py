@@ -108,9 +108,12 @@ def leave_imports_out_of_collections() -> None:
     """Keep Python's garbage collector from visiting what was imported so far.
 
     A full collection visits about half a million objects of torch, which takes 0.2 s, now and then within a timed step.
+    A measured child has no collections until now, since nearly all that is imported lives as long as the process.
     """
-    gc.collect()
+    if gc.isenabled():  # this process did other work before, whose garbage must not stay for ever
+        gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def settle_torch(run: ResolvedRun, device: torch.device, ranks: Ranks = ALONE) -> None:
