@@ -38,8 +38,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def _rates_stay_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A comparison measures the machine first, some seconds in each new home: its step times then are predicted."""
+    """A comparison first measures the machine and times steps, some seconds in each new home, to predict step times."""
     from assay.hardware.rates import known_machine
+
+    monkeypatch.setattr("assay.studies.execution.ready.calibrate", lambda *given: {})
 
     monkeypatch.setattr(
         "assay.studies.execution.ready.measured_machine", lambda home, threads, tell: known_machine(home, threads)

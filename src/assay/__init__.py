@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from assay.api import anatomy as anatomy
+    from assay.api import calibrate as calibrate
     from assay.api import capacity as capacity
     from assay.api import compare as compare
     from assay.api import configure as configure
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "anatomy",
+    "calibrate",
     "capacity",
     "compare",
     "configure",

@@ -64,6 +64,11 @@ def format_steps(count: int) -> str:
     return "1 step" if count == 1 else f"{count} steps"
 
 
+def with_margin(seconds: float, margin: float) -> str:
+    """Format seconds and half of their relative interval as ``"35.2 ms ± 8 %"``."""
+    return f"{format_seconds(seconds)} ± {margin:.0%}".replace("%", " %")
+
+
 def format_seconds(seconds: float) -> str:
     """Format seconds as ``"35.2 ms"``, ``"1.20 s"``, ``"3 min 05 s"`` or ``"2 h 10 min"``."""
     if seconds < 1e-3:

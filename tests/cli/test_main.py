@@ -79,6 +79,7 @@ def test_a_room_does_not_hide_the_function_of_its_name() -> None:
     assert set(dir(assay)) == {
         *(
             "anatomy",
+            "calibrate",
             "capacity",
             "compare",
             "configure",

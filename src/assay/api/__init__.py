@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from assay.api.configuration import Source as Source
     from assay.api.configuration import Stack as Stack
     from assay.api.configuration import configure as configure
+    from assay.api.estimating import calibrate as calibrate
     from assay.api.estimating import estimate as estimate
     from assay.api.estimating import estimate_every_rank as estimate_every_rank
     from assay.api.estimating import inference as inference
@@ -35,6 +36,7 @@ _MODULES = {
     "Source": "configuration",
     "Stack": "configuration",
     "anatomy": "measuring",
+    "calibrate": "estimating",
     "capacity": "fitting",
     "compare": "study",
     "configure": "configuration",

@@ -8,6 +8,8 @@ from assay.config.home import Home, home_of
 from assay.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from assay.api.step_results import PlannedStep, PredictedStep
     from assay.config.model import ModelConfig
     from assay.data.progress import Progress
@@ -51,6 +53,31 @@ def estimate_every_rank(
     run = with_initial_weights(configure(source, overrides, optimizations), Home())
     check_divided(run)
     return predict(run, machine or known_machine(Home(), threads_of(run)))
+
+
+def calibrate(
+    source: Source = None,
+    *overrides: str,
+    optimizations: Stack = (),
+    seconds: float = 20.0,
+    tell: "Callable[[str], None]" = lambda text: None,
+) -> "PredictedStep":
+    """Time steps of the model with few blocks on this machine, keep their times, and return the estimate from them.
+
+    It takes about `seconds` at most; a step that was timed before takes none. `tell` receives sentences on progress,
+    and the reason if the step cannot be timed. Raises `UsageError`, also if only the corpus determines the vocabulary
+    size.
+    """
+    from assay.launch.prepare import threads_of
+    from assay.launch.step_times import calibrate as time_steps
+    from assay.optimizations import check_divided, resolved
+
+    run = resolved(with_initial_weights(configure(source, overrides, optimizations), Home()).with_vocabulary())
+    check_divided(run)
+    estimate(source, *overrides, optimizations=optimizations)
+    for reason in time_steps([run], Home(), threads_of(run), seconds, tell).values():
+        tell(f"the step was not timed: {reason}")
+    return estimate(source, *overrides, optimizations=optimizations)
 
 
 def project(

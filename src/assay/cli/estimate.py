@@ -7,6 +7,8 @@ import typer
 from assay.cli.options import Gpu, GpusPerNode, Json, Nodes, Nproc, Overrides, Source, With, changes, count_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from assay.api.step_results import PlannedStep
     from assay.estimator.budget import Budget
     from assay.estimator.inference import Inference
@@ -31,6 +33,15 @@ _Mfu = Annotated[
 _Price = Annotated[float | None, typer.Option("--price", help="With --tokens: money for an hour of one device.")]
 
 
+_Calibrate = Annotated[
+    bool, typer.Option("--calibrate", help="First time steps of few blocks, so that the step time is a measured one.")
+]
+_Within = Annotated[
+    float,
+    typer.Option("--within", min=1.0, max=86400.0, metavar="SECONDS", help="With --calibrate: time that it may take."),
+]
+
+
 def estimate(
     source: Source = None,
     overrides: Overrides = None,
@@ -46,17 +57,21 @@ def estimate(
     devices: _Number = 1,
     mfu: _Mfu = None,
     price: _Price = None,
+    calibrate: _Calibrate = False,
+    within: _Within = 20.0,
     as_json: Json = False,
 ) -> None:
     """Predict the memory of one optimizer step by instant, and its work. The prediction takes milliseconds.
 
-    With --nproc: predict the rank with the highest peak, then memory and payload of all ranks, and their joint step
-    time. With --nodes, --gpus-per-node or --gpu: plan the step for other machines, from datasheets. With --inference or
-    --tokens: predict generation, or the cost of a training, on a device of the market.
+    With --calibrate: first time steps of few blocks, and predict the time of a step from them. With --nproc: predict
+    the rank with the highest peak, then memory and payload of all ranks, and their joint step time. With --nodes,
+    --gpus-per-node or --gpu: plan the step for other machines, from datasheets. With --inference or --tokens: predict
+    generation, or the cost of a training, on a device of the market.
 
     \b
         assay estimate demo
         assay estimate gpt2-124m --with sdpa_attention+bf16_mixed training.batch_size=16
+        assay estimate shakespeare-char-cpu model.vocab_size=65 --calibrate
         assay estimate demo --nproc 2 --with fully_sharded
         assay estimate gpt2-1558m training.batch_size=512 --nodes 4 --gpus-per-node 8 --gpu h100 --with fully_sharded
         assay estimate gpt2-124m --inference --device l4 --bits 8
@@ -65,29 +80,33 @@ def estimate(
     from assay import api
     from assay.errors import UsageError
 
-    changed = overrides or []
+    changed, elsewhere = overrides or [], (nodes, gpus_per_node, gpu) != (None, None, None)
     if inference and tokens is not None:
         raise UsageError("--inference and --tokens ask two questions; give only one of them")
+    if calibrate and (inference or tokens is not None or elsewhere):
+        raise UsageError("--calibrate times steps on this machine; leave out the options about others")
     if inference:
         _inference(api.inference(source, *changed, device=device, bits=bits), as_json)
     elif tokens is not None:
         count = count_of("--tokens", tokens)
         options = {"mfu": mfu, "price": price}
         _cost(api.training_cost(source, *changed, tokens=count, device=device, devices=devices, **options), as_json)
-    elif (nodes, gpus_per_node, gpu) == (None, None, None):
+    elif not elsewhere:
+        if calibrate:
+            _calibrated(source, changes(overrides, nproc), with_ or (), within)
         _step(api.estimate_every_rank(source, *changes(overrides, nproc), optimizations=with_ or ()), as_json)
     elif nproc is not None:
         raise UsageError("--nproc describes this machine and --nodes other machines; give only one of them")
     else:
-        where = api.project(
-            source,
-            *changes(overrides, nproc),
-            optimizations=with_ or (),
-            gpu=gpu or "a100",
-            nodes=1 if nodes is None else nodes,
-            gpus_per_node=8 if gpus_per_node is None else gpus_per_node,
-        )
-        _plan(where, as_json)
+        size = {"nodes": 1 if nodes is None else nodes, "gpus_per_node": 8 if gpus_per_node is None else gpus_per_node}
+        _plan(api.project(source, *changed, optimizations=with_ or (), gpu=gpu or "a100", **size), as_json)
+
+
+def _calibrated(source: Source, overrides: "Sequence[str]", stack: "Sequence[str]", seconds: float) -> None:
+    from assay import api
+    from assay.cli.console import note
+
+    api.calibrate(source, *overrides, optimizations=stack, seconds=seconds, tell=note)
 
 
 def _step(every: "EveryRank", as_json: bool) -> None:

@@ -20,6 +20,7 @@ from assay.cost import (
 )
 from assay.cost.scratch import library_scratch
 from assay.errors import UsageError
+from assay.estimator.step_time import StepTime, affine, at_depth, from_times, timed
 from assay.estimator.time import step_seconds
 from assay.hardware import Machine
 from assay.hardware.rates import thread_count
@@ -77,11 +78,22 @@ class Estimate:
         """FLOPs that the model needs without recomputation: the numerator of MFU."""
         return model_flops(self.cost)
 
+    @cached_property
+    def step_time(self) -> StepTime | None:
+        """Time of the step: from timed steps of few blocks, or a roofline; None if no rate was measured."""
+        times, layers = timed(self.run, self.machine), self.run.model.n_layer
+        if times is not None:
+            small = tuple(_ledger(at_depth(self.run, depth), self.machine) for depth in times.depths)
+            if affine(self.cost, small, layers):
+                return from_times(times, layers)
+        rates = self.machine.rates.get(self.machine.device(self.run.device))
+        seconds = None if rates is None else step_seconds(self.cost, rates)
+        return None if seconds is None else StepTime(seconds)
+
     @property
     def step_seconds(self) -> float | None:
-        """Seconds of the step by the rates measured on the run's device; None if a rate was not measured."""
-        rates = self.machine.rates.get(self.machine.device(self.run.device))
-        return None if rates is None else step_seconds(self.cost, rates)
+        """Seconds of the step; None if it is not predicted."""
+        return None if self.step_time is None else self.step_time.seconds
 
     def predicted(self) -> dict[str, Any]:
         """Values of a run's `predicted` record; None for figures that are not predicted."""
@@ -92,6 +104,7 @@ class Estimate:
             "saved_bytes": self.timeline.saved_bytes,
             "step_flops": self.step_flops,
             "step_seconds": self.step_seconds,
+            "step_seconds_margin": None if self.step_time is None else self.step_time.margin,
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -124,7 +137,11 @@ def estimate(asked: Run, machine: Machine, rank: int = 0) -> Estimate:
             "set model.vocab_size, or run `assay data prepare` first"
         )
     check(run, machine)
+    return Estimate(run, machine, _ledger(run, machine, rank))
+
+
+def _ledger(run: ResolvedRun, machine: Machine, rank: int = 0) -> Cost:
     cost = replace(baseline(run, machine.device(run.device)), mesh=mesh_of(run), rank=rank)
     for optimization in optimizations_of(run):
         cost = optimization.predict(cost, run, machine)
-    return Estimate(run, machine, cost)
+    return cost

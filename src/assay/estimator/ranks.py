@@ -12,6 +12,7 @@ from assay.cost.work import communications
 from assay.estimator.estimate import Estimate, estimate
 from assay.estimator.multi_rank_time import step_seconds_over_ranks
 from assay.estimator.pipeline_idle import bubble_share, idle_shares
+from assay.estimator.step_time import StepTime
 from assay.hardware import Machine
 
 
@@ -47,13 +48,19 @@ class EveryRank:
         return sum(one.step_flops for one in self.ranks)
 
     @cached_property
-    def step_seconds(self) -> float | None:
-        """Seconds of the step over all ranks; None if a rate of this machine, or the link, was not measured."""
+    def step_time(self) -> StepTime | None:
+        """Time of the step over all ranks; None if a rate of this machine, or the link, was not measured."""
         if len(self.ranks) == 1:
-            return self.fullest.step_seconds
+            return self.fullest.step_time
         machine, device = self.fullest.machine, self.run.device
         rates = machine.rates.get(machine.device(device))
-        return step_seconds_over_ranks([one.cost for one in self.ranks], rates) if rates else None
+        seconds = step_seconds_over_ranks([one.cost for one in self.ranks], rates) if rates else None
+        return None if seconds is None else StepTime(seconds)
+
+    @property
+    def step_seconds(self) -> float | None:
+        """Seconds of the step over all ranks; None if it is not predicted."""
+        return None if self.step_time is None else self.step_time.seconds
 
     @property
     def bubble_share(self) -> float | None:
@@ -68,9 +75,9 @@ class EveryRank:
 
     def predicted(self) -> dict[str, Any]:
         """Values of a run's `predicted` record: those of the fullest rank, with the work and the time of all ranks."""
-        found = {**self.fullest.predicted(), "step_flops": self.step_flops, "step_seconds": self.step_seconds}
         if len(self.ranks) == 1:
-            return found
+            return self.fullest.predicted()
+        found = {**self.fullest.predicted(), "step_flops": self.step_flops, "step_seconds": self.step_seconds}
         return {**found, "bubble_share": self.bubble_share, "ranks": self._by_rank()}
 
     def to_dict(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from assay.config.base import Frozen
 from assay.hardware.links import Link
+from assay.hardware.step_times import StepTimes
 
 AMPERE, ADA = (8, 0), (8, 9)
 """Lowest compute capabilities: the first with bfloat16 and TF32, the second with float8."""
@@ -75,6 +76,8 @@ class Machine(Frozen):
     accelerators: tuple[Accelerator, ...] = ()
     rates: Mapping[str, Rates] = Field(default_factory=dict)
     """Rates by device: `cpu`, `cuda`."""
+    step_times: Mapping[str, StepTimes] = Field(default_factory=dict)
+    """Times of whole steps at small depths, by the digest of the step (`estimator.step_time`)."""
 
     @property
     def native_dtypes(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Rates measured earlier on this machine, read without torch from one small JSON file in the cache.
+"""Rates and step times measured earlier on this machine, read without torch from small JSON files in the cache.
 
 The key of an entry is what its rates depend on: a processor or accelerator, a version of torch and a number of threads.
 Rates under any other key are unknown. A file that cannot be read counts as empty. Rates of an earlier version of assay
@@ -6,6 +6,7 @@ that contradict each other are ignored and measured again.
 """
 
 import os
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -15,14 +16,19 @@ from assay.config.home import Home
 from assay.hardware.detect import detect
 from assay.hardware.instruction_set import is_lowered
 from assay.hardware.machine import Machine, Rates
+from assay.hardware.step_times import StepTimes
 
 _FILE = TypeAdapter(dict[str, Rates])
+_TIMES_FILE = TypeAdapter(dict[str, StepTimes])
+_STEP = ", step "
 
 
 def known_machine(home: Home, threads: int | None = None) -> Machine:
     """Return this machine with its measured rates for the given number of threads (None: its default)."""
     machine = detect()
-    return machine.model_copy(update={"rates": known_rates(home, machine, threads)})
+    return machine.model_copy(
+        update={"rates": known_rates(home, machine, threads), "step_times": known_step_times(home, machine, threads)}
+    )
 
 
 def known_rates(home: Home, machine: Machine, threads: int | None = None) -> dict[str, Rates]:
@@ -31,6 +37,27 @@ def known_rates(home: Home, machine: Machine, threads: int | None = None) -> dic
     keys = {device: _key(device, machine, threads) for device in devices(machine)}
     found = {device: entries[key] for device, key in keys.items() if key in entries}
     return {device: rates for device, rates in found.items() if rates.doubtful or not rates.contradictory}
+
+
+def known_step_times(home: Home, machine: Machine, threads: int | None = None) -> dict[str, StepTimes]:
+    """Return step times that were measured with so many threads, by the digest of their step."""
+    entries = _read_times(step_times_file(home))
+    starts = [_key(device, machine, threads) + _STEP for device in devices(machine)]
+    return {key.removeprefix(start): one for key, one in entries.items() for start in starts if key.startswith(start)}
+
+
+def with_step_times(
+    home: Home, machine: Machine, device: str, measured: Mapping[str, StepTimes], threads: int | None = None
+) -> bytes:
+    """Return the new content of `step_times_file` after a measurement; other entries are kept."""
+    start = _key(device, machine, threads) + _STEP
+    entries = _read_times(step_times_file(home)) | {start + digest: one for digest, one in measured.items()}
+    return _TIMES_FILE.dump_json(entries, indent=1)
+
+
+def step_times_file(home: Home) -> Path:
+    """Path of the file with the step times."""
+    return home.cache / "step_times.json"
 
 
 def with_rates(home: Home, machine: Machine, measured: dict[str, Rates], threads: int | None = None) -> bytes:
@@ -75,5 +102,12 @@ def _torch_version() -> str:
 def _read(path: Path) -> dict[str, Rates]:
     try:
         return _FILE.validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        return {}
+
+
+def _read_times(path: Path) -> dict[str, StepTimes]:
+    try:
+        return _TIMES_FILE.validate_json(path.read_bytes())
     except (OSError, ValidationError):
         return {}

@@ -12,7 +12,7 @@ from assay.optimizations import mesh_of
 from assay.records.anatomy import Anatomy
 from assay.records.status import Status
 
-_CHILD = (sys.executable, "-P", "-m", "assay.worker.anatomy")
+_CHILD = (sys.executable, "-P", "-m", "assay.worker.programs.anatomy")
 
 
 def taken_apart(run: Run, home: Home, progress: Progress) -> Anatomy:

@@ -1,16 +1,15 @@
 """This machine with its measured rates, from the cache or from a process of its own that may import torch."""
 
-import os
-import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from assay.config.home import Home
 from assay.files import write_file
 from assay.hardware import Machine, Rates
 from assay.hardware.rates import devices, known_machine, rates_file, with_rates
+from assay.launch.lifeline import helper
 
-_MEASURE = (sys.executable, "-P", "-m", "assay.worker.rates")
+_MEASURE = (sys.executable, "-P", "-m", "assay.worker.programs.rates")
 _NO_SUCH_DEVICE = 2
 _LIMIT_SECONDS = 300
 
@@ -43,23 +42,11 @@ def measured_machine(
 
 def _measure(device: str, threads: int | None) -> Rates | None:
     """Measure the rates of one device in a process of its own; None if torch has no such device."""
-    command = [*_MEASURE, device, *(["--threads", str(threads)] if threads else [])]
-    answer = _run_with_lifeline(command)
-    if answer.returncode == _NO_SUCH_DEVICE:
+    with helper([*_MEASURE, device, *(["--threads", str(threads)] if threads else [])]) as process:
+        out, errors = process.communicate(timeout=_LIMIT_SECONDS)
+    if process.returncode == _NO_SUCH_DEVICE:
         return None
-    if answer.returncode != 0:
-        lines = answer.stderr.strip().splitlines() or ["it printed no message"]
-        raise RuntimeError(f"the measurement of {device} ended with exit code {answer.returncode}: {lines[-1]}")
-    return Rates.model_validate_json(answer.stdout.strip().splitlines()[-1])
-
-
-def _run_with_lifeline(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
-    """Run a command whose standard input is a pipe that closes when this process ends in any way."""
-    listening, held = os.pipe()
-    try:
-        return subprocess.run(
-            command, stdin=listening, capture_output=True, text=True, timeout=_LIMIT_SECONDS, check=False
-        )
-    finally:
-        os.close(listening)
-        os.close(held)
+    if process.returncode != 0:
+        lines = errors.strip().splitlines() or ["it printed no message"]
+        raise RuntimeError(f"the measurement of {device} ended with exit code {process.returncode}: {lines[-1]}")
+    return Rates.model_validate_json(out.strip().splitlines()[-1])

@@ -31,7 +31,10 @@ class Predicted(Record):
     step_flops: int | None = None
     """FLOPs executed by one optimizer step, recomputation included."""
     step_seconds: float | None = None
-    """Seconds from measured rates of this machine and, on several ranks, of its link; None if these are unknown."""
+    """Seconds from timed steps of few blocks, or from measured rates of this machine and, on several ranks, of its
+    link; None if these are unknown."""
+    step_seconds_margin: float | None = None
+    """Half of the 95 % interval relative to `step_seconds`, if steps were timed; None for a roofline."""
     ranks: tuple[PredictedRank, ...] = ()
     """Prediction for each rank; empty on one rank."""
     bubble_share: float | None = None

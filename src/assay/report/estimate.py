@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from assay.report.blocks import Block, Table
 from assay.report.ranks import ranks_report
-from assay.units import format_bytes, format_count, format_flops, format_seconds
+from assay.units import format_bytes, format_count, format_flops, format_seconds, with_margin
 
 if TYPE_CHECKING:
     from assay.estimator import Estimate
@@ -39,15 +39,22 @@ def _step(every: "EveryRank") -> Table:
         **_scratch(fullest),
         "work": " + ".join(f"{format_flops(count)} in {dtype}" for dtype, count in fullest.flops.items()),
     }
-    if every.step_seconds is not None:
-        together = "" if len(every.ranks) == 1 else " of all ranks"
-        rows[f"step time{together}, at the rates measured here"] = format_seconds(every.step_seconds)
-        rates = fullest.machine.rates[fullest.machine.device(every.run.device)]
-        if rates.caveat:
-            rows["caution, these rates"] = rates.caveat
-    else:
-        rows["step time"] = _unknown_time(every)
-    return Table.of(("one optimizer step", of), rows.items())
+    return Table.of(("one optimizer step", of), (rows | _time(every)).items())
+
+
+def _time(every: "EveryRank") -> dict[str, str]:
+    """Return the step time with its margin, or with what its rates are worth."""
+    found = every.step_time
+    if found is None:
+        return {"step time": _unknown_time(every)}
+    if found.margin is not None:
+        load = ", timed while other programs worked" if found.under_load else ""
+        return {"step time, from timed steps of few blocks": f"{with_margin(found.seconds, found.margin)}{load}"}
+    together = "" if len(every.ranks) == 1 else " of all ranks"
+    machine = every.fullest.machine
+    rates = machine.rates[machine.device(every.run.device)]
+    rows = {f"step time{together}, a roofline at the rates measured here": format_seconds(found.seconds)}
+    return {**rows, "caution, these rates": rates.caveat} if rates.caveat else rows
 
 
 def _unknown_time(every: "EveryRank") -> str:

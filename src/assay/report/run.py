@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 from assay.records.evidence import BEGINNING_ONLY
 from assay.report.blocks import Block, Facts, Table
 from assay.report.formats import UNKNOWN, amount, figure
-from assay.units import format_count, format_flops, format_seconds
+from assay.units import format_count, format_flops, format_seconds, with_margin
 
 if TYPE_CHECKING:
     from assay.config import Home, Run
     from assay.records.evidence import Evidence, ValueProof
+    from assay.records.prediction import Predicted
     from assay.records.run import RunResult
 
 _MEMORY = {
@@ -131,11 +132,17 @@ def _speed(result: "RunResult") -> Iterator[tuple[str, str]]:
         yield "data wait", f"{result.data_wait_share:.2%} of the time of steady steps"
     predicted = result.predicted
     if predicted is not None and predicted.step_flops is not None:
-        seconds = "" if predicted.step_seconds is None else f"{format_seconds(predicted.step_seconds)} and "
+        seconds = "" if predicted.step_seconds is None else f"{_predicted_step(predicted)} and "
         yield "predicted", f"{seconds}{format_flops(predicted.step_flops)} per step"
     if result.phase_seconds:
         parts = " · ".join(f"{name} {format_seconds(spent)}" for name, spent in result.phase_seconds.items() if spent)
         yield "time", f"{format_seconds(sum(result.phase_seconds.values()))} = {parts}"
+
+
+def _predicted_step(predicted: "Predicted") -> str:
+    """Format the predicted step time, with its margin if it is from timed steps."""
+    seconds, margin = predicted.step_seconds or 0.0, predicted.step_seconds_margin
+    return f"{format_seconds(seconds)} by a roofline" if margin is None else with_margin(seconds, margin)
 
 
 def _memory_rows(result: "RunResult") -> Iterator[tuple[str, str, str]]:

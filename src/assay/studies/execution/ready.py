@@ -3,23 +3,30 @@
 A process that runs one wave on another machine prepares its cells in the same way (`studies.execution.wave`).
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
 from assay.config.home import Home
+from assay.config.run import ResolvedRun, identity
 from assay.data.progress import Progress as Prepare
 from assay.executors.base import RunningCell, Start
 from assay.hardware import Machine, detect
-from assay.launch.prepare import ReadyRun, leaving_nothing, ready, threads_of
+from assay.hardware.rates import known_machine
+from assay.launch.prepare import ReadyRun, leaving_nothing, predict, ready, threads_of
 from assay.launch.rates import measured_machine
 from assay.launch.spawn import start
+from assay.launch.step_times import calibrate
 from assay.optimizations import check
+from assay.records.prediction import Predicted
 from assay.records.study import Cell
 from assay.studies.drift import NUDGED
 from assay.studies.folder import StudyPlan
 from assay.studies.plan import Needs
+
+CALIBRATION_SECONDS = 60.0
+"""Time in which steps of few blocks are timed before a study; what is left is predicted by a roofline."""
 
 
 def ready_cells(
@@ -45,6 +52,23 @@ def ready_cells(
         complete.append(cell.model_copy(update={"run": run}))
         found[cell.name] = replace(known, run=run)
     return complete, found
+
+
+def with_step_times(prepared: Mapping[str, ReadyRun], home: Home, prepare: Prepare) -> dict[str, ReadyRun]:
+    """Time steps of few blocks for every stack, and predict the cells from them."""
+    by_threads: dict[int | None, list[ResolvedRun]] = {}
+    for one in prepared.values():
+        by_threads.setdefault(threads_of(one.run), []).append(one.run)
+    for threads, runs in by_threads.items():
+        calibrate(runs, home, threads, CALIBRATION_SECONDS, lambda text: prepare(text, None))
+    predictions: dict[str, Predicted | None] = {}
+    found: dict[str, ReadyRun] = {}
+    for name, one in prepared.items():
+        alike = identity(one.run.model_copy(update={"seed": 0}))
+        if alike not in predictions:
+            predictions[alike] = predict(one.run, known_machine(home, threads_of(one.run)))
+        found[name] = replace(one, predicted=predictions[alike])
+    return found
 
 
 def starter(plan: StudyPlan, prepared: dict[str, ReadyRun], home: Home) -> Start:

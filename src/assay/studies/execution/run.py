@@ -14,6 +14,7 @@ from assay.data.progress import Progress as Prepare
 from assay.errors import UsageError, shown
 from assay.executors import executor
 from assay.executors.base import Conducted, Ended, Listener, News, Planned, Work
+from assay.executors.local import Local
 from assay.executors.news import to_event
 from assay.hardware import detect
 from assay.launch.prepare import ReadyRun
@@ -25,7 +26,7 @@ from assay.studies.execution.fold import Progress, fold, record_of
 from assay.studies.execution.gather import gathered
 from assay.studies.execution.listing import planned
 from assay.studies.execution.modes import Mode, elsewhere, kept
-from assay.studies.execution.ready import ready_cells, side_by_side, single_threaded, starter
+from assay.studies.execution.ready import ready_cells, side_by_side, single_threaded, starter, with_step_times
 from assay.studies.execution.rungs import due, known_rows
 from assay.studies.folder import StudyFolder, StudyPlan, new_id
 from assay.studies.plan import Needs, waves
@@ -80,6 +81,8 @@ def measured(cells: Sequence[Cell], base: Run, how: How) -> ComparisonRecord:
     runs_waves.check()
     machine = detect()
     cells, prepared = ready_cells(cells if how.timed else single_threaded(cells), machine, how.home, how.prepare)
+    if how.timed and runs_waves.name == Local.name:
+        prepared = with_step_times(prepared, how.home, how.prepare)
     together = (cell for cell in cells if (cell.seed, cell.process) == (base.seed, 0))
     needs = Needs((prepared[cell.name] for cell in together), machine)
     drifts = nudged(cells, accelerated=machine.device(base.device) == "cuda")

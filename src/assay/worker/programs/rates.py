@@ -1,4 +1,4 @@
-"""The process that measures a device's rates: ``python -m assay.worker.rates [cpu|cuda] [--threads N]``.
+"""The process that measures a device's rates: ``python -m assay.worker.programs.rates [cpu|cuda] [--threads N]``.
 
 It ends when its standard input closes, because then the process that started it has ended. It imports nothing slow
 before it watches for that.

@@ -3,7 +3,7 @@
 from assay.config import Spec
 from assay.optimizations import optimizations_of
 from assay.parallel.loss_scale import DynamicLossScale
-from assay.worker import anatomy as anatomy_worker
+from assay.worker.programs import anatomy as anatomy_worker
 from support.runs import run_with
 from support.steps import build_step
 

@@ -1,4 +1,4 @@
-"""The child of `assay anatomy`: ``python -m assay.worker.anatomy DATA_FOLDER``, with a run on standard input.
+"""The child of `assay anatomy`: ``python -m assay.worker.programs.anatomy DATA_FOLDER``, with a run on standard input.
 
 It prints one line of JSON. A fault that the user can correct is the last line of standard error, with exit code 2.
 """
@@ -27,7 +27,7 @@ from assay.worker.build import build_step, device_of, settle_torch
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure the anatomy of a step and print it; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="assay.worker.anatomy")
+    parser = argparse.ArgumentParser(prog="assay.worker.programs.anatomy")
     parser.add_argument("data", type=Path)
     options = parser.parse_args(arguments)
     run = ResolvedRun.model_validate_json(sys.stdin.read())

@@ -1,0 +1,83 @@
+"""The predicted time of a step: from steps of the same model with few blocks if they were timed, else by a roofline.
+
+`assay estimate --calibrate`, comparisons and studies time such steps (`launch.step_times`). They are kept under a
+digest of every setting on which the time of a step depends, except the number of blocks. So a study over depths, rates
+or seeds shares them.
+
+An extrapolation over depth is only allowed if the ledger agrees that the work is affine in it: FLOPs, parameters and
+operations of the whole step must be those that the small depths extrapolate to.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+
+from assay.config import ResolvedRun
+from assay.cost import Cost, executed_flops
+from assay.hardware import Machine
+from assay.hardware.step_times import StepTimes, depths
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """Seconds of one optimizer step."""
+
+    seconds: float
+    margin: float | None = None
+    """Half of the 95 % interval relative to the seconds, if steps were timed; None for a roofline."""
+    under_load: bool = False
+    """True if other programs used the machine while steps were timed."""
+
+
+LOADED = 0.1
+"""Share of the cores in use by others above which a time was measured under load."""
+
+
+def digest(run: ResolvedRun, device: str) -> str | None:
+    """Return 16 hexadecimal digits of the settings on which the time of a step depends; None for several ranks."""
+    if run.ranks > 1:
+        return None
+    training = run.training
+    decides = {
+        "model": run.model.model_dump(mode="json", exclude={"n_layer", "init_from"}),
+        "batch": run.sequences_per_step,
+        "clips": training.gradient_clip > 0,
+        "decays": training.weight_decay > 0,
+        "optimizations": [one.model_dump(mode="json") for one in run.optimizations],
+        "device": device,
+        "cores": run.cores,
+    }
+    return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def at_depth(run: ResolvedRun, layers: int) -> ResolvedRun:
+    """Return the run with another number of blocks."""
+    return run.model_copy(update={"model": run.model.model_copy(update={"n_layer": layers})})
+
+
+def timed(run: ResolvedRun, machine: Machine) -> StepTimes | None:
+    """Return the step times that serve a run; None if there are none."""
+    found = machine.step_times.get(digest(run, machine.device(run.device)) or "")
+    return found if found is not None and found.serves(run.model.n_layer) else None
+
+
+def from_times(times: StepTimes, layers: int) -> StepTime:
+    """Return the time of a step with so many blocks."""
+    return StepTime(times.seconds(layers), times.margin(layers), (times.others_share or 0.0) > LOADED)
+
+
+def affine(whole: Cost, small: tuple[Cost, ...], layers: int) -> bool:
+    """True if the ledger of a step is what those of the small depths extrapolate to."""
+    if len(small) == 1:
+        return True
+    shallow, deep = map(_work, small)
+    at = depths(layers)
+    steps = (layers - at[0]) / (at[1] - at[0])
+    return all(
+        less + steps * (more - less) == found for less, more, found in zip(shallow, deep, _work(whole), strict=True)
+    )
+
+
+def _work(cost: Cost) -> tuple[int, int, int]:
+    flops = sum(executed_flops(cost).values())
+    return flops, len(cost.tape), sum(one.nbytes for one in cost.pieces.values())

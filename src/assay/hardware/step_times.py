@@ -1,0 +1,88 @@
+"""Step times that were measured at small depths, and the step time of any depth that follows from them.
+
+Blocks of a model do equal work, so the time of a step is affine in the number of blocks. Steps of a model with one
+block and of one with three are timed in turns, and each turn is extrapolated: t(1) + (layers − 1)·(t(3) − t(1))/2. The
+prediction is the median over the turns. Caches, the allocator and the engine of autograd are in the state that they
+have in training, because whole training steps are timed. A model of at most three blocks is timed as it is.
+"""
+
+import statistics
+from collections.abc import Sequence
+
+from assay.config.base import Frozen
+from assay.config.run import ResolvedRun
+
+WHOLE = 3
+"""Largest number of blocks at which the model itself is timed."""
+_DEPTHS = (1, WHOLE)
+BETWEEN_PROCESSES = 0.08
+"""Relative error that remains however long one process is timed: equal processes differ, and deeper models use caches
+less. It is the 95th percentile of the errors in docs/measured/estimator_accuracy.md."""
+_NORMAL = 1.4826 * 1.2533
+"""Standard error of a median over its median absolute deviation and √n, for normal errors."""
+
+
+def depths(layers: int) -> tuple[int, ...]:
+    """Return the numbers of blocks at which a model of `layers` blocks is timed."""
+    return (layers,) if layers <= WHOLE else _DEPTHS
+
+
+class StepTimes(Frozen):
+    """Seconds of whole steps at one or two depths, turn by turn."""
+
+    depths: tuple[int, ...]
+    turns: tuple[tuple[float, ...], ...]
+    """Seconds of one step at each depth, for each turn."""
+    others_share: float | None = None
+    """Share of all cores that other programs used meanwhile; None if it is not known."""
+
+    def serves(self, layers: int) -> bool:
+        """True if the step time of so many blocks follows from these."""
+        return self.depths == depths(layers)
+
+    def seconds(self, layers: int) -> float:
+        """Seconds of a step with so many blocks."""
+        return statistics.median(self._turns(layers))
+
+    def margin(self, layers: int) -> float:
+        """Half of the 95 % interval, relative to the seconds."""
+        turns = self._turns(layers)
+        middle = statistics.median(turns)
+        spread = statistics.median(abs(one - middle) for one in turns)
+        error = 2 * _NORMAL * spread / len(turns) ** 0.5 / middle
+        return float((error**2 + BETWEEN_PROCESSES**2) ** 0.5)
+
+    def _turns(self, layers: int) -> list[float]:
+        return [_extrapolated(self.depths, turn, layers) for turn in self.turns]
+
+
+def _extrapolated(depths: Sequence[int], turn: Sequence[float], layers: int) -> float:
+    if len(depths) == 1:
+        return turn[0]
+    (shallow, deep), (less, more) = depths, turn
+    return max(less, less + (layers - shallow) * (more - less) / (deep - shallow))
+
+
+class Task(Frozen):
+    """A step to be timed."""
+
+    digest: str
+    """Digest of the step under which its times are kept."""
+    runs: tuple[ResolvedRun, ...]
+    """The run at each depth, from the shallowest."""
+    seconds: float
+    """Seconds after which no further turn begins."""
+
+
+class Tasks(Frozen):
+    """Steps to be timed by one process."""
+
+    tasks: tuple[Task, ...]
+
+
+class Answer(Frozen):
+    """Times of a task, or the reason why it has none."""
+
+    digest: str
+    times: StepTimes | None = None
+    refused: str = ""
