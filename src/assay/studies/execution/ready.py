@@ -11,6 +11,7 @@ from pathlib import Path
 from assay.config.home import Home
 from assay.config.run import ResolvedRun, identity
 from assay.data.progress import Progress as Prepare
+from assay.estimator.step_time import timed
 from assay.executors.base import RunningCell, Start
 from assay.hardware import Machine, detect
 from assay.hardware.rates import known_machine
@@ -61,12 +62,13 @@ def with_step_times(prepared: Mapping[str, ReadyRun], home: Home, prepare: Prepa
         by_threads.setdefault(threads_of(one.run), []).append(one.run)
     for threads, runs in by_threads.items():
         calibrate(runs, home, threads, CALIBRATION_SECONDS, lambda text: prepare(text, None))
+    machines = {threads: known_machine(home, threads) for threads in by_threads}
     predictions: dict[str, Predicted | None] = {}
     found: dict[str, ReadyRun] = {}
     for name, one in prepared.items():
-        alike = identity(one.run.model_copy(update={"seed": 0}))
+        machine, alike = machines[threads_of(one.run)], identity(one.run.model_copy(update={"seed": 0}))
         if alike not in predictions:
-            predictions[alike] = predict(one.run, known_machine(home, threads_of(one.run)))
+            predictions[alike] = one.predicted if timed(one.run, machine) is None else predict(one.run, machine)
         found[name] = replace(one, predicted=predictions[alike])
     return found
 
