@@ -13,7 +13,7 @@ from assay.estimator.step_time import digest
 from assay.files import write_file
 from assay.hardware import detect
 from assay.hardware.rates import step_times_file, with_step_times
-from assay.hardware.step_times import StepTimes
+from assay.hardware.step_times import StepTimes, depths
 from assay.launch.prepare import ReadyRun
 from assay.records.prediction import Predicted
 from assay.studies.execution import ready
@@ -33,7 +33,8 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> list[ResolvedRun]:
             key, layers = digest(run, "cpu"), run.model.n_layer
             assert key is not None
             if run.training.batch_size == 4:
-                times = {key: StepTimes(depths=(layers,), turns=((0.25,),) * 3)}
+                at = depths(layers)
+                times = {key: StepTimes(depths=at, turns=((0.25,) * len(at),) * 3)}
                 home.ready()
                 write_file(step_times_file(home), with_step_times(home, detect(), "cpu", times, threads))
         return {}
