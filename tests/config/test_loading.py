@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.config import Run, Spec, identity, load, presets, validate
+from assay.config import ModelConfig, Run, Spec, identity, load, presets, validate
 from assay.config.loading import stack
 from assay.errors import UsageError
 from assay.optimizations import resolved
@@ -80,6 +80,24 @@ def test_key_order_and_spelled_out_defaults_do_not_change_the_identity(names: li
 def test_a_run_that_is_not_nudged_has_the_identity_that_it_had_before_runs_could_be() -> None:
     assert identity(resolved(Run(training={"eval_batches": None}))) == "7e859c602289"  # type: ignore[arg-type]
     assert identity(resolved(Run(nudge=1))) != identity(resolved(Run()))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("n_head_dim", 32),
+        ("qkv_bias", False),
+        ("norm_eps", 1e-6),
+        ("rotary_factor", 8.0),
+        ("rotary_context", 64),
+    ],
+)
+def test_a_newer_field_of_the_model_counts_only_where_it_is_set(name: str, value: object) -> None:
+    plain = {"n_layer": 1, "position": "rotary"}
+    default = ModelConfig.model_fields[name].default
+    was = identity(resolved(validate({"model": plain})))
+    assert identity(resolved(validate({"model": plain | {name: default}}))) == was
+    assert identity(resolved(validate({"model": plain | {name: value}}))) != was
 
 
 @given(text=st.text(max_size=30))

@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from assay.config import ModelConfig
-from assay.config.gpt2 import config_from_hf
+from assay.config.hf import config_from_hf
 from assay.errors import UsageError
 from assay.model import GPT
 from assay.model.hf import load_hf, save_hf
@@ -182,9 +182,9 @@ def test_a_wrong_tensor_is_named(tmp_path: Path, change: object, sentence: str) 
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"model_type": "llama"}, "of type 'llama'; only 'gpt2'"),
+        ({"model_type": "mamba"}, "of type 'mamba'; only gpt2, llama, qwen2, qwen3"),
         ({"activation_function": "relu"}, "activation_function='relu'"),
-        ({"layer_norm_epsilon": 1e-6}, "layer_norm_epsilon=1e-06; only 1e-05"),
+        ({"layer_norm_epsilon": 0}, "norm_eps: Input should be greater than 0"),
         ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx=True"),
         ({"n_layer": "two"}, "n_layer"),
         ({"n_head": 5}, "n_embd=32 is not divisible by n_head=5"),

@@ -2,14 +2,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.model.rotary import rotate
+from assay.model.rotary import Rotary, rotate
 
 
 def _at(x: torch.Tensor, position: int, base: float = 10_000.0) -> torch.Tensor:
     """`x [d]` turned as if it stood at `position` of a sequence of 64."""
     row = torch.zeros(1, 1, 64, x.numel(), dtype=x.dtype)
     row[0, 0, position] = x
-    return rotate(row, 64, base)[0, 0, position]
+    return rotate(row, Rotary(64, base))[0, 0, position]
 
 
 @settings(max_examples=50, deadline=None)
@@ -40,8 +40,8 @@ def test_other_distances_and_bases_turn_otherwise() -> None:
 def test_the_dtype_stays_and_tables_made_in_inference_mode_carry_gradients() -> None:
     x = torch.randn(1, 2, 7, 6)
     with torch.inference_mode():
-        assert rotate(x.bfloat16(), 7, 77.0).dtype == torch.bfloat16
-        rotate(x, 7, 77.0)
+        assert rotate(x.bfloat16(), Rotary(7, 77.0)).dtype == torch.bfloat16
+        rotate(x, Rotary(7, 77.0))
     x.requires_grad_()
-    rotate(x, 7, 77.0).sum().backward()
+    rotate(x, Rotary(7, 77.0)).sum().backward()
     assert x.grad is not None

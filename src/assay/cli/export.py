@@ -11,18 +11,19 @@ def export(
     run: RunName,
     folder: Annotated[str, typer.Argument(metavar="DIR", help="A new or empty folder.")],
     form: Annotated[
-        str, typer.Option("--format", metavar="hf|safetensors", help="hf: a GPT-2 folder for transformers.")
+        str, typer.Option("--format", metavar="hf|safetensors", help="hf: a folder for transformers.")
     ] = "hf",
     as_json: Json = False,
 ) -> None:
-    """Write the newest checkpoint's weights and its tokenizer: a Hugging Face GPT-2 folder, or safetensors.
+    """Write the newest checkpoint's weights and its tokenizer: a Hugging Face folder, or safetensors.
 
     \b
-        assay export last my-gpt2
+        assay export last my-model
         assay export last my-weights --format safetensors
 
-    AutoModelForCausalLM and AutoTokenizer of transformers read the folder, with any tokenizer of a run. A new run
-    starts from these weights with model.init_from=my-gpt2.
+    The folder is that of a GPT-2, a Llama, a Qwen2 or a Qwen3, whichever has the model's parts. AutoModelForCausalLM
+    and AutoTokenizer of transformers read it, with any tokenizer of a run. A new run starts from these weights with
+    model.init_from=my-model.
     """
     from pathlib import Path
 

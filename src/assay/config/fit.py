@@ -11,8 +11,9 @@ from assay.config.model import ModelConfig
 from assay.errors import UsageError
 
 FUNCTION = (
-    *("n_layer", "n_head", "n_embd", "vocab_size", "n_kv_head", "n_hidden", "bias", "norm", "norm_position"),
-    *("position", "rotary_base", "activation", "n_expert", "n_expert_active", "qk_norm", "tie_embeddings"),
+    *("n_layer", "n_head", "n_embd", "vocab_size", "n_kv_head", "n_head_dim", "n_hidden", "bias", "qkv_bias", "norm"),
+    *("norm_eps", "norm_position", "position", "rotary_base", "rotary_factor", "rotary_context", "activation"),
+    *("n_expert", "n_expert_active", "qk_norm", "tie_embeddings"),
 )
 """Fields that determine the function that a model computes, independent of its training."""
 
@@ -33,14 +34,16 @@ def adopted(ours: ModelConfig, theirs: ModelConfig) -> ModelConfig:
 def disagreements(ours: ModelConfig, theirs: ModelConfig, *, hugging_face: bool) -> dict[str, Any]:
     """Return the fields in which the two models compute different functions, with the checkpoint's values.
 
-    Our context may be shorter than a Hugging Face checkpoint's. Its biases are compared later, when they are read:
+    Our context may be shorter than a Hugging Face checkpoint's. GPT-2's biases are compared later, when they are read:
     missing ones count as zero, and our model may omit biases that are zero.
     """
     pairs = {name: (getattr(ours, name), getattr(theirs, name)) for name in FUNCTION}
     pairs["n_kv_head"] = ours.kv_heads, theirs.kv_heads
     pairs["n_hidden"] = ours.hidden, theirs.hidden
-    if hugging_face:
-        del pairs["bias"]
+    pairs["n_head_dim"] = ours.head_dim, theirs.head_dim
+    pairs["qkv_bias"] = ours.has_qkv_bias, theirs.has_qkv_bias
+    if hugging_face and theirs.position == "learned":
+        del pairs["bias"], pairs["qkv_bias"]
     if ours.position == theirs.position == "learned":
         pairs["context_length"] = ours.context_length, theirs.context_length
         if hugging_face and ours.context_length <= theirs.context_length:
@@ -48,7 +51,9 @@ def disagreements(ours: ModelConfig, theirs: ModelConfig, *, hugging_face: bool)
     if ours.vocab_size is None:
         del pairs["vocab_size"]
     if ours.position != "rotary":
-        del pairs["rotary_base"]
+        del pairs["rotary_base"], pairs["rotary_factor"]
+    if ours.position != "rotary" or ours.rotary_factor == 1.0:
+        del pairs["rotary_context"]
     if ours.n_expert is None:
         del pairs["n_expert_active"]
     return {name: has for name, (wants, has) in pairs.items() if has != wants}

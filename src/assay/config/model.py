@@ -9,14 +9,17 @@ from assay.config.base import Setting
 from assay.config.paths import PathText
 
 EPSILON = 1e-5
-"""Number added to the variance in every norm, as in GPT-2 and nanoGPT."""
+"""Number added to the variance in every norm by default, as in GPT-2 and nanoGPT."""
+
+NEWER = ("n_head_dim", "qkv_bias", "norm_eps", "rotary_factor", "rotary_context")
+"""Fields that runs of earlier versions lack: at their defaults they are no part of a run's identity."""
 
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
 # More than 20 fields: its keys are those of a user's file and command line, where `model.n_layer` is all there is.
 class ModelConfig(Setting):
-    """A decoder-only transformer of the GPT-2 family, with its common variants."""
+    """A decoder-only transformer: GPT-2, Llama, Qwen, and what lies between them."""
 
     n_layer: Annotated[int, Field(ge=1, le=10_000)] = 6
     n_head: PositiveInt = 6
@@ -26,16 +29,26 @@ class ModelConfig(Setting):
     """Rows of the embedding. None: the tokenizer's size."""
     n_kv_head: PositiveInt | None = None
     """Number of key and value heads (grouped-query attention, arXiv:2305.13245). None: as many as query heads."""
+    n_head_dim: PositiveInt | None = None
+    """Width of one attention head. None: n_embd / n_head."""
     n_hidden: PositiveInt | None = None
     """Width of the MLP. None: 4 × n_embd, or for SwiGLU 8/3 × n_embd, rounded up to a multiple of 8."""
     bias: bool = True
     """Use biases in linear layers and LayerNorms."""
+    qkv_bias: bool | None = None
+    """Use a bias in the projection to queries, keys and values, as Qwen2 does. None: as `bias`."""
     dropout: Probability = 0.0
     norm: Literal["layer", "rms"] = "layer"
+    norm_eps: Annotated[float, Field(gt=0.0, lt=1.0)] = EPSILON
+    """Number added to the variance in every norm."""
     norm_position: Literal["pre", "post"] = "pre"
     """`pre` normalizes each branch's input and the decoder's output; `post` normalizes the sum after each branch."""
     position: Literal["learned", "rotary"] = "learned"
     rotary_base: PositiveFloat = 10_000.0
+    rotary_factor: Annotated[float, Field(ge=1.0)] = 1.0
+    """Factor by which Llama 3.1 slows rotations that are slow in its first context. 1: no change."""
+    rotary_context: PositiveInt = 8192
+    """Context before that change: rotations of a longer period slow down by the whole factor."""
     activation: Literal["gelu", "gelu_tanh", "swiglu"] = "gelu"
     n_expert: PositiveInt | None = None
     """Number of experts that replace each MLP, each `hidden` wide and without biases. None: the dense MLP."""
@@ -51,19 +64,20 @@ class ModelConfig(Setting):
     """Use the token embedding's weight in the output projection as well (arXiv:1608.05859)."""
     init_std: PositiveFloat = 0.02
     init_from: PathText | None = None
-    """Source of the initial weights: a folder with a Hugging Face GPT-2 checkpoint or an export, or a run.
+    """Source of the initial weights: a folder with a Hugging Face checkpoint or an export, or a run.
 
     Model fields that are not set take the values of that model; fields that are set must match it.
     """
 
     @model_validator(mode="after")
     def _shapes_divide(self) -> Self:
-        if self.n_embd % self.n_head:
+        if self.n_head_dim is None and self.n_embd % self.n_head:
             raise ValueError(f"n_embd={self.n_embd} is not divisible by n_head={self.n_head}")
         if self.n_head % self.kv_heads:
             raise ValueError(f"n_head={self.n_head} is not divisible by n_kv_head={self.kv_heads}")
         if self.position == "rotary" and self.head_dim % 2:
-            raise ValueError(f"rotary positions need an even head dimension, and n_embd/n_head is {self.head_dim}")
+            named = "n_embd/n_head" if self.n_head_dim is None else "n_head_dim"
+            raise ValueError(f"rotary positions need an even head dimension, and {named} is {self.head_dim}")
         return self
 
     @model_validator(mode="after")
@@ -80,7 +94,17 @@ class ModelConfig(Setting):
     @property
     def head_dim(self) -> int:
         """Width of one attention head."""
-        return self.n_embd // self.n_head
+        return self.n_head_dim or self.n_embd // self.n_head
+
+    @property
+    def heads_width(self) -> int:
+        """Width of all query heads together: the input of attention's output projection."""
+        return self.n_head * self.head_dim
+
+    @property
+    def has_qkv_bias(self) -> bool:
+        """True if the projection to queries, keys and values has a bias."""
+        return self.bias if self.qkv_bias is None else self.qkv_bias
 
     @property
     def kv_heads(self) -> int:

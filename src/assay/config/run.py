@@ -10,7 +10,7 @@ from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from assay.config.base import Frozen, Setting
 from assay.config.data import KNOWN_VOCABULARIES, DataConfig
-from assay.config.model import ModelConfig
+from assay.config.model import NEWER, ModelConfig
 from assay.config.training import TrainingConfig
 
 Scalar = bool | int | float | str | None
@@ -179,13 +179,16 @@ def identity(run: ResolvedRun) -> str:
     """Twelve hexadecimal digits of the SHA-256 of the run's canonical JSON.
 
     Defaults are written out and keys are sorted, so key order and the spelling of a default do not matter. The newer
-    fields `nudge`, `cores` and `data.evaluate_on` are left out at their defaults, so that runs recorded before them
-    keep their hash. `check_values` is left out, because the check changes nothing that is trained or measured.
+    fields `nudge`, `cores`, `data.evaluate_on` and those of `NEWER` are left out at their defaults. So runs that were
+    recorded before them keep their hash. `check_values` is left out, because the check changes nothing that is trained
+    or measured.
     """
     left_out: dict[str, Any] = {"training": {"check_values": True}}
     left_out |= {name: True for name, default in (("nudge", 0), ("cores", None)) if getattr(run, name) == default}
     if run.data.evaluate_on == "held-out":
         left_out["data"] = {"evaluate_on": True}
+    defaults = ModelConfig.model_fields
+    left_out["model"] = {name for name in NEWER if getattr(run.model, name) == defaults[name].default}
     plain = run.model_dump(mode="json", exclude=left_out)
     canonical = json.dumps(plain, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]

@@ -45,11 +45,12 @@ def _shapes(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
 def _block(config: ModelConfig, name: str) -> Iterator[tuple[str, tuple[int, ...]]]:
     width, group = config.n_embd, config.n_head // config.kv_heads
     yield from _norm(config, f"{name}.attention_norm", width)
-    yield from _linear(config, f"{name}.attention.qkv", config.kv_heads * (group + 2) * config.head_dim, width)
+    rows = config.kv_heads * (group + 2) * config.head_dim
+    yield from _linear(config, f"{name}.attention.qkv", rows, width, bias=config.has_qkv_bias)
     if config.qk_norm:
         yield f"{name}.attention.q_norm.weight", (config.head_dim,)
         yield f"{name}.attention.k_norm.weight", (config.head_dim,)
-    yield from _linear(config, f"{name}.attention.projection", width, width)
+    yield from _linear(config, f"{name}.attention.projection", width, config.heads_width)
     yield from _norm(config, f"{name}.mlp_norm", width)
     yield from (_mlp if config.n_expert is None else _mixture)(config, f"{name}.mlp")
 
@@ -76,7 +77,9 @@ def _norm(config: ModelConfig, name: str, width: int) -> Iterator[tuple[str, tup
         yield f"{name}.bias", (width,)
 
 
-def _linear(config: ModelConfig, name: str, wide: int, narrow: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _linear(
+    config: ModelConfig, name: str, wide: int, narrow: int, *, bias: bool | None = None
+) -> Iterator[tuple[str, tuple[int, ...]]]:
     yield f"{name}.weight", (wide, narrow)
-    if config.bias:
+    if config.bias if bias is None else bias:
         yield f"{name}.bias", (wide,)

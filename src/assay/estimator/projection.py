@@ -124,6 +124,8 @@ def _known_shape(model: ModelConfig) -> None:
     unlike = (
         ("n_expert", model.n_expert is not None),
         ("n_kv_head", model.kv_heads != model.n_head),
+        ("n_head_dim", model.heads_width != model.n_embd),
+        ("qkv_bias", model.has_qkv_bias != model.bias),
         ("n_hidden", model.activation != "swiglu" and model.hidden != 4 * model.n_embd),
         ("activation", model.activation == "swiglu"),
     )

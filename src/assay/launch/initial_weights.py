@@ -1,6 +1,6 @@
 """Checks of `model.init_from` before a run starts: the folder, its model and the shapes of its tensors.
 
-A folder holds a Hugging Face GPT-2 checkpoint, an assay export or a checkpoint of a run. Any other value is the name of
+A folder holds a Hugging Face checkpoint, an assay export or a checkpoint of a run. Any other value is the name of
 a run, and selects its newest checkpoint. The model is read from the configuration, and the shapes from the headers of
 the safetensors files, so no torch is needed.
 """
@@ -12,7 +12,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from assay.config.fit import adopted, check_fit
-from assay.config.gpt2 import CONFIG, config_from_hf, is_hugging_face, read_json
+from assay.config.hf import CONFIG, config_from_hf, is_hugging_face, read_json
 from assay.config.home import Home
 from assay.config.model import ModelConfig
 from assay.config.paths import absolute

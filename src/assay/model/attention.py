@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from assay.config import ModelConfig
-from assay.config.model import EPSILON
-from assay.model.rotary import rotate
+from assay.model.rotary import Rotary, rotate
 
 
 class HandCodedAttention(nn.Module):
@@ -73,11 +72,13 @@ class Attention(nn.Module):
         super().__init__()
         self.config = config
         self.group = config.n_head // config.kv_heads
-        self.qkv = nn.Linear(config.n_embd, config.kv_heads * (self.group + 2) * config.head_dim, bias=config.bias)
-        self.q_norm = nn.RMSNorm(config.head_dim, eps=EPSILON) if config.qk_norm else nn.Identity()
-        self.k_norm = nn.RMSNorm(config.head_dim, eps=EPSILON) if config.qk_norm else nn.Identity()
+        rows = config.kv_heads * (self.group + 2) * config.head_dim
+        self.qkv = nn.Linear(config.n_embd, rows, bias=config.has_qkv_bias)
+        self.q_norm = nn.RMSNorm(config.head_dim, eps=config.norm_eps) if config.qk_norm else nn.Identity()
+        self.k_norm = nn.RMSNorm(config.head_dim, eps=config.norm_eps) if config.qk_norm else nn.Identity()
+        self.rotary = Rotary.of(config) if config.position == "rotary" else None
         self.core: nn.Module = HandCodedAttention(config)
-        self.projection = nn.Linear(config.n_embd, config.n_embd, bias=config.bias)
+        self.projection = nn.Linear(config.heads_width, config.n_embd, bias=config.bias)
         self.dropout = nn.Dropout(config.dropout)
         self.positions: Tensor | None = None
         """Positions `[T]` of the input tokens if other ranks have the rest of the sequence; None: 0, 1, …"""
@@ -101,7 +102,6 @@ class Attention(nn.Module):
         if self.config.qk_norm:
             q, k = self.q_norm(q), self.k_norm(k)
         q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
-        if self.config.position == "rotary":
-            base, length = self.config.rotary_base, self.config.context_length
-            q, k = rotate(q, length, base, self.positions), rotate(k, length, base, self.positions)
+        if self.rotary is not None:
+            q, k = rotate(q, self.rotary, self.positions), rotate(k, self.rotary, self.positions)
         return q, k, v

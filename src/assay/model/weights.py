@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from assay.config import ModelConfig
-from assay.config.gpt2 import CONFIG
+from assay.config.hf import CONFIG
 from assay.errors import StorageError, UsageError
 from assay.model.gpt import GPT, TIED, tie
 

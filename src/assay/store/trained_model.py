@@ -46,7 +46,7 @@ class Trained:
 
         The form `hf` is for transformers, and `safetensors` keeps assay's parameter names. Returns a sentence if there
         is no tokenizer to write because the prepared corpus is gone, and None otherwise. Raises `UsageError` for
-        another form or if GPT-2 cannot express the model, and `StorageError` if the disk refuses.
+        another form or if Hugging Face has no such model, and `StorageError` if the disk refuses.
         """
         from assay.data.exchange import exchange_files
         from assay.model.hf import save_hf

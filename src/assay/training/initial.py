@@ -1,4 +1,4 @@
-"""Initial weights: from a Hugging Face GPT-2 checkpoint, from assay's checkpoint or export, or any of these nudged."""
+"""Initial weights: from a Hugging Face checkpoint, from assay's checkpoint or export, or any of these nudged."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from assay.config import ModelConfig
-from assay.config.gpt2 import is_hugging_face
+from assay.config.hf import is_hugging_face
 from assay.model.hf import load_hf
 from assay.model.weights import read_weights
 

@@ -1,8 +1,9 @@
-"""Import and export of Hugging Face GPT-2 checkpoints: `config.json` and safetensors, in one file or in shards.
+"""Import and export of Hugging Face checkpoints: `config.json` and safetensors, in one file or in shards.
 
-`tensors` converts the tensors' names and layouts; this module handles the files and the configuration. Nothing is
-ever unpickled. If a checkpoint has more positions than the configuration's context, the first ones are used: a causal
-decoder computes the same on shorter inputs. GPT-2 has three dropouts; resid_pdrop is read, and training may change it.
+GPT-2 and the family of Llama, Qwen2 and Qwen3 are read and written. `tensors` converts the tensors' names and layouts
+by family; this module handles the files. Nothing is ever unpickled. If a checkpoint has more positions than the
+configuration's context, the first ones are used: a causal decoder computes the same on shorter inputs. GPT-2 has three
+dropouts; resid_pdrop is read, and training may change it.
 """
 
 from collections.abc import Mapping
@@ -13,14 +14,14 @@ from torch import Tensor
 
 from assay.config import ModelConfig
 from assay.config.fit import check_fit
-from assay.config.gpt2 import ACTIVATIONS, CONFIG, FIXED, config_from_hf, read_json
+from assay.config.hf import CONFIG, config_from_hf, hf_config, read_json
 from assay.errors import UsageError
 from assay.model.hf.tensors import from_hf, to_hf
 from assay.model.weights import NOTHING, WEIGHTS, new_folder, read_safetensors, write_json, write_safetensors
 
 
 def load_hf(folder: Path | str, config: ModelConfig) -> dict[str, Tensor]:
-    """Read the weights of a GPT-2 checkpoint folder, float32, by assay's names, without a tied output projection.
+    """Read the weights of a checkpoint folder, float32, by assay's names, without a tied output projection.
 
     Raises `UsageError` if a file is missing or unreadable, the model is of another kind, or the configuration does not
     fit the checkpoint's. It is also raised for a tensor that is missing, of another shape, or unknown.
@@ -36,42 +37,18 @@ def save_hf(
     folder: Path | str,
     beside: Mapping[str, Mapping[str, Any]] = NOTHING,
 ) -> None:
-    """Write `config.json` and `model.safetensors` atomically, in the form of transformers' GPT2LMHeadModel.
+    """Write `config.json` and `model.safetensors` atomically, in the form of transformers' model.
 
     `beside` holds the tokenizer's JSON files, by name.
 
-    Raises `UsageError` if GPT-2 cannot express `config`, `state` does not fit it or the folder is not empty, and
+    Raises `UsageError` if no family can express `config`, `state` does not fit it or the folder is not empty, and
     `StorageError` if the disk cannot be written.
     """
     tensors = to_hf(state, config)
     with new_folder(Path(folder)) as made:
         write_safetensors(tensors, made / WEIGHTS)
-        for name, content in {**beside, CONFIG: _hf_config(config)}.items():
+        for name, content in {**beside, CONFIG: hf_config(config)}.items():
             write_json(content, made / name)
-
-
-def _hf_config(config: ModelConfig) -> dict[str, Any]:
-    activation = next(theirs for theirs, ours in ACTIVATIONS.items() if ours == config.activation)
-    dropouts = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), config.dropout)
-    return {
-        "architectures": ["GPT2LMHeadModel"],
-        "model_type": "gpt2",
-        "vocab_size": config.vocabulary,
-        "n_positions": config.context_length,
-        "n_ctx": config.context_length,
-        "n_embd": config.n_embd,
-        "n_layer": config.n_layer,
-        "n_head": config.n_head,
-        "n_inner": config.hidden,
-        "activation_function": activation,
-        "initializer_range": config.init_std,
-        "tie_word_embeddings": config.tie_embeddings,
-        "bias": config.bias,
-        "bos_token_id": None,
-        "eos_token_id": None,
-        **dropouts,
-        **FIXED,
-    }
 
 
 def _read(folder: Path) -> dict[str, Tensor]:

@@ -1,0 +1,66 @@
+"""Hugging Face configurations as `ModelConfig`, in both directions, without torch.
+
+Each family of models has a file: its keys, their meanings, and the values that change a model's function in a way that
+ours cannot follow. Those are refused rather than ignored.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from assay.config.hf import gpt2, llama
+from assay.config.model import ModelConfig
+from assay.config.reading import LONGEST_BYTES, read_bytes
+from assay.errors import UsageError
+
+CONFIG = "config.json"
+TYPES = {"gpt2": gpt2.read, **dict.fromkeys(llama.TYPES, llama.read)}
+"""Function that reads each `model_type`."""
+
+
+def is_hugging_face(folder: Path) -> bool:
+    """True if `config.json` has a `model_type`, as Hugging Face writes it and assay does not."""
+    try:
+        return "model_type" in json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError):
+        return False
+
+
+def config_from_hf(folder: Path | str) -> ModelConfig:
+    """Return the model of a checkpoint folder. Raises `UsageError` if it cannot be read or expressed."""
+    path = Path(folder) / CONFIG
+    values = read_json(path)
+    kind = values.get("model_type")
+    if not isinstance(kind, str) or kind not in TYPES:
+        raise UsageError(f"{path} describes a model of type {kind!r}; only {', '.join(TYPES)} can be read")
+    try:
+        return ModelConfig.model_validate(TYPES[kind](values, path))
+    except ValidationError as error:
+        finding = error.errors()[0]
+        place = ".".join(map(str, finding["loc"])) or "model"
+        raise UsageError(
+            f"{path} is not a configuration of {kind}: {place}: {finding['msg']}; download it again"
+        ) from error
+
+
+def hf_config(config: ModelConfig) -> dict[str, Any]:
+    """Return the `config.json` of a model that one of the families can express."""
+    return llama.written(config) if llama.alike(config) else gpt2.written(config)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the object in a checkpoint's JSON file. Raises `UsageError` if it is missing, unreadable or no object."""
+    try:
+        raw = read_bytes(path, LONGEST_BYTES)
+        if raw is None:
+            raise UsageError(f"{path} is longer than 1 MiB, so it is no configuration of a checkpoint")
+        values = json.loads(raw.decode("utf-8"))
+    except FileNotFoundError:
+        raise UsageError(f"{path} is missing; name a folder with a Hugging Face checkpoint") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+    if not isinstance(values, dict):
+        raise UsageError(f"{path} is not a JSON object; download it again")
+    return values

@@ -1,0 +1,134 @@
+"""The configurations of Llama, Qwen2 and Qwen3: rotary positions, RMSNorm, SwiGLU and grouped queries.
+
+They are one model with three variations. Llama has biases everywhere or nowhere. Qwen2 has biases on queries, keys and
+values only. Qwen3 normalizes queries and keys, and its heads need not fill the width. Rotations come in two forms: the
+plain ones, and those that Llama 3.1 slowed for longer contexts (`rope_type` "llama3"). Since version 5 transformers
+writes them under `rope_parameters`, before under `rope_theta` and `rope_scaling`; both are read.
+
+Their dropout is of attention's weights only and ours is not, so it is not read.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from assay.config.model import ModelConfig
+from assay.errors import UsageError
+
+TYPES = ("llama", "qwen2", "qwen3")
+
+_ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
+_NEEDED = {
+    "n_layer": "num_hidden_layers",
+    "n_head": "num_attention_heads",
+    "n_embd": "hidden_size",
+    "n_hidden": "intermediate_size",
+    "vocab_size": "vocab_size",
+}
+"""Keys that every configuration has, by our names."""
+_HEAD_DIM = {"qwen3": 128}
+"""Width of a head where the configuration does not say it; the others divide the width by the heads."""
+_TURNS = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+"""Limits between slowed and kept rotations, the same in all Llamas since 3.1 (`assay.model.rotary`)."""
+
+
+def alike(config: ModelConfig) -> bool:
+    """True if a model has the parts of this family, and not those of GPT-2."""
+    return (config.position, config.norm, config.activation) == ("rotary", "rms", "swiglu")
+
+
+def kind_of(config: ModelConfig) -> str:
+    """Return the `model_type` that can express a model of this family: Llama, or the Qwen with what it lacks."""
+    if config.qk_norm:
+        return "qwen3"
+    return "qwen2" if config.has_qkv_bias != config.bias else "llama"
+
+
+def read(values: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Return the fields of a `ModelConfig`. Raises `UsageError` if our model cannot compute the same function."""
+    kind = values["model_type"]
+    for name, has, needed in _restricted(values):
+        if has != needed:
+            raise UsageError(f"{path} has {name}={has!r}; only {needed!r} can be read")
+    missing = [theirs for theirs in _NEEDED.values() if values.get(theirs) is None]
+    if missing:
+        raise UsageError(f"{path} has no {missing[0]}; download it again")
+    fields = {ours: values[theirs] for ours, theirs in _NEEDED.items()}
+    return {
+        **fields,
+        **_rotations(values, path),
+        "n_kv_head": values.get("num_key_value_heads"),
+        "n_head_dim": values.get("head_dim", _HEAD_DIM.get(kind)),
+        "context_length": values.get("max_position_embeddings", 2048),
+        "bias": bool(values.get("attention_bias", False)),
+        "qkv_bias": True if kind == "qwen2" else None,
+        "qk_norm": kind == "qwen3",
+        "norm": "rms",
+        "norm_eps": values.get("rms_norm_eps", 1e-6),
+        "position": "rotary",
+        "activation": "swiglu",
+        "tie_embeddings": values.get("tie_word_embeddings", False),
+        "init_std": values.get("initializer_range", 0.02),
+    }
+
+
+def written(config: ModelConfig) -> dict[str, Any]:
+    """Return the `config.json` of a model that this family can express."""
+    kind = kind_of(config)
+    slowed = {
+        "rope_type": "llama3",
+        "factor": config.rotary_factor,
+        "original_max_position_embeddings": config.rotary_context,
+        **_TURNS,
+    }
+    return {
+        "architectures": [_ARCHITECTURES[kind]],
+        "model_type": kind,
+        **{theirs: getattr(config, ours) for ours, theirs in _NEEDED.items()},
+        "intermediate_size": config.hidden,
+        "num_key_value_heads": config.kv_heads,
+        "head_dim": config.head_dim,
+        "max_position_embeddings": config.context_length,
+        "hidden_act": "silu",
+        "attention_bias": config.bias,
+        "mlp_bias": config.bias,
+        "attention_dropout": 0.0,
+        "rms_norm_eps": config.norm_eps,
+        "rope_theta": config.rotary_base,
+        "rope_scaling": None if config.rotary_factor == 1.0 else slowed,
+        "initializer_range": config.init_std,
+        "tie_word_embeddings": config.tie_embeddings,
+        "use_sliding_window": False,
+        "bos_token_id": None,
+        "eos_token_id": None,
+    }
+
+
+def _restricted(values: Mapping[str, Any]) -> Iterator[tuple[str, object, object]]:
+    """Yield (key, value, only value that our models support)."""
+    yield "hidden_act", values.get("hidden_act", "silu"), "silu"
+    yield "use_sliding_window", values.get("use_sliding_window", False), False
+    for one in values.get("layer_types") or ():
+        yield "layer_types", one, "full_attention"
+    if values["model_type"] == "llama":
+        yield "mlp_bias", values.get("mlp_bias", False), values.get("attention_bias", False)
+    elif values["model_type"] == "qwen3":
+        yield "attention_bias", values.get("attention_bias", False), False
+
+
+def _rotations(values: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Return our fields of the rotations. Raises `UsageError` for a kind that ours lack."""
+    said = values.get("rope_parameters") or values.get("rope_scaling") or {}
+    kind = said.get("rope_type", said.get("type", "default"))
+    base = {"rotary_base": said.get("rope_theta", values.get("rope_theta", 10_000.0))}
+    if said.get("partial_rotary_factor", 1.0) != 1.0:
+        raise UsageError(f"{path} has partial_rotary_factor={said['partial_rotary_factor']}; only 1.0 can be read")
+    if kind == "default":
+        return base
+    if kind != "llama3":
+        raise UsageError(f"{path} has rope_type={kind!r}; only 'default' and 'llama3' can be read")
+    for name, needed in _TURNS.items():
+        if said.get(name, needed) != needed:
+            raise UsageError(f"{path} has {name}={said[name]!r}; only {needed} can be read")
+    first = said.get("original_max_position_embeddings", values.get("max_position_embeddings"))
+    return {**base, "rotary_factor": said.get("factor", 1.0), "rotary_context": first}
