@@ -32,7 +32,7 @@ def slow_attention(attention: Attention, x: Tensor) -> Tensor:
 
     def project(row: int, position: int, norm: torch.nn.Module | None) -> Tensor:
         rows = slice(row * d, (row + 1) * d)
-        bias = attention.qkv.bias[rows] if config.bias else 0.0
+        bias = attention.qkv.bias[rows] if config.has_qkv_bias else 0.0
         heads = attention.qkv.weight[rows] @ x[position] + bias
         if norm is not None and config.qk_norm:
             heads = _normalized(heads, norm.weight)
@@ -40,7 +40,7 @@ def slow_attention(attention: Attention, x: Tensor) -> Tensor:
             heads = _turned(heads, position, config.rotary_base)
         return heads
 
-    out = torch.zeros_like(x)
+    out = x.new_zeros(len(x), config.heads_width)
     for head in range(config.n_head):
         first = head // group * (group + 2)
         for query in range(len(x)):

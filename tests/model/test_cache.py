@@ -16,6 +16,8 @@ VARIANTS = {
     "rotary": {"position": "rotary", "qk_norm": True, "n_kv_head": 2},
     "post": {"norm_position": "post", "bias": False},
     "llama": {"position": "rotary", "norm": "rms", "activation": "swiglu", "tie_embeddings": False},
+    "llama 3.1": {"position": "rotary", "norm": "rms", "n_kv_head": 2, "rotary_factor": 8.0, "rotary_context": 8},
+    "qwen": {"position": "rotary", "norm": "rms", "n_head_dim": 12, "bias": False, "qkv_bias": True, "norm_eps": 1e-3},
 }
 
 

@@ -101,7 +101,9 @@ def test_logits_follow_the_definition_of_embedding_blocks_and_head(config: Model
 def test_what_is_there_is_what_the_configuration_names(config: ModelConfig) -> None:
     model = GPT(config)
     names = dict(model.named_parameters())
-    assert any(name.endswith(".bias") for name in names) == config.bias
+    biased = [name for name in names if name.endswith(".bias")]
+    assert any(".qkv." in name for name in biased) == config.has_qkv_bias
+    assert any(".qkv." not in name for name in biased) == config.bias
     assert ("embedding.position.weight" in names) == (config.position == "learned")
     assert ("head.projection.weight" in names) == (not config.tie_embeddings)
     assert ("head.norm.weight" in names) == (config.norm_position == "pre")

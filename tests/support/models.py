@@ -19,6 +19,7 @@ def configurations(draw: st.DrawFn) -> ModelConfig:
         n_head=heads,
         n_kv_head=draw(st.sampled_from([None, *(n for n in range(1, heads + 1) if heads % n == 0)])),
         n_embd=heads * width,
+        n_head_dim=draw(st.sampled_from([None, None, 6])),
         context_length=draw(st.integers(1, 9)),
         vocab_size=VOCABULARY,
         n_hidden=draw(st.sampled_from([None, 10])),

@@ -100,6 +100,7 @@ variants = st.fixed_dictionaries(
         "position": st.sampled_from(["learned", "rotary"]),
         "activation": st.sampled_from(["gelu", "gelu_tanh", "swiglu"]),
         "bias": st.booleans(),
+        "qkv_bias": st.sampled_from([None, None, True, False]),
         "qk_norm": st.booleans(),
         "tie_embeddings": st.booleans(),
     }
@@ -117,6 +118,7 @@ def model_configs(draw: st.DrawFn, *, dropout: bool = True) -> ModelConfig:
         n_head=n_head,
         n_kv_head=draw(st.sampled_from([count for count in (1, 2, 3, 6) if n_head % count == 0])),
         n_embd=n_head * head_dim,
+        n_head_dim=draw(st.sampled_from([None, None, 2, 6])),
         context_length=draw(st.sampled_from([2, 7, 16])),
         vocab_size=draw(st.integers(3, 70)),
         dropout=draw(st.sampled_from([0.0, 0.0, 0.1])) if dropout else 0.0,
