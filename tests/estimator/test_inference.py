@@ -1,9 +1,11 @@
 """Inference by roofline: published sizes of caches, limits that meet where they should, and the cost of a training."""
 
+from itertools import pairwise
+
 import pytest
 
 from assay import api
-from assay.config import ModelConfig
+from assay.config import ModelConfig, load
 from assay.errors import UsageError
 from assay.estimator.inference import Inference, cache_bytes_per_token, weights_bytes
 from assay.hardware.devices import DEVICES, device
@@ -33,11 +35,46 @@ def test_weights_have_their_bits(bits: int, size: int) -> None:
 @pytest.mark.parametrize("name", DEVICES)
 def test_limits_change_where_they_are_said_to(name: str) -> None:
     found = Inference(model=GPT2, device=device(name), bits=16)
-    limit = found.compute_bound_sequences
-    assert (found.at(int(limit), 0).limit, found.at(int(limit) + 1, 0).limit) == ("memory", "products")
+    for length in (0, int(found.compute_bound_tokens / 2)):
+        limit = found.compute_bound_sequences(length)
+        assert limit is not None
+        assert (found.at(int(limit), length).limit, found.at(int(limit) + 1, length).limit) == ("memory", "products")
     tokens = found.outgrown_tokens / 7
     fewer, more = (found.at(7, int(tokens) + extra).memory_bytes - found.weights_bytes for extra in (0, 1))
     assert fewer <= found.weights_bytes < more
+
+
+@pytest.mark.parametrize("bits", [16, 8, 4])
+@pytest.mark.parametrize("preset", ["gpt2-124m", "llama-3.1-8b", "qwen3-0.6b"])
+def test_long_sequences_are_never_limited_by_products(preset: str, bits: int) -> None:
+    found = Inference(model=load(preset).model, device=device("h100"), bits=bits)
+    longest = int(found.compute_bound_tokens)
+    assert longest > 0
+    last = found.compute_bound_sequences(longest)
+    assert last is not None
+    assert found.at(int(last) + 1, longest).limit == "products"
+    assert found.compute_bound_sequences(longest + 1) is None
+    assert found.at(10**9, longest + 1).limit == "memory"
+
+
+def test_grouped_queries_shrink_the_cache_and_delay_its_limits() -> None:
+    """Llama 3.1 8B at 16 bits: 4 query heads share a key, so the cache is a quarter, 128 KiB a token."""
+    grouped = load("llama-3.1-8b").model
+    full = grouped.model_copy(update={"n_kv_head": None})
+    assert cache_bytes_per_token(grouped) == 2**17
+    assert cache_bytes_per_token(full) == 4 * 2**17
+    few, many = (Inference(model=one, device=device("h100"), bits=16) for one in (grouped, full))
+    assert few.compute_bound_tokens > 3 * many.compute_bound_tokens
+    assert few.outgrown_tokens == pytest.approx(16_060_522_496 / 2**17)
+
+
+def test_fewer_bits_bring_both_limits_closer() -> None:
+    found = [Inference(model=LLAMA, device=device("a100"), bits=bits) for bits in (16, 8, 4)]
+    for one, narrower in pairwise(found):
+        assert narrower.compute_bound_sequences() == pytest.approx(one.compute_bound_sequences() / 2)
+        assert narrower.outgrown_tokens == pytest.approx(one.outgrown_tokens / 2)
+        assert narrower.compute_bound_tokens == one.compute_bound_tokens
+        assert narrower.at(1, 0).tokens_per_second == pytest.approx(2 * one.at(1, 0).tokens_per_second)
 
 
 def test_times_follow_from_bytes_and_products() -> None:
@@ -71,8 +108,15 @@ def test_the_cost_of_a_training() -> None:
 
 def test_reports_have_a_row_for_each_number_of_sequences() -> None:
     found = api.inference("gpt2-124m", device="L4", bits=8)
-    assert len(inference_values(found)["rows"]) == 6
-    assert any("Products limit a token" in str(block) for block in inference_report(found))
+    values = inference_values(found)
+    assert len(values["rows"]) == 6
+    assert {one["tokens"] for one in values["by_context"]} == {16, 64, 256, 1024}
+    assert values["by_bits"]["8"]["compute_bound_sequences"] == values["compute_bound_sequences"]
+    said = "\n".join(map(str, inference_report(found)))
+    assert "Products limit a token" in said
+    assert "does not fit" in said
+    assert "query heads share" not in said
+    assert "2 query heads share" in "\n".join(map(str, inference_report(api.inference("qwen3-0.6b"))))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The ledger of Llama's, Qwen2's and Qwen3's parts: the predicted peak is the measured one, alone and with techniques."""
+"""The ledger of Llama's and Qwen's parts: the predicted peak is the measured one, alone and with techniques."""
 
 import pytest
 

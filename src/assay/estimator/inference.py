@@ -6,6 +6,7 @@ program takes longer. Reading a prompt is limited by products unless it is short
 such, and multiplied in 16 bits. The cache has 16 bits.
 """
 
+import math
 from typing import Literal
 
 from assay.config import ModelConfig
@@ -54,10 +55,22 @@ class Inference(Frozen):
         """Bytes of all weights."""
         return weights_bytes(self.model, self.bits)
 
+    def compute_bound_sequences(self, tokens: int = 0) -> float | None:
+        """Sequences of so many tokens from which products limit a token; None if reading their caches always does.
+
+        Below, all of them together take as long as the weights and caches take to be read. Each sequence adds products
+        and a cache. If its cache takes longer, more sequences do not help.
+        """
+        products = _flops(self.model, tokens) / self.device.half_flops
+        spare = products - tokens * cache_bytes_per_token(self.model) / self.device.bandwidth_bytes
+        return self.weights_bytes / self.device.bandwidth_bytes / spare if spare > 0 else None
+
     @property
-    def compute_bound_sequences(self) -> float:
-        """Sequences from which products limit a token with an empty cache. Below, all of them together are as fast."""
-        return self.weights_bytes / self.device.bandwidth_bytes * self.device.half_flops / _flops(self.model, 0)
+    def compute_bound_tokens(self) -> float:
+        """Tokens of a sequence from which no number of sequences makes products the limit."""
+        attention = _flops(self.model, 1) - _flops(self.model, 0)
+        each = cache_bytes_per_token(self.model) / self.device.bandwidth_bytes - attention / self.device.half_flops
+        return _flops(self.model, 0) / self.device.half_flops / each if each > 0 else math.inf
 
     @property
     def outgrown_tokens(self) -> float:

@@ -49,7 +49,7 @@ def _grouped(found: Sequence[Tensor], config: ModelConfig) -> Tensor:
 def _apart(rows: Tensor, config: ModelConfig) -> Sequence[Tensor]:
     """Return queries, keys and values, `[heads · head_dim, …]` each."""
     grouped = rows.reshape(config.kv_heads, -1, config.head_dim, *rows.shape[1:])
-    return [one.flatten(0, 2) for one in grouped.split((config.n_head // config.kv_heads, 1, 1), dim=1)]
+    return [one.flatten(0, 2) for one in torch.tensor_split(grouped, (-2, -1), dim=1)]
 
 
 def _check(config: ModelConfig) -> None:
