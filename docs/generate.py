@@ -2,6 +2,7 @@
 
 `docs/optimizations.md` is made from the cards of the catalogue and their measurements, and `docs/measured/catalogue.md`
 from the measurements. `docs/cli.md` is made from the command line's help, and `docs/plans.md` from a command's output.
+`docs/estimating.md` is made from the ledger, datasheets and published laws.
 `docs/figures/` is made from the arithmetic that the package predicts with.
 """
 
@@ -9,6 +10,7 @@ import sys
 from pathlib import Path
 
 import typer
+from estimating import estimating
 from figures import FIGURES
 from plans import plans
 
@@ -90,6 +92,7 @@ def pages() -> dict[str, str]:
         "measured/catalogue.md": measurements(),
         "cli.md": command_line(),
         "plans.md": NOTE + plans(),
+        "estimating.md": NOTE + estimating(),
         **drawn,
     }
 

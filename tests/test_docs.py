@@ -11,7 +11,9 @@ import pytest
 
 from assay.api import configure, project
 from assay.hardware import Machine
+from assay.hardware.devices import DEVICES
 from assay.optimizations import check, mesh_of
+from assay.scaling.published import BESIROGLU
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -66,6 +68,56 @@ def test_the_figure_of_zero_is_the_paper_s() -> None:
     """arXiv:1910.02054, figure 1: 120, 31.4, 16.6 and 1.9 GB."""
     text = (DOCS / "figures" / "zero.svg").read_text(encoding="utf-8")
     assert re.findall(r">([\d.]+)</text>", text) == ["120", "31.4", "16.6", "1.88"]
+
+
+@pytest.fixture(scope="module")
+def questions(generate: Any) -> Any:
+    return sys.modules["questions"]
+
+
+FAST = ("nothing", "24 GB"), ("everything, Adam's state in 8 bits", "40 GB")
+
+
+@pytest.mark.parametrize(
+    ("name", "index"),
+    [
+        pytest.param(name, index, marks=[] if (name, title) in FAST else [pytest.mark.slow], id=f"{name}, {title}")
+        for name in ("nothing", "everything, Adam's state in 8 bits", "everything, Adafactor")
+        for index, title in enumerate(("24 GB", "40 GB", "80 GB", "141 GB"))
+    ],
+)
+def test_the_largest_models_fit_and_the_next_do_not(questions: Any, name: str, index: int) -> None:
+    """The page extrapolates shallow models; the ledger of the whole model agrees."""
+    techniques, budget = questions.STACKS[name], DEVICES[questions.BUDGETS[index]].memory_bytes
+    layers = questions.largest(techniques, budget)
+    assert questions.peak_bytes(questions.shape(layers, techniques)) <= budget
+    assert questions.peak_bytes(questions.shape(layers + 1, techniques)) > budget
+
+
+def test_a_law_s_questions_have_its_answers(questions: Any) -> None:
+    for size in (1e8, 1e10):
+        tokens = questions.optimal_tokens(BESIROGLU, size)
+        assert BESIROGLU.optimum(6 * size * tokens) == pytest.approx((size, tokens))
+    for flops in (1e19, 1e23):
+        size, tokens = questions.converged(BESIROGLU, flops)
+        best = BESIROGLU.loss(*BESIROGLU.optimum(flops))
+        assert 6 * size * tokens == pytest.approx(flops)
+        assert BESIROGLU.loss(size, tokens) / BESIROGLU.loss(size, 1e300) == pytest.approx(1.01)
+        assert BESIROGLU.loss(size, tokens) > best
+        assert questions.flops_for(BESIROGLU, float(best)) == pytest.approx(flops)
+
+
+def test_a_line_through_doublings_has_their_time(questions: Any) -> None:
+    grown = [
+        DEVICES["h100"].model_copy(update={"year": 2000 + 3 * index, "memory_bytes": 2**index}) for index in range(4)
+    ]
+    assert questions.doubling_years(grown, "memory") == pytest.approx((3, 0), abs=1e-9)
+
+
+def test_a_hundred_trillion_parameters_need_ten_petabytes_of_text_at_most() -> None:
+    text = (DOCS / "estimating.md").read_text(encoding="utf-8")
+    assert "| tokens, twenty a parameter | 2e15, 8 to 10 PB of text |" in text
+    assert all(f"| `{name}` | {device.year} |" in text for name, device in DEVICES.items())
 
 
 def test_there_are_commands() -> None:

@@ -33,6 +33,7 @@ def sample(
     from assay.cli.console import note, print_json
     from assay.config import Home
     from assay.store.trained_model import trained
+    from assay.units import format_bytes, format_seconds
 
     found = trained(Home(), run)
     for said in found.notes:
@@ -62,3 +63,6 @@ def sample(
     for piece in text:
         typer.echo(piece, nl=False)
     typer.echo()
+    seconds = time.perf_counter() - began
+    kept = f"a cache of {format_bytes(KeyValueCache(model).nbytes)}" if cache else "no cache"
+    note(f"assay: {tokens} tokens in {format_seconds(seconds)}, {tokens / seconds:,.0f} tokens/s with {kept}")
