@@ -33,7 +33,6 @@ def sample(
     from assay.cli.console import note, print_json
     from assay.config import Home
     from assay.store.trained_model import trained
-    from assay.units import format_bytes, format_seconds
 
     found = trained(Home(), run)
     for said in found.notes:
@@ -63,6 +62,11 @@ def sample(
     for piece in text:
         typer.echo(piece, nl=False)
     typer.echo()
-    seconds = time.perf_counter() - began
-    kept = f"a cache of {format_bytes(KeyValueCache(model).nbytes)}" if cache else "no cache"
-    note(f"assay: {tokens} tokens in {format_seconds(seconds)}, {tokens / seconds:,.0f} tokens/s with {kept}")
+    note(_speed(tokens, time.perf_counter() - began, KeyValueCache(model).nbytes if cache else None))
+
+
+def _speed(tokens: int, seconds: float, cache_bytes: int | None) -> str:
+    from assay.units import format_bytes, format_seconds
+
+    kept = "no cache" if cache_bytes is None else f"a cache of {format_bytes(cache_bytes)}"
+    return f"assay: {tokens} tokens in {format_seconds(seconds)}, {tokens / seconds:,.1f} tokens/s with {kept}"

@@ -1,7 +1,7 @@
 """Hugging Face configurations as `ModelConfig`, in both directions, without torch.
 
-Each family of models has a file: its keys, their meanings, and the values that change a model's function in a way that
-ours cannot follow. Those are refused rather than ignored.
+Each family of models has a file with its keys and their meanings. Values that change a model's function in a way that
+ours cannot follow are refused, not ignored.
 """
 
 import json

@@ -38,8 +38,8 @@ def inference_report(found: "Inference") -> Iterator[Block]:
     counts = tuple(f"{one:,}" for one in contexts)
     yield Table.of(("sequences", *counts), (_speeds(found, one, contexts) for one in _SEQUENCES), counts)
     yield f"Limits on {found.device.name}, by the bits of a weight:"
-    columns = ("bits", "weights", "products limit from", "and from, full", "cache is larger from")
-    yield Table.of(columns, (_limits(found.model_copy(update={"bits": bits})) for bits in BITS), columns[1:])
+    titles = ("bits", "weights", "products limit from", "and from, full", "cache is larger from")
+    yield Table.of(titles, (_limits(found.model_copy(update={"bits": bits})) for bits in BITS), titles[1:])
     yield (
         "Products limit a token from so many sequences on, with short and with full caches. The cache is larger than "
         "the weights from so many tokens on, in all sequences together. Sequences of more than "
