@@ -158,6 +158,8 @@ def test_more_nodes_take_less_time() -> None:
         ((), "data_parallel+activation_checkpointing:every=2", "cannot express activation_checkpointing:every=2"),
         (("model.n_expert=4",), "data_parallel", "leave out model.n_expert=4"),
         (("model.n_kv_head=4",), "data_parallel", "leave out model.n_kv_head=4"),
+        (("model.n_head_dim=32",), "data_parallel", "leave out model.n_head_dim=32"),
+        (("model.qkv_bias=false",), "data_parallel", "leave out model.qkv_bias=False"),
         (("model.n_hidden=64",), "data_parallel", "leave out model.n_hidden=64"),
         (("model.activation=swiglu",), "data_parallel", "leave out model.activation=swiglu"),
         (("model.vocab_size=null", "data.tokenizer=char"), "data_parallel", "set model.vocab_size"),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from assay.config import Home, ModelConfig, Run, validate
+from assay.config import Home, ModelConfig, Run, load, validate
 from assay.cost.parameters import parameters
 from assay.errors import UsageError
 from assay.launch.initial_weights import with_initial_weights
@@ -61,6 +61,20 @@ def test_a_shape_that_nobody_set_is_the_checkpoints(home: Home, tmp_path: Path) 
     assert with_initial_weights(asked(folder, dropout=0.1, n_layer=2), home).model.dropout == 0.1
     theirs = with_initial_weights(asked(hugging_face(tmp_path / "hf")), home).model
     assert (theirs.n_layer, theirs.vocab_size, theirs.activation, theirs.dropout) == (2, 300, "gelu_tanh", 0.0)
+
+
+def test_a_llama_s_shape_replaces_that_of_another_preset(home: Home, tmp_path: Path) -> None:
+    folder = tmp_path / "llama"
+    folder.mkdir()
+    config = {"model_type": "qwen3", "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "vocab_size": 300, "head_dim": 16, "rms_norm_eps": 1e-6}
+    (folder / "config.json").write_text(json.dumps({**config, **sizes, "max_position_embeddings": 64}))
+    save_file({"model.norm.weight": np.zeros(32, np.float32)}, folder / "model.safetensors")
+    model = with_initial_weights(load("gpt2-124m", [f"model.init_from={folder}", "model.context_length=8"]), home).model
+    assert (model.position, model.norm, model.activation, model.qk_norm) == ("rotary", "rms", "swiglu", True)
+    assert (model.head_dim, model.kv_heads, model.norm_eps, model.context_length) == (16, 2, 1e-6, 8)
+    with pytest.raises(UsageError, match=r"set model\.n_head_dim=16 model\.norm_eps=1e-06 \(now 8, 1e-05\)"):
+        with_initial_weights(asked(folder, n_head_dim=8, norm_eps=1e-5), home)
 
 
 def test_every_mismatch_is_listed_with_what_to_set(home: Home, tmp_path: Path) -> None:
