@@ -15,8 +15,7 @@ PUBLISHED = {
     "gpt2-350m": 354_823_168,
     "gpt2-774m": 774_030_080,
     "gpt2-1558m": 1_557_611_200,
-    # Sizes that Hugging Face shows for the safetensors of each model's page, in November 2026; a tied output projection
-    # that a page counts twice (Qwen3-0.6B: 751,632,384) is counted once.
+    # Numbers of parameters as repositories that use these models quote them. A tied output projection counts once.
     "llama-3.2-1b": 1_235_814_400,
     "llama-3.1-8b": 8_030_261_248,
     "qwen2.5-0.5b": 494_032_768,
