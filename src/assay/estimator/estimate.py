@@ -86,9 +86,13 @@ class Estimate:
             small = tuple(_ledger(at_depth(self.run, depth), self.machine) for depth in times.depths)
             if affine(self.cost, small, layers):
                 return from_times(times, layers)
+        return None if self.roofline_seconds is None else StepTime(self.roofline_seconds)
+
+    @cached_property
+    def roofline_seconds(self) -> float | None:
+        """Seconds of the step's work at the rates of the run's device; None if a rate was not measured."""
         rates = self.machine.rates.get(self.machine.device(self.run.device))
-        seconds = None if rates is None else step_seconds(self.cost, rates)
-        return None if seconds is None else StepTime(seconds)
+        return None if rates is None else step_seconds(self.cost, rates)
 
     @property
     def step_seconds(self) -> float | None:
@@ -105,6 +109,7 @@ class Estimate:
             "step_flops": self.step_flops,
             "step_seconds": self.step_seconds,
             "step_seconds_margin": None if self.step_time is None else self.step_time.margin,
+            "roofline_seconds": self.roofline_seconds,
         }
 
     def to_dict(self) -> dict[str, Any]:

@@ -77,7 +77,8 @@ class EveryRank:
         """Values of a run's `predicted` record: those of the fullest rank, with the work and the time of all ranks."""
         if len(self.ranks) == 1:
             return self.fullest.predicted()
-        found = {**self.fullest.predicted(), "step_flops": self.step_flops, "step_seconds": self.step_seconds}
+        time = {"step_seconds": self.step_seconds, "roofline_seconds": self.step_seconds}
+        found = {**self.fullest.predicted(), "step_flops": self.step_flops, **time}
         return {**found, "bubble_share": self.bubble_share, "ranks": self._by_rank()}
 
     def to_dict(self) -> dict[str, Any]:

@@ -35,7 +35,16 @@ class Predicted(Record):
     link; None if these are unknown."""
     step_seconds_margin: float | None = None
     """Half of the 95 % interval relative to `step_seconds`, if steps were timed; None for a roofline."""
+    roofline_seconds: float | None = None
+    """Seconds of the work at measured rates; None in older records, whose `step_seconds` is that."""
     ranks: tuple[PredictedRank, ...] = ()
     """Prediction for each rank; empty on one rank."""
     bubble_share: float | None = None
     """Idle share of a pipeline with equal stages by its schedule's formula, (p−1)/(vm + p−1) or a variant."""
+
+    @property
+    def work_seconds(self) -> float | None:
+        """Seconds of the work at measured rates, of a record of any age; None if the rates are unknown."""
+        if self.roofline_seconds is None and self.step_seconds_margin is None:
+            return self.step_seconds
+        return self.roofline_seconds

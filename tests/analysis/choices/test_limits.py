@@ -34,3 +34,16 @@ def limit(available: int = 20 * 10**9, **changes: Any) -> Limit:
 )
 def test_the_first_share_at_its_bound_names_the_limit(changes: dict[str, Any], expected: str) -> None:
     assert limit(**changes) == expected
+
+
+@pytest.mark.parametrize(
+    ("predicted", "seconds"),
+    [
+        (Predicted(step_seconds=1.0), 1.0),  # a record of before, whose step time is a roofline
+        (Predicted(step_seconds=1.0, step_seconds_margin=0.1, roofline_seconds=0.25), 0.25),
+        (Predicted(step_seconds=1.0, step_seconds_margin=0.1), None),
+        (Predicted(), None),
+    ],
+)
+def test_a_step_time_from_timed_steps_says_nothing_of_what_binds(predicted: Predicted, seconds: float | None) -> None:
+    assert predicted.work_seconds == seconds

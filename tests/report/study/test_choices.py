@@ -227,3 +227,16 @@ def test_placebos_are_held_against_the_row_that_they_repeat(
         rows["optimizations=placebo: scaler, training.batch_size=16"][1] == "optimizations=none, training.batch_size=16"
     )
     assert "placebos" not in sections(lion(2.4))
+
+
+def test_a_study_without_times_says_what_memory_costs() -> None:
+    def of(levels: Mapping[str, str]) -> Figures:
+        return (0.5, 1, 2.5) if levels["optimizations"] == "lion" else (1, 1, 2.4)
+
+    timed = factorial_record({"optimizations": ["none", "lion"]}, of)
+    assert "lion (step time −" in sentence(analyse(timed))
+    untimed = timed.model_copy(update={"protocol": timed.protocol.model_copy(update={"blocks": 0})})
+    said = sentence(analyse(untimed))
+    assert "lion (memory −" in said
+    assert "saves memory at a worse loss" in said
+    assert "step time" not in said

@@ -2,8 +2,8 @@
 
 Shares are compared with fixed bounds, in this order. Memory: a run that went out of memory, or a process's peak near
 the memory that was free before the study. Data: the share of a step in which the host waited for its batch.
-Communication: the share of a step with a collective running. Compute: the predicted step time over the measured one.
-The prediction divides a step's work by the rates that were measured on the machine. So a share near 1 means that no
+Communication: the share of a step with a collective running. Compute: the time of the step's work over the measured
+step time. The former divides the work by the rates that were measured on the machine. So a share near 1 means that no
 other cost is large. If no share reaches its bound, the limit is not known.
 """
 
@@ -26,7 +26,7 @@ WAITING = 0.1
 COMMUNICATING = 0.4
 """Share of a step's time from which communication binds."""
 NEAR_RATES = 0.7
-"""Predicted over measured step time from which compute binds."""
+"""Time of the work over measured step time from which compute binds."""
 
 
 class Limit(StrEnum):
@@ -83,9 +83,9 @@ def _memory(comparison: Comparison, row: Row, results: Sequence[RunResult]) -> f
 
 
 def _compute(row: Row) -> float | None:
-    """Predicted step time over the measured one."""
+    """Seconds of the work at the machine's rates, over the measured step time."""
     measured = row.metrics.get(STEP_SECONDS.name)
-    predicted = row.predicted.step_seconds if row.predicted else None
+    predicted = row.predicted.work_seconds if row.predicted else None
     return predicted / measured if predicted and isinstance(measured, int | float) and measured else None
 
 

@@ -115,15 +115,23 @@ def _second(comparison: Comparison, found: Answer) -> str:
 
 
 def _worse(comparison: Comparison, some: tuple[Candidate, ...]) -> str:
-    said = [f"{one.row.treatment} ({time_title(comparison)} {change(one.time)}; {nats(one.loss)} nats)" for one in some]
-    return f"{names(said)} {'save' if len(said) > 1 else 'saves'} time or memory at a worse loss"
+    said = [f"{one.row.treatment} ({_saving(comparison, one)}; {nats(one.loss)} nats)" for one in some]
+    what = "time or memory" if comparison.record.timed else "memory"
+    return f"{names(said)} {'save' if len(said) > 1 else 'saves'} {what} at a worse loss"
+
+
+def _saving(comparison: Comparison, one: Candidate) -> str:
+    """Return the change of the step time, or of memory in a study without times."""
+    if comparison.record.timed:
+        return f"{time_title(comparison)} {change(one.time)}"
+    return f"memory {change(one.memory)}"
 
 
 def _open(comparison: Comparison, found: Answer) -> str:
     """Return the sentence on what the study cannot tell, and on rows with a worse loss if none said it before."""
     parts = []
     if found.unsure:
-        rows = [f"{one.row.treatment} ({time_title(comparison)} {change(one.time)})" for one in found.unsure]
+        rows = [f"{one.row.treatment} ({_saving(comparison, one)})" for one in found.unsure]
         seeds = ", with fewer than three seeds" if len(comparison.record.seeds) < LEAST_SEEDS else ""
         parts.append(f"whether the loss of {names(rows)} is as good{seeds}")
     if resolution := comparison.resolution.get(STEP_SECONDS.name):
