@@ -2,12 +2,18 @@
 
 import re
 import textwrap
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from assay.config import Home, load
+from assay.config import Home, ResolvedRun, load
+from assay.estimator.step_time import digest
 from assay.executors import executors
+from assay.files import write_file
+from assay.hardware import detect
+from assay.hardware.rates import step_times_file, with_step_times
+from assay.hardware.step_times import StepTimes, depths
 from assay.studies.kinds import kinds
 from support.children import Fake
 
@@ -167,6 +173,30 @@ def test_a_plan_has_every_row_and_says_which_cannot_run(assay: Assay, home: Home
     assert [row["processes"] for row in found["rows"]] == [8, 4, 4, 4]
     assert found["processes"] == 12 + found["drifts"]
     assert not list(home.runs.iterdir() if home.runs.exists() else ())
+
+
+def test_a_plan_has_the_times_of_steps_that_are_timed_first(
+    assay: Assay, home: Home, corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[ResolvedRun] = []
+
+    def calibrate(runs: Iterable[ResolvedRun], home: Home, threads: int | None, *others: object) -> dict[str, str]:
+        asked.extend(runs)
+        found = {
+            str(digest(run, "cpu")): StepTimes(depths=depths(run.model.n_layer), turns=((0.5,),) * 3) for run in asked
+        }
+        write_file(step_times_file(home), with_step_times(home, detect(), "cpu", found, threads))
+        return {}
+
+    monkeypatch.setattr("assay.studies.execution.ready.calibrate", calibrate)
+    path = tmp_path / "study.yaml"
+    path.write_text(
+        f"kind: factorial\noverrides: [{', '.join((corpus, *TINY, 'model.n_layer=2'))}]\n"
+        "vary: {training.learning_rate: [1e-3, 2e-3]}\n"
+    )
+    rows = [row["step_seconds"] for row in assay("study", "plan", str(path), "--calibrate", "--json").value["rows"]]
+    assert rows == [0.5, 0.5]
+    assert len({digest(run, "cpu") for run in asked}) == 1
 
 
 def test_what_was_expected_is_in_the_answer_and_on_the_page(

@@ -36,20 +36,21 @@ def plan(
     source: Path | str,
     *overrides: str,
     scale: str | None = None,
+    calibrate: bool = False,
     home: Home | Path | str | None = None,
     on_progress: "Progress | None" = None,
 ) -> "Outlook":
-    """Predict memory and time of every row of a study, without running anything.
+    """Predict memory and time of every row of a study, without training it.
 
-    The study is given as for `run`. Rows that cannot run have the reason. Raises `UsageError` for a fault of the file
-    or of the control.
+    With `calibrate`, steps of few blocks are timed first, for at most a minute. The study is given as for `run`. Rows
+    that cannot run have the reason. Raises `UsageError` for a fault of the file or of the control.
     """
     from assay.data.progress import silent
     from assay.studies.outlook import outlook
 
     place = home_of(home)
     study, base = designed(source, overrides, scale, place)
-    found = outlook(study, base, place, on_progress or silent)
+    found = outlook(study, base, place, on_progress or silent, calibrate=calibrate)
     check_statements(study, {row.label for row in found.rows})
     return found
 

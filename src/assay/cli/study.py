@@ -38,10 +38,18 @@ def new_study(
 
 
 @app.command("plan")
-def plan_study(source: _Source, overrides: Overrides = None, scale: _Scale = None, as_json: Json = False) -> None:
+def plan_study(
+    source: _Source,
+    overrides: Overrides = None,
+    scale: _Scale = None,
+    calibrate: Annotated[
+        bool, typer.Option("--calibrate", help="First time steps of few blocks, for at most a minute.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """List every row of a study with its predicted memory and time, and rows that cannot run with the reason.
 
-    Nothing is trained. Times need the rates that `assay machine` measures.
+    The study is not trained. Times need --calibrate, or the rates that `assay machine` measures.
     """
     from assay.api.designs import plan
     from assay.cli.console import print_blocks, print_json
@@ -49,7 +57,7 @@ def plan_study(source: _Source, overrides: Overrides = None, scale: _Scale = Non
     from assay.report.terminal.progress import watcher
 
     with watcher() as watch:
-        found = plan(source, *(overrides or ()), scale=scale, on_progress=watch.prepare)
+        found = plan(source, *(overrides or ()), scale=scale, calibrate=calibrate, on_progress=watch.prepare)
     if as_json:
         rows = [row._asdict() for row in found.rows]
         print_json({**found._asdict(), "rows": rows, "processes": found.processes, "seconds": found.seconds})

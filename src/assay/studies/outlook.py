@@ -5,7 +5,7 @@ its steps and its evaluations; a forward pass takes a third of a step. Blocks th
 disturbed come on top.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from assay.config.home import Home
@@ -21,6 +21,7 @@ from assay.studies.base import Study
 from assay.studies.constant import sentence
 from assay.studies.design import Treatment, crossed
 from assay.studies.drift import nudged
+from assay.studies.execution.ready import with_step_times
 
 START_SECONDS = 6.0
 """From the start of a process to its first step, and from its last step to its end; measured on two cores."""
@@ -80,10 +81,14 @@ class Outlook(NamedTuple):
         return once + sum(row.share * row.processes * (row.seconds or 0.0) for row in able)
 
 
-def outlook(study: Study, base: Run, home: Home, prepare: Progress) -> Outlook:
-    """Predict every row of a study. Raises `UsageError` for a fault of the design, and if the control cannot run."""
+def outlook(study: Study, base: Run, home: Home, prepare: Progress, *, calibrate: bool = False) -> Outlook:
+    """Predict every row of a study; `calibrate` first times steps of few blocks for those that can run.
+
+    Raises `UsageError` for a fault of the design, and if the control cannot run.
+    """
     each = study.seeds * study.processes_at_each_seed
     rows: list[RowOutlook] = []
+    able: dict[str, ReadyRun] = {}
     factors, seen, halving = study.by_key(), list[Treatment](), study.halving()
     for levels in study.combinations():
         label = study.label(levels)
@@ -91,19 +96,20 @@ def outlook(study: Study, base: Run, home: Home, prepare: Progress) -> Outlook:
         try:
             row = study.row(base, levels, factors, seen)
             seen.append(row)
-            rows.append(_predicted(empty, ready(row.run.asked(), home, prepare)))
+            able[label] = ready(row.run.asked(), home, prepare)
+            rows.append(empty)
         except UsageError as reason:
             rows.append(empty._replace(problem=str(reason), unavailable=isinstance(reason, Unavailable)))
     if len(rows) < 2:
         raise UsageError(f"the study {study.kind!r} has nothing to compare with its control; add levels")
     if rows[0].problem is not None:
         raise UsageError(f"the control cannot run: {rows[0].problem}")
+    if calibrate:
+        able = with_step_times(able, home, prepare)
+    rows = [_predicted(row, able[row.label]) if row.label in able else row for row in rows]
     control = [row._replace(label=BASELINE, processes=2 * each) for row in rows[:1]]
     cells = crossed(seen, base.seed, study.seeds, 1)
     drifts = len(nudged(cells, accelerated=detect().device(base.device) == "cuda"))
-    notes = (study.started_from, *study.notes()) if study.started_from else study.notes()
-    if study.constant is not None:
-        notes = (*notes, sentence(study.constant, {row.label: row.run for row in seen}))
     return Outlook(
         name=study.name,
         kind=study.kind,
@@ -111,9 +117,16 @@ def outlook(study: Study, base: Run, home: Home, prepare: Progress) -> Outlook:
         base=study.base,
         seeds=study.seeds,
         rows=(*control, *rows[1:]),
-        notes=notes,
+        notes=_notes(study, seen),
         drifts=drifts,
     )
+
+
+def _notes(study: Study, seen: Sequence[Treatment]) -> tuple[str, ...]:
+    """Return sentences on what the design can tell."""
+    started = (study.started_from,) if study.started_from else ()
+    held = () if study.constant is None else (sentence(study.constant, {row.label: row.run for row in seen}),)
+    return (*started, *study.notes(), *held)
 
 
 def _predicted(row: RowOutlook, able: ReadyRun) -> RowOutlook:

@@ -18,7 +18,7 @@ def outlook_report(plan: "Outlook") -> Iterator[Block]:
     yield Table.of(columns, map(_row, plan.rows), right=columns[1:5], spare=("step",))
     yield from plan.notes
     if plan.seconds is None and any(row.problem is None and row.step_seconds is None for row in plan.rows):
-        yield "Times are not predicted; `assay machine` measures the rates that they need."
+        yield "Times are not predicted; --calibrate times steps of few blocks, and `assay machine` measures rates."
 
 
 def _whole(plan: "Outlook") -> Iterator[tuple[str, str]]:
