@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from assay.config import ModelConfig, Run, TrainingConfig
 from assay.config.run import Spec
@@ -25,6 +25,9 @@ from assay.errors import UsageError
 from assay.estimator import estimate
 from assay.files import write_file
 from assay.hardware import Machine, detect
+
+if TYPE_CHECKING:
+    from assay.step.program import Step
 
 COUNT = 200
 BYTES, SHARE = 128, 1e-3
@@ -130,21 +133,29 @@ def measured(run: Run, threads: int = 1) -> int:
 
     from assay.instruments.memory.memory_pass import live_tensor_bytes
     from assay.instruments.memory.tensor_peak import tensor_peak
-    from assay.optimizations import optimizations_of
-    from assay.training.build import baseline, build
     from assay.training.loop import train_step
 
     device = torch.device("cpu")
     torch.set_num_threads(threads)
     forget_tables()
     before = live_tensor_bytes(device)
-    program = baseline(run, _Tokens(run), device)  # type: ignore[arg-type]
-    for optimization in optimizations_of(run):
-        program = optimization.apply(program, run)
-    step = build(program)
+    step = built(run)
     first = next(index for index in range(_MOST_SKIPPED) if train_step(step, index) and step.optimizer.state)
     alive = live_tensor_bytes(device) - before
     return alive + tensor_peak(lambda: train_step(step, first + 1) and None, "cpu").above_start_bytes
+
+
+def built(run: Run) -> "Step":
+    """The run's step on random tokens, optimizations applied."""
+    import torch
+
+    from assay.optimizations import optimizations_of
+    from assay.training.build import baseline, build
+
+    program = baseline(run, _Tokens(run), torch.device("cpu"))  # type: ignore[arg-type]
+    for optimization in optimizations_of(run):
+        program = optimization.apply(program, run)
+    return build(program)
 
 
 def forget_tables() -> None:

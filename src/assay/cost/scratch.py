@@ -20,7 +20,7 @@ with `avx512_core_bf16`. Newer instruction sets use the second kernel; they were
 processors is not known.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import permutations
 from typing import NamedTuple
 
@@ -63,33 +63,48 @@ class _Kernel(NamedTuple):
 
 def library_scratch(cost: Cost, instruction_set: str, threads: int) -> int | None:
     """Most bytes that one operation of a step may take at once; None if the processor's library is not known."""
+    by_operation = scratch_by_operation(cost, instruction_set, threads)
+    return None if by_operation is None else max(by_operation.values(), default=0)
+
+
+def scratch_by_operation(cost: Cost, instruction_set: str, threads: int) -> dict[tuple[str, str], int] | None:
+    """Most bytes that each operation may take, by its name and site; backward nodes have names of their own.
+
+    None if the processor's library is not known.
+    """
     if not instruction_set:
         return None
     narrow = {"bfloat16"} if instruction_set in _WITHOUT_FLOAT16 else {"bfloat16", "float16"}
     bound = _accumulated if instruction_set in _ACCUMULATING else _blocks
     dtypes = set() if instruction_set in _WITHOUT else narrow
-    most = 0
-    for kernel in _kernels(cost):
+    found: dict[tuple[str, str], int] = {}
+    for place, kernel in _kernels(cost):
         buffers = threads * kernel.buffers
         products = kernel.products if kernel.dtype in dtypes else ()
-        most = max(most, buffers, *(buffers + bound(one, threads) for one in products))
-    return most
+        found[place] = max(found.get(place, 0), buffers, *(buffers + bound(one, threads) for one in products))
+    return found
 
 
-def _kernels(cost: Cost) -> Iterator[_Kernel]:
+def _kernels(cost: Cost) -> Iterator[tuple[tuple[str, str], _Kernel]]:
+    """Yield each kernel with the name and the site of its operation, forward and backward apart."""
+    values = cost.values
     for operation in cost.tape:
+        ahead, back = (operation.name, operation.site), (operation.backward, operation.site)
         if operation.name == FLASH:
-            yield _fused(cost.values[operation.inputs[0]])
+            yield from zip((ahead, back), _fused(values[operation.inputs[0]]), strict=True)
         elif operation.name == "aten.native_layer_norm":
-            x = cost.values[operation.inputs[0]]
-            yield _Kernel(x.dtype, (), 2 * DTYPE_BYTES[x.dtype] * x.shape[-1])
-        elif operation.kind == "contraction":
-            yield _Kernel(cost.values[operation.inputs[0]].dtype, tuple(_of_operation(operation, cost)))
+            x = values[operation.inputs[0]]
+            yield back, _Kernel(x.dtype, (), 2 * DTYPE_BYTES[x.dtype] * x.shape[-1])
+        elif operation.kind == "contraction" and len(operation.inputs) > 1:
+            dtype, (first, *gradients) = values[operation.inputs[0]].dtype, _of_operation(operation, values)
+            yield ahead, _Kernel(dtype, (first,))
+            yield back, _Kernel(dtype, tuple(gradients))
     for product in cost.optimizer.rule.products(cost.updated):
-        yield _Kernel(product.dtype, (_Product(1, product.rows, product.inner, product.columns),))
+        own = _Kernel(product.dtype, (_Product(1, product.rows, product.inner, product.columns),))
+        yield from (((one.operation, one.site), own) for one in cost.optimizer.rule.instants(cost.updated))
 
 
-def _fused(q: Tensor) -> _Kernel:
+def _fused(q: Tensor) -> tuple[_Kernel, _Kernel]:
     """Fused attention: the scores of a block, and its sums; in backward two blocks of scores, and a sum a query."""
     rows, heads, length, depth = q.shape
     queries = min(length, next(block for context, block in _QUERIES if length >= context))
@@ -99,16 +114,14 @@ def _fused(q: Tensor) -> _Kernel:
     padded = _rounded(keys, _PACKED) if copied else keys
     forward = 4 * queries * (padded + 2 + depth) + copied * queries * padded
     backward = 2 * (4 + copied) * queries * keys + 4 * queries
-    sides = permutations((queries, depth, keys))
     matrices = rows * heads * -(-length // queries)
-    return _Kernel(q.dtype, tuple(_Product(matrices, *one) for one in sides), max(forward, backward))
+    products = tuple(_Product(matrices, *one) for one in permutations((queries, depth, keys)))
+    return _Kernel(q.dtype, products, forward), _Kernel(q.dtype, products, backward)
 
 
-def _of_operation(operation: Operation, cost: Cost) -> Iterator[_Product]:
+def _of_operation(operation: Operation, values: Mapping[str, Tensor]) -> Iterator[_Product]:
     """The product and those of its backward."""
-    if len(operation.inputs) < 2:
-        return
-    left, right = (cost.values[name] for name in operation.inputs[:2])
+    left, right = (values[name] for name in operation.inputs[:2])
     inner = left.shape[-1]
     # The groups of a grouped product share the rows, but each has a matrix of its own.
     count = right.shape[0] if operation.name == "aten.bmm" else 1

@@ -196,8 +196,14 @@ class Cost:
     @property
     def held_bytes(self) -> int:
         """Bytes on the device before a step: weights, optimizer state, tables and buffers; gradients are cleared."""
-        lasting = sum(tensor.nbytes for tensor in (*self.tables, *self.buffers))
-        return lasting if self.sharding.on_host else self.parameter_bytes + self.optimizer_state_bytes + lasting
+        padding = 0 if self.sharding.on_host else self.sharding.padding_bytes
+        return sum(tensor.nbytes for tensor in self.held) + padding
+
+    @property
+    def held(self) -> tuple[Tensor, ...]:
+        """Tensors on the device before a step, without the padding of shards."""
+        here = () if self.sharding.on_host else (*self.pieces.values(), *self.optimizer_state)
+        return (*here, *self.tables, *self.buffers)
 
 
 def baseline(run: ResolvedRun, device: str = "cpu") -> Cost:

@@ -83,10 +83,10 @@ def largest(run: Run, key: str, budget_bytes: int, machine: Machine) -> Largest:
 
 
 def peak_bytes(run: Run, machine: Machine) -> int:
-    """Return the highest peak of a step on any rank: tensors, and the most scratch of a library."""
+    """Return the most that an allocator may need in a step, on any rank: `Estimate.most_bytes`."""
     found = estimate(run, machine)
     ranks = (found, *(estimate(run, machine, rank) for rank in range(1, found.run.ranks)))
-    return max(one.timeline.peak.nbytes + (one.library_scratch_bytes or 0) for one in ranks)
+    return max(one.most_bytes for one in ranks)
 
 
 def _unit(peak: Callable[[int], int], configured: int) -> int:

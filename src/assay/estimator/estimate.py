@@ -3,6 +3,7 @@
 Nothing here imports torch, so an estimate takes milliseconds for a model of any size.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -18,7 +19,8 @@ from assay.cost import (
     parameter_count,
     replay,
 )
-from assay.cost.scratch import library_scratch
+from assay.cost.scratch import library_scratch, scratch_by_operation
+from assay.cost.simulation.allocator import Ledger
 from assay.errors import UsageError
 from assay.estimator.step_time import StepTime, affine, at_depth, from_times, timed
 from assay.estimator.time import step_seconds
@@ -47,6 +49,26 @@ class Estimate:
             return None
         threads = thread_count(self.machine, self.run.threads)
         return library_scratch(self.cost, self.machine.instruction_set, threads)
+
+    @cached_property
+    def most_bytes(self) -> int:
+        """Most bytes that the device's allocator may need in a step, without what it keeps for later.
+
+        It is the highest sum of tensors alive, the rounding of each by the allocator, and the scratch of the operation
+        that runs.
+        """
+        scratch: Mapping[tuple[str, str], int] | None = None
+        if self.machine.device(self.run.device) == "cpu":
+            threads = thread_count(self.machine, self.run.threads)
+            scratch = scratch_by_operation(self.cost, self.machine.instruction_set, threads)
+        held = Ledger(
+            live=self.cost.held_bytes,
+            tensors=len(self.cost.held),
+            scratch=scratch or {},
+            granularity=self.cost.kernels.granularity,
+        )
+        replay(self.cost, held)
+        return held.most_bytes
 
     @property
     def parameters(self) -> int:

@@ -6,7 +6,7 @@ Peak memory is the largest of all instants, never a sum of maxima.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from assay.cost.simulation.allocator import Moment
+from assay.cost.simulation.allocator import Ledger, Moment
 from assay.cost.simulation.micro_batch import Pass
 from assay.cost.simulation.split_backward import Halved
 from assay.cost.simulation.step_state import PlayedStep
@@ -29,9 +29,12 @@ class Timeline:
     """Sum of their bytes."""
 
 
-def replay(cost: Cost) -> Timeline:
-    """Play a step. Only two micro-batches are played: later ones repeat the second, so its counts are scaled."""
-    step = PlayedStep(cost)
+def replay(cost: Cost, counted: Ledger | None = None) -> Timeline:
+    """Play a step. Only two micro-batches are played: later ones repeat the second, so its counts are scaled.
+
+    `counted` is a ledger of the caller's, whose live bytes are those held before the step; by default a plain one.
+    """
+    step = PlayedStep(cost, counted)
     ledger, saved = step.ledger, 0
     for index in range(min(cost.micro_batches, 2)) if not cost.order else ():
         since = (ledger.allocations, ledger.allocated_bytes)
