@@ -5,12 +5,14 @@
 The task is one JSON object: overrides of `demo`, a stack, and a budget in bytes. The answer is one JSON object on
 standard output. Before it is limited, the process trains the same configuration for two steps and frees it. Libraries
 have then been loaded, and have generated the code and the buffers that they keep: with 16 bits, 24 MB for one shape
-(oneDNN). This is the started process. Its private writable memory (`VmData`), plus the budget, becomes the limit of the
-kernel (`RLIMIT_DATA`). Then the configuration is built anew and trained for three steps.
+(oneDNN). This is the started process. Its size is its private writable memory (`VmData`) without the free blocks of
+malloc's heap. This size, plus the budget, becomes the limit of the kernel (`RLIMIT_DATA`). Then the configuration is
+built anew and trained for three steps.
 
 malloc maps every block of 64 KiB or more by itself, and unmaps it when it is freed. There is one thread and one arena.
 """
 
+import ctypes
 import json
 import resource
 import sys
@@ -23,10 +25,21 @@ from assay.config.loading import load
 REHEARSED, STEPS = 2, 3
 
 
+class _Heap(ctypes.Structure):
+    """glibc's `struct mallinfo2`."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "used", "free", "top")
+    ]
+
+
 def private_bytes() -> int:
-    """Private writable memory of this process, which the limit counts."""
+    """Private writable memory of this process, which the limit counts, without free blocks of the heap."""
     fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    return int(fields["VmData"].split()[0]) * 1024
+    heap = ctypes.CDLL(None).mallinfo2
+    heap.restype = _Heap
+    return int(fields["VmData"].split()[0]) * 1024 - int(heap().free)
 
 
 def train(run: Run, steps: int) -> None:

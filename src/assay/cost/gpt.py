@@ -29,25 +29,13 @@ class Kernels:
     """Bytes of the random generator's state as a tensor on the device; 0 for a GPU, whose state is on the host."""
     float8_in_float32: bool
     """True if a float8 product multiplies copies in float32: a processor without AMX has no other."""
-    granularity: int
-    """Most bytes by which an allocation is larger than its tensor: a page of a CPU's malloc, a GPU's block of 512."""
 
 
 CPU = Kernels(
-    dropout_noise=None,
-    softmax_autocast=None,
-    copied_gathers=True,
-    generator_bytes=5056,
-    float8_in_float32=True,
-    granularity=4096,
+    dropout_noise=None, softmax_autocast=None, copied_gathers=True, generator_bytes=5056, float8_in_float32=True
 )
 CUDA = Kernels(
-    dropout_noise="bool",
-    softmax_autocast="float32",
-    copied_gathers=False,
-    generator_bytes=0,
-    float8_in_float32=False,
-    granularity=512,
+    dropout_noise="bool", softmax_autocast="float32", copied_gathers=False, generator_bytes=0, float8_in_float32=False
 )
 
 

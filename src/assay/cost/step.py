@@ -202,8 +202,13 @@ class Cost:
     @property
     def held(self) -> tuple[Tensor, ...]:
         """Tensors on the device before a step, without the padding of shards."""
-        here = () if self.sharding.on_host else (*self.pieces.values(), *self.optimizer_state)
-        return (*here, *self.tables, *self.buffers)
+        return self.held_at_first if self.sharding.on_host else (*self.held_at_first, *self.optimizer_state)
+
+    @property
+    def held_at_first(self) -> tuple[Tensor, ...]:
+        """Tensors on the device before the first step, which makes the optimizer state."""
+        weights = () if self.sharding.on_host else self.pieces.values()
+        return (*weights, *self.tables, *self.buffers)
 
 
 def baseline(run: ResolvedRun, device: str = "cpu") -> Cost:

@@ -3,7 +3,6 @@
 Nothing here imports torch, so an estimate takes milliseconds for a model of any size.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -20,7 +19,7 @@ from assay.cost import (
     replay,
 )
 from assay.cost.scratch import library_scratch, scratch_by_operation
-from assay.cost.simulation.allocator import Ledger
+from assay.cost.simulation.served import most_bytes
 from assay.errors import UsageError
 from assay.estimator.step_time import StepTime, affine, at_depth, from_times, timed
 from assay.estimator.time import step_seconds
@@ -57,18 +56,11 @@ class Estimate:
         It is the highest sum of tensors alive, the rounding of each by the allocator, and the scratch of the operation
         that runs.
         """
-        scratch: Mapping[tuple[str, str], int] | None = None
-        if self.machine.device(self.run.device) == "cpu":
-            threads = thread_count(self.machine, self.run.threads)
-            scratch = scratch_by_operation(self.cost, self.machine.instruction_set, threads)
-        held = Ledger(
-            live=self.cost.held_bytes,
-            tensors=len(self.cost.held),
-            scratch=scratch or {},
-            granularity=self.cost.kernels.granularity,
-        )
-        replay(self.cost, held)
-        return held.most_bytes
+        if self.machine.device(self.run.device) != "cpu":
+            return most_bytes(self.cost, {}, on_gpu=True)
+        threads = thread_count(self.machine, self.run.threads)
+        scratch = scratch_by_operation(self.cost, self.machine.instruction_set, threads)
+        return most_bytes(self.cost, scratch or {}, on_gpu=False)
 
     @property
     def parameters(self) -> int:

@@ -51,19 +51,10 @@ class Ledger:
     allocations: int = 0
     allocated_bytes: int = 0
     highest: dict[tuple[str, str], Moment] = field(default_factory=dict)
-    tensors: int = 0
-    """Tensors alive."""
-    scratch: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """Bytes that a library may take while an operation at a site runs."""
-    granularity: int = 0
-    """Most bytes by which the allocator of the device enlarges a request."""
-    most_bytes: int = 0
-    """Highest sum of the bytes alive, what the allocator adds to each, and a library's scratch."""
 
     def take(self, nbytes: int) -> Storage:
         """Allocate a storage with one holder."""
         self.live += nbytes
-        self.tensors += 1
         self.allocations += 1
         self.allocated_bytes += nbytes
         return Storage(nbytes)
@@ -73,7 +64,6 @@ class Ledger:
         storage.holders -= 1
         if storage.holders == 0:
             self.live -= storage.nbytes
-            self.tensors -= 1
 
     @contextmanager
     def held(self, nbytes: int) -> Iterator[None]:
@@ -120,8 +110,6 @@ class Ledger:
         part = (phase, "" if phase == "update" else _module(site))
         if part not in self.highest or self.live > self.highest[part].nbytes:
             self.highest[part] = Moment(phase, operation, site, self.live)
-        needed = self.live + self.tensors * self.granularity + self.scratch.get((operation, site), 0)
-        self.most_bytes = max(self.most_bytes, needed)
 
     def mark_with(self, temporaries: Iterable[Tensor], phase: str, operation: str, site: str) -> None:
         """Record an instant at which temporaries are allocated as well."""
