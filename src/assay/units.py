@@ -16,6 +16,8 @@ _SI = ("", "k", "M", "G", "T", "P", "E", "Z")
 
 def parse_bytes(text: str) -> int:
     """Parse bytes such as ``"40GiB"``, ``"16 GB"`` or ``"1024"``. Raises `UsageError` for anything else."""
+    if re.match(r"\s*[-−]\s*\d", text):
+        raise UsageError(f"{text!r} is negative; an amount of memory is at least 0")
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
     unit = (match[2] or "B") if match else ""
     scale = {**_BINARY, **_DECIMAL}.get(unit)

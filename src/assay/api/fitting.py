@@ -20,7 +20,9 @@ _STEPS = 3
 def capacity(
     source: Source = None,
     *overrides: str,
-    memory_bytes: int,
+    memory_bytes: int | None = None,
+    of: str | None = None,
+    device: str | None = None,
     optimizations: Stack = (),
     verify: bool = False,
     machine: "Machine | None" = None,
@@ -29,23 +31,45 @@ def capacity(
 ) -> "list[Fitting]":
     """Find the largest batch, context, depth and width of a run whose step stays within some memory, each alone.
 
-    Memory means tensors and library scratch, beyond what a started process holds. With `verify`, each answer trains
-    for three steps, and its peak is measured. Raises `UsageError` if the run cannot be predicted, and for an impossible
-    budget.
+    Memory means tensors and library scratch, beyond what a started process holds. It is that of the whole process or
+    device if `of` is ``process`` or ``device``. `device` names a GPU that may be absent; by default its whole memory is
+    the budget. With `verify`, each answer trains for three steps, and its peak is measured. Raises `UsageError` if the
+    run cannot be predicted, for an impossible budget or device, and if nothing fits.
     """
     from assay.estimator.capacity import Fitting
     from assay.estimator.capacity import capacity as found_by_ledger
+    from assay.hardware.devices import absent_machine
     from assay.hardware.rates import known_machine
     from assay.launch.prepare import threads_of
 
     place = home_of(home)
     run = with_initial_weights(configure(source, overrides, optimizations), place)
-    if memory_bytes < 1:
-        raise UsageError(f"a budget of {memory_bytes} bytes is not possible; give an amount such as 8GB")
-    found = found_by_ledger(run, memory_bytes, machine or known_machine(place, threads_of(run)))
+    budget = budget_of(memory_bytes, device)
+    if device is not None:
+        if verify:
+            raise UsageError(f"{device} may be absent, so nothing can be trained there; leave out --verify or --device")
+        run, machine = run.model_copy(update={"device": "cuda"}), absent_machine(device)
+    limited = of or ("tensors" if device is None else "device")
+    found = found_by_ledger(run, budget, machine or known_machine(place, threads_of(run)), limited)
     if not verify:
         return [Fitting(largest=one) for one in found]
     return [_verified(run, one, place, on_progress) for one in found]
+
+
+def budget_of(memory_bytes: int | None, device: str | None) -> int:
+    """Return the budget in bytes: the one that is given, else all memory of a device.
+
+    Raises `UsageError` if neither is given, or a budget is not positive.
+    """
+    from assay.hardware.devices import device as known
+
+    if memory_bytes is None and device is not None:
+        return known(device).memory_bytes
+    if memory_bytes is None:
+        raise UsageError("a budget is missing; give --memory, such as 8GB, or name a GPU with --device")
+    if memory_bytes < 1:
+        raise UsageError(f"a budget of {memory_bytes} bytes is not possible; give an amount such as 8GB")
+    return memory_bytes
 
 
 def _verified(run: "Run", one: "Largest", home: Home, tell: Callable[[str], None]) -> "Fitting":

@@ -8,9 +8,23 @@ from assay.cli.options import Json, Nproc, Overrides, Source, With, changes
 
 
 def capacity(
-    memory: Annotated[str, typer.Option("--memory", metavar="AMOUNT", help="The budget: 8GB, 500MiB.")],
     source: Source = None,
     overrides: Overrides = None,
+    memory: Annotated[
+        str | None,
+        typer.Option("--memory", metavar="AMOUNT", help="The budget: 8GB, 500MiB; by default all of --device."),
+    ] = None,
+    of: Annotated[
+        str | None,
+        typer.Option(
+            "--of",
+            metavar="tensors|process|device",
+            help="Memory that the budget limits; default: tensors, with --device the device.",
+        ),
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option("--device", metavar="NAME", help="A GPU that may be absent: a100, h100, rtx4090, t4.")
+    ] = None,
     with_: With = None,
     nproc: Nproc = None,
     verify: Annotated[
@@ -20,28 +34,34 @@ def capacity(
 ) -> None:
     """Find the largest batch, context, depth and width whose step stays within a budget of memory.
 
-    Memory means what tensors and library scratch take beyond the started process. Each setting grows alone. The answer
-    is computed by the ledger, without torch.
+    Memory means what tensors and library scratch take beyond the started process. With --of process the process counts
+    too; with --of device CUDA's context and what torch's allocator reserves. Each setting grows alone. The answer is
+    computed by the ledger, without torch.
 
     \b
         assay capacity gpt2-124m --memory 8GB --with sdpa_attention+bf16_mixed
         assay capacity demo --memory 100MB --verify
+        assay capacity gpt2-124m model.vocab_size=50257 --device rtx4090 --with bf16_mixed
     """
     from assay import api
+    from assay.api.fitting import budget_of
     from assay.cli.console import note, print_blocks, print_json
     from assay.report.predicted.capacity import capacity_report
     from assay.units import parse_bytes
 
-    budget = parse_bytes(memory)
+    budget = budget_of(None if memory is None else parse_bytes(memory), device)
+    limited = of or ("tensors" if device is None else "device")
     found = api.capacity(
         source,
         *changes(overrides, nproc),
         memory_bytes=budget,
+        of=limited,
+        device=device,
         optimizations=with_ or (),
         verify=verify,
         on_progress=note,
     )
     if as_json:
-        print_json({"memory_bytes": budget, "largest": [one.to_dict() for one in found]})
+        print_json({"memory_bytes": budget, "of": limited, "largest": [one.to_dict() for one in found]})
     else:
-        print_blocks(capacity_report(found, budget))
+        print_blocks(capacity_report(found, budget, limited))

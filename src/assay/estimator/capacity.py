@@ -1,8 +1,8 @@
 """Search for what fits: the largest batch, context, depth and width whose step stays within some memory.
 
-Each is found by the ledger alone, with everything else as configured. The peak grows with each of the four. It has the
-tensors of a step and the most scratch that a library may take from torch's allocator. Both come on top of what a
-started process holds.
+Each is found by the ledger alone, with everything else as configured. The need grows with each of the four. It has the
+tensors of a step as an allocator serves them, and the scratch that a library may take at that instant. Both come on top
+of what a started process holds, unless the budget is that of the whole process or of a device (`device_memory`).
 """
 
 from collections.abc import Callable
@@ -13,8 +13,10 @@ from assay.config.base import Frozen
 from assay.config.loading import load
 from assay.config.run import Run
 from assay.errors import UsageError
+from assay.estimator.device_memory import need_of
 from assay.estimator.estimate import estimate
 from assay.hardware import Machine
+from assay.units import format_bytes
 
 _LARGEST = {"training.batch_size": 2**24, "model.context_length": 2**24, "model.n_layer": 2**12, "model.n_embd": 2**18}
 """Each setting that is searched, with the largest value that is tried."""
@@ -32,9 +34,9 @@ class Largest(Frozen):
     value: int | None
     """None if not even the smallest value fits."""
     peak_bytes: int
-    """Peak at the value, or at the smallest one if that does not fit."""
+    """Need at the value, or at the smallest one if that does not fit."""
     next_bytes: int | None
-    """Peak at the next larger value, which is over the budget; None if none larger was tried."""
+    """Need at the next larger value, which is over the budget; None if none larger was tried."""
 
 
 class Fitting(Frozen):
@@ -52,22 +54,31 @@ class Fitting(Frozen):
         return self.largest.model_dump(mode="json") | verified
 
 
-def capacity(run: Run, budget_bytes: int, machine: Machine) -> tuple[Largest, ...]:
+def capacity(run: Run, budget_bytes: int, machine: Machine, of: str = "tensors") -> tuple[Largest, ...]:
     """Return the largest batch, context, depth and width of a run within a budget, each on its own.
 
-    Raises `UsageError` if the run cannot be predicted.
+    The budget limits tensors, the process or the device. Raises `UsageError` if the run cannot be predicted, and if no
+    smaller value of any setting fits.
     """
-    peak_bytes(run, machine)
-    return tuple(largest(run, key, budget_bytes, machine) for key in _LARGEST)
+    peak_bytes(run, machine, of)
+    found = tuple(largest(run, key, budget_bytes, machine, of) for key in _LARGEST)
+    if all(one.value is None for one in found):
+        least = min(found, key=lambda one: one.peak_bytes)
+        raise UsageError(
+            f"nothing fits into {format_bytes(budget_bytes)}, even with the smallest batch, context, depth or width "
+            f"alone; the smallest budget that would do is {least.peak_bytes} bytes ({format_bytes(least.peak_bytes)}), "
+            f"with {least.key}={least.unit}"
+        )
+    return found
 
 
-def largest(run: Run, key: str, budget_bytes: int, machine: Machine) -> Largest:
+def largest(run: Run, key: str, budget_bytes: int, machine: Machine, of: str = "tensors") -> Largest:
     """Return the largest value of one setting within a budget. Raises `UsageError` if no value can be predicted."""
     configured = _value(run, key)
 
     @cache
     def peak(value: int) -> int:
-        return peak_bytes(load(run, [f"{key}={value}"]), machine)
+        return peak_bytes(load(run, [f"{key}={value}"]), machine, of)
 
     unit = _unit(peak, configured)
     most = _most(lambda count: peak(count * unit), budget_bytes, _LARGEST[key] // unit)
@@ -82,11 +93,15 @@ def largest(run: Run, key: str, budget_bytes: int, machine: Machine) -> Largest:
     )
 
 
-def peak_bytes(run: Run, machine: Machine) -> int:
-    """Return the most that an allocator may need in a step, on any rank: `Estimate.most_bytes`."""
+def peak_bytes(run: Run, machine: Machine, of: str = "tensors") -> int:
+    """Return the most memory that a step needs on any rank, as far as the budget limits it.
+
+    Raises `UsageError` if `of` is not ``tensors``, ``process`` or ``device``, or the run has no such memory.
+    """
+    need = need_of(of)
     found = estimate(run, machine)
     ranks = (found, *(estimate(run, machine, rank) for rank in range(1, found.run.ranks)))
-    return max(one.most_bytes for one in ranks)
+    return max(map(need, ranks))
 
 
 def _unit(peak: Callable[[int], int], configured: int) -> int:

@@ -12,6 +12,11 @@ from pydantic import PositiveFloat, PositiveInt
 
 from assay.config.base import Frozen
 from assay.errors import UsageError, among, shown
+from assay.hardware.machine import Accelerator, Machine
+
+
+BEFORE_AMPERE = (7, 0)
+"""Compute capability of GPUs without bfloat16."""
 
 
 class Device(Frozen):
@@ -102,3 +107,16 @@ def device(name: str) -> Device:
     if found is None:
         raise UsageError(f"no datasheet of a device {shown(name)} is known{among(name, DEVICES)}")
     return found
+
+
+def absent_machine(name: str) -> Machine:
+    """Return a machine with one GPU of this name, to predict what it would need.
+
+    Raises `UsageError` if the name is not known, and if CUDA does not run on the device.
+    """
+    found = device(name)
+    if not found.source.startswith("NVIDIA"):
+        raise UsageError(f"{found.name} does not run CUDA, so its allocator is not known; name a GPU of NVIDIA")
+    capability = None if "bfloat16" in found.flops else BEFORE_AMPERE
+    gpu = Accelerator(name=found.name, memory_bytes=found.memory_bytes, compute_capability=capability)
+    return Machine(processor=found.name, cores=1, memory_bytes=found.memory_bytes, accelerators=(gpu,))

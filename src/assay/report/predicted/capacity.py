@@ -17,7 +17,15 @@ _TITLES = {
 }
 
 
-def capacity_report(found: "Sequence[Fitting]", budget_bytes: int) -> Iterator[Block]:
+MEANING = {
+    "tensors": "the tensors of a step, as an allocator serves them, and library scratch, beyond the started process",
+    "process": "the tensors of a step, library scratch, and the most that a started process holds",
+    "device": "what torch's allocator reserves for a step at most, and the largest context of CUDA",
+}
+"""Meaning of a peak, by the memory that a budget limits."""
+
+
+def capacity_report(found: "Sequence[Fitting]", budget_bytes: int, of: str = "tensors") -> Iterator[Block]:
     """Yield a table with the largest value of each setting, and what its rows mean."""
     verified = any(one.measured_bytes is not None or one.failure for one in found)
     columns = ("setting", "configured", "largest", "peak", "measured", "the next has")
@@ -32,7 +40,7 @@ def capacity_report(found: "Sequence[Fitting]", budget_bytes: int) -> Iterator[B
             yield f"{one.largest.key}={one.largest.value}: {one.failure}"
     yield (
         f"The budget is {format_bytes(budget_bytes)}. Each setting grows alone, with all others as configured. Peaks "
-        "have the tensors of a step and library scratch, beyond what a started process holds."
+        f"have {MEANING[of]}."
     )
 
 

@@ -1,0 +1,101 @@
+"""Memory around a step's tensors: what libraries, the allocator and the driver or the interpreter take.
+
+On a GPU:
+
+- *Working storage* is what cuBLAS keeps for its products, from torch's own allocator: 8,519,680 bytes, or 32 MiB from
+  compute capability 9.0 on (docs.nvidia.com/cuda/cublas, `cublasSetWorkspace`; pytorch/pytorch#83461). The products with
+  a bias may keep as much as 1 MiB, 4 MiB or 32 MiB more by capability (pytorch/pytorch#120925).
+- *Reserved* is what the caching allocator holds for tensors and working storage (`cost.simulation.reserved`).
+- The *context* of CUDA has the driver's structures and the kernels that were loaded. Kernels are loaded when they are
+  first used (torch 1.13 and newer). One process then took 287,047,680 bytes, and 666,632,192 with all of torch's
+  kernels (pytorch/pytorch#86509). An RTX 6000 Ada took 426 MiB before its first kernel, with CUDA 13
+  (unslothai/unsloth-zoo#1053). No maker publishes it by device, so the interval is the same for all of them. NCCL's
+  buffers are left out.
+
+On a CPU the *started process* is the interpreter, torch and this package: anonymous memory without tensors. The runs of
+the README held 230 to 238 MiB (torch 2.13, x86). Code that oneDNN generates for products in 16 bits took up to 25 MiB
+more (`docs/measured/capacity.md`). Memory that malloc keeps after a free is left out.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from assay.cost.simulation.reserved import Interval, reserved
+from assay.errors import UsageError, among, shown
+from assay.estimator.estimate import Estimate
+
+Of = Literal["tensors", "process", "device"]
+OF: tuple[Of, ...] = ("tensors", "process", "device")
+
+_MIB = 2**20
+CONTEXT = Interval(287_047_680, 666_632_192)
+STARTED = Interval(230 * _MIB, 263 * _MIB)
+_WORKSPACE, _HOPPER_WORKSPACE = 8_519_680, 32 * _MIB
+_HOPPER, _AMPERE = (9, 0), (8, 0)
+
+
+@dataclass(frozen=True)
+class DeviceMemory:
+    """Memory of a GPU in a training, by who takes it."""
+
+    working: Interval
+    """Working storage of libraries; it is among the reserved bytes."""
+    reserved: Interval | None
+    """Held by torch's caching allocator; None if a captured graph has a pool of its own."""
+    context: Interval
+
+    @property
+    def total(self) -> Interval | None:
+        """Bytes in use on the device; None if the reserved ones are not known."""
+        return None if self.reserved is None else self.reserved.plus(self.context)
+
+
+def device_memory(found: Estimate) -> DeviceMemory | None:
+    """Return the memory of a GPU in a training; None on a CPU."""
+    if found.machine.device(found.run.device) != "cuda":
+        return None
+    working = working_storage(found)
+    return DeviceMemory(working, reserved(found.cost, working), CONTEXT)
+
+
+def working_storage(found: Estimate) -> Interval:
+    """Return the bytes that libraries keep, or on a CPU take for a moment, in addition to tensors."""
+    if found.machine.device(found.run.device) != "cuda":
+        return Interval(0, found.library_scratch_bytes or 0)
+    capability = next((one.compute_capability for one in found.machine.accelerators), None)
+    if capability is None:
+        return Interval(_WORKSPACE, 2 * _HOPPER_WORKSPACE)
+    if capability >= _HOPPER:
+        return Interval(_HOPPER_WORKSPACE, 2 * _HOPPER_WORKSPACE)
+    return Interval(_WORKSPACE, _WORKSPACE + (4 if capability >= _AMPERE else 1) * _MIB)
+
+
+def need_of(of: str) -> Callable[[Estimate], int]:
+    """Return the function that counts what a budget limits, for a rank: of tensors, of the process, or of the device.
+
+    Raises `UsageError` for another word.
+    """
+    needs: dict[str, Callable[[Estimate], int]] = {"tensors": _tensors, "process": _process, "device": _device}
+    if of not in needs:
+        raise UsageError(f"memory is that of tensors, process or device, and not of {shown(of)}{among(of, OF)}")
+    return needs[of]
+
+
+def _tensors(found: Estimate) -> int:
+    return found.most_bytes
+
+
+def _process(found: Estimate) -> int:
+    if found.machine.device(found.run.device) == "cuda":
+        raise UsageError("the tensors of a GPU are not in the process's memory; use --of tensors or --of device")
+    return found.most_bytes + STARTED.high
+
+
+def _device(found: Estimate) -> int:
+    memory = device_memory(found)
+    if memory is None:
+        raise UsageError("a CPU has no memory of its own; use --of process, or name a GPU with --device")
+    if memory.total is None:
+        raise UsageError("captured graphs have a pool of their own, which is not predicted; use --of tensors")
+    return memory.total.high
