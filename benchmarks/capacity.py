@@ -54,20 +54,20 @@ class Task(NamedTuple):
         return [self.stack] if self.stack else []
 
 
-_SHALLOW, _MIDDLE, _DEEP = "2/4/64/256/1000", "4/4/128/128/2000", "6/6/96/192/512"
+_SHALLOW, _MIDDLE, _DEEP = "2/4/64/384/1000", "4/4/128/256/2000", "6/6/96/256/512"
 TASKS = (
-    Task(_SHALLOW, "", 200 * MB),
-    Task(_SHALLOW, "sdpa_attention", 260 * MB),
-    Task(_SHALLOW, "bf16_mixed", 180 * MB),
-    Task(_SHALLOW, "activation_checkpointing", 150 * MB),
-    Task(_MIDDLE, "", 250 * MB),
-    Task(_MIDDLE, "sdpa_attention+bf16_mixed+activation_checkpointing", 190 * MB),
-    Task(_MIDDLE, "gradient_accumulation:micro_batches=2+lion", 240 * MB),
-    Task(_MIDDLE, "bf16_full", 160 * MB),
-    Task(_DEEP, "sdpa_attention+fused_adamw", 280 * MB),
-    Task(_DEEP, "chunked_cross_entropy", 330 * MB),
-    Task(_DEEP, "selective_checkpointing", 220 * MB),
-    Task(_DEEP, "sdpa_attention+bf16_mixed+adamw_bf16_state", 140 * MB),
+    Task(_SHALLOW, "", 400 * MB),
+    Task(_SHALLOW, "sdpa_attention", 320 * MB),
+    Task(_SHALLOW, "bf16_mixed", 300 * MB),
+    Task(_SHALLOW, "activation_checkpointing", 250 * MB),
+    Task(_MIDDLE, "", 600 * MB),
+    Task(_MIDDLE, "sdpa_attention+bf16_mixed+activation_checkpointing", 350 * MB),
+    Task(_MIDDLE, "gradient_accumulation:micro_batches=2+lion", 420 * MB),
+    Task(_MIDDLE, "bf16_full", 460 * MB),
+    Task(_DEEP, "sdpa_attention+fused_adamw", 500 * MB),
+    Task(_DEEP, "chunked_cross_entropy", 640 * MB),
+    Task(_DEEP, "selective_checkpointing", 450 * MB),
+    Task(_DEEP, "sdpa_attention+bf16_mixed+adamw_bf16_state", 360 * MB),
 )
 
 
@@ -178,8 +178,8 @@ def _meaning() -> str:
         "Each row asks `assay capacity` for the largest batch within a budget. Models are layers / heads / width /\n"
         "context / vocabulary. A child then trains three steps with the answer, and with one sequence more, and so on,\n"
         "until memory runs out. The kernel limits the child (`RLIMIT_DATA`) to its started size and the budget. The\n"
-        "started size has what libraries keep: the child trains the same configuration once, and frees it, before it is\n"
-        "limited. malloc unmaps every freed block of 64 KiB or more, so that the limit counts what is alive."
+        "started size has what libraries keep: the child trains the same configuration once, and frees it, before it\n"
+        "is limited. malloc unmaps every freed block of 64 KiB or more, so that the limit counts what is alive."
     )
 
 

@@ -1,5 +1,6 @@
 """`assay capacity`: answers, their verification by real runs, and bad input."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -13,19 +14,40 @@ TINY = (
 
 
 def test_the_table_has_the_largest_of_each_setting(assay: Assay) -> None:
-    said = assay("capacity", "demo", *TINY, "--memory", "3MB")
+    said = assay("capacity", "demo", *TINY, "--memory", "9MB")
     assert said.code == 0
-    for text in ("sequences per step", "context", "layers", "width", "The budget is 2.86 MiB."):
+    for text in ("sequences per step", "context", "layers", "width", "The budget is 8.58 MiB."):
         assert text in said.out
-    value = assay("capacity", "demo", *TINY, "--memory", "3MB", "--json").value
-    assert value["memory_bytes"] == 3_000_000
-    assert all(one["peak_bytes"] <= 3_000_000 < one["next_bytes"] for one in value["largest"])
+    value = assay("capacity", "demo", *TINY, "--memory", "9MB", "--json").value
+    assert (value["memory_bytes"], value["of"]) == (9_000_000, "tensors")
+    assert all(one["peak_bytes"] <= 9_000_000 < one["next_bytes"] for one in value["largest"])
 
 
-def test_what_does_not_fit_at_all_says_what_it_needs(assay: Assay) -> None:
+def test_what_does_not_fit_at_all_is_refused_with_the_smallest_budget_that_would_do(assay: Assay) -> None:
     said = assay("capacity", "demo", *TINY, "--memory", "10kB")
+    assert said.code == 2
+    (least,) = re.findall(r"the smallest budget that would do is (\d+) bytes \(.*\), with (\S+)$", said.sentence())
+    assert assay("capacity", "demo", *TINY, "--memory", least[0]).code == 0
+    assert assay("capacity", "demo", *TINY, "--memory", str(int(least[0]) - 1)).code == 2
+    rows = assay("capacity", "demo", *TINY, "--memory", least[0], "--json").value["largest"]
+    assert least[1] in [f"{row['key']}={row['value']}" for row in rows]
+
+
+def test_what_one_setting_cannot_mend_says_what_it_would_need(assay: Assay) -> None:
+    said = assay("capacity", "demo", *TINY, "model.vocab_size=50000", "training.batch_size=1", "--memory", "14MB")
     assert said.code == 0
-    assert "Nothing fits into 9.77 KiB by a smaller context: model.context_length=1 needs" in said.out
+    assert "Nothing fits into 13.4 MiB by a smaller" in said.out
+
+
+def test_a_budget_of_the_process_or_of_a_device_leaves_less(assay: Assay) -> None:
+    plain, process = (
+        assay("capacity", "demo", *TINY, "--memory", "400MB", "--of", of, "--json").value["largest"]
+        for of in ("tensors", "process")
+    )
+    assert all(less["value"] < more["value"] for less, more in zip(process, plain, strict=True))
+    there = assay("capacity", "demo", "model.vocab_size=50257", "--device", "t4", "--json").value
+    assert (there["memory_bytes"], there["of"]) == (16 * 10**9, "device")
+    assert all(one["peak_bytes"] <= 16 * 10**9 for one in there["largest"])
 
 
 @pytest.mark.slow
@@ -43,6 +65,15 @@ def test_what_fits_by_the_ledger_fits_in_truth(assay: Assay, tmp_path: Path) -> 
     [
         (("--memory", "8 elephants"), "'8 elephants' is not an amount of memory"),
         (("--memory", "0"), "a budget of 0 bytes is not possible"),
+        (("--memory", "-5GB"), "'-5GB' is negative"),
+        ((), "a budget is missing; give --memory, such as 8GB, or name a GPU with --device"),
+        (("--memory", "8GB", "--of", "moon"), "not of 'moon'; there are tensors, process, device"),
+        (("--memory", "8GB", "--of", "device", "device=cpu"), "a CPU has no memory of its own"),
+        (("--device", "zx81"), "there are v100, t4, l4"),
+        (("--device", "tpu-v5e"), "TPU v5e does not run CUDA"),
+        (("--device", "a100", "--verify"), "a100 may be absent"),
+        (("--device", "a100", "--of", "process"), "not in the process's memory"),
+        (("--device", "t4", "--with", "bf16_mixed"), "T4 is older"),
         (("--memory", "8GB", "--with", "sdpa"), "sdpa_attention"),
     ],
 )

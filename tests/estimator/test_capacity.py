@@ -9,6 +9,7 @@ import pytest
 from assay.config import load
 from assay.errors import UsageError
 from assay.estimator.capacity import _most, capacity, largest, peak_bytes
+from assay.estimator.device_memory import OBJECTS
 from assay.hardware import Machine
 
 MACHINE = Machine(processor="any", cores=4, memory_bytes=2**34)
@@ -52,7 +53,7 @@ def test_few_counts_are_tried_where_peaks_grow_evenly() -> None:
 def test_the_answer_is_that_of_a_search_of_all_values(stack: tuple[str, ...], key: str) -> None:
     ranks = ["ranks=2"] if stack == ("data_parallel",) else []
     run = load("demo", [*SMALL, *ranks], [*stack])
-    budget = round(peak_bytes(run, MACHINE) * 1.37)
+    budget = OBJECTS + round((peak_bytes(run, MACHINE) - OBJECTS) * 1.37)
     found = largest(run, key, budget, MACHINE)
     assert found.value is not None
     assert found.peak_bytes <= budget
@@ -64,7 +65,7 @@ def test_the_answer_is_that_of_a_search_of_all_values(stack: tuple[str, ...], ke
 
 def test_each_setting_has_its_answer_and_a_smaller_budget_a_smaller_one() -> None:
     run = load("demo", list(SMALL))
-    large, small = (capacity(run, budget, MACHINE) for budget in (4_000_000, 2_000_000))
+    large, small = (capacity(run, budget, MACHINE) for budget in (6_000_000, 4_000_000))
     assert [one.key for one in large] == [
         *("training.batch_size", "model.context_length", "model.n_layer", "model.n_embd")
     ]
@@ -74,6 +75,8 @@ def test_each_setting_has_its_answer_and_a_smaller_budget_a_smaller_one() -> Non
 
 def test_a_budget_in_which_nothing_fits_has_the_smallest_need() -> None:
     run = load("demo", list(SMALL))
+    with pytest.raises(UsageError, match=r"nothing fits into 1000 B, .* with model\.n_embd=2"):
+        capacity(run, 1000, MACHINE)
     found = largest(run, "training.batch_size", 1000, MACHINE)
     assert (found.value, found.unit) == (None, 1)
     assert found.peak_bytes == peak_bytes(load(run, ["training.batch_size=1"]), MACHINE)

@@ -2,9 +2,9 @@
 
 On a GPU:
 
-- *Working storage* is what cuBLAS keeps for its products, from torch's own allocator: 8,519,680 bytes, or 32 MiB from
-  compute capability 9.0 on (docs.nvidia.com/cuda/cublas, `cublasSetWorkspace`; pytorch/pytorch#83461). The products with
-  a bias may keep as much as 1 MiB, 4 MiB or 32 MiB more by capability (pytorch/pytorch#120925).
+- *Working storage* is what cuBLAS keeps for its products, from torch's own allocator. It has 8,519,680 bytes, or 32 MiB
+  from compute capability 9.0 on (docs.nvidia.com/cuda/cublas, `cublasSetWorkspace`; pytorch/pytorch#83461). Products
+  with a bias may keep as much as 1 MiB, 4 MiB or 32 MiB more, by capability (pytorch/pytorch#120925).
 - *Reserved* is what the caching allocator holds for tensors and working storage (`cost.simulation.reserved`).
 - The *context* of CUDA has the driver's structures and the kernels that were loaded. Kernels are loaded when they are
   first used (torch 1.13 and newer). One process then took 287,047,680 bytes, and 666,632,192 with all of torch's
@@ -14,11 +14,13 @@ On a GPU:
 
 On a CPU the *started process* is the interpreter, torch and this package: anonymous memory without tensors. The runs of
 the README held 230 to 238 MiB (torch 2.13, x86). Code that oneDNN generates for products in 16 bits took up to 25 MiB
-more (`docs/measured/capacity.md`). Memory that malloc keeps after a free is left out.
+more. Memory that malloc keeps after a free is left out. A program that trains has objects of its own, such as modules
+and nodes of the graph, and malloc's heap has gaps between small tensors. In four limited processes both together took
+0.5 to 1.6 MiB; 2 MiB are counted.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 from assay.cost.simulation.reserved import Interval, reserved
@@ -31,6 +33,7 @@ OF: tuple[Of, ...] = ("tensors", "process", "device")
 _MIB = 2**20
 CONTEXT = Interval(287_047_680, 666_632_192)
 STARTED = Interval(230 * _MIB, 263 * _MIB)
+OBJECTS = 2 * _MIB
 _WORKSPACE, _HOPPER_WORKSPACE = 8_519_680, 32 * _MIB
 _HOPPER, _AMPERE = (9, 0), (8, 0)
 
@@ -59,6 +62,15 @@ def device_memory(found: Estimate) -> DeviceMemory | None:
     return DeviceMemory(working, reserved(found.cost, working), CONTEXT)
 
 
+def device_memory_values(found: Estimate) -> dict[str, dict[str, int] | None] | None:
+    """Return the same as plain values for JSON, each with ``low`` and ``high``; None on a CPU."""
+    memory = device_memory(found)
+    if memory is None:
+        return None
+    parts = {"working": memory.working, "reserved": memory.reserved, "context": memory.context, "total": memory.total}
+    return {f"{name}_bytes": None if one is None else asdict(one) for name, one in parts.items()}
+
+
 def working_storage(found: Estimate) -> Interval:
     """Return the bytes that libraries keep, or on a CPU take for a moment, in addition to tensors."""
     if found.machine.device(found.run.device) != "cuda":
@@ -83,13 +95,13 @@ def need_of(of: str) -> Callable[[Estimate], int]:
 
 
 def _tensors(found: Estimate) -> int:
-    return found.most_bytes
+    return found.most_bytes + (OBJECTS if found.machine.device(found.run.device) == "cpu" else 0)
 
 
 def _process(found: Estimate) -> int:
     if found.machine.device(found.run.device) == "cuda":
         raise UsageError("the tensors of a GPU are not in the process's memory; use --of tensors or --of device")
-    return found.most_bytes + STARTED.high
+    return _tensors(found) + STARTED.high
 
 
 def _device(found: Estimate) -> int:

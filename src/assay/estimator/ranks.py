@@ -9,6 +9,7 @@ from typing import Any
 from assay.config import ResolvedRun, Run
 from assay.cost.collectives import Communication
 from assay.cost.work import communications
+from assay.estimator.device_memory import device_memory_values
 from assay.estimator.estimate import Estimate, estimate
 from assay.estimator.multi_rank_time import step_seconds_over_ranks
 from assay.estimator.pipeline_idle import bubble_share, idle_shares
@@ -83,13 +84,15 @@ class EveryRank:
 
     def to_dict(self) -> dict[str, Any]:
         """All figures as plain values for JSON: those of the fullest rank, and by rank where they differ."""
+        memory = device_memory_values(self.fullest)
+        around = {} if memory is None else {"device_memory": memory}
         if len(self.ranks) == 1:
-            return self.fullest.to_dict()
+            return self.fullest.to_dict() | around
         sent = [
             {"collective": one.collective, "axis": one.axis, "payload_bytes": one.payload_bytes, "calls": one.count}
             for one in self.communications[self.fullest.cost.rank]
         ]
-        return {**self.fullest.to_dict(), **self.predicted(), "rank": self.fullest.cost.rank, "communications": sent}
+        return {**self.fullest.to_dict(), **around, **self.predicted(), "rank": self.fullest.cost.rank, "communications": sent}
 
     def _by_rank(self) -> list[dict[str, Any]]:
         return [

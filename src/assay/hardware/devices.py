@@ -14,7 +14,6 @@ from assay.config.base import Frozen
 from assay.errors import UsageError, among, shown
 from assay.hardware.machine import Accelerator, Machine
 
-
 BEFORE_AMPERE = (7, 0)
 """Compute capability of GPUs without bfloat16."""
 

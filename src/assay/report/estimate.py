@@ -8,6 +8,7 @@ from assay.report.ranks import ranks_report
 from assay.units import format_bytes, format_count, format_flops, format_seconds, with_margin
 
 if TYPE_CHECKING:
+    from assay.cost.simulation.reserved import Interval
     from assay.estimator import Estimate
     from assay.estimator.ranks import EveryRank
 
@@ -36,7 +37,7 @@ def _step(every: "EveryRank") -> Table:
         "optimizer state": format_bytes(fullest.cost.optimizer_state_bytes),
         "saved for backward": format_bytes(fullest.timeline.saved_bytes),
         "peak of tensors": format_bytes(fullest.timeline.peak.nbytes),
-        **_scratch(fullest),
+        **_around(fullest),
         "work": " + ".join(f"{format_flops(count)} in {dtype}" for dtype, count in fullest.flops.items()),
     }
     return Table.of(("one optimizer step", of), (rows | _time(every)).items())
@@ -66,10 +67,24 @@ def _unknown_time(every: "EveryRank") -> str:
     return f"not predicted; `assay machine{option}` measures the rates that it needs"
 
 
-def _scratch(answer: "Estimate") -> dict[str, str]:
-    """Return a row if the CPU's library allocates memory in addition to the tensors."""
-    most = answer.library_scratch_bytes
-    return {"library scratch, in addition": f"0 to {format_bytes(most)}"} if most else {}
+def _around(answer: "Estimate") -> dict[str, str]:
+    """Return rows of the memory that is needed in addition to the tensors."""
+    from assay.estimator.device_memory import device_memory
+
+    most, device = answer.library_scratch_bytes, device_memory(answer)
+    rows = {"working storage, in addition": f"0 to {format_bytes(most)} of library scratch"} if most else {}
+    if device is None:
+        return rows
+    rows["working storage, in addition"] = f"{_interval(device.working)} of cuBLAS"
+    if device.reserved is not None and device.total is not None:
+        rows["reserved by torch's allocator"] = f"{_interval(device.reserved)}, with working storage"
+        rows["context of CUDA"] = _interval(device.context)
+        rows["in use on the device"] = _interval(device.total)
+    return rows
+
+
+def _interval(bytes_: "Interval") -> str:
+    return f"{format_bytes(bytes_.low)} to {format_bytes(bytes_.high)}"
 
 
 def _instants(answer: "Estimate") -> Iterator[Block]:

@@ -1,8 +1,8 @@
 """A ledger that also counts what an allocator takes to serve each request, and the scratch of a library.
 
 - On a CPU torch asks malloc for aligned memory. A request of 64 KiB or more is a mapping of its own if malloc returns
-  freed memory at once. It has whole pages, with room for the alignment and a header. A smaller request has some 64 bytes
-  more (glibc's `_int_memalign` and `sysmalloc_mmap`).
+  freed memory at once. It has whole pages, with room for the alignment and a header. A smaller request has some 64
+  bytes more (glibc's `_int_memalign` and `sysmalloc_mmap`).
 - On a GPU a request is rounded to 512 bytes.
 
 Segments that a caching allocator keeps are left out (`caching_allocator`).

@@ -18,7 +18,8 @@ _TITLES = {
 
 
 MEANING = {
-    "tensors": "the tensors of a step, as an allocator serves them, and library scratch, beyond the started process",
+    "tensors": "the tensors of a step, as an allocator serves them, library scratch, and on a CPU 2 MiB for objects of "
+    "the program, beyond the started process",
     "process": "the tensors of a step, library scratch, and the most that a started process holds",
     "device": "what torch's allocator reserves for a step at most, and the largest context of CUDA",
 }

@@ -1,0 +1,90 @@
+"""Reserved bytes of a step: bounds that hold for any order of frees, and a peer that serves every request slowly."""
+
+from dataclasses import replace
+
+import pytest
+
+from assay.cost import Cost, replay
+from assay.cost.simulation.caching_allocator import SMALL_REQUEST, rounded
+from assay.cost.simulation.reserved import Interval, Recorded, _played, reserved
+from assay.estimator import estimate
+from assay.hardware import Accelerator, Machine
+from cost.simulation.test_caching_allocator import Slow
+from support.runs import run_with, specs_of
+
+GPU = Accelerator(name="any", memory_bytes=2**36)
+MACHINE = Machine(processor="any", cores=4, memory_bytes=2**34, accelerators=(GPU,))
+NOTHING = Interval(0, 0)
+STACKS = ((), ("sdpa_attention", "bf16_mixed"), ("activation_checkpointing", "lion"), ("cpu_offload",))
+WIDE = {"n_embd": 128, "context_length": 128, "vocab_size": 5000}
+"""Both pools have work then."""
+
+
+def cost(*stack: str) -> Cost:
+    run = run_with(*specs_of(stack))
+    wide = run.model_copy(update={"device": "cuda", "model": run.model.model_copy(update=WIDE)})
+    return estimate(wide, MACHINE).cost
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_no_fewer_bytes_than_tensors_have_and_no_more_than_without_reuse(stack: tuple[str, ...]) -> None:
+    one = cost(*stack)
+    found = reserved(one, NOTHING)
+    assert found is not None
+    timeline = replay(one)
+    assert timeline.peak.nbytes <= found.low <= found.high
+    whole = one.held_bytes + timeline.allocated_bytes
+    assert found.high <= 2 * whole + 40 * 2**20
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_a_search_of_all_gaps_reserves_the_same(stack: tuple[str, ...]) -> None:
+    one = cost(*stack)
+    ledger = Recorded(one.held_bytes)
+    replay(one, ledger)
+    slow = Slow()
+    for place, tensor in enumerate(one.held_at_first):
+        slow.allocate(-2 - place, tensor.nbytes)
+    for step in range(3):
+        for number, nbytes in ledger.events:
+            if nbytes == -1:
+                slow.release(number)
+            elif nbytes:
+                slow.allocate(number, nbytes)
+        if step == 0:
+            for place, tensor in enumerate(one.optimizer_state):
+                slow.allocate(10**6 + place, tensor.nbytes)
+        for number, _ in ledger.events:
+            slow.release(number)
+    assert _played(one, ledger.events, 0, 0).reserved_bytes == slow.reserved_bytes
+
+
+def test_events_add_up_to_the_peak_of_tensors() -> None:
+    one = cost("bf16_mixed")
+    ledger = Recorded(one.held_bytes)
+    peak = replay(one, ledger).peak.nbytes
+    live, sizes, most = one.held_bytes, {}, 0
+    for number, nbytes in ledger.events:
+        live += nbytes if nbytes >= 0 else -sizes[number]
+        sizes.setdefault(number, nbytes)
+        most = max(most, live)
+    assert peak <= most <= peak + max(sizes.values())
+
+
+def test_working_storage_is_reserved_too() -> None:
+    one, working = cost(), Interval(8_519_680, 8_519_680 + 4 * 2**20)
+    without, found = reserved(one, NOTHING), reserved(one, working)
+    assert without is not None
+    assert found is not None
+    assert found.low - without.low == pytest.approx(working.low, abs=2 * 2**20)
+    assert without.high < found.high <= without.high + 20 * 2**20 + working.high
+
+
+def test_a_captured_graph_is_not_predicted() -> None:
+    assert reserved(replace(cost(), replayed=True), NOTHING) is None
+
+
+def test_pools_are_apart() -> None:
+    one = cost()
+    small = [tensor for tensor in one.held_at_first if rounded(tensor.nbytes) <= SMALL_REQUEST]
+    assert 0 < len(small) < len(one.held_at_first)

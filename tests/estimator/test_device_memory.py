@@ -1,0 +1,74 @@
+"""Memory around tensors: working storage by device, intervals that add up, and budgets of unlike things."""
+
+import pytest
+
+from assay.cost.simulation.reserved import Interval
+from assay.errors import UsageError
+from assay.estimator import Estimate, estimate
+from assay.estimator.device_memory import CONTEXT, OBJECTS, STARTED, device_memory, device_memory_values, need_of
+from assay.estimator.device_memory import working_storage
+from assay.hardware import Machine
+from assay.hardware.devices import DEVICES, absent_machine
+from support.runs import run_with, specs_of
+
+CPU = Machine(processor="any", cores=1, memory_bytes=2**34, instruction_set="avx512_core_bf16")
+MIB = 2**20
+
+
+def on(machine: Machine, device: str, *stack: str) -> Estimate:
+    return estimate(run_with(*specs_of(stack)).model_copy(update={"device": device}), machine)
+
+
+@pytest.mark.parametrize(
+    ("capability", "interval"),
+    [
+        ((7, 0), Interval(8_519_680, 8_519_680 + MIB)),
+        ((8, 6), Interval(8_519_680, 8_519_680 + 4 * MIB)),
+        ((9, 0), Interval(32 * MIB, 64 * MIB)),
+        (None, Interval(8_519_680, 64 * MIB)),
+    ],
+)
+def test_working_storage_follows_the_generation(capability: tuple[int, int] | None, interval: Interval) -> None:
+    machine = absent_machine("a100")
+    gpu = machine.accelerators[0].model_copy(update={"compute_capability": capability})
+    assert working_storage(on(machine.model_copy(update={"accelerators": (gpu,)}), "cuda")) == interval
+
+
+def test_a_cpu_has_scratch_and_no_device() -> None:
+    found = on(CPU, "cpu", "bf16_mixed")
+    assert working_storage(found) == Interval(0, found.library_scratch_bytes or 0)
+    assert device_memory(found) is device_memory_values(found) is None
+
+
+def test_the_total_is_what_is_reserved_and_the_context() -> None:
+    found = device_memory(on(absent_machine("h100"), "cuda"))
+    assert found is not None
+    assert found.reserved is not None
+    assert found.total == found.reserved.plus(CONTEXT)
+    values = device_memory_values(on(absent_machine("h100"), "cuda"))
+    assert values is not None
+    assert values["total_bytes"] == {"low": found.total.low, "high": found.total.high}
+    assert 0 < found.working.low < found.reserved.low < found.reserved.high
+
+
+def test_a_budget_counts_what_it_names() -> None:
+    here, there = on(CPU, "cpu"), on(absent_machine("a100"), "cuda")
+    assert need_of("tensors")(here) == here.most_bytes + OBJECTS
+    assert need_of("process")(here) == need_of("tensors")(here) + STARTED.high
+    memory = device_memory(there)
+    assert memory is not None
+    assert memory.total is not None
+    assert need_of("tensors")(there) == there.most_bytes < need_of("device")(there) == memory.total.high
+
+
+def test_scratch_of_a_library_is_no_more_than_its_bound() -> None:
+    found = on(CPU, "cpu", "bf16_mixed")
+    most = found.timeline.peak.nbytes + (found.library_scratch_bytes or 0)
+    pages = 4096 + 112
+    assert found.timeline.peak.nbytes < found.most_bytes <= most + pages * found.timeline.allocations
+
+
+@pytest.mark.parametrize("name", [name for name, one in DEVICES.items() if not one.source.startswith("NVIDIA")])
+def test_what_has_no_cuda_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="does not run CUDA"):
+        absent_machine(name)
