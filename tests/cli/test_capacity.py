@@ -7,6 +7,7 @@ import pytest
 
 from cli.conftest import Assay
 
+SHALLOW = ("model.n_embd=256", "model.n_head=4", "model.context_length=128", "model.vocab_size=256")
 TINY = (
     *("model.n_layer=1", "model.n_head=2", "model.n_embd=16", "model.context_length=16", "training.batch_size=4"),
     "device=cpu",
@@ -41,13 +42,13 @@ def test_what_one_setting_cannot_mend_says_what_it_would_need(assay: Assay) -> N
 
 def test_a_budget_of_the_process_or_of_a_device_leaves_less(assay: Assay) -> None:
     plain, process = (
-        assay("capacity", "demo", *TINY, "--memory", "400MB", "--of", of, "--json").value["largest"]
+        assay("capacity", "demo", *SHALLOW, "--memory", "300MB", "--of", of, "--json").value["largest"]
         for of in ("tensors", "process")
     )
-    assert all(less["value"] < more["value"] for less, more in zip(process, plain, strict=True))
-    there = assay("capacity", "demo", "model.vocab_size=50257", "--device", "t4", "--json").value
-    assert (there["memory_bytes"], there["of"]) == (16 * 10**9, "device")
-    assert all(one["peak_bytes"] <= 16 * 10**9 for one in there["largest"])
+    assert all((less["value"] or 0) < more["value"] for less, more in zip(process, plain, strict=True))
+    there = assay("capacity", "demo", *SHALLOW, "--memory", "800MB", "--device", "t4", "--json").value
+    assert (there["memory_bytes"], there["of"]) == (800 * 10**6, "device")
+    assert all(666_632_192 < one["peak_bytes"] <= 800 * 10**6 for one in there["largest"])
 
 
 @pytest.mark.slow

@@ -5,8 +5,15 @@ import pytest
 from assay.cost.simulation.reserved import Interval
 from assay.errors import UsageError
 from assay.estimator import Estimate, estimate
-from assay.estimator.device_memory import CONTEXT, OBJECTS, STARTED, device_memory, device_memory_values, need_of
-from assay.estimator.device_memory import working_storage
+from assay.estimator.device_memory import (
+    CONTEXT,
+    OBJECTS,
+    STARTED,
+    device_memory,
+    device_memory_values,
+    need_of,
+    working_storage,
+)
 from assay.hardware import Machine
 from assay.hardware.devices import DEVICES, absent_machine
 from support.runs import run_with, specs_of
@@ -64,7 +71,7 @@ def test_a_budget_counts_what_it_names() -> None:
 def test_scratch_of_a_library_is_no_more_than_its_bound() -> None:
     found = on(CPU, "cpu", "bf16_mixed")
     most = found.timeline.peak.nbytes + (found.library_scratch_bytes or 0)
-    pages = 4096 + 112
+    pages = 4096 + 136
     assert found.timeline.peak.nbytes < found.most_bytes <= most + pages * found.timeline.allocations
 
 

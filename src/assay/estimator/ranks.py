@@ -92,7 +92,13 @@ class EveryRank:
             {"collective": one.collective, "axis": one.axis, "payload_bytes": one.payload_bytes, "calls": one.count}
             for one in self.communications[self.fullest.cost.rank]
         ]
-        return {**self.fullest.to_dict(), **around, **self.predicted(), "rank": self.fullest.cost.rank, "communications": sent}
+        return {
+            **self.fullest.to_dict(),
+            **around,
+            **self.predicted(),
+            "rank": self.fullest.cost.rank,
+            "communications": sent,
+        }
 
     def _by_rank(self) -> list[dict[str, Any]]:
         return [

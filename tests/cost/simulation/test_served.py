@@ -14,7 +14,7 @@ from assay.hardware import Machine
 from support.runs import run_with, specs_of
 
 MACHINE = Machine(processor="any", cores=1, memory_bytes=2**34)
-SIZES = (65536, 65537, 69000, 100_000, 131_072, 262_144 - 112, 262_144 - 111, 3_000_000)
+SIZES = (65536, 65537, 69000, 100_000, 131_072, 262_144 - 136, 262_144 - 135, 3_000_000)
 _ASKED = """
 import ctypes, sys
 from pathlib import Path

@@ -21,7 +21,7 @@ from assay.cost.simulation.caching_allocator import ROUNDED_SEGMENT, Block, Cach
 from assay.cost.simulation.timeline import replay
 from assay.cost.step import Cost
 
-_DELAYS = (0, 1, 8)
+_DELAYS = (0, 8)
 """Freed blocks that may wait until the allocator has them back."""
 _STEPS = 3
 _FREED = -1

@@ -16,7 +16,7 @@ from assay.cost.simulation.timeline import replay
 from assay.cost.step import Cost
 
 _PAGE, _MAPPED = 4096, 64 * 2**10
-_HEADER, _SMALL = 112, 64
+_HEADER, _SMALL = 136, 64
 """Alignment and header of a mapping, and those of a request within malloc's heap."""
 
 
