@@ -176,7 +176,7 @@ def page(rows: Sequence[Row], command: str) -> str:
 def _meaning() -> str:
     return (
         "Each row asks `assay capacity` for the largest batch within a budget. Models are layers / heads / width /\n"
-        "context / vocabulary. A child then trains three steps with the answer, and with one sequence more, and so on,\n"
+        "context / vocabulary. A child then trains three steps with the answer, and one sequence more, and so on,\n"
         "until memory runs out. The kernel limits the child (`RLIMIT_DATA`) to its started size and the budget. The\n"
         "started size has what libraries keep: the child trains the same configuration once and frees it, before it\n"
         "is limited. malloc unmaps every freed block of 64 KiB or more, so that the limit counts what is alive."

@@ -1,4 +1,4 @@
-"""What each rank holds and sends is predicted: bytes of collectives exactly, tensors at their peak within 3 %.
+"""What each rank holds and sends is predicted: bytes of collectives exactly, tensors at their peak within 0.5 %.
 
 More of the same, for whoever has the time, is in `test_more_ledger`.
 """

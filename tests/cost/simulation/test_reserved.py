@@ -9,7 +9,7 @@ from assay.cost.simulation.caching_allocator import SMALL_REQUEST, rounded
 from assay.cost.simulation.reserved import Interval, Recorded, _played, reserved
 from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine
-from cost.simulation.test_caching_allocator import Slow
+from support.allocators import Slow
 from support.runs import run_with, specs_of
 
 GPU = Accelerator(name="any", memory_bytes=2**36)

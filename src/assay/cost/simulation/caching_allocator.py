@@ -1,8 +1,8 @@
 """torch's caching allocator of a GPU, as far as it decides how much memory is reserved.
 
 A request is rounded to 512 bytes. Requests up to 1 MiB are served from segments of 2 MiB, the small pool. Larger ones
-are served from the large pool, whose segments have 20 MiB for requests below 10 MiB, and else the request rounded up to
-2 MiB. The smallest free block of the pool that is large enough serves a request; of equals, the one with the lowest
+are served from the large pool. Its segments have 20 MiB for requests below 10 MiB, and else the request rounded up to 2
+MiB. The smallest free block of the pool that is large enough serves a request; of equals, the one with the lowest
 address. A block is split if its rest has at least 512 bytes, or more than 1 MiB in the large pool. A freed block is
 joined with free neighbours of its segment. Segments are kept (constants and rules of
 `c10/cuda/CUDACachingAllocator.cpp` in torch 2.13, with its default settings: no expandable segments, no largest block
