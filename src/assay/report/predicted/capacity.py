@@ -23,13 +23,13 @@ MEANING = {
     "process": "the tensors of a step, library scratch, and the most that a started process holds",
     "device": "what torch's allocator reserves for a step at most, and the largest context of CUDA",
 }
-"""Meaning of a peak, by the memory that a budget limits."""
+"""Meaning of a need, by the memory that a budget limits."""
 
 
 def capacity_report(found: "Sequence[Fitting]", budget_bytes: int, of: str = "tensors") -> Iterator[Block]:
     """Yield a table with the largest value of each setting, and what its rows mean."""
     verified = any(one.measured_bytes is not None or one.failure for one in found)
-    columns = ("setting", "configured", "largest", "peak", "measured", "the next has")
+    columns = ("setting", "configured", "largest", "needs", "measured tensors", "the next needs")
     shown = columns if verified else columns[:4] + columns[5:]
     rows = [_row(one, verified) for one in found]
     yield Table.of(shown, rows, shown[1:])
@@ -40,8 +40,8 @@ def capacity_report(found: "Sequence[Fitting]", budget_bytes: int, of: str = "te
         if one.failure:
             yield f"{one.largest.key}={one.largest.value}: {one.failure}"
     yield (
-        f"The budget is {format_bytes(budget_bytes)}. Each setting grows alone, with all others as configured. Peaks "
-        f"have {MEANING[of]}."
+        f"The budget is {format_bytes(budget_bytes)}. Each setting grows alone, with all others as configured. Needs "
+        f"are {MEANING[of]}."
     )
 
 
