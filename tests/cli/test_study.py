@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from assay.config import Home, ResolvedRun, load
-from assay.estimator.step_time import digest
+from assay.estimator.timing.step_time import digest
 from assay.executors import executors
 from assay.files import write_file
 from assay.hardware import detect

@@ -6,9 +6,9 @@ import pytest
 
 from assay.cost.work import communications
 from assay.estimator import estimate
-from assay.estimator.multi_rank_time import step_seconds_over_ranks
-from assay.estimator.pipeline_idle import bubble_share
 from assay.estimator.ranks import EveryRank, estimate_every_rank
+from assay.estimator.timing.over_ranks import step_seconds_over_ranks
+from assay.estimator.timing.pipeline_idle import bubble_share
 from assay.hardware import Machine
 from assay.records.prediction import Predicted
 from support.machines import LINK, MEASURED

@@ -21,8 +21,8 @@ from assay.cost import (
 from assay.cost.scratch import library_scratch, scratch_by_operation
 from assay.cost.simulation.served import most_bytes
 from assay.errors import UsageError
-from assay.estimator.step_time import StepTime, affine, at_depth, from_times, timed
-from assay.estimator.time import step_seconds
+from assay.estimator.timing.roofline import step_seconds
+from assay.estimator.timing.step_time import StepTime, affine, at_depth, from_times, timed
 from assay.hardware import Machine
 from assay.hardware.rates import thread_count
 from assay.optimizations import check, mesh_of, optimizations_of, resolved, trained_model

@@ -11,9 +11,9 @@ from assay.cost.collectives import Communication
 from assay.cost.work import communications
 from assay.estimator.device_memory import device_memory_values
 from assay.estimator.estimate import Estimate, estimate
-from assay.estimator.multi_rank_time import step_seconds_over_ranks
-from assay.estimator.pipeline_idle import bubble_share, idle_shares
-from assay.estimator.step_time import StepTime
+from assay.estimator.timing.over_ranks import step_seconds_over_ranks
+from assay.estimator.timing.pipeline_idle import bubble_share, idle_shares
+from assay.estimator.timing.step_time import StepTime
 from assay.hardware import Machine
 
 

@@ -77,7 +77,7 @@ class Machine(Frozen):
     rates: Mapping[str, Rates] = Field(default_factory=dict)
     """Rates by device: `cpu`, `cuda`."""
     step_times: Mapping[str, StepTimes] = Field(default_factory=dict)
-    """Times of whole steps at small depths, by the digest of the step (`estimator.step_time`)."""
+    """Times of whole steps at small depths, by the digest of the step (`estimator.timing.step_time`)."""
 
     @property
     def native_dtypes(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from assay.config import ResolvedRun
 from assay.config.home import Home
 from assay.errors import UsageError
 from assay.estimator import estimate
-from assay.estimator.step_time import affine, at_depth, digest
+from assay.estimator.timing.step_time import affine, at_depth, digest
 from assay.files import write_file
 from assay.hardware import Machine
 from assay.hardware.rates import known_machine, step_times_file, with_step_times

@@ -9,7 +9,7 @@ import pytest
 
 from assay.config import Home, ResolvedRun
 from assay.data.progress import silent
-from assay.estimator.step_time import digest
+from assay.estimator.timing.step_time import digest
 from assay.files import write_file
 from assay.hardware import detect
 from assay.hardware.rates import step_times_file, with_step_times

@@ -11,7 +11,7 @@ from pathlib import Path
 from assay.config.home import Home
 from assay.config.run import ResolvedRun, identity
 from assay.data.progress import Progress as Prepare
-from assay.estimator.step_time import timed
+from assay.estimator.timing.step_time import timed
 from assay.executors.base import RunningCell, Start
 from assay.hardware import Machine, detect
 from assay.hardware.rates import known_machine

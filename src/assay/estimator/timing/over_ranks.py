@@ -14,7 +14,7 @@ from assay.cost.collectives import Communication
 from assay.cost.pipeline.bubble import play_chunks
 from assay.cost.work import communications
 from assay.estimator.communication import seconds
-from assay.estimator.time import stage_time, step_seconds, update_seconds
+from assay.estimator.timing.roofline import stage_time, step_seconds, update_seconds
 from assay.hardware import Rates
 from assay.hardware.links import Link, Network
 

@@ -6,8 +6,8 @@ from assay.cost import Cost
 from assay.cost.pipeline.bubble import bubble_fraction
 from assay.cost.work import communications
 from assay.estimator import estimate
-from assay.estimator.multi_rank_time import step_seconds_over_ranks
-from assay.estimator.time import stage_time, step_seconds, update_seconds
+from assay.estimator.timing.over_ranks import step_seconds_over_ranks
+from assay.estimator.timing.roofline import stage_time, step_seconds, update_seconds
 from assay.hardware import Machine
 from assay.hardware.links import Link
 from support.machines import LINK, MEASURED

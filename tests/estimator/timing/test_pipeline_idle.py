@@ -5,7 +5,7 @@ import pytest
 from assay.cost.pipeline import schedules
 from assay.cost.pipeline.bubble import bubble_fraction
 from assay.estimator import estimate
-from assay.estimator.pipeline_idle import bubble_share, idle_shares
+from assay.estimator.timing.pipeline_idle import bubble_share, idle_shares
 from assay.hardware import Machine
 from support.runs import deep_run
 

@@ -1,0 +1,1 @@
+"""The time of a step: a roofline, timed steps of few blocks, several ranks, and pipelines."""
