@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from assay.api.estimating import calibrate as calibrate
     from assay.api.estimating import estimate as estimate
     from assay.api.estimating import estimate_every_rank as estimate_every_rank
+    from assay.api.estimating import estimate_stacks as estimate_stacks
     from assay.api.estimating import inference as inference
     from assay.api.estimating import project as project
     from assay.api.estimating import token_budget as token_budget
@@ -42,6 +43,7 @@ _MODULES = {
     "configure": "configuration",
     "estimate": "estimating",
     "estimate_every_rank": "estimating",
+    "estimate_stacks": "estimating",
     "gradients": "probing",
     "inference": "estimating",
     "project": "estimating",

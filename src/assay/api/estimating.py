@@ -8,7 +8,7 @@ from assay.config.home import Home, home_of
 from assay.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from assay.api.step_results import PlannedStep, PredictedStep
     from assay.config.model import ModelConfig
@@ -78,6 +78,26 @@ def calibrate(
     for reason in time_steps([run], Home(), threads_of(run), seconds, tell).values():
         tell(f"the step was not timed: {reason}")
     return estimate(source, *overrides, optimizations=optimizations)
+
+
+def estimate_stacks(
+    source: Source = None, *overrides: str, optimizations: "Sequence[str]", machine: "Machine | None" = None
+) -> "dict[str, EveryRank]":
+    """Predict one optimizer step without `optimizations`, and after each of them is added to those before it.
+
+    Keys are ``configuration`` and ``+ NAME``. A stack that cannot be applied without the later ones has no entry.
+    Raises the errors of `estimate` for the whole stack.
+    """
+    found = {}
+    for count in range(len(optimizations) + 1):
+        try:
+            one = estimate_every_rank(source, *overrides, optimizations=optimizations[:count], machine=machine)
+        except UsageError:
+            if count == len(optimizations):
+                raise
+            continue
+        found[f"+ {optimizations[count - 1]}" if count else "configuration"] = one
+    return found
 
 
 def project(

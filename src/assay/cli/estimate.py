@@ -18,6 +18,9 @@ _DEVICES = "v100, t4, l4, l40s, a100-40gb, a100, h100, h200, b200, rtx3090, rtx4
 _Device = Annotated[
     str, typer.Option("--device", metavar="NAME", help=f"For --inference and --tokens, a datasheet: {_DEVICES}.")
 ]
+_Instants = Annotated[
+    bool, typer.Option("--instants", help="Print the highest instant of each part of the step, not the peak's parts.")
+]
 _Inference = Annotated[
     bool, typer.Option("--inference", help="Predict weights, cache and speed of inference instead of a step.")
 ]
@@ -50,6 +53,7 @@ def estimate(
     nodes: Nodes = None,
     gpus_per_node: GpusPerNode = None,
     gpu: Gpu = None,
+    instants: _Instants = False,
     inference: _Inference = False,
     tokens: _Tokens = None,
     device: _Device = "a100",
@@ -61,7 +65,9 @@ def estimate(
     within: _Within = 20.0,
     as_json: Json = False,
 ) -> None:
-    """Predict the memory of one optimizer step by instant, and its work. The prediction takes milliseconds.
+    """Predict the memory of one optimizer step by the parts of its peak, and its work, in milliseconds.
+
+    With several --with: print the parts of the peak after each is added to those before it, in columns.
 
     With --calibrate: first time steps of few blocks, and predict the time of a step from them. With --nproc: predict
     the rank with the highest peak, then memory and payload of all ranks, and their joint step time. With --nodes,
@@ -94,7 +100,7 @@ def estimate(
     elif not elsewhere:
         if calibrate:
             _calibrated(source, changes(overrides, nproc), with_ or (), within)
-        _step(api.estimate_every_rank(source, *changes(overrides, nproc), optimizations=with_ or ()), as_json)
+        _step(source, changes(overrides, nproc), with_ or [], instants, as_json)
     elif nproc is not None:
         raise UsageError("--nproc describes this machine and --nodes other machines; give only one of them")
     else:
@@ -109,11 +115,23 @@ def _calibrated(source: Source, overrides: "Sequence[str]", stack: "Sequence[str
     api.calibrate(source, *overrides, optimizations=stack, seconds=seconds, tell=note)
 
 
-def _step(every: "EveryRank", as_json: bool) -> None:
+def _step(source: str | None, changed: list[str], stacks: list[str], instants: bool, as_json: bool) -> None:
+    """Print the prediction of the whole stack, and the parts of its peak as each of several stacks is added."""
+    from assay import api
     from assay.cli.console import print_blocks, print_json
     from assay.report.estimate import estimate_report
 
-    print_json(every.to_dict()) if as_json else print_blocks(estimate_report(every))
+    found: dict[str, EveryRank] = {}
+    if len(stacks) > 1 and not instants:
+        found = api.estimate_stacks(source, *changed, optimizations=stacks)
+        *_, every = found.values()
+    else:
+        every = api.estimate_every_rank(source, *changed, optimizations=stacks)
+    if as_json:
+        columns = {heading: one.fullest.peak_parts for heading, one in found.items()}
+        print_json({**every.to_dict(), **({"peak_parts_by_stack": columns} if columns else {})})
+    else:
+        print_blocks(estimate_report(every, instants=instants, stacks=found))
 
 
 def _plan(where: "PlannedStep", as_json: bool) -> None:

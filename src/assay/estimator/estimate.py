@@ -19,6 +19,7 @@ from assay.cost import (
     replay,
 )
 from assay.cost.scratch import library_scratch, scratch_by_operation
+from assay.cost.simulation.composition import composition
 from assay.cost.simulation.served import most_bytes
 from assay.errors import UsageError
 from assay.estimator.timing.roofline import step_seconds
@@ -40,6 +41,11 @@ class Estimate:
     def timeline(self) -> Timeline:
         """Live bytes at each instant of the step."""
         return replay(self.cost)
+
+    @cached_property
+    def peak_parts(self) -> dict[str, int]:
+        """Bytes of the parts of the peak, by name; they sum to the peak."""
+        return composition(self.cost, self.timeline)
 
     @cached_property
     def library_scratch_bytes(self) -> int | None:
@@ -130,6 +136,7 @@ class Estimate:
         """All figures as plain values for JSON."""
         return {
             **self.predicted(),
+            "peak_parts": self.peak_parts,
             "parameters": self.parameters,
             "active_parameters": self.active_parameters,
             "tokens_per_step": self.run.tokens_per_step,

@@ -1,9 +1,10 @@
-"""An estimate as text: one step of the fullest rank, the other ranks, and memory by instant."""
+"""An estimate as text: one step of the fullest rank, the other ranks, and the parts of the peak or its instants."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from assay.report.blocks import Block, Table
+from assay.report.predicted.composition import composition_table, compositions_table
 from assay.report.ranks import ranks_report
 from assay.units import format_bytes, format_count, format_flops, format_seconds, with_margin
 
@@ -16,11 +17,22 @@ _SHOWN = 48
 """Most instants to show; a deep model has several for every block."""
 
 
-def estimate_report(every: "EveryRank") -> Iterator[Block]:
-    """Yield the step of the fullest rank, tables of all ranks, and the highest instant of each part of the step."""
+def estimate_report(
+    every: "EveryRank", *, instants: bool = False, stacks: "Mapping[str, EveryRank] | None" = None
+) -> Iterator[Block]:
+    """Yield the step of the fullest rank, tables of all ranks, and the parts of the peak.
+
+    With `instants`: the highest instant of each part of the step instead. `stacks` are columns of the parts of the
+    peak, by heading.
+    """
     yield _step(every)
     yield from ranks_report(every)
-    yield from _instants(every.fullest)
+    if instants:
+        yield from _instants(every.fullest)
+    elif stacks:
+        yield compositions_table({heading: one.fullest for heading, one in stacks.items()})
+    else:
+        yield composition_table(every.fullest)
 
 
 def _step(every: "EveryRank") -> Table:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import Enum
 
 from assay.cost.operation import Operation
 from assay.cost.tensors import Tensor
@@ -27,16 +28,40 @@ class Moment:
         return self.label + (f" ({self.site})" if self.site else "")
 
 
-@dataclass(eq=False)
+class Category(Enum):
+    """Category of a storage that is allocated during a step."""
+
+    ACTIVATION = "results of operations"
+    COPY = "copies of weights in another dtype"
+    GENERATOR = "states of the random generator"
+    ACTIVATION_GRADIENT = "gradients of activations"
+    GRADIENT = "gradients of parameters"
+    GATHERED = "whole weights, gathered from shards"
+    MESSAGE = "messages of collectives"
+    BATCH = "token ids and targets"
+    TEMPORARY = "temporaries of one operation"
+
+
+@dataclass(eq=False, slots=True)
 class Storage:
     """Bytes with a reference count."""
 
     nbytes: int
+    category: Category
+    site: str = ""
+    """Module whose operation allocated it."""
     holders: int = 1
+    saved: bool = False
+    """True once backward holds it."""
     viewed: bool = False
     """True if it is read under another shape than the one it was made with."""
     transposed: bool = False
     """True if its elements are in another order than those of the parameter whose gradient it is."""
+
+    def save(self) -> None:
+        """Add a holder: backward."""
+        self.holders += 1
+        self.saved = True
 
     def may_become(self, nbytes: int) -> bool:
         """True if a compiled loop may overwrite it: it has `nbytes` bytes and a single holder."""
@@ -52,12 +77,12 @@ class Ledger:
     allocated_bytes: int = 0
     highest: dict[tuple[str, str], Moment] = field(default_factory=dict)
 
-    def take(self, nbytes: int) -> Storage:
+    def take(self, nbytes: int, category: Category = Category.TEMPORARY, site: str = "") -> Storage:
         """Allocate a storage with one holder."""
         self.live += nbytes
         self.allocations += 1
         self.allocated_bytes += nbytes
-        return Storage(nbytes)
+        return Storage(nbytes, category, site)
 
     def drop(self, storage: Storage) -> None:
         """Remove one holder; the storage is freed with its last."""
@@ -68,7 +93,7 @@ class Ledger:
     @contextmanager
     def held(self, nbytes: int) -> Iterator[None]:
         """Hold `nbytes` inside the context: the current random state, while recomputation uses the saved one."""
-        storage = self.take(nbytes) if nbytes else None
+        storage = self.take(nbytes, Category.GENERATOR) if nbytes else None
         yield
         if storage is not None:
             self.drop(storage)
@@ -77,7 +102,7 @@ class Ledger:
         """Sum two gradients, into the earlier one if it has no other holder and is no view, else into a new tensor."""
         total = earlier
         if earlier.holders > 1 or earlier.viewed or not in_place:
-            total = self.take(earlier.nbytes)
+            total = self.take(earlier.nbytes, earlier.category, site)
             self.mark("backward", "gradient sum", site)
             self.drop(earlier)
         self.drop(later)
@@ -90,9 +115,10 @@ class Ledger:
         gradients = []
         for name, storage in computed:
             nbytes = values[name].nbytes
-            gradients.append((name, storage if storage.nbytes == nbytes else self.take(nbytes)))
+            kept = storage.nbytes == nbytes
+            gradients.append((name, storage if kept else self.take(nbytes, storage.category, storage.site)))
             self.mark("backward", operation.backward, operation.site)
-            if storage.nbytes != nbytes:
+            if not kept:
                 self.drop(storage)
         return gradients
 
@@ -100,7 +126,7 @@ class Ledger:
         """The first gradient of a parameter, as autograd stores it: in the order of the parameter's elements."""
         if not gradient.transposed:
             return gradient
-        copied = self.take(gradient.nbytes)
+        copied = self.take(gradient.nbytes, Category.GRADIENT, site)
         self.mark("backward", "AccumulateGrad", site)
         self.drop(gradient)
         return copied

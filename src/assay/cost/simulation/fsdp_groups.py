@@ -18,7 +18,7 @@ moved to the host as soon as it is computed (read off torch; not measured).
 
 from dataclasses import dataclass, field
 
-from assay.cost.simulation.allocator import Ledger, Storage
+from assay.cost.simulation.allocator import Category, Ledger, Storage
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Gathered:
             return
         message = self._message(group, "forward")
         self._free_last()
-        self.weights[group] = self.ledger.take(group.whole_bytes)
+        self.weights[group] = self.ledger.take(group.whole_bytes, Category.GATHERED)
         self.ledger.mark("forward", "all_gather", group.sites[0])
         self.last_message = message
 
@@ -88,7 +88,7 @@ class Gathered:
         """Gather the weights, and the message of the group whose backward comes next."""
         if group not in self.weights:
             message = self.messages.pop(group, None) or self._message(group, "backward")
-            self.weights[group] = self.ledger.take(group.whole_bytes)
+            self.weights[group] = self.ledger.take(group.whole_bytes, Category.GATHERED)
             self.ledger.mark("backward", "all_gather", group.sites[0])
             if message is not None:
                 self.ledger.drop(message)
@@ -121,18 +121,19 @@ class Gathered:
         """Widen the gradients of the first of several micro-batches, one after the other."""
         for name in group.weights if group.widens else ():
             narrow = gradients[name]
-            gradients[name] = self.ledger.take(narrow.nbytes * group.summed_bytes // group.whole_bytes)
+            wide = narrow.nbytes * group.summed_bytes // group.whole_bytes
+            gradients[name] = self.ledger.take(wide, Category.GRADIENT)
             self.ledger.mark("backward", "gradient lift", group.sites[0])
             self.ledger.drop(narrow)
 
     def _sum_gradients(self, group: Group, gradients: list[Storage]) -> None:
         """Reduce-scatter the whole gradients to this rank's shard of their sum."""
         self.leave_backward()
-        self.summed = self.ledger.take(group.summed_bytes)
+        self.summed = self.ledger.take(group.summed_bytes, Category.MESSAGE)
         self.ledger.mark("backward", "gradient message", group.sites[0])
         for gradient in gradients:
             self.ledger.drop(gradient)
-        own = self.ledger.take(group.summed_bytes // group.ranks)
+        own = self.ledger.take(group.summed_bytes // group.ranks, Category.GRADIENT)
         self.ledger.mark("backward", "reduce_scatter", group.sites[0])
         if group.on_host:
             self.ledger.drop(own)
@@ -147,13 +148,13 @@ class Gathered:
         if group.ranks == 1:
             return None
         if group.on_host:
-            own = self.ledger.take(group.whole_bytes // group.ranks)
-        message = self.ledger.take(group.whole_bytes)
+            own = self.ledger.take(group.whole_bytes // group.ranks, Category.MESSAGE)
+        message = self.ledger.take(group.whole_bytes, Category.MESSAGE)
         if group.on_host:
             self.ledger.mark(phase, "all_gather", group.sites[0])
             self.ledger.drop(own)
         if self.copied:
-            copy = self.ledger.take(group.whole_bytes)
+            copy = self.ledger.take(group.whole_bytes, Category.MESSAGE)
             self.ledger.mark(phase, "all_gather", group.sites[0])
             self.ledger.drop(copy)
         return message

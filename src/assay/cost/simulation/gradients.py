@@ -7,7 +7,7 @@ once all its uses have contributed.
 from collections import Counter
 
 from assay.cost.operation import Operation
-from assay.cost.simulation.allocator import Storage
+from assay.cost.simulation.allocator import Category, Storage
 from assay.cost.simulation.step_state import PlayedStage, PlayedStep
 
 
@@ -58,6 +58,7 @@ class Gradients:
         With updates in backward, use it and free it.
         """
         storage, site = self.by_name.pop(name), name.rpartition(".")[0]
+        storage.category = Category.GRADIENT
         if self._cost.optimizer.in_backward:
             storage = self._ledger.ordered(storage, site)
             self._step.update(self._cost.optimizer.rule.instants({name: self._cost.pieces[name]}))

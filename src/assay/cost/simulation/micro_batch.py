@@ -11,11 +11,12 @@ from itertools import chain
 
 from assay.cost.layers import RMS_NORM
 from assay.cost.operation import Gradient, Operation
-from assay.cost.simulation.allocator import Storage
+from assay.cost.simulation.allocator import Category, Storage
 from assay.cost.simulation.fsdp_groups import Group
 from assay.cost.simulation.gradients import Gradients
 from assay.cost.simulation.liveness import Segment, before_product
 from assay.cost.simulation.step_state import PlayedStage, PlayedStep
+from assay.cost.tensors import Tensor
 
 
 class Pass:
@@ -48,7 +49,7 @@ class Pass:
             for group in self.stage.begins.get(index, ()):
                 gathered.before_forward(group)
             if segment is not None and index == segment.first and self.cost.backward.noise_bytes:
-                self.noise[index] = self.ledger.take(self.cost.backward.noise_bytes)
+                self.noise[index] = self.ledger.take(self.cost.backward.noise_bytes, Category.GENERATOR)
             self._run(index, operation, "forward")
             if index == self.stage.indices[-1] and self.stage.output is not None:
                 self.storages[self.plan.base[self.stage.output]].holders += 1
@@ -89,7 +90,8 @@ class Pass:
     def _receive(self) -> None:
         """Receive the gradient of a stage's output, in a permanent buffer that is never freed."""
         if self.stage.output is not None:
-            self.gradients.by_name[self.stage.output] = Storage(self.values[self.stage.output].nbytes, holders=2)
+            received = Storage(self.values[self.stage.output].nbytes, Category.ACTIVATION_GRADIENT, holders=2)
+            self.gradients.by_name[self.stage.output] = received
 
     def _leave(self) -> None:
         """End backward: send the gradient of the stage's input, sum a pipeline's groups, and free the last message."""
@@ -107,17 +109,19 @@ class Pass:
     def _run(self, index: int, operation: Operation, phase: str) -> None:
         for tensor in (*operation.outputs, *operation.extras):
             if tensor.view_of is None:
-                self.storages[tensor.name] = self._in_place(index, operation, tensor.nbytes)
+                self.storages[tensor.name] = self._in_place(index, operation, tensor)
         self.ledger.mark_with(operation.scratch.forward, phase, operation.name, operation.site)
 
-    def _in_place(self, index: int, operation: Operation, nbytes: int) -> Storage:
+    def _in_place(self, index: int, operation: Operation, tensor: Tensor) -> Storage:
         """Storage of a result; a compiled loop takes that of an argument which nothing needs any more."""
         if operation.compiled and not operation.flops.forward:
             for base in self.plan.read_last(index, operation):
                 storage = self.storages.get(base)
-                if storage is not None and base not in self.lasting and storage.may_become(nbytes):
+                if storage is not None and base not in self.lasting and storage.may_become(tensor.nbytes):
+                    storage.site = operation.site
                     return self.storages.pop(base)
-        return self.ledger.take(nbytes)
+        category = Category.COPY if tensor.held else Category.ACTIVATION
+        return self.ledger.take(tensor.nbytes, category, operation.site)
 
     def _keep(self, index: int, names: tuple[str, ...]) -> None:
         """Save the storages of `names` until the node at `index` has run; parameters exist anyway."""
@@ -125,14 +129,14 @@ class Pass:
         self.kept.setdefault(index, []).extend(base for base in bases if base not in self.cost.parameters)
         for base in bases:
             if base not in self.lasting:
-                self.storages[base].holders += 1
+                self.storages[base].save()
 
     def _cache(self, index: int, operation: Operation) -> None:
         """Keep the results until their module is recomputed."""
         made = [tensor.name for tensor in (*operation.outputs, *operation.extras) if tensor.view_of is None]
         self.cached[index] = made
         for name in made:
-            self.storages[name].holders += 1
+            self.storages[name].save()
 
     def _forget(self, index: int, operation: Operation) -> None:
         """Release the values that no later operation reads."""
@@ -222,18 +226,20 @@ class Pass:
     def _gradient(self, index: int, name: str, how: Gradient, operation: Operation, incoming: list[Storage]) -> Storage:
         value = self.values[operation.outputs[0].name if how is Gradient.CONVERTED else name]
         if how is Gradient.INSIDE and not incoming:
-            return self.ledger.take(0)  # gradient of the loss, which is one number
+            return self.ledger.take(0, Category.ACTIVATION_GRADIENT)  # gradient of the loss, which is one number
         aliased = how is Gradient.ALIAS and incoming and value.dtype == operation.outputs[0].dtype
         if aliased or how is Gradient.INSIDE:
             incoming[0].holders += 1
             return incoming[0]
+        category = Category.GRADIENT if name in self.cost.parameters else Category.ACTIVATION_GRADIENT
         if how is Gradient.OVERWRITING:
             kept = (self.storages[one] for one in self.kept.get(index, ()) if one not in self.lasting)
             for storage in chain(incoming, kept):
                 if storage.may_become(value.nbytes):
                     storage.holders += 1
+                    storage.category = category
                     return storage
-        storage = self.ledger.take(value.nbytes)
+        storage = self.ledger.take(value.nbytes, category, operation.site)
         storage.viewed, storage.transposed = how is Gradient.VIEWED, how is Gradient.TRANSPOSED
         return storage
 

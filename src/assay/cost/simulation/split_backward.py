@@ -13,7 +13,7 @@ that the previous step left in the buffer.
 from dataclasses import replace
 
 from assay.cost.operation import Gradient, Operation
-from assay.cost.simulation.allocator import Storage
+from assay.cost.simulation.allocator import Category, Storage
 from assay.cost.simulation.micro_batch import Pass
 from assay.cost.simulation.step_state import PlayedStage, PlayedStep
 
@@ -87,4 +87,4 @@ class Halved(Pass):
 
     def _replace(self, name: str) -> None:
         """Free a buffer's earlier tensor."""
-        self.ledger.drop(Storage(self.values[name].nbytes))
+        self.ledger.drop(Storage(self.values[name].nbytes, Category.ACTIVATION))

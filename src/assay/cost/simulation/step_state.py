@@ -54,11 +54,11 @@ def _beside(cost: Cost, chunk: int) -> tuple[bool, bool]:
 class PlayedStep:
     """State that the micro-batches of a step share."""
 
-    def __init__(self, cost: Cost, ledger: Ledger | None = None) -> None:
+    def __init__(self, cost: Cost, ledger: Ledger) -> None:
         self.cost = cost
         self.values = cost.values
         self.plan = plan(cost)
-        self.ledger = Ledger(live=cost.held_bytes) if ledger is None else ledger
+        self.ledger = ledger
         self.stages = [PlayedStage(cost, *chunk, self.ledger) for chunk in enumerate(cost.pipeline.stages or ((),))]
         self.lasting = set(cost.parameters) | {tensor.name for tensor in (*cost.tables, *cost.batch.tensors)}
         self.gradients: dict[str, Storage] = {}

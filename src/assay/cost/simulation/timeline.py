@@ -6,7 +6,7 @@ Peak memory is the largest of all instants, never a sum of maxima.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from assay.cost.simulation.allocator import Ledger, Moment
+from assay.cost.simulation.allocator import Category, Ledger, Moment
 from assay.cost.simulation.micro_batch import Pass
 from assay.cost.simulation.split_backward import Halved
 from assay.cost.simulation.step_state import PlayedStep
@@ -29,12 +29,12 @@ class Timeline:
     """Sum of their bytes."""
 
 
-def replay(cost: Cost, counted: Ledger | None = None) -> Timeline:
+def replay(cost: Cost, ledger: Ledger | None = None) -> Timeline:
     """Play a step. Only two micro-batches are played: later ones repeat the second, so its counts are scaled.
 
-    `counted` is a ledger of the caller's, whose live bytes are those held before the step; by default a plain one.
+    `ledger` has counted the bytes that exist before the step; the default counts only sums.
     """
-    step = PlayedStep(cost, counted)
+    step = PlayedStep(cost, ledger or Ledger(live=cost.held_bytes))
     ledger, saved = step.ledger, 0
     for index in range(min(cost.micro_batches, 2)) if not cost.order else ():
         since = (ledger.allocations, ledger.allocated_bytes)
@@ -60,7 +60,7 @@ def _in_order(step: PlayedStep) -> int:
     alive: dict[tuple[int, int], Halved] = {}
     highest, last = 0, step.cost.micro_batches - 1
     whole = (one.nbytes for one in step.cost.batch.tensors if not one.batched)
-    step.ledger.take(sum(whole))  # the schedule's own copy
+    step.ledger.take(sum(whole), Category.BATCH)  # the schedule's own copy
     for action in step.cost.order:
         key = (action.micro_batch, action.chunk)
         if action.kind == "F":
