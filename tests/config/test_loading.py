@@ -133,3 +133,17 @@ def test_every_number_of_a_run_is_finite(key: str) -> None:
 def test_a_plus_sign_joins_two(text: str) -> None:
     with pytest.raises(UsageError, match="lacks an optimization on one side of a plus sign"):
         stack([text])
+
+
+@pytest.mark.parametrize("name", presets())
+def test_a_preset_read_without_omegaconf_has_the_same_values(name: str) -> None:
+    """An override goes through OmegaConf; one that repeats a value of the preset changes nothing."""
+    run = load(name)
+    assert load(name, [f"seed={run.seed}"]).model_dump() == run.model_dump()
+    assert load(run).model_dump() == run.model_dump()
+
+
+def test_overrides_do_not_change_a_preset_for_later_calls() -> None:
+    before = load("demo")
+    assert load("demo", ["model.n_layer=7", "model.init_from=gpt2"]).model.n_layer != before.model.n_layer
+    assert load("demo") == before

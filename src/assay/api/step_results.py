@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+from assay.cost.simulation.timeline import Timeline
 from assay.estimator.estimate import Estimate
 from assay.estimator.projection import Projection
 from assay.estimator.ranks import EveryRank
@@ -60,6 +61,11 @@ class PredictedStep(Shown, Estimate):
         """Return the prediction of the fullest rank."""
         fullest = every.fullest
         return cls(**_fields(fullest), every=every)
+
+    @property
+    def timeline(self) -> Timeline:
+        """Live bytes at each instant of the step."""
+        return self.every.fullest.timeline
 
     def __repr__(self) -> str:
         return f"<predicted step: peak of tensors {format_bytes(self.timeline.peak.nbytes)}>"

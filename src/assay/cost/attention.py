@@ -5,13 +5,12 @@ result is `[B, T, H·d]`.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from assay.cost import layers
 from assay.cost.layers import ALIAS, FRESH, NONE
 from assay.cost.operation import Flops, Scratch
 from assay.cost.tape import Writer
-from assay.cost.tensors import Tensor
+from assay.cost.tensors import Tensor, altered
 
 FLASH = "aten._scaled_dot_product_flash_attention"
 """Name of fused attention; the kernel of a CPU is called so, too."""
@@ -92,7 +91,7 @@ def unfused(tape: Writer, q: Tensor, k: Tensor, v: Tensor, p: float, noise: str 
     masked = tape.made("masked", scores.shape, scores.dtype, of=scores.name)
     tape.write("aten.add", "elementwise", (scores, mask), (masked,), (ALIAS, NONE), backward="AddBackward")
     weights = tape.made("probabilities", masked.shape, masked.dtype)
-    empty = (replace(weights, dtype="bool"), replace(weights, dtype="bool", shape=(*weights.shape[:-1], 1)))
+    empty = (altered(weights, dtype="bool"), altered(weights, dtype="bool", shape=(*weights.shape[:-1], 1)))
     tape.write(
         "aten._safe_softmax",
         "normalization",
@@ -101,12 +100,12 @@ def unfused(tape: Writer, q: Tensor, k: Tensor, v: Tensor, p: float, noise: str 
         (FRESH,),
         saves=(weights,),
         backward="SafeSoftmaxBackward",
-        scratch=Scratch(tuple(replace(one, name=f"{one.name} empty") for one in empty)),
+        scratch=Scratch(tuple(altered(one, name=f"{one.name} empty") for one in empty)),
     )
     mixed = bmm(tape, "mixed", layers.dropout(tape, weights, p, noise), v, holds=(*given, *wide, *scaled, mask))
     # A view is cast by its readers, except the views of the arguments.
     tape.operations[:] = [
-        one if one.name == "aten.view" and one.outputs[0] not in wide else replace(one, autocast="float32")
+        one if one.name == "aten.view" and one.outputs[0] not in wide else altered(one, autocast="float32")
         for one in tape.operations
     ]
     merge = layers.copy if heads > 1 and length > 1 else layers.view
@@ -119,7 +118,7 @@ def _heads_merged(tape: Writer, x: Tensor, label: str, apart: bool) -> Tensor:
     if not apart or rows == 1:
         return layers.view(tape, x, label, (rows * heads, length, depth))
     merged = layers.copy(tape, x, label, (rows * heads, length, depth))
-    tape.operations[-1] = replace(tape.operations[-1], of_heads=heads)
+    tape.operations[-1] = altered(tape.operations[-1], of_heads=heads)
     return merged
 
 

@@ -5,14 +5,14 @@ that the module really saves, to the byte, over configurations drawn at random.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from assay.config import ModelConfig
 from assay.cost import attention, layers, mixture
 from assay.cost.layers import ALIAS, FRESH, INPLACE, NONE
 from assay.cost.parameters import parameters
 from assay.cost.tape import Tape, Writer
-from assay.cost.tensors import Tensor
+from assay.cost.tensors import Tensor, altered
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Forward:
             else:
                 x = layers.add(site, x, run(site.at(branch), self._norm(norm, x)))
         # The block's caller holds its input until the block returns, and the block that of its last branch.
-        site.operations[-1] = replace(site.operations[-1], holds=(given.name, before.name))
+        site.operations[-1] = altered(site.operations[-1], holds=(given.name, before.name))
         return x
 
     def _attention(self, site: Writer, x: Tensor) -> Tensor:

@@ -5,12 +5,11 @@ saves something else, the caller passes its dtype: dropout's mask is one byte an
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import prod
 
 from assay.cost.operation import Flops, Gradient, Scratch
 from assay.cost.tape import Writer
-from assay.cost.tensors import Tensor
+from assay.cost.tensors import Tensor, altered
 
 FRESH, ALIAS, INPLACE, NONE = Gradient.FRESH, Gradient.ALIAS, Gradient.INPLACE, Gradient.NONE
 CONVERTED, TRANSPOSED, VIEWED = Gradient.CONVERTED, Gradient.TRANSPOSED, Gradient.VIEWED
@@ -79,7 +78,7 @@ def rms_norm(tape: Writer, x: Tensor, weight: Tensor) -> Tensor:
         saves=(x, deviation, normalized),
         extras=(deviation, normalized),
         backward="PowBackward",
-        scratch=Scratch(backward=(x, replace(x, shape=(*x.shape[:-1], x.shape[-1] - 1)))),
+        scratch=Scratch(backward=(x, altered(x, shape=(*x.shape[:-1], x.shape[-1] - 1)))),
     )
     return out
 

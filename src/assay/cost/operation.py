@@ -1,12 +1,12 @@
 """One operation of the forward pass as data: inputs, results, saved tensors, gradients, work and communications."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
 from assay.cost.collectives import Collective
-from assay.cost.tensors import Tensor
+from assay.cost.tensors import Alterable, Tensor, altered
 
 
 class Gradient(Enum):
@@ -85,7 +85,7 @@ _NO_FLOPS, _NO_SCRATCH, _ALONE = Flops(), Scratch(), Collectives()
 
 
 @dataclass(frozen=True)
-class Operation:
+class Operation(Alterable):
     """One operation of the forward pass, with its backward."""
 
     name: str
@@ -137,12 +137,12 @@ class Operation:
     def reading(self, names: Mapping[str, str]) -> "Operation":
         """The operation with inputs, saved tensors and views renamed by `names`; `holds` stays."""
         inputs, saves = (tuple(names.get(name, name) for name in old) for old in (self.inputs, self.saves))
-        outputs = (replace(one, view_of=names.get(one.view_of or "", one.view_of)) for one in self.outputs)
-        return replace(self, inputs=inputs, saves=saves, outputs=tuple(outputs))
+        outputs = (altered(one, view_of=names.get(one.view_of or "", one.view_of)) for one in self.outputs)
+        return altered(self, inputs=inputs, saves=saves, outputs=tuple(outputs))
 
     def making(self, change: Callable[[Tensor], Tensor]) -> "Operation":
         """The operation with `change` applied to its outputs, extras and scratch."""
-        return replace(
+        return altered(
             self,
             outputs=tuple(map(change, self.outputs)),
             extras=tuple(map(change, self.extras)),
@@ -153,8 +153,8 @@ class Operation:
         """The operation on one of `parts` equal parts of the batch."""
         one = self.making(lambda tensor: tensor.cut(parts))
         if self.of_heads and one.outputs[0].shape[0] == self.of_heads:
-            one = replace(one, outputs=(replace(one.outputs[0], view_of=one.inputs[0]),))
-        return replace(one, flops=self.flops.divided(parts))
+            one = altered(one, outputs=(altered(one.outputs[0], view_of=one.inputs[0]),))
+        return altered(one, flops=self.flops.divided(parts))
 
     def shared(self, axis: str) -> "tuple[Operation, ...]":
         """The operation where ranks along an axis share a batch: an all-reduce of the result follows a count."""
@@ -166,9 +166,9 @@ class Operation:
             site=self.site,
             kind="movement",
             inputs=(own.name,),
-            outputs=(replace(own, name=f"{own.name} over {axis}"),),
+            outputs=(altered(own, name=f"{own.name} over {axis}"),),
             gradients=(Gradient.NONE,),
             collectives=Collectives(Sending("all_reduce", axis)),
             counts=True,
         )
-        return (replace(self, counts=False), summed)
+        return (altered(self, counts=False), summed)

@@ -7,6 +7,7 @@ the ledger is that of one rank: its operations, its shards and its communication
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Self
 
 from assay.config import ResolvedRun
@@ -143,9 +144,9 @@ class Cost:
             self, tape=tape, batch=self.batch.cut(micro_batches), micro_batches=self.micro_batches * micro_batches
         )
 
-    @property
+    @cached_property
     def values(self) -> dict[str, Tensor]:
-        """Every tensor by name: parameters, tables, the batch, and the results of operations."""
+        """Every tensor by name: parameters, tables, the batch, and the results of operations; not to be changed."""
         given = (*self.tables, *self.batch.tensors, *self.batch.picked)
         held = {**self.parameters, **{tensor.name: tensor for tensor in given}}
         made = (tensor for operation in self.tape for tensor in (*operation.outputs, *operation.extras))
@@ -161,7 +162,7 @@ class Cost:
         """Shards that the optimizer updates."""
         return self.pieces if self.optimizer.shards is None else self.optimizer.shards
 
-    @property
+    @cached_property
     def optimizer_state(self) -> tuple[Tensor, ...]:
         """Tensors that the optimizer keeps between steps."""
         return self.optimizer.rule.state(self.updated)

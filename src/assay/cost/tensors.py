@@ -1,8 +1,8 @@
 """A tensor without data: a name, a shape, a dtype, and whether its first axis is the batch."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 from assay.config import ModelConfig
 
@@ -19,6 +19,21 @@ DTYPE_BYTES = {
 }
 
 
+class Alterable:
+    """A frozen dataclass without cached properties, of which `altered` makes changed copies."""
+
+
+Record = TypeVar("Record", bound=Alterable)
+
+
+def altered(record: Record, **changes: Any) -> Record:
+    """The record with some fields changed: `dataclasses.replace`, without the checks that make it slow."""
+    copy = object.__new__(type(record))
+    copy.__dict__.update(record.__dict__)
+    copy.__dict__.update(changes)
+    return copy
+
+
 class Places(NamedTuple):
     """Rows of experts with a capacity: as many for each expert, rounded up for the tokens of a micro-batch."""
 
@@ -32,7 +47,7 @@ class Places(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Tensor:
+class Tensor(Alterable):
     """One tensor of the step. A view names the tensor whose storage it shares."""
 
     name: str
@@ -60,11 +75,12 @@ class Tensor:
     @property
     def nbytes(self) -> int:
         """Bytes of the elements; a view's storage may hold more."""
-        return self.elements * DTYPE_BYTES[self.dtype]
+        elements = prod(self.shape) if self.chunks == 1 else self.elements
+        return elements * DTYPE_BYTES[self.dtype]
 
     def cast(self, dtype: str) -> Self:
         """The tensor in another dtype, unless it is `wide`."""
-        return self if self.wide else replace(self, dtype=dtype)
+        return self if self.wide else altered(self, dtype=dtype)
 
     def cut(self, parts: int) -> Self:
         """One of `parts` equal parts along the batch; the tensor itself if it is not `batched`."""
@@ -72,12 +88,12 @@ class Tensor:
             return self
         if self.places is not None:
             fewer = self.places._replace(tokens=self.places.tokens // parts)
-            return replace(self, shape=(fewer.rows, *self.shape[1:]), places=fewer)
-        return replace(self, shape=(self.shape[0] // parts, *self.shape[1:]))
+            return altered(self, shape=(fewer.rows, *self.shape[1:]), places=fewer)
+        return altered(self, shape=(self.shape[0] // parts, *self.shape[1:]))
 
     def piece(self, parts: int, index: int, dimension: int = 0) -> Self:
         """Shard `index` of `parts` along `dimension`, ⌈length / parts⌉ long; the last shards are shorter or empty."""
         length = self.shape[dimension]
         share = -(-length // parts)
         own = max(0, min(share, length - index * share))
-        return replace(self, shape=(*self.shape[:dimension], own, *self.shape[dimension + 1 :]))
+        return altered(self, shape=(*self.shape[:dimension], own, *self.shape[dimension + 1 :]))

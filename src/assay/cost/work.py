@@ -34,6 +34,8 @@ def model_flops(cost: Cost) -> int:
 
 def repeated(cost: Cost) -> frozenset[int]:
     """Positions on the tape of the operations that are recomputed."""
+    if not cost.backward.recomputed:
+        return frozenset()
     return frozenset(index for segment in plan(cost).segments for index in segment.runs)
 
 

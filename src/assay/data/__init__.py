@@ -1,34 +1,62 @@
-"""Corpora: read and split once, tokenized into memory-mapped shards, and served as batches without loader state."""
+"""Corpora: read and split once, tokenized into memory-mapped shards, and served as batches without loader state.
 
-from assay.data.batches import Batch, Batches, ValidationWindows, validation_windows
-from assay.data.corpora import CORPORA, Corpus, list_corpus, read_corpus
-from assay.data.manifest import Manifest, SplitRecord, read_manifest
-from assay.data.preparation import folder_for, prepare
-from assay.data.progress import Progress
-from assay.data.shards import Prepared, Shard, check_lengths, load_tokenizer, open_prepared
-from assay.data.tokenizers import Tokenizer
-from assay.data.vocabularies import make_tokenizer
+Names are imported on first use, so that a process that only reports progress imports no NumPy.
+"""
 
-__all__ = [
-    "CORPORA",
-    "Batch",
-    "Batches",
-    "Corpus",
-    "Manifest",
-    "Prepared",
-    "Progress",
-    "Shard",
-    "SplitRecord",
-    "Tokenizer",
-    "ValidationWindows",
-    "check_lengths",
-    "folder_for",
-    "list_corpus",
-    "load_tokenizer",
-    "make_tokenizer",
-    "open_prepared",
-    "prepare",
-    "read_corpus",
-    "read_manifest",
-    "validation_windows",
-]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from assay.data.batches import Batch as Batch
+    from assay.data.batches import Batches as Batches
+    from assay.data.batches import ValidationWindows as ValidationWindows
+    from assay.data.batches import validation_windows as validation_windows
+    from assay.data.corpora import CORPORA as CORPORA
+    from assay.data.corpora import Corpus as Corpus
+    from assay.data.corpora import list_corpus as list_corpus
+    from assay.data.corpora import read_corpus as read_corpus
+    from assay.data.manifest import Manifest as Manifest
+    from assay.data.manifest import SplitRecord as SplitRecord
+    from assay.data.manifest import read_manifest as read_manifest
+    from assay.data.preparation import folder_for as folder_for
+    from assay.data.preparation import prepare as prepare
+    from assay.data.progress import Progress as Progress
+    from assay.data.shards import Prepared as Prepared
+    from assay.data.shards import Shard as Shard
+    from assay.data.shards import check_lengths as check_lengths
+    from assay.data.shards import load_tokenizer as load_tokenizer
+    from assay.data.shards import open_prepared as open_prepared
+    from assay.data.tokenizers import Tokenizer as Tokenizer
+    from assay.data.vocabularies import make_tokenizer as make_tokenizer
+
+_MODULES = {
+    "Batch": "batches",
+    "Batches": "batches",
+    "CORPORA": "corpora",
+    "Corpus": "corpora",
+    "Manifest": "manifest",
+    "Prepared": "shards",
+    "Progress": "progress",
+    "Shard": "shards",
+    "SplitRecord": "manifest",
+    "Tokenizer": "tokenizers",
+    "ValidationWindows": "batches",
+    "check_lengths": "shards",
+    "folder_for": "preparation",
+    "list_corpus": "corpora",
+    "load_tokenizer": "shards",
+    "make_tokenizer": "vocabularies",
+    "open_prepared": "shards",
+    "prepare": "preparation",
+    "read_corpus": "corpora",
+    "read_manifest": "manifest",
+    "validation_windows": "batches",
+}
+
+__all__ = [*_MODULES]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

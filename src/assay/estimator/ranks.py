@@ -31,6 +31,8 @@ class EveryRank:
     @cached_property
     def fullest(self) -> Estimate:
         """Estimate of the rank with the highest peak of tensors; the first of equals."""
+        if len(self.ranks) == 1:
+            return self.ranks[0]
         return max(self.ranks, key=lambda one: one.timeline.peak.nbytes)
 
     @cached_property

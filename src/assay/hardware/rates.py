@@ -7,6 +7,7 @@ that contradict each other are ignored and measured again.
 
 import os
 from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -92,7 +93,9 @@ def _key(device: str, machine: Machine, threads: int | None) -> str:
     return f"{device}: {name}, torch {_torch_version()}, {thread_count(machine, threads)} threads{lowered}"
 
 
+@cache
 def _torch_version() -> str:
+    """Version of the installed torch, which does not change while a process runs."""
     try:
         return version("torch")
     except PackageNotFoundError:

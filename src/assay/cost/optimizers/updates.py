@@ -4,10 +4,10 @@ A rule receives this rank's shards of the parameters, so its state and temporari
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from assay.cost.tensors import DTYPE_BYTES, Tensor
+from assay.cost.tensors import DTYPE_BYTES, Tensor, altered
 
 Pieces = Mapping[str, Tensor]
 
@@ -110,7 +110,7 @@ def each(pieces: Pieces, passes: float, launches: float) -> Traffic:
 
 def like(pieces: Pieces, *labels: str) -> tuple[Tensor, ...]:
     """One tensor for each parameter and label, of the parameter's shape."""
-    return tuple(replace(one, name=f"{label}.{one.name}") for one in pieces.values() for label in labels)
+    return tuple(altered(one, name=f"{label}.{one.name}") for one in pieces.values() for label in labels)
 
 
 def counts(pieces: Pieces) -> tuple[Tensor, ...]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from assay.cost.layers import RMS_NORM
 from assay.cost.operation import Gradient, Operation
 from assay.cost.step import Cost
-from assay.cost.tensors import Tensor
+from assay.cost.tensors import Tensor, altered
 
 LIFTED = {"aten._log_softmax", "aten.nll_loss_forward"}
 """Operations of the loss, which are in float32 whatever the low dtype."""
@@ -33,11 +33,11 @@ def composed_in_float32(operation: Operation, x: Tensor) -> tuple[Operation, Ope
     """An RMS norm of a narrow input `x`: it computes in float32, between two casts."""
     (out,) = operation.outputs
     lifted, wide = (f"{operation.site}:{label}" for label in ("lifted", "wide"))
-    copy = replace(x, name=lifted, dtype="float32", view_of=None)
+    copy = altered(x, name=lifted, dtype="float32", view_of=None)
     holds = (*operation.holds, x.name)
-    result = replace(out, name=wide, dtype="float32")
-    norm = replace(operation.reading({x.name: lifted}), outputs=(result,), holds=holds)
-    return cast_for(operation, x.name, copy), norm, replace(cast_for(operation, wide, out), holds=holds)
+    result = altered(out, name=wide, dtype="float32")
+    norm = altered(operation.reading({x.name: lifted}), outputs=(result,), holds=holds)
+    return cast_for(operation, x.name, copy), norm, altered(cast_for(operation, wide, out), holds=holds)
 
 
 def cast_for(reader: Operation, name: str, copy: Tensor) -> Operation:
@@ -101,7 +101,7 @@ class _Caster:
         # A function that widens its arguments holds the copies until it returns.
         lifts = dtype == "float32"
         held = (self.casts[name] for name in operation.holds if lifts and name in self.casts)
-        return replace(
+        return altered(
             operation.reading(renamed),
             holds=(*operation.holds, *held),
             gradients=tuple(gradients),
@@ -120,10 +120,10 @@ class _Caster:
         name = f"{operation.site}:{dtype} of {value.name}"
         while name in self.values:
             name += "'"
-        cast = replace(value, name=name, dtype=dtype, view_of=None, held=held)
+        cast = altered(value, name=name, dtype=dtype, view_of=None, held=held)
         self.values[name] = cast
         self.casts[value.name] = name
-        self.tape.append(replace(cast_for(operation, value.name, cast), gradients=(how,)))
+        self.tape.append(altered(cast_for(operation, value.name, cast), gradients=(how,)))
         return name
 
     def _widest(self, operation: Operation) -> str:
@@ -149,15 +149,15 @@ class _Caster:
             self.tape.extend(before)
         elif operation.kind == "elementwise":
             extras = tuple(extra if extra.dtype == "bool" else extra.cast(dtype) for extra in operation.extras)
-            operation = self._with_lifted(replace(operation, extras=extras), dtype)
+            operation = self._with_lifted(altered(operation, extras=extras), dtype)
         elif operation.autocast == "low":
-            operation = replace(
+            operation = altered(
                 operation,
                 scratch=operation.scratch.changed(lambda one: one.cast(dtype)),
             )
         outputs = tuple(self._result(output, dtype) for output in operation.outputs)
         self.values.update({tensor.name: tensor for tensor in (*outputs, *operation.extras)})
-        self.tape.append(replace(operation, outputs=outputs))
+        self.tape.append(altered(operation, outputs=outputs))
 
     def _with_lifted(self, operation: Operation, dtype: str) -> Operation:
         """The operation with wide copies of narrow arguments: a product or a sum makes them; a sum on CUDA does not."""
@@ -166,8 +166,8 @@ class _Caster:
             for how in (Gradient.CONVERTED, Gradient.ALIAS)
         )
         lifted = factors if self.cost.kernels.softmax_autocast else (*factors, *summands)
-        wide = (replace(one.cast(dtype), name=f"{operation.site}:{dtype} of {one.name}") for one in lifted)
-        return replace(operation, scratch=operation.scratch.and_also(wide))
+        wide = (altered(one.cast(dtype), name=f"{operation.site}:{dtype} of {one.name}") for one in lifted)
+        return altered(operation, scratch=operation.scratch.and_also(wide))
 
     def _handed(self, operation: Operation, how: Gradient) -> Iterator[str]:
         return (name for name, one in zip(operation.inputs, operation.gradients, strict=True) if one is how)

@@ -13,7 +13,7 @@ from assay.cost.layers import RMS_NORM
 from assay.cost.operation import Operation
 from assay.cost.rewrites.autocast import LIFTED, cast_for, composed_in_float32
 from assay.cost.step import Cost
-from assay.cost.tensors import Tensor
+from assay.cost.tensors import Tensor, altered
 
 _WIDE_EXTRAS = {FLASH}
 _WIDE_EXTRAS_ON_CUDA = {"aten.native_layer_norm"}
@@ -35,7 +35,7 @@ def narrowed(cost: Cost, dtype: str) -> Cost:
         if operation.autocast == "float32" or (operation.name == "aten.view" and operation.inputs[0] in lifted):
             copies = _copies(operation, cost, lifted)
             held = (lifted[name] for name in operation.holds if name in lifted)
-            tape.extend((*copies, replace(operation.reading(lifted), holds=(*operation.holds, *held))))
+            tape.extend((*copies, altered(operation.reading(lifted), holds=(*operation.holds, *held))))
             lifted.update({one.name: one.name for one in operation.outputs})
             continue
         if not lifted.keys().isdisjoint(operation.inputs):
@@ -45,7 +45,7 @@ def narrowed(cost: Cost, dtype: str) -> Cost:
             tape.extend(_copies(operation, cost, wide))
         if operation.name in LIFTED or not wide.keys().isdisjoint(operation.inputs):
             holds = tuple(wide.get(name, name) for name in operation.holds)
-            tape.append(replace(operation.reading(wide), holds=holds))
+            tape.append(altered(operation.reading(wide), holds=holds))
             wide.update({one.name: one.name for one in (*operation.outputs, *operation.extras)})
         else:
             tape.extend(_narrow(operation, cost, dtype, extras_too=operation.name not in wide_extras))
@@ -65,7 +65,7 @@ def _copies(operation: Operation, cost: Cost, wide: dict[str, str]) -> list[Oper
         value = cost.values[name]
         if name in wide or value.dtype != "float32":
             continue
-        copy = replace(value, name=f"{operation.site}:float32 of {name}", view_of=None)
+        copy = altered(value, name=f"{operation.site}:float32 of {name}", view_of=None)
         wide[name] = copy.name
         made.append(cast_for(operation, name, copy))
     return made
@@ -88,8 +88,8 @@ def _narrow(operation: Operation, cost: Cost, dtype: str, *, extras_too: bool) -
     def narrower(one: Tensor) -> Tensor:
         return one.cast(dtype) if one.dtype == "float32" else one
 
-    narrow = replace(operation, outputs=tuple(map(narrower, operation.outputs)))
+    narrow = altered(operation, outputs=tuple(map(narrower, operation.outputs)))
     if operation.name == RMS_NORM:
         return composed_in_float32(narrow, cost.values[operation.inputs[0]])
     extras = map(narrower, operation.extras) if extras_too else operation.extras
-    return (replace(narrow, extras=tuple(extras), scratch=operation.scratch.changed(narrower)),)
+    return (altered(narrow, extras=tuple(extras), scratch=operation.scratch.changed(narrower)),)

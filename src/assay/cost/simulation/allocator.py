@@ -1,16 +1,17 @@
 """Live bytes while a step is played, and the highest instant of each of its parts."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
+from typing import NamedTuple
 
 from assay.cost.operation import Operation
 from assay.cost.tensors import Tensor
 
 
-@dataclass(frozen=True)
-class Moment:
+class Moment(NamedTuple):
     """A point of the step: the operation, its site, and the bytes alive."""
 
     phase: str
@@ -134,11 +135,15 @@ class Ledger:
     def mark(self, phase: str, operation: str, site: str) -> None:
         """Record this instant if it is the highest of its part of the step."""
         part = (phase, "" if phase == "update" else _module(site))
-        if part not in self.highest or self.live > self.highest[part].nbytes:
+        highest = self.highest.get(part)
+        if highest is None or self.live > highest.nbytes:
             self.highest[part] = Moment(phase, operation, site, self.live)
 
-    def mark_with(self, temporaries: Iterable[Tensor], phase: str, operation: str, site: str) -> None:
+    def mark_with(self, temporaries: Sequence[Tensor], phase: str, operation: str, site: str) -> None:
         """Record an instant at which temporaries are allocated as well."""
+        if not temporaries:
+            self.mark(phase, operation, site)
+            return
         scratch = [self.take(tensor.nbytes) for tensor in temporaries]
         self.mark(phase, operation, site)
         for storage in scratch:
@@ -150,6 +155,7 @@ class Ledger:
         self.allocated_bytes += (self.allocated_bytes - since[1]) * times
 
 
+@lru_cache(maxsize=4096)
 def _module(site: str) -> str:
     """Module of a site for the table of instants: `blocks.3.attention` → `blocks.3`; `head.norm` → `head`."""
     parts = site.split(".")

@@ -1,11 +1,11 @@
 """Facts about a tape that are needed to play it: the last use of each storage, and the recomputed segments."""
 
-from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from assay.cost.layers import RMS_NORM
 from assay.cost.operation import Gradient, Operation
 from assay.cost.step import Cost
+from assay.cost.tensors import altered
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,8 @@ class Lifetimes:
     """Last operation that reads, holds or makes each storage."""
     readers: dict[str, int]
     """Number of operations that contribute a gradient to each parameter."""
+    dying: dict[int, list[str]]
+    """Storages that are released after an operation, by its position; without tensors that a context holds."""
     segments: tuple[Segment, ...]
     hands_over: frozenset[int]
     """First operations of the modules that accumulate all their gradients together, after the backward of this
@@ -62,24 +64,24 @@ def plan(cost: Cost) -> Lifetimes:
     for name, tensor in values.items():
         base[name] = name if tensor.view_of is None else base[tensor.view_of]
     last_use: dict[str, int] = {}
-    readers: Counter[str] = Counter()
+    readers: dict[str, int] = {}
     for index, operation in enumerate(cost.tape):
-        touched = (
-            *operation.inputs,
-            *operation.holds,
-            *(tensor.name for tensor in (*operation.outputs, *operation.extras)),
-        )
-        last_use.update({base[name]: index for name in touched})
-        readers.update(
-            name
-            for name, how in zip(operation.inputs, operation.gradients, strict=True)
-            if name in cost.parameters and how is not Gradient.NONE
-        )
+        for name in (*operation.inputs, *operation.holds):
+            last_use[base[name]] = index
+        for tensor in (*operation.outputs, *operation.extras):
+            last_use[base[tensor.name]] = index
+        for name, how in zip(operation.inputs, operation.gradients, strict=True):
+            if name in cost.parameters and how is not Gradient.NONE:
+                readers[name] = readers.get(name, 0) + 1
+    dying: dict[int, list[str]] = {}
+    for name, index in last_use.items():
+        if not values[name].held:
+            dying.setdefault(index, []).append(name)
     segments = tuple(_segment(cost, site, base) for site in cost.backward.recomputed)
     together = cost.backward.accumulated_together
     begins = (next(i for i, one in enumerate(cost.tape) if one.within(site)) for site in together)
     ordered = tuple(sorted(segments, key=lambda segment: segment.first))
-    return Lifetimes(base, last_use, dict(readers), ordered, frozenset(begins))
+    return Lifetimes(base, last_use, readers, dying, ordered, frozenset(begins))
 
 
 def _segment(cost: Cost, site: str, base: dict[str, str]) -> Segment:
@@ -112,7 +114,7 @@ def before_product(operation: Operation) -> Operation:
     exists with it and the squares.
     """
     mean = operation.extras[:1] if operation.name == RMS_NORM else ()
-    return replace(operation, outputs=(), scratch=operation.scratch._replace(forward=mean))
+    return altered(operation, outputs=(), scratch=operation.scratch._replace(forward=mean))
 
 
 def _keeps_its_own(operation: Operation) -> bool:

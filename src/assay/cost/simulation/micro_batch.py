@@ -60,7 +60,7 @@ class Pass:
                     self._keep(index, segment.inputs)
                 if index in segment.cached:
                     self._cache(index, operation)
-            self._forget(index, operation)
+            self._forget(index)
             for group in reversed(self.stage.ends.get(index, [])):
                 gathered.after_forward(group)
         gathered.leave_forward()
@@ -120,14 +120,14 @@ class Pass:
                 if storage is not None and base not in self.lasting and storage.may_become(tensor.nbytes):
                     storage.site = operation.site
                     return self.storages.pop(base)
-        category = Category.COPY if tensor.held else Category.ACTIVATION
-        return self.ledger.take(tensor.nbytes, category, operation.site)
+        return self.ledger.take(tensor.nbytes, Category.COPY if tensor.held else Category.ACTIVATION, operation.site)
 
     def _keep(self, index: int, names: tuple[str, ...]) -> None:
         """Save the storages of `names` until the node at `index` has run; parameters exist anyway."""
-        bases = [self.plan.base[name] for name in names]
-        self.kept.setdefault(index, []).extend(base for base in bases if base not in self.cost.parameters)
-        for base in bases:
+        kept = self.kept.setdefault(index, [])
+        for base in (self.plan.base[name] for name in names):
+            if base not in self.cost.parameters:
+                kept.append(base)
             if base not in self.lasting:
                 self.storages[base].save()
 
@@ -138,12 +138,10 @@ class Pass:
         for name in made:
             self.storages[name].save()
 
-    def _forget(self, index: int, operation: Operation) -> None:
+    def _forget(self, index: int) -> None:
         """Release the values that no later operation reads."""
-        made = (tensor.name for tensor in (*operation.outputs, *operation.extras))
-        for base in {self.plan.base[name] for name in (*operation.inputs, *operation.holds, *made)}:
-            if self.plan.last_use[base] == index and not self.values[base].held:
-                self._release(base)
+        for base in self.plan.dying.get(index, ()):
+            self._release(base)
 
     def _leave_contexts(self, indices: range) -> None:
         """Release the tensors that forward's contexts held, unless backward needs them."""
@@ -167,7 +165,7 @@ class Pass:
             elif index < segment.end:
                 self.cached.pop(index)  # from here on it is released like a recomputed result
             self._keep(index, operation.saves)
-            self._forget(index, operation)
+            self._forget(index)
         for index in range(segment.first, segment.stop if segment.stops_within else segment.end):
             for tensor in self.cost.tape[index].outputs:
                 # Results that only operations beyond the stop would read are released when recomputation ends.
@@ -248,8 +246,8 @@ class Pass:
             self._release(base)
 
     def _release(self, base: str) -> None:
-        storage = self.storages.get(base)
-        if storage is None or base in self.lasting:
+        storage = None if base in self.lasting else self.storages.get(base)
+        if storage is None:
             return
         self.ledger.drop(storage)
         if storage.holders == 0:

@@ -10,12 +10,11 @@ At the turn of a vee two stages on one rank pass their tensors to each other wit
 that the previous step left in the buffer.
 """
 
-from dataclasses import replace
-
 from assay.cost.operation import Gradient, Operation
 from assay.cost.simulation.allocator import Category, Storage
 from assay.cost.simulation.micro_batch import Pass
 from assay.cost.simulation.step_state import PlayedStage, PlayedStep
+from assay.cost.tensors import altered
 
 
 class Halved(Pass):
@@ -83,7 +82,7 @@ class Halved(Pass):
         """The operation when it computes gradients of its weights only, or of all but its weights."""
         pairs = zip(operation.inputs, operation.gradients, strict=True)
         chosen = (how if (name in self.cost.parameters) == weights else Gradient.NONE for name, how in pairs)
-        return replace(operation, gradients=tuple(chosen))
+        return altered(operation, gradients=tuple(chosen))
 
     def _replace(self, name: str) -> None:
         """Free a buffer's earlier tensor."""

@@ -1,0 +1,101 @@
+"""The parts of a predicted peak sum to it, for random configurations and for stacks over ranks; figures by hand."""
+
+from pathlib import Path
+
+import pytest
+
+from assay.config import Run, load
+from assay.config.loading import stack as specs
+from assay.cost.simulation.composition import PARTS
+from assay.estimator import Estimate, estimate
+from assay.estimator.ranks import estimate_every_rank
+from assay.hardware import Machine
+from support.peaks import MACHINE
+
+CLUSTER = Machine(processor="any", cores=8, memory_bytes=2**40)
+ON_TWO = (
+    "data_parallel+gradient_accumulation:micro_batches=2",
+    "fully_sharded+bf16_mixed+activation_checkpointing",
+    "fully_sharded:mixed_precision=true+gradient_accumulation:micro_batches=2",
+    "zero_optimizer",
+    "tensor_parallel+sequence_parallel",
+    *(f"pipeline_parallel:schedule={one}" for one in ("gpipe", "1f1b", "interleaved", "zero-bubble")),
+)
+ON_CUDA = ("cuda_graphs", "cuda_graphs+fused_adamw", "cpu_offload", "activation_offload", "pinned_prefetch")
+COMPILED = ("compile", "compile+sdpa_attention+bf16_mixed+activation_checkpointing")
+
+
+def run_of(stack: str, *overrides: str) -> Run:
+    shape = ("model.vocab_size=256", "model.n_layer=4", "training.batch_size=8")
+    return load("demo", [*shape, *overrides], specs([stack]))
+
+
+def assert_sums(found: Estimate) -> None:
+    parts, peak = found.peak_parts, found.timeline.peak.nbytes
+    assert sum(parts.values()) == peak, (parts, peak)
+    assert all(nbytes > 0 for nbytes in parts.values()), parts
+    assert list(parts) == [part for part in PARTS if part in parts]
+
+
+@pytest.mark.parametrize("first", range(0, 120, 20))
+def test_the_parts_of_a_random_configuration_sum_to_its_peak(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "benchmarks"))
+    from random_peaks import drawn  # type: ignore[import-not-found]
+
+    for number in range(first, first + 20):
+        assert_sums(estimate(drawn(number), MACHINE))
+
+
+@pytest.mark.parametrize("stack", ON_TWO)
+def test_the_parts_of_each_rank_sum_to_its_peak(stack: str) -> None:
+    for one in estimate_every_rank(run_of(stack, "ranks=2"), CLUSTER).ranks:
+        assert_sums(one)
+
+
+@pytest.mark.parametrize("stack", ON_CUDA)
+def test_the_parts_sum_on_a_gpu(stack: str) -> None:
+    assert_sums(estimate(run_of(stack, "device=cuda"), CLUSTER))
+
+
+@pytest.mark.parametrize("stack", COMPILED)
+def test_the_parts_of_compiled_blocks_sum(stack: str) -> None:
+    assert_sums(estimate(run_of(stack, "device=cpu"), CLUSTER))
+
+
+def test_the_parts_of_the_demonstration_are_those_counted_by_hand() -> None:
+    """The peak is in the backward of the log-softmax: everything saved, and two gradients of logits."""
+    found = estimate(run_of("fused_adamw", "device=cpu"), MACHINE)
+    model, rows = found.run.model, found.run.training.batch_size * found.run.model.context_length
+    numbers, layers = rows * model.n_embd, model.n_layer
+    scores = found.run.training.batch_size * model.n_head * model.context_length**2
+    assert found.timeline.peak.label == "backward: LogSoftmaxBackward"
+    assert found.peak_parts == {
+        "weights": found.cost.parameter_bytes,
+        "optimizer state": found.cost.optimizer_state_bytes,
+        "tables and buffers": model.context_length**2,
+        "saved: embedding": 4 * numbers,
+        # Results and statistics of two norms a block, and of the last one.
+        "saved: norms": (2 * layers + 1) * (4 * numbers + 2 * 4 * rows),
+        # Query, key, value, their merged values, and the probabilities.
+        "saved: attention": layers * 4 * (4 * numbers + scores),
+        # Inputs and results of GELU, four times as wide.
+        "saved: MLP": layers * 4 * (4 * numbers + 4 * numbers),
+        "saved: residual stream": layers * 2 * 4 * numbers,
+        "saved: logits and loss": 4 * rows * 256,
+        "gradients of activations": 2 * 4 * rows * 256,
+    }
+
+
+def test_recomputed_blocks_save_their_inputs_only() -> None:
+    run = run_of("activation_checkpointing", "model.vocab_size=4096", "device=cpu")
+    parts = estimate(run, MACHINE).peak_parts
+    assert parts.keys().isdisjoint({"saved: attention", "saved: MLP"})
+    numbers = run.training.batch_size * run.model.context_length * run.model.n_embd
+    # The first block's input is the embedding's result.
+    assert parts["saved: residual stream"] == 4 * 4 * numbers
+
+
+def test_a_pass_in_low_precision_has_copies_of_weights() -> None:
+    parts = estimate(run_of("bf16_mixed", "device=cpu"), MACHINE).peak_parts
+    assert 0 < parts["copies of weights"] <= parts["weights"] / 2
+    assert "copies of weights" not in estimate(run_of("fused_adamw"), MACHINE).peak_parts
