@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from assay.api import accuracy as accuracy
     from assay.api import anatomy as anatomy
     from assay.api import calibrate as calibrate
     from assay.api import capacity as capacity
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from assay.api import training_cost as training_cost
 
 __all__ = [
+    "accuracy",
     "anatomy",
     "calibrate",
     "capacity",

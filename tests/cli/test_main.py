@@ -78,6 +78,7 @@ def test_a_room_does_not_hide_the_function_of_its_name() -> None:
     assert callable(assay.train)
     assert set(dir(assay)) == {
         *(
+            "accuracy",
             "anatomy",
             "calibrate",
             "capacity",

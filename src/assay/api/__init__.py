@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from assay.api.estimating import training_cost as training_cost
     from assay.api.fitting import capacity as capacity
     from assay.api.measuring import anatomy as anatomy
+    from assay.api.predictions import accuracy as accuracy
+    from assay.api.predictions import write_accuracy as write_accuracy
     from assay.api.probing import gradients as gradients
     from assay.api.study import compare as compare
     from assay.api.training import Listener as Listener
@@ -36,6 +38,7 @@ _MODULES = {
     "Listener": "training",
     "Source": "configuration",
     "Stack": "configuration",
+    "accuracy": "predictions",
     "anatomy": "measuring",
     "calibrate": "estimating",
     "capacity": "fitting",
@@ -50,6 +53,7 @@ _MODULES = {
     "token_budget": "estimating",
     "train": "training",
     "training_cost": "estimating",
+    "write_accuracy": "predictions",
 }
 
 __all__ = [*_MODULES, "runs", "study"]

@@ -1,6 +1,7 @@
 """`assay estimate`: memory and work of a step, inference, and the cost of a training, predicted without torch."""
 
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -9,12 +10,13 @@ from assay.cli.options import Gpu, GpusPerNode, Json, Nodes, Nproc, Overrides, S
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.api.step_results import PlannedStep
-    from assay.estimator.budget import Budget
-    from assay.estimator.inference import Inference
     from assay.estimator.ranks import EveryRank
 
 _DEVICES = "v100, t4, l4, l40s, a100-40gb, a100, h100, h200, b200, rtx3090, rtx4090, rtx5090, mi300x, tpu-v5e"
+_Accuracy = Annotated[
+    bool, typer.Option("--accuracy", help="Print the errors of earlier predictions, by device and by technique.")
+]
+_Page = Annotated[Path | None, typer.Option(metavar="FILE", help="With --accuracy: write the errors as a page, too.")]
 _Device = Annotated[
     str, typer.Option("--device", metavar="NAME", help=f"For --inference and --tokens, a datasheet: {_DEVICES}.")
 ]
@@ -63,6 +65,8 @@ def estimate(
     price: _Price = None,
     calibrate: _Calibrate = False,
     within: _Within = 20.0,
+    accuracy: _Accuracy = False,
+    page: _Page = None,
     as_json: Json = False,
 ) -> None:
     """Predict the memory of one optimizer step by the parts of its peak, and its work, in milliseconds.
@@ -72,7 +76,8 @@ def estimate(
     With --calibrate: first time steps of few blocks, and predict the time of a step from them. With --nproc: predict
     the rank with the highest peak, then memory and payload of all ranks, and their joint step time. With --nodes,
     --gpus-per-node or --gpu: plan the step for other machines, from datasheets. With --inference or --tokens: predict
-    generation, or the cost of a training, on a device of the market.
+    generation, or the cost of a training, on a device of the market. With --accuracy: compare the predictions of
+    earlier runs with their measurements.
 
     \b
         assay estimate demo
@@ -82,30 +87,33 @@ def estimate(
         assay estimate gpt2-1558m training.batch_size=512 --nodes 4 --gpus-per-node 8 --gpu h100 --with fully_sharded
         assay estimate gpt2-124m --inference --device l4 --bits 8
         assay estimate gpt2-124m --tokens 10B --device h100 --devices 8 --price 2.5
+        assay estimate --accuracy --page accuracy.html
     """
-    from assay import api
     from assay.errors import UsageError
 
-    changed, elsewhere = overrides or [], (nodes, gpus_per_node, gpu) != (None, None, None)
-    if inference and tokens is not None:
+    changed, stack = changes(overrides, nproc), with_ or []
+    elsewhere = (nodes, gpus_per_node, gpu) != (None, None, None)
+    if accuracy or page is not None:
+        _accuracy(accuracy, [*([source] if source else []), *changed, *stack], page, as_json)
+    elif inference and tokens is not None:
         raise UsageError("--inference and --tokens ask two questions; give only one of them")
-    if calibrate and (inference or tokens is not None or elsewhere):
+    elif calibrate and (inference or tokens is not None or elsewhere):
         raise UsageError("--calibrate times steps on this machine; leave out the options about others")
-    if inference:
-        _inference(api.inference(source, *changed, device=device, bits=bits), as_json)
+    elif inference:
+        _inference(source, overrides or [], device, bits, as_json)
     elif tokens is not None:
-        count = count_of("--tokens", tokens)
-        options = {"mfu": mfu, "price": price}
-        _cost(api.training_cost(source, *changed, tokens=count, device=device, devices=devices, **options), as_json)
+        options = {"tokens": count_of("--tokens", tokens), "devices": devices, "mfu": mfu, "price": price}
+        _cost(source, overrides or [], device, options, as_json)
     elif not elsewhere:
         if calibrate:
-            _calibrated(source, changes(overrides, nproc), with_ or (), within)
-        _step(source, changes(overrides, nproc), with_ or [], instants, as_json)
+            _calibrated(source, changed, stack, within)
+        _step(source, changed, stack, instants, as_json)
     elif nproc is not None:
         raise UsageError("--nproc describes this machine and --nodes other machines; give only one of them")
     else:
-        size = {"nodes": 1 if nodes is None else nodes, "gpus_per_node": 8 if gpus_per_node is None else gpus_per_node}
-        _plan(api.project(source, *changed, optimizations=with_ or (), gpu=gpu or "a100", **size), as_json)
+        given = {"gpu": gpu, "nodes": nodes, "gpus_per_node": gpus_per_node}
+        machines = {"gpu": "a100"} | {name: value for name, value in given.items() if value is not None}
+        _plan(source, changed, stack, machines, as_json)
 
 
 def _calibrated(source: Source, overrides: "Sequence[str]", stack: "Sequence[str]", seconds: float) -> None:
@@ -134,22 +142,51 @@ def _step(source: str | None, changed: list[str], stacks: list[str], instants: b
         print_blocks(estimate_report(every, instants=instants, stacks=found))
 
 
-def _plan(where: "PlannedStep", as_json: bool) -> None:
+def _plan(source: str | None, changed: list[str], stack: list[str], machines: dict[str, Any], as_json: bool) -> None:
+    from assay import api
     from assay.cli.console import print_blocks, print_json
     from assay.report.plan import plan_report
 
+    where = api.project(source, *changed, optimizations=stack, **machines)
     print_json(where.to_dict()) if as_json else print_blocks(plan_report(where))
 
 
-def _inference(found: "Inference", as_json: bool) -> None:
+def _inference(source: str | None, changed: list[str], device: str, bits: int, as_json: bool) -> None:
+    from assay import api
     from assay.cli.console import print_blocks, print_json
     from assay.report.predicted.inference import inference_report, inference_values
 
+    found = api.inference(source, *changed, device=device, bits=bits)
     print_json(inference_values(found)) if as_json else print_blocks(inference_report(found))
 
 
-def _cost(found: "Budget", as_json: bool) -> None:
+def _cost(source: str | None, changed: list[str], device: str, options: dict[str, Any], as_json: bool) -> None:
+    from assay import api
     from assay.cli.console import print_blocks, print_json
     from assay.report.predicted.inference import budget_report, budget_values
 
+    found = api.training_cost(source, *changed, device=device, **options)
     print_json(budget_values(found)) if as_json else print_blocks(budget_report(found))
+
+
+def _accuracy(asked: bool, words: list[str], page: Path | None, as_json: bool) -> None:
+    """Print the errors of earlier predictions. Raises `UsageError` if a configuration is given as well."""
+    from assay import api
+    from assay.cli.console import print_blocks, print_json
+    from assay.errors import UsageError, shown
+    from assay.report.page import check_page
+
+    if not asked:
+        raise UsageError("--page is the page of --accuracy; add --accuracy")
+    if words:
+        raise UsageError(f"--accuracy is of all runs of the home, and not of {shown(words[0])}; leave it out")
+    if page is not None:
+        check_page(page)
+    found = api.accuracy()
+    written = None if page is None else str(api.write_accuracy(found, page))
+    if as_json:
+        print_json({**found.to_dict(), "page": written})
+    else:
+        print_blocks(found.report())
+        if written is not None:
+            typer.echo(written)

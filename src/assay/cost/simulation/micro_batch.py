@@ -60,7 +60,7 @@ class Pass:
                     self._keep(index, segment.inputs)
                 if index in segment.cached:
                     self._cache(index, operation)
-            self._forget(index)
+            self._release(*self.plan.dying.get(index, ()))
             for group in reversed(self.stage.ends.get(index, [])):
                 gathered.after_forward(group)
         gathered.leave_forward()
@@ -138,11 +138,6 @@ class Pass:
         for name in made:
             self.storages[name].save()
 
-    def _forget(self, index: int) -> None:
-        """Release the values that no later operation reads."""
-        for base in self.plan.dying.get(index, ()):
-            self._release(base)
-
     def _leave_contexts(self, indices: range) -> None:
         """Release the tensors that forward's contexts held, unless backward needs them."""
         for index in indices:
@@ -165,7 +160,7 @@ class Pass:
             elif index < segment.end:
                 self.cached.pop(index)  # from here on it is released like a recomputed result
             self._keep(index, operation.saves)
-            self._forget(index)
+            self._release(*self.plan.dying.get(index, ()))
         for index in range(segment.first, segment.stop if segment.stops_within else segment.end):
             for tensor in self.cost.tape[index].outputs:
                 # Results that only operations beyond the stop would read are released when recomputation ends.
@@ -242,13 +237,13 @@ class Pass:
         return storage
 
     def _free_saved(self, index: int) -> None:
-        for base in self.kept.pop(index, ()):
-            self._release(base)
+        self._release(*self.kept.pop(index, ()))
 
-    def _release(self, base: str) -> None:
-        storage = None if base in self.lasting else self.storages.get(base)
-        if storage is None:
-            return
-        self.ledger.drop(storage)
-        if storage.holders == 0:
-            del self.storages[base]
+    def _release(self, *bases: str) -> None:
+        """Remove a holder of each storage, unless it outlasts the micro-batch or is freed already."""
+        for base in bases:
+            storage = None if base in self.lasting else self.storages.get(base)
+            if storage is not None:
+                self.ledger.drop(storage)
+                if storage.holders == 0:
+                    del self.storages[base]

@@ -81,7 +81,12 @@ def check_page(path: Path) -> None:
 
 def render(comparison: Comparison) -> str:
     """Return the page as text."""
-    return _templates().get_template("page.html").render(_content(comparison))
+    return render_template("page.html", **_content(comparison))
+
+
+def render_template(name: str, **content: Any) -> str:
+    """Return a page as text: the template of this name, with its content escaped."""
+    return _templates().get_template(name).render(content)
 
 
 def _templates() -> "Environment":

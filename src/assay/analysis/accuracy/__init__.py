@@ -1,0 +1,1 @@
+"""Accuracy of predictions: errors of recorded runs, by device and by technique."""

@@ -1,0 +1,78 @@
+"""The page of predictions against measurements: tables of errors, and each run as a point."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from assay.analysis.accuracy.errors import QUANTITIES, Accuracy, Prediction
+from assay.files import write_file
+from assay.report.page import check_page, render_template
+from assay.report.page.theme import DARK, LIGHT, SOFT, canvas, marker, printed, series, svg, variables
+from assay.report.predicted.accuracy import accuracy_report
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_TITLES = {"memory": "peak of tensors, MiB", "time": "step time, ms"}
+_UNITS = {"memory": 2.0**20, "time": 1e-3}
+_CAPTION = "Each point is a run, and each colour a device. On the line the prediction is the measurement."
+
+
+def write_accuracy_page(found: Accuracy, path: Path) -> Path:
+    """Write the page, whole or not at all, and return its path. Raises `UsageError` as `check_page`, `StorageError`."""
+    check_page(path)
+    write_file(path, render_accuracy(found).encode())
+    return path.absolute()
+
+
+def render_accuracy(found: Accuracy) -> str:
+    """Return the page as text."""
+    drawn = _drawn(found)
+    return render_template(
+        "accuracy.html",
+        heading="Accuracy of predictions",
+        runs=found.runs,
+        blocks=list(accuracy_report(found)),
+        figure=Markup() if drawn is None else Markup(svg(drawn, "predicted against measured")),
+        caption=_CAPTION,
+        light=variables(LIGHT),
+        dark=variables(DARK),
+    )
+
+
+def figure(found: Accuracy) -> "Figure | None":
+    """Return the figure of predicted against measured values; None without a prediction."""
+    drawn = _drawn(found)
+    return None if drawn is None else printed(drawn)
+
+
+def _drawn(found: Accuracy) -> "Figure | None":
+    if not found.predictions:
+        return None
+    devices = list(dict.fromkeys(one.device for one in found.predictions))
+    with canvas(9.0, 3.8, 2) as (drawn, axes):
+        for axis, quantity in zip(axes, QUANTITIES, strict=True):
+            axis.set(title=_TITLES[quantity], xlabel="measured", ylabel="predicted")
+            points = [one for one in found.predictions if one.quantity == quantity]
+            if points:
+                _points(axis, points, devices, _UNITS[quantity])
+        return drawn
+
+
+def _points(axis: Any, points: list[Prediction], devices: list[str], unit: float) -> None:
+    """Draw the points on logarithmic axes, with the line of exact predictions."""
+    ends = [one.measured / unit for one in points] + [one.predicted / unit for one in points]
+    line = (min(ends) / 1.3, max(ends) * 1.3)
+    axis.plot(line, line, color=SOFT, linewidth=0.8)
+    for number, device in enumerate(devices):
+        here = [one for one in points if one.device == device]
+        axis.plot(
+            [one.measured / unit for one in here],
+            [one.predicted / unit for one in here],
+            color=series(number + 1),
+            marker=marker(number + 1),
+            markersize=4,
+            linestyle="none",
+        )
+    axis.set(xscale="log", yscale="log", xlim=line, ylim=line)
