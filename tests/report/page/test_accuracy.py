@@ -24,6 +24,7 @@ def test_the_page_has_the_errors_and_a_point_for_each_run() -> None:
     for text in ("A &amp; B, 1 thread", "+50.0 %", "−50.0 %", "sdpa_attention", "run-2", "<svg", "2 runs with"):
         assert text in page
     assert "A & B" not in page
+    assert "mathdefault" not in page
     assert render_accuracy(FOUND) == page
 
 

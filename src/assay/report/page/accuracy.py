@@ -51,17 +51,19 @@ def _drawn(found: Accuracy) -> "Figure | None":
     if not found.predictions:
         return None
     devices = list(dict.fromkeys(one.device for one in found.predictions))
-    with canvas(9.0, 3.8, 2) as (drawn, axes):
-        for axis, quantity in zip(axes, QUANTITIES, strict=True):
-            axis.set(title=_TITLES[quantity], xlabel="measured", ylabel="predicted")
+    shown = [one for one in QUANTITIES if any(each.quantity == one for each in found.predictions)]
+    with canvas(4.5 * len(shown), 3.8, len(shown)) as (drawn, axes):
+        for axis, quantity in zip(axes, shown, strict=True):
             points = [one for one in found.predictions if one.quantity == quantity]
-            if points:
-                _points(axis, points, devices, _UNITS[quantity])
+            _points(axis, points, devices, _UNITS[quantity])
+            axis.set(title=_TITLES[quantity], xlabel="measured", ylabel="predicted")
         return drawn
 
 
 def _points(axis: Any, points: list[Prediction], devices: list[str], unit: float) -> None:
     """Draw the points on logarithmic axes, with the line of exact predictions."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
     ends = [one.measured / unit for one in points] + [one.predicted / unit for one in points]
     line = (min(ends) / 1.3, max(ends) * 1.3)
     axis.plot(line, line, color=SOFT, linewidth=0.8)
@@ -76,3 +78,7 @@ def _points(axis: Any, points: list[Prediction], devices: list[str], unit: float
             linestyle="none",
         )
     axis.set(xscale="log", yscale="log", xlim=line, ylim=line)
+    for side in (axis.xaxis, axis.yaxis):
+        side.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        side.set_major_formatter("{x:g}")
+        side.set_minor_locator(NullLocator())
