@@ -71,10 +71,9 @@ def estimate(
 ) -> None:
     """Predict the memory of one optimizer step by the parts of its peak, and its work, in milliseconds.
 
-    With several --with: print the parts of the peak after each is added to those before it, in columns.
-
-    With --calibrate: first time steps of few blocks, and predict the time of a step from them. With --nproc: predict
-    the rank with the highest peak, then memory and payload of all ranks, and their joint step time. With --nodes,
+    With several --with: print the parts of the peak after each is added to those before it, in columns. With
+    --calibrate: first time steps of few blocks, and predict the time of a step from them. With --nproc: predict the
+    rank with the highest peak, then memory and payload of all ranks, and their joint step time. With --nodes,
     --gpus-per-node or --gpu: plan the step for other machines, from datasheets. With --inference or --tokens: predict
     generation, or the cost of a training, on a device of the market. With --accuracy: compare the predictions of
     earlier runs with their measurements.
@@ -92,34 +91,42 @@ def estimate(
     from assay.errors import UsageError
 
     changed, stack = changes(overrides, nproc), with_ or []
-    elsewhere = (nodes, gpus_per_node, gpu) != (None, None, None)
+    machines = {"nodes": nodes, "gpus_per_node": gpus_per_node, "gpu": gpu}
+    elsewhere = any(value is not None for value in machines.values())
+    _one_question(inference, tokens is not None, elsewhere, calibrate)
     if accuracy or page is not None:
         _accuracy(accuracy, [*([source] if source else []), *changed, *stack], page, as_json)
-    elif inference and tokens is not None:
-        raise UsageError("--inference and --tokens ask two questions; give only one of them")
-    elif calibrate and (inference or tokens is not None or elsewhere):
-        raise UsageError("--calibrate times steps on this machine; leave out the options about others")
     elif inference:
         _inference(source, overrides or [], device, bits, as_json)
     elif tokens is not None:
         options = {"tokens": count_of("--tokens", tokens), "devices": devices, "mfu": mfu, "price": price}
         _cost(source, overrides or [], device, options, as_json)
     elif not elsewhere:
-        if calibrate:
-            _calibrated(source, changed, stack, within)
+        _calibrated(source, changed, stack, within if calibrate else None)
         _step(source, changed, stack, instants, as_json)
     elif nproc is not None:
         raise UsageError("--nproc describes this machine and --nodes other machines; give only one of them")
     else:
-        given = {"gpu": gpu, "nodes": nodes, "gpus_per_node": gpus_per_node}
-        machines = {"gpu": "a100"} | {name: value for name, value in given.items() if value is not None}
         _plan(source, changed, stack, machines, as_json)
 
 
-def _calibrated(source: Source, overrides: "Sequence[str]", stack: "Sequence[str]", seconds: float) -> None:
+def _one_question(inference: bool, tokens: bool, elsewhere: bool, calibrate: bool) -> None:
+    """Raise `UsageError` if options ask more than one question."""
+    from assay.errors import UsageError
+
+    if inference and tokens:
+        raise UsageError("--inference and --tokens ask two questions; give only one of them")
+    if calibrate and (inference or tokens or elsewhere):
+        raise UsageError("--calibrate times steps on this machine; leave out the options about others")
+
+
+def _calibrated(source: Source, overrides: "Sequence[str]", stack: "Sequence[str]", seconds: float | None) -> None:
+    """Time steps of few blocks for so many seconds, if there are any."""
     from assay import api
     from assay.cli.console import note
 
+    if seconds is None:
+        return
     api.calibrate(source, *overrides, optimizations=stack, seconds=seconds, tell=note)
 
 
@@ -147,7 +154,8 @@ def _plan(source: str | None, changed: list[str], stack: list[str], machines: di
     from assay.cli.console import print_blocks, print_json
     from assay.report.plan import plan_report
 
-    where = api.project(source, *changed, optimizations=stack, **machines)
+    given = {"gpu": "a100"} | {name: value for name, value in machines.items() if value is not None}
+    where = api.project(source, *changed, optimizations=stack, **given)
     print_json(where.to_dict()) if as_json else print_blocks(plan_report(where))
 
 

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from assay.cost.simulation.allocator import Ledger, Storage
+from assay.cost.simulation.allocator import Category, Ledger, Storage
 from assay.cost.simulation.caching_allocator import ROUNDED_SEGMENT, Block, CachingAllocator
 from assay.cost.simulation.timeline import replay
 from assay.cost.step import Cost
@@ -48,9 +48,9 @@ class Recorded(Ledger):
         """Number of a request with its bytes, and again with −1 when it is freed."""
         self._numbers: dict[Storage, int] = {}
 
-    def take(self, nbytes: int) -> Storage:
+    def take(self, nbytes: int, category: Category = Category.TEMPORARY, site: str = "") -> Storage:
         """Record a request."""
-        storage = super().take(nbytes)
+        storage = super().take(nbytes, category, site)
         self._numbers[storage] = len(self.events)
         self.events.append((len(self.events), nbytes))
         return storage

@@ -10,7 +10,7 @@ Segments that a caching allocator keeps are left out (`caching_allocator`).
 
 from collections.abc import Callable, Iterable, Mapping
 
-from assay.cost.simulation.allocator import Ledger, Storage
+from assay.cost.simulation.allocator import Category, Ledger, Storage
 from assay.cost.simulation.caching_allocator import rounded
 from assay.cost.simulation.timeline import replay
 from assay.cost.step import Cost
@@ -30,10 +30,10 @@ class Served(Ledger):
         self.served_bytes = sum(map(taken, sizes))
         self.most_bytes = self.served_bytes
 
-    def take(self, nbytes: int) -> Storage:
+    def take(self, nbytes: int, category: Category = Category.TEMPORARY, site: str = "") -> Storage:
         """Serve a request."""
         self.served_bytes += self._taken(nbytes)
-        return super().take(nbytes)
+        return super().take(nbytes, category, site)
 
     def drop(self, storage: Storage) -> None:
         """Remove one holder."""
