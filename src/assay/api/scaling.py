@@ -23,6 +23,7 @@ def fit(
     and the others test the law. Raises `UsageError` for a faulty file, and if too few points are left.
     """
     from assay.scaling import parametric
+    from assay.scaling.extrapolation import extrapolation
     from assay.scaling.fitted import FittedLaw, tested
     from assay.scaling.points import LEAST_POINTS, read_points
 
@@ -35,8 +36,8 @@ def fit(
         raise UsageError(f"{len(fitted)} points are left to fit; a law needs at least {LEAST_POINTS}")
     found = parametric.fit(fitted)
     laws = parametric.bootstrap(found, draws, seed)
-    held_out = None if below_flops is None else tested(found, laws, points, below_flops)
-    return FittedLaw(found, tuple(laws), drop, held_out)
+    law = FittedLaw(found, tuple(laws), drop, extrapolation=extrapolation(found))
+    return law if below_flops is None else tested(law, points, below_flops)
 
 
 def optimal(

@@ -1,14 +1,14 @@
 """A fitted law with its intervals, and its test on points with more compute than those of the fit."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
+from assay.scaling.extrapolation import Extrapolation, widened
 from assay.scaling.interval import Interval, interval, of_losses
 from assay.scaling.parametric import Fit, Parametric
-from assay.scaling.points import Points
+from assay.scaling.points import Floats, Points
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,8 @@ class HeldOut:
     """Mean of the absolute relative errors of predicted losses."""
     covered: float
     """Share of the losses within their 95 % intervals."""
+    covered_if_law_is_true: float
+    """The same share by the bootstrap alone."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,13 @@ class FittedLaw:
     dropped: int
     """Points with the highest losses that were left out."""
     held_out: HeldOut | None = None
+    extrapolation: Extrapolation | None = None
+    """Growth of errors beyond the fitted compute; None if the points are too few for hold-outs among them."""
+
+    def intervals_of(self, points: Points) -> tuple[Floats, Floats]:
+        """Return both ends of the 95 % interval of a new loss at each point."""
+        ends = of_losses(self.fit, self.draws, points)
+        return ends if self.extrapolation is None else widened(ends, self.fit, points, self.extrapolation)
 
     @property
     def intervals(self) -> dict[str, Interval]:
@@ -40,15 +49,20 @@ class FittedLaw:
         return {name: interval(self.draws, partial(_constant, name)) for name in self.fit.law.printed}
 
 
-def tested(found: Fit, laws: Sequence[Parametric], points: Points, below: float) -> HeldOut | None:
-    """Predict the points with at least so many FLOPs by a law that was fitted to others; None if there are none."""
+def tested(found: FittedLaw, points: Points, below: float) -> FittedLaw:
+    """Return the law with its test on the points with at least so many FLOPs, which it was not fitted to."""
     points = points.where(points.flops >= below)
     if not len(points):
-        return None
-    errors = np.abs(found.law.loss(points.parameters, points.tokens) / points.loss - 1)
-    low, high = of_losses(found, laws, points)
-    inside = (low <= points.loss) & (points.loss <= high)
-    return HeldOut(len(points), below, float(errors.mean()), float(inside.mean()))
+        return found
+    errors = np.abs(found.fit.law.loss(points.parameters, points.tokens) / points.loss - 1)
+    covered = (
+        _covered(ends, points) for ends in (found.intervals_of(points), of_losses(found.fit, found.draws, points))
+    )
+    return replace(found, held_out=HeldOut(len(points), below, float(errors.mean()), *covered))
+
+
+def _covered(ends: tuple[Floats, Floats], points: Points) -> float:
+    return float(np.mean((ends[0] <= points.loss) & (points.loss <= ends[1])))
 
 
 def _constant(name: str, law: Parametric) -> float:

@@ -4,8 +4,8 @@ Huber's objective is no likelihood, so nothing follows from its curvature. Point
 law is fitted anew. The 2.5 % and 97.5 % quantiles of what follows from these laws are an interval. That of a single new
 loss also has the residuals of the fit, drawn at random.
 
-The law itself is taken as true. So intervals are too narrow far outside of the fitted points. A fit to Chinchilla's
-points below 1e20 FLOPs has 68 % of the other points in their intervals, and not 95 %.
+The law itself is taken as true. Far outside of the fitted points this is too narrow, and `extrapolation` widens it. A
+fit to Chinchilla's points below 1e20 FLOPs has 70 % of the other points in these intervals, and not 95 %.
 """
 
 from collections.abc import Callable, Sequence

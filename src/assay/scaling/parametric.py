@@ -2,8 +2,8 @@
 
 The fit minimizes the sum of Huber losses of the residuals of log L, with δ = 0.001. Its variables are a = log A,
 b = log B, e = log E, α and β. The logarithm of the law is a log-sum-exp of three linear terms, so nothing overflows.
-L-BFGS starts from the best points of the grid of that paper. Besiroglu et al. 2024 (arXiv:2404.10102) found that the
-first fit had stopped too early, and repeated it.
+The best points of the grid of that paper are the starts of `descent`, and L-BFGS finishes the best. Besiroglu et al.
+2024 (arXiv:2404.10102) found that the first fit had stopped too early, and repeated it.
 """
 
 from dataclasses import dataclass
@@ -13,10 +13,9 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
+from assay.scaling.descent import DELTA, Logs, descend, huber, objectives
 from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN, Floats, Points
 
-DELTA = 1e-3
-"""Residual of log L from which the Huber loss is linear."""
 _GRID = (
     np.arange(0.0, 26.0, 5.0),
     np.arange(0.0, 26.0, 5.0),
@@ -24,7 +23,7 @@ _GRID = (
     *(np.arange(0.0, 2.1, 0.5),) * 2,
 )
 """Starts of a, b, e, α and β in Hoffmann et al. 2022."""
-_STARTS = 40
+_STARTS = 60
 """Starts with the lowest objective from which the fit descends."""
 
 
@@ -85,30 +84,27 @@ def fit(points: Points) -> Fit:
     """Fit the law to points: the lowest objective of several descents."""
     logs = points.logs
     grid = np.array(list(product(*_GRID)))
-    order = np.argsort(_objectives(grid, *logs), kind="stable")[:_STARTS]
-    best = min((_descend(grid[one], logs) for one in order), key=lambda found: found[1])
-    return Fit(Parametric(*map(float, best[0])), best[1], points)
+    starts = grid[np.argsort(objectives(grid, logs), kind="stable")[:_STARTS]]
+    reached = descend(starts, logs)
+    values, lowest = _finish(reached[int(np.argmin(objectives(reached, logs)))], logs)
+    return Fit(Parametric(*map(float, values)), lowest, points)
 
 
 def bootstrap(found: Fit, draws: int, seed: int = 0) -> list[Parametric]:
     """Return laws that are fitted to points drawn with replacement; each begins from the fitted law."""
     chance, count = np.random.default_rng(seed), len(found.points)
-    laws = []
-    for _ in range(draws):
-        some = found.points.where(chance.integers(count, size=count))
-        laws.append(Parametric(*map(float, _descend(found.law.values, some.logs)[0])))
-    return laws
+    times_drawn = chance.multinomial(count, np.full(count, 1 / count), size=draws).astype(float)
+    reached = descend(np.repeat(found.law.values[None], draws, axis=0), found.points.logs, times_drawn)
+    return [Parametric(*map(float, values)) for values in reached]
 
 
 def objective(law: Parametric, points: Points) -> float:
     """Return the sum of Huber losses of the residuals of log L."""
-    return float(_objectives(law.values[None], *points.logs)[0])
+    return float(objectives(law.values[None], points.logs)[0])
 
 
-_Logs = tuple[Floats, Floats, Floats]
-
-
-def _descend(start: Floats, logs: _Logs) -> tuple[Floats, float]:
+def _finish(start: Floats, logs: Logs) -> tuple[Floats, float]:
+    """Return the constants that L-BFGS reaches from a start, and their objective."""
     options = {"maxiter": 5000, "maxfun": 20000, "ftol": 1e-15, "gtol": 1e-9}
     # Multiplied, because the objective is so small that the descent would stop at its absolute tolerances.
     found = minimize(_scaled, start, args=logs, jac=True, method="L-BFGS-B", options=options)
@@ -130,20 +126,10 @@ def _scaled(values: Floats, *logs: Floats) -> tuple[float, Floats]:
     gradient = np.array(
         [by_term[0].sum(), by_term[1].sum(), by_term[2].sum(), -(by_term[0] @ sizes), -(by_term[1] @ data)]
     )
-    return _SCALE * float(_huber(residuals).sum()), _SCALE * gradient
-
-
-def _objectives(grid: Floats, sizes: Floats, data: Floats, losses: Floats) -> Floats:
-    """Return the objective of each row of constants, `[rows]`."""
-    return np.array([float(_huber(_log_loss(row, sizes, data) - losses).sum()) for row in grid])
+    return _SCALE * float(huber(residuals).sum()), _SCALE * gradient
 
 
 def _log_loss(values: Floats, sizes: Floats, data: Floats) -> Floats:
     a, b, e, alpha, beta = values
     terms = np.stack(np.broadcast_arrays(a - alpha * sizes, b - beta * data, np.asarray(e)))
     return np.asarray(logsumexp(terms, axis=0))
-
-
-def _huber(residuals: Floats) -> Floats:
-    size = np.abs(residuals)
-    return np.where(size <= DELTA, 0.5 * residuals**2, DELTA * (size - 0.5 * DELTA))

@@ -3,10 +3,13 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from assay.report.blocks import Block, Table
 from assay.units import format_count, format_flops
 
 if TYPE_CHECKING:
+    from assay.scaling.extrapolation import Extrapolation
     from assay.scaling.fitted import FittedLaw
     from assay.scaling.published import Optimum
 
@@ -33,13 +36,33 @@ def fit_report(found: "FittedLaw") -> Iterator[Block]:
         f"The optimum of the largest compute, {format_flops(float(found.fit.points.flops.max()))}, is "
         f"{format_count(parameters)} parameters and {format_count(tokens)} tokens, {tokens / parameters:.3g} for each."
     )
+    yield _beyond(found)
     if found.held_out is not None:
         tested = found.held_out
         yield (
             f"Points below {tested.below_flops:.3g} FLOPs were fitted. The loss of the other {tested.count} is "
             f"predicted with a mean absolute error of {tested.mean_error:.2%}; {tested.covered:.0%} are in their 95 % "
-            "interval, which takes the law itself as true."
+            f"interval. By the bootstrap alone, which takes the law as true, it is {tested.covered_if_law_is_true:.0%}."
         )
+
+
+def _beyond(found: "FittedLaw") -> str:
+    beyond = found.extrapolation
+    if beyond is None:
+        return (
+            "The points are too few to hold some out. So the intervals of losses take the law as true, and are too "
+            "narrow for more compute than that of the points."
+        )
+    return (
+        f"Beyond {format_flops(beyond.fitted_flops)}, intervals of losses grow with the errors of {beyond.origins} "
+        f"hold-outs within these points: to {_spread(beyond, 10):.1%} at 10 times the compute, and "
+        f"{_spread(beyond, 100):.1%} at 100 times."
+    )
+
+
+def _spread(beyond: "Extrapolation", times: float) -> float:
+    """Return the relative half width of an interval at so many times the fitted compute."""
+    return float(np.expm1(beyond.half_widths(np.array([beyond.fitted_flops * times])))[0])
 
 
 def optimal_report(found: "Mapping[str, Optimum]") -> Iterator[Block]:
@@ -76,5 +99,6 @@ def fit_values(found: "FittedLaw") -> dict[str, Any]:
         "constants": found.fit.law.printed,
         "intervals": {name: list(ends) for name, ends in found.intervals.items()},
         "draws": len(found.draws),
+        "extrapolation": None if found.extrapolation is None else vars(found.extrapolation),
         "held_out": None if tested is None else vars(tested),
     }

@@ -1,0 +1,91 @@
+"""Errors of a law beyond the compute that it was fitted to, from hold-outs within the fitted points.
+
+A bootstrap takes the law as true, so its intervals are too narrow where the law itself bends. What it cannot know is
+measured, by forecasts from rolling origins (Williams & Goodman 1971, Journal of the American Statistical Association
+66). The range of log C is divided evenly. At each origin the law is fitted to the points below, and predicts those
+above. The error of log L at a distance d = log C − log C_fitted is compared with √(q² + (κ·d)²). Here q is the 95 %
+quantile of the absolute residuals of that fit. κ is the least growth with which 95 % of the errors are within, where
+each origin weighs alike.
+
+Origins have fewer points than the fit, so their errors also have its uncertainty of constants. Intervals are therefore
+somewhat too wide where the law is true. A bend that begins beyond the fitted points shows in no hold-out.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from assay.scaling.parametric import Fit, fit
+from assay.scaling.points import Floats, Points
+
+_WITHIN = 0.95
+_ORIGINS = 8
+"""Origins, evenly over the range of log C."""
+_LEAST_FITTED, _LEAST_SHARE = 20, 0.3
+"""An origin needs so many points below it, and such a share of all points; four points for each constant."""
+_NEAREST = 0.05
+"""Points nearer in log C say nothing of a growth."""
+
+
+@dataclass(frozen=True)
+class Extrapolation:
+    """How errors of log L grow with the distance from fitted compute."""
+
+    growth: float
+    """κ: error of log L for each unit of log C."""
+    scatter: float
+    """q: 95 % quantile of the absolute residuals of log L."""
+    fitted_flops: float
+    """Largest compute of the fit."""
+    origins: int
+    """Hold-outs within the fitted points."""
+
+    def half_widths(self, flops: Floats) -> Floats:
+        """Return the half width of the interval of log L at each compute; zero within the fitted range."""
+        distance = _distances(flops, self.fitted_flops)
+        return np.where(distance > 0, np.hypot(self.scatter, self.growth * distance), 0.0)
+
+
+def extrapolation(found: Fit) -> Extrapolation | None:
+    """Measure the growth of a law's errors within its own points; None if no origin has enough points."""
+    points = found.points
+    logs = np.log(points.flops)
+    distances, excesses, weights = [], [], []
+    for origin in np.linspace(logs.min(), logs.max(), _ORIGINS + 2)[1:-1]:
+        small, large = points.where(logs < origin), points.where(logs >= origin)
+        if len(small) < max(_LEAST_FITTED, _LEAST_SHARE * len(points)):
+            continue
+        nested = fit(small)
+        far = _distances(large.flops, float(small.flops.max()))
+        errors = np.log(large.loss / nested.law.loss(large.parameters, large.tokens))
+        chosen = far > _NEAREST
+        distances.append(far[chosen])
+        excesses.append(errors[chosen] ** 2 - _scatter(nested) ** 2)
+        weights.append(np.full(chosen.sum(), 1 / max(1, chosen.sum())))
+    if not any(map(len, distances)):
+        return None
+    ratios = np.concatenate(excesses) / np.concatenate(distances) ** 2
+    growth = np.sqrt(max(0.0, _quantile(ratios, np.concatenate(weights))))
+    return Extrapolation(float(growth), _scatter(found), float(points.flops.max()), len(distances))
+
+
+def _distances(flops: Floats, fitted: float) -> Floats:
+    return np.maximum(0.0, np.log(flops / fitted))
+
+
+def _scatter(found: Fit) -> float:
+    """Return the quantile of absolute residuals, for the degrees of freedom that the constants took."""
+    count, constants = len(found.points), len(found.law.values)
+    return float(np.quantile(np.abs(found.residuals), _WITHIN) * np.sqrt(count / max(1, count - constants)))
+
+
+def _quantile(values: Floats, weights: Floats) -> float:
+    order = np.argsort(values)
+    reached = np.cumsum(weights[order]) / weights.sum()
+    return float(values[order][np.searchsorted(reached, _WITHIN)])
+
+
+def widened(ends: tuple[Floats, Floats], found: Fit, points: Points, beyond: Extrapolation) -> tuple[Floats, Floats]:
+    """Return intervals of losses that are at least as wide as errors grow beyond the fitted compute."""
+    center, half = found.law.loss(points.parameters, points.tokens), beyond.half_widths(points.flops)
+    return np.minimum(ends[0], center * np.exp(-half)), np.maximum(ends[1], center * np.exp(half))
