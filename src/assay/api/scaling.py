@@ -24,7 +24,7 @@ def fit(
     """
     from assay.scaling import parametric
     from assay.scaling.extrapolation import extrapolation
-    from assay.scaling.fitted import FittedLaw, tested
+    from assay.scaling.fitted import FittedLaw, with_held_out
     from assay.scaling.points import LEAST_POINTS, read_points
 
     every = read_points(Path(path))
@@ -37,7 +37,7 @@ def fit(
     found = parametric.fit(fitted)
     laws = parametric.bootstrap(found, draws, seed)
     law = FittedLaw(found, tuple(laws), drop, extrapolation=extrapolation(found))
-    return law if below_flops is None else tested(law, points, below_flops)
+    return law if below_flops is None else with_held_out(law, points, below_flops)
 
 
 def optimal(

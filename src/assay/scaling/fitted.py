@@ -49,7 +49,7 @@ class FittedLaw:
         return {name: interval(self.draws, partial(_constant, name)) for name in self.fit.law.printed}
 
 
-def tested(found: FittedLaw, points: Points, below: float) -> FittedLaw:
+def with_held_out(found: FittedLaw, points: Points, below: float) -> FittedLaw:
     """Return the law with its test on the points with at least so many FLOPs, which it was not fitted to."""
     points = points.where(points.flops >= below)
     if not len(points):

@@ -30,6 +30,9 @@ def of_losses(found: Fit, laws: Sequence[Parametric], points: Points, seed: int 
     """Return both ends of the interval of each point's loss, by the law and the residuals of its fit."""
     chance = np.random.default_rng(seed)
     logs = np.log([law.loss(points.parameters, points.tokens) for law in laws])
-    noise = chance.choice(found.residuals, size=logs.shape)
+    count, constants = len(found.points), len(found.law.values)
+    # The constants took part of the scatter with them.
+    residuals = found.residuals * np.sqrt(count / max(1, count - constants))
+    noise = chance.choice(residuals, size=logs.shape)
     low, high = np.quantile(np.exp(logs + noise), (_LOW, _HIGH), axis=0)
     return low, high

@@ -1,0 +1,26 @@
+"""Intervals of laws that are known cover the truth at their nominal rate, 95 %, within four points."""
+
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def benchmark() -> Any:
+    import scaling_recovery  # type: ignore[import-not-found]
+
+    return scaling_recovery
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["Besiroglu", "Hoffmann, unrounded"])
+def test_intervals_of_known_laws_cover_at_their_nominal_rate(benchmark: Any, name: str) -> None:
+    for figure, share in benchmark.recovery(benchmark.LAWS[name]).items():
+        assert share == pytest.approx(0.95, abs=0.04), figure
+
+
+def test_one_data_set_has_every_figure(benchmark: Any) -> None:
+    shares = benchmark.covered(benchmark.LAWS["Besiroglu"], 0)
+    assert {"E", "A", "B", "α", "β", "the law's loss", "new losses within", "new losses beyond"} <= shares.keys()
+    assert shares["new losses within"] > 0.8
+    assert shares["new losses beyond"] >= shares["new losses beyond, bootstrap"]
