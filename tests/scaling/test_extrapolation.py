@@ -69,6 +69,14 @@ def test_an_interval_is_never_narrower() -> None:
     assert wide[1] == pytest.approx(ends[1])
 
 
+def test_constants_that_points_do_not_identify_are_named() -> None:
+    found = fit(made(6))
+    near = tuple(replace(found.law, a=found.law.a + shift) for shift in (-0.2, 0.0, 0.2))
+    far = tuple(replace(found.law, a=found.law.a + shift) for shift in (-0.5, 0.0, 0.5))
+    assert FittedLaw(found, near, 0).unidentified == ()
+    assert FittedLaw(found, far, 0).unidentified == ("A",)
+
+
 @pytest.mark.parametrize("below", [2e19, 5e19, 1e20, 2e20, 5e20, 1e21])
 def test_nine_in_ten_larger_runs_are_in_their_intervals(shared: Callable[[str], Path], below: float) -> None:
     held_out = scaling.fit(shared(CHINCHILLA), drop=5, below_flops=below).held_out

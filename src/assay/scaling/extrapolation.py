@@ -3,9 +3,10 @@
 A bootstrap takes the law as true, so its intervals are too narrow where the law itself bends. What it cannot know is
 measured, by forecasts from rolling origins (Williams & Goodman 1971, Journal of the American Statistical Association
 66). The range of log C is divided evenly. At each origin the law is fitted to the points below, and predicts those
-above. The error of log L at a distance d = log C − log C_fitted is compared with √(q² + (κ·d)²). Here q is the 95 %
-quantile of the absolute residuals of that fit. κ is the least growth with which 95 % of the errors are within, where
-each origin weighs alike.
+above. The error of log L at a distance d = log C − log C_fitted is compared with √(q² + (κ·d)²). The scatter q is the
+95 % quantile of the absolute residuals of that fit.
+
+The growth κ is the least number with which 95 % of the errors are within. Each origin weighs alike.
 
 Origins have fewer points than the fit, so their errors also have its uncertainty of constants. Intervals are therefore
 somewhat too wide where the law is true. A bend that begins beyond the fitted points shows in no hold-out.
@@ -29,7 +30,7 @@ _NEAREST = 0.05
 
 @dataclass(frozen=True)
 class Extrapolation:
-    """How errors of log L grow with the distance from fitted compute."""
+    """Growth of the errors of log L with the distance from the fitted compute."""
 
     growth: float
     """κ: error of log L for each unit of log C."""

@@ -10,6 +10,9 @@ from assay.scaling.interval import Interval, interval, of_losses
 from assay.scaling.parametric import Fit, Parametric
 from assay.scaling.points import Floats, Points
 
+_IDENTIFIED = 2.0
+"""Largest ratio of the ends of an interval for which the points identify a constant."""
+
 
 @dataclass(frozen=True)
 class HeldOut:
@@ -23,7 +26,7 @@ class HeldOut:
     covered: float
     """Share of the losses within their 95 % intervals."""
     covered_if_law_is_true: float
-    """The same share by the bootstrap alone."""
+    """Share of the losses within their intervals by the bootstrap alone."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,11 @@ class FittedLaw:
     extrapolation: Extrapolation | None = None
     """Growth of errors beyond the fitted compute; None if the points are too few for hold-outs among them."""
 
+    @property
+    def unidentified(self) -> tuple[str, ...]:
+        """Constants whose interval has ends that differ by more than a factor of two."""
+        return tuple(name for name, (low, high) in self.intervals.items() if high > _IDENTIFIED * low)
+
     def intervals_of(self, points: Points) -> tuple[Floats, Floats]:
         """Return both ends of the 95 % interval of a new loss at each point."""
         ends = of_losses(self.fit, self.draws, points)
@@ -50,7 +58,7 @@ class FittedLaw:
 
 
 def with_held_out(found: FittedLaw, points: Points, below: float) -> FittedLaw:
-    """Return the law with its test on the points with at least so many FLOPs, which it was not fitted to."""
+    """Return the law with its test on the points from so many FLOPs on."""
     points = points.where(points.flops >= below)
     if not len(points):
         return found

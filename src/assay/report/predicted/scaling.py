@@ -31,6 +31,11 @@ def fit_report(found: "FittedLaw") -> Iterator[Block]:
         f"Intervals are by the bootstrap, {len(found.draws)} draws. A and α, and B and β, go up and down together. "
         "Each alone says little, and predicted losses are more certain than constants."
     )
+    if found.unidentified:
+        yield (
+            f"The points do not identify {', '.join(found.unidentified)}: the ends of these intervals differ by more "
+            "than a factor of two."
+        )
     parameters, tokens = law.optimum(float(found.fit.points.flops.max()))
     yield (
         f"The optimum of the largest compute, {format_flops(float(found.fit.points.flops.max()))}, is "
@@ -98,6 +103,7 @@ def fit_values(found: "FittedLaw") -> dict[str, Any]:
         "objective": found.fit.objective,
         "constants": found.fit.law.printed,
         "intervals": {name: list(ends) for name, ends in found.intervals.items()},
+        "unidentified": list(found.unidentified),
         "draws": len(found.draws),
         "extrapolation": None if found.extrapolation is None else vars(found.extrapolation),
         "held_out": None if tested is None else vars(tested),
