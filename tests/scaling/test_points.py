@@ -50,6 +50,7 @@ def test_the_published_points_are_read(shared: Callable[[str], Path]) -> None:
         ("parameters,tokens,loss", [*ROWS, (1e6, 1e7, -1.0)], "line 10: loss=-1 is not possible"),
         ("parameters,tokens,loss", [*ROWS, (1e6, 1e7, float("nan"))], "line 10: loss=nan is not possible"),
         ("parameters,tokens,loss", [(1e6, d, loss) for _, d, loss in ROWS], "one model size only"),
+        ("N,D,loss,flops", [(n / 1e6, d, loss, 6 * n * d) for n, d, loss in ROWS], "line 2: flops=6e.13, but 6·N·D is"),
         ("parameters,tokens,loss", [*ROWS, ROWS[0]], "the same point twice"),
     ],
 )
@@ -58,6 +59,12 @@ def test_what_cannot_determine_a_law_is_a_sentence(
 ) -> None:
     with pytest.raises(UsageError, match=says):
         read_points(written(tmp_path, heading, rows))
+
+
+def test_flops_that_differ_a_little_from_six_n_d_are_allowed(tmp_path: Path) -> None:
+    rows = [(n, d, loss, 8 * n * d) for n, d, loss in ROWS]
+    points = read_points(written(tmp_path, "N,D,loss,flops", rows))
+    assert points.flops == pytest.approx([6 * n * d for n, d, _ in ROWS])
 
 
 def test_a_file_that_is_no_table_is_a_sentence(tmp_path: Path) -> None:

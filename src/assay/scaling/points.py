@@ -28,6 +28,8 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
 }
 """Headings by which a column is known, in lower case."""
 
+_MOST_APART = 10.0
+"""Factor by which FLOPs in a file may differ from 6·N·D; attention and embeddings explain less."""
 LEAST_POINTS = 6
 """A law with five free numbers needs more points."""
 
@@ -80,6 +82,8 @@ def read_points(path: Path) -> Points:
     if loss is None or len(given) < 2:
         raise UsageError(f"{path} needs a column loss, and two of the columns parameters, tokens and flops")
     found = _completed(given, loss)
+    if "flops" in given:
+        _check_units(found.flops, given["flops"], path)
     _check(found, path)
     return found
 
@@ -108,6 +112,17 @@ def _column(rows: list[dict[str, str]], kind: str, path: Path) -> Floats | None:
             raise UsageError(f"{path}, line {number}: {name}={value:g} is not possible; it must be positive")
         values.append(value)
     return np.asarray(values)
+
+
+def _check_units(counted: Floats, given: Floats, path: Path) -> None:
+    """Raise `UsageError` if the FLOPs of a file cannot be those of its sizes and tokens."""
+    apart = np.abs(np.log(given / counted))
+    worst = int(np.argmax(apart))
+    if apart[worst] > np.log(_MOST_APART):
+        raise UsageError(
+            f"{path}, line {worst + 2}: flops={given[worst]:g}, but 6·N·D is {counted[worst]:g}; "
+            "give parameters, tokens and FLOPs as plain counts"
+        )
 
 
 def _check(points: Points, path: Path) -> None:
