@@ -15,7 +15,7 @@ from assay.records.memory import Memory
 from assay.records.prediction import Predicted
 from assay.records.run import RunResult
 from assay.records.status import Status
-from assay.records.timing import Quartiles
+from assay.records.timing import Block, Quartiles
 from support.records import result_of
 
 HERE = Environment(
@@ -71,23 +71,38 @@ def test_errors_of_all_runs_are_those_by_hand(found: Accuracy) -> None:
     assert (memory.quantity, memory.runs, memory.median, memory.worst_run) == ("memory", 3, pytest.approx(0.2), "high")
     assert memory.worst == pytest.approx(0.3)
     assert memory.percentile_95 == pytest.approx(0.2 + 0.9 * 0.1)
-    assert (time.quantity, time.runs, time.median) == ("time", 2, 0.5)
+    assert (time.quantity, time.runs, time.median) == ("roofline", 2, 0.5)
     assert abs(time.worst) == 0.5
 
 
 def test_a_run_counts_for_its_device_and_each_of_its_techniques(found: Accuracy) -> None:
     devices = {(one.quantity, one.group): one.runs for one in found.by_device()}
     cpu = "Epyc, 1 thread, torch 2"
-    assert devices == {("memory", cpu): 2, ("memory", "H100, torch 2"): 1, ("time", cpu): 2}
+    assert devices == {("memory", cpu): 2, ("memory", "H100, torch 2"): 1, ("roofline", cpu): 2}
     techniques = {(one.quantity, one.group): (one.runs, one.worst_run) for one in found.by_technique()}
     assert techniques == {
         ("memory", "bf16_mixed"): (2, "high"),
         ("memory", "none"): (1, "exact"),
         ("memory", "sdpa_attention"): (1, "low"),
-        ("time", "bf16_mixed"): (1, "low"),
-        ("time", "none"): (1, "exact"),
-        ("time", "sdpa_attention"): (1, "low"),
+        ("roofline", "bf16_mixed"): (1, "low"),
+        ("roofline", "none"): (1, "exact"),
+        ("roofline", "sdpa_attention"): (1, "low"),
     }
+
+
+def test_times_from_timed_steps_are_apart_from_the_roofline(plain: RunResult) -> None:
+    both = Predicted(step_seconds=1.1, step_seconds_margin=0.1, roofline_seconds=0.5)
+    time, roofline = accuracy([run(plain, "a", (None, None), (1.1, 1.0), predicted=both)]).overall()
+    assert (time.quantity, time.worst) == ("time", pytest.approx(0.1))
+    assert (roofline.quantity, roofline.worst) == ("roofline", -0.5)
+
+
+def test_the_time_of_a_disturbed_run_does_not_count(plain: RunResult) -> None:
+    calm = Block(steps=9, seconds=10.0, median_step_seconds=1.0, tokens=9, others_seconds=0.0, cores=2)
+    busy = calm.model_copy(update={"others_seconds": 9.0})
+    for blocks, counts in (((calm, calm, busy), True), ((busy, busy, calm), False)):
+        found = accuracy([run(plain, "a", (100, 100), (2.0, 1.0), blocks=blocks)]).overall()
+        assert [one.quantity for one in found] == ["memory", "roofline"][: 1 + counts]
 
 
 def test_a_device_is_named_by_its_threads() -> None:

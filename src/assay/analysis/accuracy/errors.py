@@ -2,7 +2,8 @@
 
 The record of a run has the prediction that was made before it started, and the measurement. An error is predicted over
 measured, minus one. Runs whose technique had no effect, or that computed wrong values, are left out: they are not the
-runs that were predicted. Quantiles interpolate linearly between the errors' sizes.
+runs that were predicted. Step times of a run beside which other programs worked are left out as well. Quantiles
+interpolate linearly between the errors' sizes.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -13,9 +14,10 @@ from assay.records.environment import Environment
 from assay.records.run import RunResult
 from assay.records.status import Status
 
-Quantity = Literal["memory", "time"]
-QUANTITIES: tuple[Quantity, ...] = ("memory", "time")
-"""Peak of tensors in bytes, and median seconds of a steady step."""
+Quantity = Literal["memory", "time", "roofline"]
+QUANTITIES: tuple[Quantity, ...] = ("memory", "time", "roofline")
+"""Peak of tensors in bytes; median seconds of a steady step, predicted from timed steps of few blocks, and from the
+machine's rates."""
 
 _OTHERS = {Status.NO_EFFECT, Status.WRONG_VALUES, Status.DAMAGED}
 NO_TECHNIQUE = "none"
@@ -150,12 +152,20 @@ def _predictions(result: RunResult) -> list[Prediction]:
     device = device_of(result.environment)
     techniques = tuple(spec.name for spec in result.config.optimizations)
     steps = result.step_seconds
+    seconds = None if steps is None or _disturbed(result) else steps.median
+    timed = None if predicted.step_seconds_margin is None else predicted.step_seconds
     pairs: dict[Quantity, tuple[float | None, float | None]] = {
         "memory": (predicted.tensors_peak_bytes, result.memory.tensors_peak_bytes),
-        "time": (predicted.step_seconds, steps.median if steps else None),
+        "time": (timed, seconds),
+        "roofline": (predicted.work_seconds, seconds),
     }
     return [
         Prediction(result.run, device, techniques, quantity, expected, found)
         for quantity, (expected, found) in pairs.items()
         if expected and found
     ]
+
+
+def _disturbed(result: RunResult) -> bool:
+    """True if more than half of the timed blocks were disturbed by other programs, such as cells beside them."""
+    return sum(block.disturbed for block in result.blocks) > len(result.blocks) / 2
