@@ -22,8 +22,8 @@ def test_an_old_home_is_read_and_left_as_it_is(assay: Assay, home: Home) -> None
     before = _files(home.root)
     said = assay("estimate", "--accuracy")
     assert said.code == 0
-    assert "all runs\tstep time\t3\t" in said.out
-    assert "sdpa_attention\tstep time\t1\t" in said.out
+    assert "all runs\tstep time, by a roofline\t2\t" in said.out
+    assert "sdpa_attention\tstep time, by a roofline\t1\t" in said.out
     value = assay("estimate", "--accuracy", "--json").value
     assert (value["runs"], value["runs_without"], value["page"]) == (3, 2, None)
     assert {one["group"] for one in value["by_technique"]} == {"none", "sdpa_attention"}
@@ -71,7 +71,7 @@ def test_a_program_gets_a_frame_a_figure_and_a_report(home: Home) -> None:
     shutil.copytree(OLD, home.root)
     found = package.accuracy(home.root)
     frame = found.to_frame()
-    assert len(frame) == len(found.predictions) == 3
+    assert len(frame) == len(found.predictions) == 2
     assert (frame["error"] == frame["predicted"] / frame["measured"] - 1).all()
     assert found.plot() is not None
     assert "by technique" in found._repr_html_()
