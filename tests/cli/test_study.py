@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from assay.config import Home, ResolvedRun, load
+from assay.errors import UsageError
 from assay.estimator.timing.step_time import digest
 from assay.executors import executors
 from assay.files import write_file
 from assay.hardware import detect
 from assay.hardware.rates import step_times_file, with_step_times
 from assay.hardware.step_times import StepTimes, depths
+from assay.optimizations import catalogue
 from assay.studies.kinds import kinds
 from support.children import Fake
 
@@ -259,6 +261,7 @@ def test_what_was_expected_is_in_the_answer_and_on_the_page(
             "wrong is 'abc'; give a list",
         ),
         ("kind: random\ntrials: 2\nspace: {training.steps: {low: a, high: 3}}", "space.training.steps.low: "),
+        ("kind: comparison\nquestion: 0.1", "question: 0.1 is not read as a text; write it in quotes"),
         ("[1, 2]", "must be a mapping"),
         ("kind: [", "cannot be read as YAML"),
     ],
@@ -337,6 +340,44 @@ def test_a_fault_of_an_extension_names_its_file_and_line(
     said = assay("study", "run", str(tmp_path / "study.yaml"))
     assert said.code == 2
     assert f"{file}, line 5: AttributeError" in said.sentence()
+
+
+@pytest.mark.parametrize(
+    ("folder", "code", "says"),
+    [
+        ("studies", "from assay.studies.base import Study\nclass Mine(Study):\n    pass", "Mine.kind is missing"),
+        (
+            "studies",
+            "from assay.studies.base import Study\nclass Mine(Study):\n    kind = 'mine'",
+            "Mine has to define the methods combinations, factors",
+        ),
+        (
+            "executors",
+            "from assay.executors.base import Executor\nclass Mine(Executor):\n    name = 'mine'",
+            "Mine has to define the method run",
+        ),
+        (
+            "executors",
+            "from assay.executors.local import Local\nclass Mine(Local):\n    pass",
+            "defines the executor 'local', which exists",
+        ),
+        (
+            "optimizations",
+            "from assay.optimizations.lion import Lion\nfrom assay.optimizations import Optimization\n"
+            "class Mine(Optimization):\n    title = saves = pays = 'x'\n    sources = ()\n"
+            "    stage, numerics = Lion.stage, Lion.numerics",
+            "Mine has to define the methods apply, predict, verify",
+        ),
+    ],
+)
+def test_an_extension_that_lacks_something_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, code: str, says: str
+) -> None:
+    (tmp_path / folder).mkdir()
+    (tmp_path / folder / "mine.py").write_text(f"{code}\n")
+    monkeypatch.setenv("ASSAY_EXTENSIONS", str(tmp_path))
+    with pytest.raises(UsageError, match=rf"mine\.py.*{says}"):
+        {"studies": kinds, "executors": executors, "optimizations": catalogue}[folder]()
 
 
 def test_the_recipes_of_contributing_are_code_that_works(

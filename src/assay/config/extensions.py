@@ -63,6 +63,34 @@ def classes(module: ModuleType, base: type) -> list[Any]:
     return [kind for kind in found if kind.__module__ == module.__name__]
 
 
+def check_methods(module: ModuleType, kind: Any) -> None:
+    """Raise `UsageError` if a class of a module lacks methods that its base requires."""
+    if lacking := sorted(getattr(kind, "__abstractmethods__", ())):
+        methods = "the method" if len(lacking) == 1 else "the methods"
+        raise UsageError(f"{module.__file__}: {kind.__name__} has to define {methods} {', '.join(lacking)}")
+
+
+def named(module: ModuleType, base: type, constant: str) -> dict[str, Any]:
+    """Return the classes derived from `base` that a module defines itself, by the name that each has as a constant.
+
+    Raises `UsageError` if there is none, and for one without that name or without a method that it needs.
+    """
+    found: dict[str, Any] = {}
+    for kind in classes(module, base):
+        name = getattr(kind, constant, None)
+        if not isinstance(name, str):
+            raise UsageError(
+                f"{module.__file__}: {kind.__name__}.{constant} is missing, or is no text; "
+                f"add {constant}: ClassVar[str] with the name that users write"
+            )
+        check_methods(module, kind)
+        found[name] = kind
+    if not found:
+        what = base.__name__.lower()
+        raise UsageError(f"{module.__file__} defines no {what}; define a subclass of {base.__module__}.{base.__name__}")
+    return found
+
+
 def imported(path: Path, name: str) -> ModuleType:
     """Import one file under a name. Raises `UsageError` with the file and its error if that fails."""
     spec = importlib.util.spec_from_file_location(name, path)

@@ -1,8 +1,6 @@
 """Executors: where and how the waves of a study run: here, on Ray, on Slurm, or as a user's own file says."""
 
-from types import ModuleType
-
-from assay.config.extensions import classes, extension_folder, modules
+from assay.config.extensions import extension_folder, modules, named
 from assay.errors import UsageError, among
 from assay.executors.base import Executor
 from assay.executors.local import Local
@@ -13,12 +11,15 @@ from assay.executors.slurm import Slurm
 def executors() -> dict[str, type[Executor]]:
     """Return every executor by its name.
 
-    Raises `UsageError` for a file of the user's that cannot be imported, or that defines no executor.
+    Raises `UsageError` for a file of the user's that cannot be imported, that has no executor, or whose name is taken.
     """
     found: dict[str, type[Executor]] = {kind.name: kind for kind in (Local, Ray, Slurm)}
     folder = extension_folder("executors")
     for module in [] if folder is None else modules(folder, "executors"):
-        found |= {kind.name: kind for kind in _defined(module)}
+        for name, kind in named(module, Executor, "name").items():
+            if name in found:
+                raise UsageError(f"{module.__file__} defines the executor {name!r}, which exists; choose another name")
+            found[name] = kind
     return found
 
 
@@ -29,10 +30,3 @@ def executor(name: str) -> Executor:
         hint = among(name, known)
         raise UsageError(f"there is no executor {name!r}{hint} (ASSAY_EXTENSIONS names the folder of your own)")
     return known[name]()
-
-
-def _defined(module: ModuleType) -> list[type[Executor]]:
-    found: list[type[Executor]] = classes(module, Executor)
-    if not found:
-        raise UsageError(f"{module.__file__} defines no executor; define a subclass of assay.executors.base.Executor")
-    return found

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from assay.config.extensions import classes, extension_folder, imported, modules
+from assay.config.extensions import check_methods, classes, extension_folder, imported, modules
 from assay.config.run import Run, Spec
 from assay.errors import UsageError, meant
 from assay.optimizations.base import Numerics, Optimization, Stage
@@ -92,9 +92,8 @@ def resolve(spec: Spec) -> Optimization:
     if kind is None:
         known = catalogue()
         several = any(name in known for name in re.split(r"[\s,]+", spec.name))
-        hint = (
-            "; join several with +" if several else meant(spec.name, list(known)) or "; assay optimizations lists all"
-        )
+        listed = "; assay optimizations lists all (ASSAY_EXTENSIONS names the folder of your own)"
+        hint = "; join several with +" if several else meant(spec.name, list(known)) or listed
         raise UsageError(f"unknown optimization {spec.name!r}{hint}")
     for field in spec.fields:
         if field not in kind.model_fields:
@@ -133,4 +132,5 @@ def _only_optimization(module: ModuleType) -> type[Optimization]:
     for name, kind in _CONSTANTS.items():
         if not isinstance(getattr(found[0], name, None), kind):
             raise UsageError(f"{module.__file__}: {found[0].__name__}.{name} is missing, or is no {kind.__name__}")
+    check_methods(module, found[0])
     return found[0]

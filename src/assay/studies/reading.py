@@ -32,7 +32,7 @@ def read_study(path: Path, scale: str = FULL, overrides: Sequence[str] = ()) -> 
     values.setdefault("name", path.stem if scale == FULL else f"{path.stem} ({scale})")
     name = values.pop("kind", None)
     known = kinds()
-    there = f"; there are {', '.join(known)}"
+    there = f"; there are {', '.join(known)} (ASSAY_EXTENSIONS names the folder of your own)"
     if name is None:
         raise UsageError(f"{path} is no study: it has no key kind{there}")
     if not isinstance(name, str) or name not in known:
@@ -47,6 +47,8 @@ def read_study(path: Path, scale: str = FULL, overrides: Sequence[str] = ()) -> 
         place = ".".join(str(part) for part in finding["loc"] if "[" not in str(part))  # without pydantic's own names
         where = f"{place}: " if place else ""
         text = finding["msg"].removeprefix("Value error, ")
+        if finding["type"] == "string_type" and isinstance(finding["input"], int | float):
+            text = f"{finding['input']} is not read as a text; write it in quotes"
         raise UsageError(f"{path}: {where}{text[:1].lower()}{text[1:]}") from error
     except ValueError as error:
         raise UsageError(f"{path}: published: {error}") from error

@@ -6,9 +6,8 @@
 import importlib
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 
-from assay.config.extensions import classes, extension_folder, modules
+from assay.config.extensions import extension_folder, modules, named
 from assay.errors import UsageError
 from assay.studies.base import Study
 
@@ -21,24 +20,15 @@ def kinds() -> dict[str, type[Study]]:
     found = dict(_own())
     folder = extension_folder("studies")
     for module in [] if folder is None else modules(folder, "studies"):
-        for kind in _studies(module):
-            if kind.kind in found:
-                raise UsageError(
-                    f"{module.__file__} defines the study {kind.kind!r}, which exists; choose another name"
-                )
-            found[kind.kind] = kind
+        for name, kind in named(module, Study, "kind").items():
+            if name in found:
+                raise UsageError(f"{module.__file__} defines the study {name!r}, which exists; choose another name")
+            found[name] = kind
     return found
 
 
 @cache
 def _own() -> dict[str, type[Study]]:
     names = sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem != "__init__")
-    every = (kind for name in names for kind in _studies(importlib.import_module(f"{__package__}.{name}")))
-    return {kind.kind: kind for kind in every}
-
-
-def _studies(module: ModuleType) -> list[type[Study]]:
-    found: list[type[Study]] = classes(module, Study)
-    if not found:
-        raise UsageError(f"{module.__file__} defines no study; define a subclass of assay.studies.base.Study")
-    return found
+    modules = (importlib.import_module(f"{__package__}.{name}") for name in names)
+    return {name: kind for module in modules for name, kind in named(module, Study, "kind").items()}
