@@ -40,12 +40,13 @@ def test_every_file_in_the_map_of_a_room_exists() -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_files_and_functions_stay_small(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    assert text.count("\n") <= LARGEST_FILE
+    assert text.count("\n") <= LARGEST_FILE, f"{path} is longer than {LARGEST_FILE} lines; divide it"
     tree = ast.parse(text)
     assert ast.get_docstring(tree), "a file opens with its idea"
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            assert _lines(node, path) <= LONGEST_FUNCTION, node.name
+            too_long = f"{node.name} is longer than {LONGEST_FUNCTION} lines; divide it"
+            assert _lines(node, path) <= LONGEST_FUNCTION, too_long
 
 
 def _lines(function: ast.FunctionDef | ast.AsyncFunctionDef, path: Path) -> int:
@@ -76,7 +77,8 @@ def _fields(node: ast.ClassDef) -> int:
 )
 def test_rooms_stay_small(room: Path) -> None:
     if room.name not in ("optimizations", "cli"):  # one file a technique, and one a verb
-        assert len(list(room.glob("*.py"))) <= LARGEST_ROOM
+        full = f"{room} has more than {LARGEST_ROOM} files; put the new one into a folder of it, or make one"
+        assert len(list(room.glob("*.py"))) <= LARGEST_ROOM, full
 
 
 def test_imports_run_one_way() -> None:

@@ -4,6 +4,8 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
+import pytest
+
 from assay.config import ModelConfig, Run, Spec, TrainingConfig
 from assay.optimizations import resolve, resolved
 from optimizations.mutations.mutant import Mutant
@@ -34,6 +36,8 @@ def mutants_of(technique: str) -> dict[str, Mutant]:
 
 def run_of(technique: str, mutant: Mutant | None = None) -> Run:
     """The small run of a technique, or of one of its mutants."""
+    if not (Path(__file__).parent / f"{technique}.py").exists():
+        pytest.fail(f"{technique} has no wrong variants; write tests/optimizations/mutations/{technique}.py")
     home = import_module(f"optimizations.mutations.{technique}")
     changes = [getattr(home, "RUN", {}), mutant.run if mutant else {}]
     model, training = (
