@@ -10,6 +10,7 @@ from assay.records.memory import Memory
 from assay.records.prediction import Predicted
 from assay.records.status import Status
 from assay.records.study import ComparisonRecord
+from assay.report.study.sections import filled
 from support.comparisons import ENVIRONMENT, FACTORS, TREATMENTS, record
 
 BF16, CHECKPOINTING = TREATMENTS[1], TREATMENTS[2]
@@ -162,3 +163,16 @@ def test_unlike_environments_are_not_compared() -> None:
     assert row.effects == {}
     assert row.metrics["step_seconds"] is not None
     assert "not compared: the baseline ran with different torch, threads" in flags_of(comparison, BF16)
+
+
+def test_a_study_with_a_technique_that_is_gone_is_still_analysed() -> None:
+    """A user's own technique is not known where its folder is not."""
+    known = record(seeds=3)
+    gone = ComparisonRecord.model_validate_json(known.model_dump_json().replace("sdpa_attention", "gone_technique"))
+    found = {row.treatment.partition(":")[0]: row for row in analyse(gone).rows}
+    assert set(found) >= {"gone_technique"}
+    assert (
+        found["gone_technique"].metrics
+        == {row.treatment.partition(":")[0]: row for row in analyse(known).rows}["sdpa_attention"].metrics
+    )
+    assert [one.section.name for one in filled(analyse(gone))]

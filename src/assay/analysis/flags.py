@@ -13,7 +13,7 @@ from assay.analysis.losses.pairs import by_seed, equal_seeds, seeds_text
 from assay.analysis.promised import comparable
 from assay.config.run import ResolvedRun
 from assay.optimizations import Numerics
-from assay.optimizations.registry import resolve
+from assay.optimizations.registry import all_known, resolve
 from assay.proofs.mispredicted import mispredicted
 from assay.records.environment import Environment
 from assay.records.run import RunResult
@@ -49,7 +49,8 @@ def twin_flags(treatments: Mapping[str, Sequence[CellResult]]) -> dict[str, list
 
 def _should_differ(run: ResolvedRun, other: ResolvedRun) -> bool:
     """True if two runs of one configuration have techniques that change training in different ways."""
-    return comparable(run, other) and _changes(run) != _changes(other)
+    known = all_known(run) and all_known(other)
+    return known and comparable(run, other) and _changes(run) != _changes(other)
 
 
 def _changes(run: ResolvedRun) -> frozenset[str]:

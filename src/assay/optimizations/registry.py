@@ -109,6 +109,14 @@ def resolve(spec: Spec) -> Optimization:
         ) from None
 
 
+def all_known(run: Run) -> bool:
+    """True if every optimization of a run can still be resolved: a user's own may have gone since it ran."""
+    try:
+        return bool(optimizations_of(run)) or not run.optimizations
+    except UsageError:
+        return False
+
+
 def optimizations_of(run: Run) -> tuple[Optimization, ...]:
     """Return the run's optimizations in the order of application, independent of the order of listing."""
     return tuple(sorted(map(resolve, run.optimizations), key=lambda one: (one.stage, one.name())))
