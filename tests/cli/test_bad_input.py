@@ -166,10 +166,16 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
 
 
 def test_signs_that_an_encoding_lacks_are_spelled(tmp_path: Path) -> None:
-    done = in_a_shell(tmp_path, "$ASSAY estimate demo && $ASSAY estimate demo --json", PYTHONIOENCODING="latin-1")
+    done = in_a_shell(
+        tmp_path,
+        "$ASSAY estimate demo --instants && $ASSAY estimate demo && $ASSAY estimate demo --json",
+        PYTHONIOENCODING="latin-1",
+    )
     assert done.returncode == 0, done.stderr
     table, _, value = done.stdout.partition("\n{")
     assert "<-" in table
+    assert "##" in table
+    assert "\\u" not in table
     assert json.loads("{" + value)
 
 

@@ -13,6 +13,7 @@ from contextlib import suppress
 _SPELLED = {
     "−": "-", "–": "-", "×": "x", "·": "-", "…": "...", "→": "->", "←": "<-", "≤": "<=", "≥": ">=", "±": "+-",
     "µ": "u", "✓": "yes", "✗": "no", "▶": ">", "—": "-", "Σ": "sum", "β": "beta", "λ": "lambda", "ε": "epsilon",
+    "█": "#",
 }  # fmt: skip
 """Characters of this package's own texts in ASCII; every other character is written as an escape."""
 
