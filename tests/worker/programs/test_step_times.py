@@ -35,40 +35,58 @@ def test_steps_of_both_depths_are_timed_in_turns(names: tuple[str, ...]) -> None
 
 
 def test_each_model_has_its_own_number_of_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[ResolvedRun] = []
-
-    def stepper(run: ResolvedRun, folder: Path) -> object:
-        seen.append(run)
-        return lambda: float(run.model.n_layer)
-
-    monkeypatch.setattr(step_times, "_stepper", stepper)
+    monkeypatch.setattr(step_times, "_stepper", lambda run, folder: lambda: float(run.model.n_layer))
     times = step_times.answered(task()).times
-    assert [run.model.n_layer for run in seen] == [1, 3]
     assert times is not None
+    assert times.depths == (1, 3)
     assert set(times.turns) == {(1.0, 3.0)}
     assert len(times.turns) == 8  # equal turns need no more
 
 
-def test_a_step_that_cannot_be_built_has_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(run: ResolvedRun, folder: Path) -> object:
-        raise RuntimeError("no kernel for this\nand more")
+@pytest.mark.parametrize(("seconds", "timed"), [(0.05, 3), (0.5, 1)])
+def test_the_first_step_of_a_turn_is_not_timed(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, timed: int, tmp_path: Path
+) -> None:
+    """It finds the caches as the other model left them."""
+    steps = [9.0, 9.0, seconds, *(seconds + 0.001 * number for number in range(timed))]
+    left = iter(steps)
+    monkeypatch.setattr(step_times, "_stepper", lambda run, folder: left.__next__)
+    turn = step_times._settled(run_with(), tmp_path)
+    assert turn() == pytest.approx(seconds + 0.001 * (timed // 2))
+    assert next(left, "all done") == "all done"
 
-    monkeypatch.setattr(step_times, "_stepper", broken)
-    assert step_times.answered(task()) == Answer(digest="abc", refused="no kernel for this")
+
+def broken(run: ResolvedRun, folder: Path) -> object:
+    raise RuntimeError("no kernel for this\nand more")
+
+
+def dead(run: ResolvedRun, folder: Path) -> object:
+    os._exit(11)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-def test_a_process_that_dies_is_an_answer_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def dead(asked: Task) -> Answer:
-        os._exit(11)
+@pytest.mark.parametrize(("fault", "reason"), [(broken, "no kernel for this"), (dead, "its process died")])
+def test_a_step_that_cannot_be_done_has_a_reason(monkeypatch: pytest.MonkeyPatch, fault: object, reason: str) -> None:
+    monkeypatch.setattr(step_times, "_stepper", fault)
+    assert step_times.answered(task()) == Answer(digest="abc", refused=reason)
 
-    monkeypatch.setattr(step_times, "answered", dead)
+
+def test_where_a_system_cannot_fork_the_models_are_in_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "fork")
+    times = step_times.answered(task()).times
+    assert times is not None
+    assert times.depths == (1, 3)
+    assert min(min(turn) for turn in times.turns) > 0
+
+
+def test_an_answer_is_a_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(step_times, "_stepper", lambda run, folder: lambda: 0.5)
     printed: list[str] = []
     monkeypatch.setattr("builtins.print", lambda line, **options: printed.append(line))
     file = tmp_path / "tasks.json"
-    file.write_text(Tasks(tasks=(task(),)).model_dump_json())
+    file.write_text(Tasks(tasks=(task(), task())).model_dump_json())
     assert step_times.main([str(file)]) == 0
-    assert json.loads(printed[0])["refused"] == "its process died"
+    assert [json.loads(line)["digest"] for line in printed] == ["abc", "abc"]
 
 
 def test_it_ends_with_whoever_asked(tmp_path: Path) -> None:

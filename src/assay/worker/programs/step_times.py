@@ -3,22 +3,24 @@
 The file has tasks as JSON: for each a digest, runs at one or two depths, and the seconds that it may take. For each
 task one line of JSON is printed: the digest with step times, or with the reason why there are none.
 
-Torch is imported once. Each task then has a process of its own, forked before any thread of torch exists, because
-techniques change settings of the whole process. Where a system cannot fork, tasks follow each other in one process.
-The steps are those of a run: the same allocator settings, deterministic kernels, probes and random batches. The models
-of the two depths train in turns, so that a change of the machine's speed moves both.
+Torch is imported once. Each depth of each task then has a process of its own, forked before any thread of torch exists,
+because techniques change settings of the whole process, and a compiler treats a second model otherwise than the first.
+Where a system cannot fork, both models are in this process. The steps are those of a run: the same allocator settings,
+deterministic kernels and probes, on random tokens. The depths take turns, so that a change of the machine's speed moves
+both. The first step of a turn finds the caches as the other model left them, so it is not timed.
 """
 
 import contextlib
 import itertools
 import os
+import socket
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NoReturn, TextIO
 
 from assay.config.run import ResolvedRun
 from assay.errors import UsageError, first_line
@@ -26,8 +28,8 @@ from assay.hardware.step_times import Answer, StepTimes, Task, Tasks
 from assay.optimizations import optimizations_of
 from assay.worker.processes.channel import PARENT_GONE, when_closed
 
-_SETTLING = 2
-"""Steps of each model that are not timed."""
+_QUICK = 0.1
+"""Seconds of a step below which a turn has several."""
 _FEWEST, _ENOUGH, _MOST = 3, 8, 40
 """Numbers of turns: always; before the spread is looked at; at most."""
 _STEADY = 0.01
@@ -42,57 +44,107 @@ def main(arguments: Sequence[str]) -> int:
     import assay.worker.build  # noqa: F401
 
     for task in tasks:
-        line = _in_fork(partial(answered, task)) if hasattr(os, "fork") else answered(task).model_dump_json()
-        print(line or Answer(digest=task.digest, refused="its process died").model_dump_json(), flush=True)
+        print(answered(task).model_dump_json(), flush=True)
     return 0
-
-
-def _in_fork(work: Callable[[], Answer]) -> str:
-    """Return the JSON of what `work` returns in a forked process; empty if that process died."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reading)
-        when_closed(0, lambda: os._exit(PARENT_GONE))
-        with contextlib.suppress(BaseException):
-            os.write(writing, work().model_dump_json().encode())
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as stream:
-        line = stream.read()
-    os.waitpid(child, 0)
-    return line
 
 
 def answered(task: Task) -> Answer:
     """Time the steps of a task; a fault of its run is the reason why it has no times."""
+    with contextlib.ExitStack() as stack:
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        try:
+            models = [stack.enter_context(_model(run, place / str(run.model.n_layer))) for run in task.runs]
+            turns, share = _turns(models, task.seconds)
+        except (UsageError, RuntimeError, MemoryError, OSError) as error:
+            return Answer(digest=task.digest, refused=first_line(error))
+    depths = tuple(run.model.n_layer for run in task.runs)
+    return Answer(digest=task.digest, times=StepTimes(depths=depths, turns=turns, others_share=share))
+
+
+def _turns(models: Sequence[Callable[[], float]], seconds: float) -> tuple[tuple[tuple[float, ...], ...], float | None]:
+    """Return the seconds of each turn, and the share of the cores that others used meanwhile."""
+    from assay.instruments.rates import surroundings
+
+    turns: list[tuple[float, ...]] = []
+    before, began = surroundings.read(), time.perf_counter()
+    while not _enough(turns, time.perf_counter() - began, seconds):
+        turns.append(tuple(model() for model in models))
+    after = surroundings.read()
+    around = surroundings.between(before, after, [after.own_seconds - before.own_seconds])
+    if around.others_seconds is None or around.cores is None:
+        return tuple(turns), None
+    taken = around.others_seconds + (around.steal_seconds or 0.0)
+    return tuple(turns), min(1.0, taken / (around.cores * (time.perf_counter() - began)))
+
+
+@contextlib.contextmanager
+def _model(run: ResolvedRun, folder: Path) -> Iterator[Callable[[], float]]:
+    """Yield a function that does the steps of one turn of a run, in a forked process, and returns their seconds.
+
+    Raises `RuntimeError` with the fault if the run's step cannot be built or done.
+    """
+    if not hasattr(os, "fork"):
+        yield _settled(run, folder)
+        return
+    ours, theirs = socket.socketpair()
+    child = os.fork()
+    if child == 0:
+        ours.close()
+        _serve(theirs, run, folder)
+    theirs.close()
+    with ours, ours.makefile("rw") as line:
+        try:
+            _asked(line)
+            yield lambda: _asked(line)
+        finally:
+            with contextlib.suppress(OSError):
+                ours.shutdown(socket.SHUT_RDWR)
+            os.waitpid(child, 0)
+
+
+def _asked(line: TextIO) -> float:
+    """Ask a forked process for one turn, and return its seconds."""
+    line.write("go\n")
+    line.flush()
+    said = line.readline()
     try:
-        with tempfile.TemporaryDirectory() as place:
-            return Answer(digest=task.digest, times=_times(task, Path(place)))
-    except (UsageError, RuntimeError, MemoryError) as error:
-        return Answer(digest=task.digest, refused=first_line(error))
+        return float(said)
+    except ValueError:
+        raise RuntimeError(said.strip() or "its process died") from None
 
 
-def _times(task: Task, place: Path) -> StepTimes:
+def _serve(end: socket.socket, run: ResolvedRun, folder: Path) -> NoReturn:
+    """Do a turn for each line that is read, until the other end is closed. A fault is one line, and the last."""
+    when_closed(0, lambda: os._exit(PARENT_GONE))
+    turn: Callable[[], float] | None = None
+    with contextlib.suppress(BaseException), end.makefile("rw") as line:
+        for _ in line:
+            try:
+                turn = turn or _settled(run, folder)
+                said = repr(turn())
+            except (UsageError, RuntimeError, MemoryError) as error:
+                said = first_line(error)
+            line.write(f"{said}\n")
+            line.flush()
+    os._exit(0)
+
+
+def _settled(run: ResolvedRun, folder: Path) -> Callable[[], float]:
+    """Return a function that does one turn of a run, whose first steps are done."""
     from assay.instruments.memory.process import keep_freed_memory, return_freed_memory
-    from assay.instruments.rates.agreement import OthersShare
 
     return_freed_memory()
-    steps = [_stepper(run, place / str(run.model.n_layer)) for run in task.runs]
-    for _ in range(_SETTLING):
-        if sum(step() for step in steps) > task.seconds / _FEWEST:
-            break  # a slow step is settled after its first one, and its turns take all the time that there is
+    step = _stepper(run, folder)
+    step()
     keep_freed_memory()
-    for step in steps:
-        step()
-    turns: list[tuple[float, ...]] = []
-    began = time.perf_counter()
-    with OthersShare() as others:
-        while not _enough(turns, time.perf_counter() - began, task.seconds):
-            turns.append(tuple(step() for step in steps))
-    return StepTimes(
-        depths=tuple(run.model.n_layer for run in task.runs), turns=tuple(turns), others_share=others.share
-    )
+    step()
+
+    def turn() -> float:
+        """Return the median seconds of the steps after the first one: three if steps are quick, or else one."""
+        timed = 3 if step() < _QUICK else 1
+        return statistics.median(step() for _ in range(timed))
+
+    return turn
 
 
 def _stepper(run: ResolvedRun, folder: Path) -> Callable[[], float]:
