@@ -92,7 +92,6 @@ def shape(number: int, seed: int, threads: int, machine: Any) -> list[str]:
             f"model.n_embd={heads * head}",
             f"model.context_length={drawn.choice((64, 96, 128, 192, 256))}",
             f"model.vocab_size={drawn.choice((256, 512, 2048, 8192))}",
-            f"model.dropout={drawn.choice((0.0, 0.0, 0.1))}",
             f"model.activation={drawn.choice(('gelu', 'gelu_tanh', 'swiglu'))}",
             f"training.batch_size={drawn.choice((2, 4, 6, 8, 12, 16))}",
             f"threads={threads}",
