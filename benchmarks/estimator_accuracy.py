@@ -2,13 +2,14 @@
 
     python benchmarks/estimator_accuracy.py [--threads 1] [--shapes 16] [--seed 0] [--out FILE.json] [--page FILE.md]
 
-Each shape has an untreated row, two stacks in which fused attention and 16-bit formats interact, and one more that is
-drawn. Steps of few blocks are timed for each, as `assay estimate --calibrate` does; then each stack trains in a process
-of its own. The untreated row trains twice, which shows by how much equal processes differ. A change counts as
-distinguishable if it is more than twice that of the equal processes of its shape, and at least 5 %.
+Each shape has an untreated row, one or two stacks in which fused attention and 16-bit formats interact, and one more
+that is drawn. For each stack three models train in processes of their own, by the program of `assay estimate
+--calibrate`: those of one and of three blocks, from which the step time is predicted, and the whole one. All models of
+a shape take turns, because machines become faster and slower by half within seconds. An error is the median over turns
+of the extrapolated over the measured seconds. The untreated model trains twice, which shows by how much equal processes
+differ. A change counts as distinguishable if it is more than twice that, and at least 5 %.
 
-Rows are written one by one, so the benchmark can be interrupted and begun again. It takes about a minute a shape. Run
-it on an idle machine.
+Shapes are written one by one, so the benchmark can be interrupted and begun again. A shape takes a minute or two.
 """
 
 import argparse
@@ -17,20 +18,23 @@ import math
 import platform
 import random
 import statistics
+import subprocess
+import sys
 import tempfile
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from assay import api
-from assay.config import Home
+from assay.config import Home, ResolvedRun
 from assay.estimator import estimate
+from assay.estimator.timing.step_time import at_depth
 from assay.files import write_file
 from assay.hardware.rates import known_machine
+from assay.hardware.step_times import Answer, StepTimes, Task, Tasks, depths
+from assay.launch.lifeline import helper
 from assay.launch.rates import measured_machine
-from assay.launch.step_times import calibrate
 from assay.optimizations import resolved
 
 INTERACTING = (
@@ -53,7 +57,8 @@ OTHERS = (
 AGAIN = "again"
 _LONGEST, _SHORTEST = 0.15, 0.008
 """Seconds of an untreated step by the roofline that a drawn shape may take."""
-_MEASURED_SECONDS = 4.0
+_SECONDS = 40.0
+"""Seconds of the turns of a shape."""
 _LEAST_CHANGE = 0.05
 
 
@@ -67,8 +72,6 @@ class Row(NamedTuple):
     margin: float | None
     roofline: float
     measured: float
-    calibration: float
-    """Seconds that the calibration took."""
 
     @property
     def error(self) -> float:
@@ -107,35 +110,48 @@ def stacks(number: int, seed: int) -> tuple[str, ...]:
     return ("", AGAIN, INTERACTING[0], *((INTERACTING[1],) if number % 2 else ()), other)
 
 
-def rows_of(number: int, seed: int, threads: int, home: Home) -> Iterator[Row]:
-    """Predict and measure every stack of a shape."""
+def rows_of(number: int, seed: int, threads: int, home: Home) -> list[Row]:
+    """Predict and measure every stack of a shape, all in turns."""
     machine = measured_machine(home, threads)
-    settings = shape(number, seed, threads, machine.model_copy(update={"step_times": {}}))
-    for stack in stacks(number, seed):
-        names = [stack] if stack not in ("", AGAIN) else []
-        run = resolved(api.configure("demo", settings, names))
-        began = time.perf_counter()
-        untimed = calibrate([run], home, threads, seconds=120.0)
-        spent = time.perf_counter() - began
-        if untimed:
-            print(f"shape {number}: {untimed}")
-        machine = known_machine(home, threads)
-        found = estimate(run, machine).step_time
-        roofline = estimate(run, machine.model_copy(update={"step_times": {}})).step_seconds
-        assert found is not None
+    settings = shape(number, seed, threads, machine)
+    names = stacks(number, seed)
+    runs = [resolved(api.configure("demo", settings, [one] if one not in ("", AGAIN) else [])) for one in names]
+    turns = _turns(
+        [at_depth(run, layers) for run in runs for layers in (*depths(run.model.n_layer), run.model.n_layer)]
+    )
+    rows = []
+    for place, (stack, run) in enumerate(zip(names, runs, strict=True)):
+        own = [turn[3 * place : 3 * place + 3] for turn in turns]
+        layers, roofline = run.model.n_layer, estimate(run, machine).roofline_seconds
+        times = StepTimes(depths=depths(layers), turns=tuple((shallow, deep) for shallow, deep, _ in own))
         assert roofline is not None
-        measured = _measured(settings, names, found.seconds, home)
-        yield Row(number, stack, settings, found.seconds, found.margin, roofline, measured, spent)
+        measured = statistics.median(whole for *_, whole in own)
+        ratios = [
+            _alone(times, turn).seconds(layers) / whole for turn, (*_, whole) in zip(times.turns, own, strict=True)
+        ]
+        predicted = statistics.median(ratios) * measured
+        rows.append(Row(number, stack, settings, predicted, times.margin(layers), roofline, measured))
+    return rows
 
 
-def _measured(settings: Sequence[str], names: Sequence[str], expected: float, home: Home) -> float:
-    steps = max(16, min(80, round(_MEASURED_SECONDS / expected)))
-    changes = (*settings, f"training.steps={steps}", "training.eval_interval=0", "training.eval_batches=1")
-    quick = ("training.check_values=false", "training.measure_memory=false", "training.warmup_steps=1")
-    result = api.train("demo", *changes, *quick, optimizations=names, home=home)
-    if result.step_seconds is None:
-        raise SystemExit(f"{names} did not train: {result.reason}")
-    return float(result.step_seconds.median)
+def _alone(times: StepTimes, turn: tuple[float, ...]) -> StepTimes:
+    return times.model_copy(update={"turns": (turn,)})
+
+
+def _turns(runs: Sequence[ResolvedRun]) -> tuple[tuple[float, ...], ...]:
+    """Time all runs in turns, by the program that times steps of few blocks."""
+    task = Task(digest="", runs=tuple(runs), seconds=_SECONDS)
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(place) / "tasks.json"
+        file.write_text(Tasks(tasks=(task,)).model_dump_json())
+        with helper(
+            [sys.executable, "-m", "assay.worker.programs.step_times", str(file)], subprocess.DEVNULL
+        ) as process:
+            out, _ = process.communicate()
+    answer = Answer.model_validate_json(out.strip().splitlines()[-1])
+    if answer.times is None:
+        raise SystemExit(f"the steps were not timed: {answer.refused}")
+    return answer.times.turns
 
 
 class Signs(NamedTuple):
@@ -186,8 +202,7 @@ def page(rows: Sequence[Row], threads: int, seed: int) -> str:
         f" {counted.by_roofline} of {counted.changes} |",
         "",
         f"Equal processes differ by {statistics.median(repeated):.1%} in the median and at most {max(repeated):.1%}."
-        f" {inside} of {len(distinct)} measured times are inside the stated interval. A calibration takes"
-        f" {statistics.median(one.calibration for one in distinct):.1f} s in the median.",
+        f" {inside} of {len(distinct)} measured times are inside the stated interval.",
         "",
         "| shape | stack | predicted | margin | measured | error | roofline's error |",
         "|---|---|---|---|---|---|---|",
@@ -224,7 +239,7 @@ def main() -> None:
         if any(one.shape == number for one in rows):
             continue
         with tempfile.TemporaryDirectory() as place:
-            found = list(rows_of(number, chosen.seed, chosen.threads, Home(place)))
+            found = rows_of(number, chosen.seed, chosen.threads, Home(place))
         rows += found
         write_file(chosen.out, json.dumps([one._asdict() for one in rows], indent=1).encode())
         for one in found:

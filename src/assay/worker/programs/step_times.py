@@ -53,7 +53,7 @@ def answered(task: Task) -> Answer:
     with contextlib.ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         try:
-            models = [stack.enter_context(_model(run, place / str(run.model.n_layer))) for run in task.runs]
+            models = [stack.enter_context(_model(run, place / str(at))) for at, run in enumerate(task.runs)]
             turns, share = _turns(models, task.seconds)
         except (UsageError, RuntimeError, MemoryError, OSError) as error:
             return Answer(digest=task.digest, refused=first_line(error))
