@@ -3,9 +3,9 @@
 The file has tasks as JSON: for each a digest, runs at one or two depths, and the seconds that it may take. For each
 task one line of JSON is printed: the digest with step times, or with the reason why there are none.
 
-Torch is imported once. Each depth of each task then has a process of its own, forked before any thread of torch exists,
-because techniques change settings of the whole process, and a compiler treats a second model otherwise than the first.
-Where a system cannot fork, both models are in this process. The steps are those of a run: the same allocator settings,
+Torch is imported once. Each depth of each task then has a process of its own, forked before any thread of torch exists.
+Techniques change settings of a whole process, and a compiler treats a second model otherwise than the first. Where a
+system cannot fork, both models are in this process. The steps are those of a run: the same allocator settings,
 deterministic kernels and probes, on random tokens. The depths take turns, so that a change of the machine's speed moves
 both. The first step of a turn finds the caches as the other model left them, so it is not timed.
 """
