@@ -15,7 +15,6 @@ Shapes are written one by one, so the benchmark can be interrupted and begun aga
 import argparse
 import json
 import math
-import platform
 import random
 import statistics
 import subprocess
@@ -191,7 +190,7 @@ def page(rows: Sequence[Row], threads: int, seed: int) -> str:
     lines = [
         f"## {threads} thread{'s' * (threads > 1)}, seed {seed}",
         "",
-        f"{platform.processor() or platform.machine()}, {known_machine(Home()).processor}, torch {version('torch')}."
+        f"{known_machine(Home()).processor}, torch {version('torch')}."
         f" {len(distinct)} rows on {len({one.shape for one in rows})} shapes.",
         "",
         "| | median error | 95th percentile | signs right |",

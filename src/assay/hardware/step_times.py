@@ -17,7 +17,7 @@ WHOLE = 3
 _DEPTHS = (1, WHOLE)
 BETWEEN_PROCESSES = 0.08
 """Relative error that remains however long one process is timed: equal processes differ, and deeper models use caches
-less. It is the 95th percentile of the errors in docs/measured/estimator_accuracy.md."""
+less. It is a little more than the 95th percentile of one thread's errors in docs/measured/estimator_accuracy.md."""
 _NORMAL = 1.4826 * 1.2533
 """Standard error of a median over its median absolute deviation and √n, for normal errors."""
 
