@@ -17,12 +17,14 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Budgets of the calibrations, each of which finds the same times; every second turn is disturbed."""
     budgets: list[float] = []
 
-    def answers(tasks: Any, home: Any, threads: Any, seconds: float, tell: Any) -> Iterator[tuple[str, Answer]]:
+    def answers(
+        tasks: Any, machine: Any, home: Any, threads: Any, seconds: float, tell: Any
+    ) -> Iterator[tuple[str, Answer]]:
         for key, (task, run) in tasks.items():
             budgets.append(seconds)
             times = StepTimes(depths=(1, 3), turns=((0.02, 0.04),) * 9, others_share=0.5)
             answer = Answer(digest=task.digest, times=times)
-            step_times._keep(answer, run, home, threads)
+            step_times._keep(answer, run, machine, home, threads)
             yield key, answer
 
     monkeypatch.setattr(step_times, "_answers", answers)

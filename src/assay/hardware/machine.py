@@ -6,13 +6,11 @@ from pydantic import Field
 
 from assay.config.base import Frozen
 from assay.hardware.links import Link
-from assay.hardware.step_times import StepTimes
+from assay.hardware.step_times import LOADED, StepTimes
 
 AMPERE, ADA = (8, 0), (8, 9)
 """Lowest compute capabilities: the first with bfloat16 and TF32, the second with float8."""
 
-_LOADED = 0.1
-"""Share of the cores in use by others above which a measurement may be too slow."""
 _CONTRADICTION = 2.0
 
 
@@ -56,7 +54,7 @@ class Rates(Frozen):
     def caveat(self) -> str:
         """Reasons why the rates may be too low, in words; empty if none is known."""
         found = []
-        if self.others_share is not None and self.others_share > _LOADED:
+        if self.others_share is not None and self.others_share > LOADED:
             found.append(f"measured under load, other processes used {self.others_share:.0%} of the cores")
         if self.doubtful:
             found.append(f"no two trials agree: {', '.join(self.doubtful)}")

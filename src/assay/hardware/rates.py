@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -22,6 +23,7 @@ from assay.hardware.step_times import StepTimes
 _FILE = TypeAdapter(dict[str, Rates])
 _TIMES_FILE = TypeAdapter(dict[str, StepTimes])
 _STEP = ", step "
+_Entry = TypeVar("_Entry", Rates, StepTimes)
 
 
 def known_machine(home: Home, threads: int | None = None) -> Machine:
@@ -34,7 +36,7 @@ def known_machine(home: Home, threads: int | None = None) -> Machine:
 
 def known_rates(home: Home, machine: Machine, threads: int | None = None) -> dict[str, Rates]:
     """Return rates by device, `cpu` or `cuda`; a device that was not measured is left out."""
-    entries = _read(rates_file(home))
+    entries = _read(rates_file(home), _FILE)
     keys = {device: _key(device, machine, threads) for device in devices(machine)}
     found = {device: entries[key] for device, key in keys.items() if key in entries}
     return {device: rates for device, rates in found.items() if rates.doubtful or not rates.contradictory}
@@ -42,7 +44,7 @@ def known_rates(home: Home, machine: Machine, threads: int | None = None) -> dic
 
 def known_step_times(home: Home, machine: Machine, threads: int | None = None) -> dict[str, StepTimes]:
     """Return step times that were measured with so many threads, by the digest of their step."""
-    entries = _read_times(step_times_file(home))
+    entries = _read(step_times_file(home), _TIMES_FILE)
     starts = [_key(device, machine, threads) + _STEP for device in devices(machine)]
     return {key.removeprefix(start): one for key, one in entries.items() for start in starts if key.startswith(start)}
 
@@ -52,7 +54,7 @@ def with_step_times(
 ) -> bytes:
     """Return the new content of `step_times_file` after a measurement; other entries are kept."""
     start = _key(device, machine, threads) + _STEP
-    entries = _read_times(step_times_file(home)) | {start + digest: one for digest, one in measured.items()}
+    entries = _read(step_times_file(home), _TIMES_FILE) | {start + digest: one for digest, one in measured.items()}
     return _TIMES_FILE.dump_json(entries, indent=1)
 
 
@@ -63,7 +65,9 @@ def step_times_file(home: Home) -> Path:
 
 def with_rates(home: Home, machine: Machine, measured: dict[str, Rates], threads: int | None = None) -> bytes:
     """Return the new content of `rates_file` after a measurement; entries of other machines and versions are kept."""
-    entries = _read(rates_file(home)) | {_key(device, machine, threads): rates for device, rates in measured.items()}
+    entries = _read(rates_file(home), _FILE) | {
+        _key(device, machine, threads): rates for device, rates in measured.items()
+    }
     return _FILE.dump_json(entries, indent=1)
 
 
@@ -102,15 +106,8 @@ def _torch_version() -> str:
         return "unknown"
 
 
-def _read(path: Path) -> dict[str, Rates]:
+def _read(path: Path, content: TypeAdapter[dict[str, _Entry]]) -> dict[str, _Entry]:
     try:
-        return _FILE.validate_json(path.read_bytes())
-    except (OSError, ValidationError):
-        return {}
-
-
-def _read_times(path: Path) -> dict[str, StepTimes]:
-    try:
-        return _TIMES_FILE.validate_json(path.read_bytes())
+        return content.validate_json(path.read_bytes())
     except (OSError, ValidationError):
         return {}

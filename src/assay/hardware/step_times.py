@@ -18,6 +18,8 @@ _DEPTHS = (1, WHOLE)
 BETWEEN_PROCESSES = 0.08
 """Relative error that remains however long one process is timed: equal processes differ, and deeper models use caches
 less. It is a little more than the 95th percentile of one thread's errors in docs/measured/estimator_accuracy.md."""
+LOADED = 0.1
+"""Share of the cores in use by others above which a measurement may be too slow."""
 _NORMAL = 1.4826 * 1.2533
 """Standard error of a median over its median absolute deviation and √n, for normal errors."""
 
@@ -46,14 +48,23 @@ class StepTimes(Frozen):
 
     def margin(self, layers: int) -> float:
         """Half of the 95 % interval, relative to the seconds."""
-        turns = self._turns(layers)
-        middle = statistics.median(turns)
-        spread = statistics.median(abs(one - middle) for one in turns)
-        error = 2 * _NORMAL * spread / len(turns) ** 0.5 / middle
+        error = 2 * relative_error(self._turns(layers))
         return float((error**2 + BETWEEN_PROCESSES**2) ** 0.5)
+
+    @property
+    def under_load(self) -> bool:
+        """True if other programs used the machine meanwhile, as far as that is known."""
+        return (self.others_share or 0.0) > LOADED
 
     def _turns(self, layers: int) -> list[float]:
         return [_extrapolated(self.depths, turn, layers) for turn in self.turns]
+
+
+def relative_error(seconds: Sequence[float]) -> float:
+    """Return the standard error of the median of repeated times, relative to it."""
+    middle = statistics.median(seconds)
+    spread = statistics.median(abs(one - middle) for one in seconds)
+    return float(_NORMAL * spread / len(seconds) ** 0.5 / middle)
 
 
 def _extrapolated(depths: Sequence[int], turn: Sequence[float], layers: int) -> float:

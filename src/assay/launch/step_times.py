@@ -54,7 +54,7 @@ def calibrate(
             untimed[name] = reason
         else:
             tasks[key] = (_task(key, run), run)
-    for key, answer in _answers(tasks, home, threads, seconds, tell):
+    for key, answer in _answers(tasks, machine, home, threads, seconds, tell):
         if answer.times is None:
             untimed[stack_of(tasks[key][1])] = answer.refused
     return untimed
@@ -94,6 +94,7 @@ def _reason_against(run: ResolvedRun, machine: Machine) -> str:
 
 def _answers(
     tasks: dict[str, tuple[Task, ResolvedRun]],
+    machine: Machine,
     home: Home,
     threads: int | None,
     seconds: float,
@@ -120,15 +121,14 @@ def _answers(
                     break
                 answer = Answer.model_validate_json(line)
                 left.remove(answer.digest)
-                _keep(answer, tasks[answer.digest][1], home, threads)
+                _keep(answer, tasks[answer.digest][1], machine, home, threads)
                 yield answer.digest, answer
     for key in left:
         yield key, Answer(digest=key, refused=why)
 
 
-def _keep(answer: Answer, run: ResolvedRun, home: Home, threads: int | None) -> None:
+def _keep(answer: Answer, run: ResolvedRun, machine: Machine, home: Home, threads: int | None) -> None:
     if answer.times is None:
         return
-    machine = known_machine(home, threads)
     content = with_step_times(home, machine, machine.device(run.device), {answer.digest: answer.times}, threads)
     write_file(step_times_file(home), content)

@@ -112,9 +112,10 @@ def resolve(spec: Spec) -> Optimization:
 def all_known(run: Run) -> bool:
     """True if every optimization of a run can still be resolved: a user's own may have gone since it ran."""
     try:
-        return bool(optimizations_of(run)) or not run.optimizations
+        optimizations_of(run)
     except UsageError:
         return False
+    return True
 
 
 def optimizations_of(run: Run) -> tuple[Optimization, ...]:

@@ -29,10 +29,6 @@ class StepTime:
     """True if other programs used the machine while steps were timed."""
 
 
-LOADED = 0.1
-"""Share of the cores in use by others above which a time was measured under load."""
-
-
 def digest(run: ResolvedRun, device: str) -> str | None:
     """Return 16 hexadecimal digits of the settings on which the time of a step depends; None for several ranks."""
     if run.ranks > 1:
@@ -63,7 +59,7 @@ def timed(run: ResolvedRun, machine: Machine) -> StepTimes | None:
 
 def from_times(times: StepTimes, layers: int) -> StepTime:
     """Return the time of a step with so many blocks."""
-    return StepTime(times.seconds(layers), times.margin(layers), (times.others_share or 0.0) > LOADED)
+    return StepTime(times.seconds(layers), times.margin(layers), times.under_load)
 
 
 def affine(whole: Cost, small: tuple[Cost, ...], layers: int) -> bool:

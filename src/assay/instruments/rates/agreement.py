@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import psutil
 
+from assay.instruments.rates.surroundings import own_seconds
+
 _DIFFERENCE = 0.1
 _LEAST, _MOST = 3, 30
 """Number of trials. The maximum is exceeded only while the allowed time lasts."""
@@ -55,7 +57,7 @@ class OthersShare:
 
 
 def _processor_seconds() -> tuple[float, float, float]:
-    """Seconds so far: (busy on all cores, with time stolen by other guests; used by this process; wall clock)."""
+    """Seconds so far: busy on all cores, with stolen time; used by this process and its descendants; wall clock."""
     times = psutil.cpu_times()
     names = ("user", "nice", "system", "irq", "softirq", "steal")
-    return sum(getattr(times, name, 0.0) for name in names), time.process_time(), time.perf_counter()
+    return sum(getattr(times, name, 0.0) for name in names), own_seconds(), time.perf_counter()

@@ -48,11 +48,15 @@ class Surroundings:
 
 def read() -> Reading:
     """Read the processor seconds used so far."""
-    own = time.process_time() + sum(map(_seconds, psutil.Process().children(recursive=True)))
-    columns = _columns()
+    own, columns = own_seconds(), _columns()
     if columns is None:
         return Reading(None, None, own)
     return Reading(sum(columns[at] for at in _BUSY), columns[_STEAL], own)
+
+
+def own_seconds() -> float:
+    """Return the processor seconds of this process and its living descendants."""
+    return time.process_time() + sum(map(_seconds, psutil.Process().children(recursive=True)))
 
 
 def between(before: Reading, after: Reading, own_seconds: Sequence[float]) -> Surroundings:

@@ -27,6 +27,26 @@ class Place(NamedTuple):
     write: Callable[[Tensor], Sequence[Tensor]]
 
 
+class Where(NamedTuple):
+    """The parts of a parameter's name in assay."""
+
+    block: str
+    """Number of its block; empty outside of blocks."""
+    inner: str
+    """Module within the block, or within the model."""
+    kind: str
+    """`weight` or `bias`."""
+
+
+def where(ours: str) -> Where:
+    """Return the parts of a parameter's name in assay, such as ``blocks.3.mlp.up.weight``."""
+    module, _, kind = ours.rpartition(".")
+    if module.startswith("blocks."):
+        _, index, inner = module.split(".", 2)
+        return Where(index, inner, kind)
+    return Where("", module, kind)
+
+
 @dataclass(frozen=True)
 class Family:
     """One kind of Hugging Face model: its names, and the models that it can express."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from assay.config import ModelConfig
 from assay.config.hf.gpt2 import ACTIVATIONS
 from assay.errors import UsageError
-from assay.model.hf.family import Family, Place, unchanged
+from assay.model.hf.family import Family, Place, unchanged, where
 
 _NAMES = {
     "embedding.token": "wte",
@@ -29,11 +29,8 @@ _NAMES = {
 
 
 def _place(ours: str, config: ModelConfig) -> Place:
-    module, _, kind = ours.rpartition(".")
-    layer, inner = "", module
-    if module.startswith("blocks."):
-        _, index, inner = module.split(".", 2)
-        layer = f"h.{index}."
+    block, inner, kind = where(ours)
+    layer = f"h.{block}." if block else ""
     theirs = f"{layer}{_NAMES[inner]}.{kind}"
     if inner == "attention.qkv":
         return _turned(ours, theirs, lambda x: _by_head(_turn(x), config), lambda x: _turn(_by_kind(x, config)))

@@ -12,7 +12,7 @@ from torch import Tensor
 from assay.config import ModelConfig
 from assay.config.hf.llama import alike, kind_of
 from assay.errors import UsageError
-from assay.model.hf.family import Family, Place, unchanged
+from assay.model.hf.family import Family, Place, unchanged, where
 
 _NAMES = {
     "embedding.token": "embed_tokens",
@@ -29,11 +29,8 @@ _NAMES = {
 
 
 def _place(ours: str, config: ModelConfig) -> Place:
-    module, _, kind = ours.rpartition(".")
-    layer, inner = "", module
-    if module.startswith("blocks."):
-        _, index, inner = module.split(".", 2)
-        layer = f"layers.{index}."
+    block, inner, kind = where(ours)
+    layer = f"layers.{block}." if block else ""
     if inner == "attention.qkv":
         theirs = tuple(f"{layer}self_attn.{one}_proj.{kind}" for one in "qkv")
         return Place(ours, theirs, lambda found: _grouped(found, config), lambda rows: _apart(rows, config))

@@ -24,7 +24,7 @@ from typing import NoReturn, TextIO
 
 from assay.config.run import ResolvedRun
 from assay.errors import UsageError, first_line
-from assay.hardware.step_times import Answer, StepTimes, Task, Tasks
+from assay.hardware.step_times import Answer, StepTimes, Task, Tasks, relative_error
 from assay.optimizations import optimizations_of
 from assay.worker.processes.channel import PARENT_GONE, when_closed
 
@@ -63,18 +63,14 @@ def answered(task: Task) -> Answer:
 
 def _turns(models: Sequence[Callable[[], float]], seconds: float) -> tuple[tuple[tuple[float, ...], ...], float | None]:
     """Return the seconds of each turn, and the share of the cores that others used meanwhile."""
-    from assay.instruments.rates import surroundings
+    from assay.instruments.rates.agreement import OthersShare
 
     turns: list[tuple[float, ...]] = []
-    before, began = surroundings.read(), time.perf_counter()
-    while not _enough(turns, time.perf_counter() - began, seconds):
-        turns.append(tuple(model() for model in models))
-    after = surroundings.read()
-    around = surroundings.between(before, after, [after.own_seconds - before.own_seconds])
-    if around.others_seconds is None or around.cores is None:
-        return tuple(turns), None
-    taken = around.others_seconds + (around.steal_seconds or 0.0)
-    return tuple(turns), min(1.0, taken / (around.cores * (time.perf_counter() - began)))
+    began = time.perf_counter()
+    with OthersShare() as others:
+        while not _enough(turns, time.perf_counter() - began, seconds):
+            turns.append(tuple(model() for model in models))
+    return tuple(turns), others.share
 
 
 @contextlib.contextmanager
@@ -172,14 +168,7 @@ def _enough(turns: Sequence[tuple[float, ...]], spent: float, allowed: float) ->
         return False
     if len(turns) >= _MOST or spent > allowed:
         return True
-    return len(turns) >= _ENOUGH and max(map(_error, zip(*turns, strict=True))) < _STEADY
-
-
-def _error(seconds: Sequence[float]) -> float:
-    """Relative standard error of the median."""
-    middle = statistics.median(seconds)
-    spread = statistics.median(abs(one - middle) for one in seconds)
-    return float(1.86 * spread / len(seconds) ** 0.5 / middle)
+    return len(turns) >= _ENOUGH and max(map(relative_error, zip(*turns, strict=True))) < _STEADY
 
 
 if __name__ == "__main__":
