@@ -56,6 +56,7 @@ def test_a_good_machine_has_nothing_to_mend(host: Host) -> None:
         ({"installed": {**ALL, "torch": "2.9.1"}.get}, "torch", "install torch 2.11 or newer"),
         ({"installed": without("memray")}, "memray", "install memray"),
         ({"program": lambda name: None}, "C++ compiler", "install g++ or clang"),
+        ({"environment": {"PYTHONDONTWRITEBYTECODE": "1"}}, "Python", "unset PYTHONDONTWRITEBYTECODE"),
         ({"environment": {"OMP_NUM_THREADS": "8"}}, "cores", "at most 4"),
         ({"environment": {"ONEDNN_MAX_CPU_ISA": "AVX2"}}, "ONEDNN_MAX_CPU_ISA", "unset ONEDNN_MAX_CPU_ISA"),
         ({"jitter": lambda: 0.5}, "steadiness", "end other programs"),
@@ -72,14 +73,6 @@ def test_a_build_without_cuda_beside_a_gpu_is_mended(host: Host) -> None:
     seen = found(host, machine=host.machine.model_copy(update={"accelerators": (gpu,)}))
     assert seen["GPU"].here == "NVIDIA L4, 24.0 GiB"
     assert "CUDA build" in seen["torch"].remedy
-
-
-def test_bytecode_that_is_not_written_is_mended(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Flags:
-        dont_write_bytecode = 1
-
-    monkeypatch.setattr("assay.hardware.doctor.sys.flags", Flags)
-    assert found(host)["Python"].remedy == "unset PYTHONDONTWRITEBYTECODE"
 
 
 def test_where_the_kernel_tells_nothing_the_figure_is_missing_with_its_reason(host: Host, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ system does not have is no error. Its finding says which figure will be missing,
 
 import platform
 import shutil
-import sys
 from collections.abc import Iterator
 
 from assay.hardware.host import Finding, Host, State
@@ -32,7 +31,7 @@ def examine(host: Host) -> Iterator[Finding]:
 
 def _python(host: Host) -> Finding:
     here = platform.python_version()
-    if sys.flags.dont_write_bytecode:
+    if host.environment.get("PYTHONDONTWRITEBYTECODE"):
         return Finding(
             subject="Python",
             here=f"{here}, without bytecode files",
