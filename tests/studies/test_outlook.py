@@ -1,12 +1,16 @@
 """The time of a row before it runs."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from assay.config import load
+from assay.config.home import Home
+from assay.errors import UsageError
 from assay.optimizations import resolved
-from assay.studies.outlook import Outlook, RowOutlook, _steps
+from assay.studies.kinds.factorial import Factorial
+from assay.studies.outlook import Outlook, RowOutlook, _steps, outlook
 
 
 @pytest.mark.parametrize(
@@ -34,3 +38,12 @@ def test_the_whole_is_the_sum_over_processes_that_can_run() -> None:
     assert (plan.processes, plan.seconds) == (8, 40.0 + 10.0 + 20.0)
     unknown = plan._replace(rows=(*rows, row(2)))
     assert unknown.seconds is None
+
+
+def test_a_control_that_cannot_run_ends_the_plan_before_other_rows(tmp_path: Path) -> None:
+    said: list[str] = []
+    study = Factorial(vary={"training.learning_rate": ("1e-3", "3e-4")})  # type: ignore[dict-item]
+    base = load("demo", [f"data.path={tmp_path / 'absent.txt'}"])
+    with pytest.raises(UsageError, match=r"^the control cannot run: .*absent\.txt"):
+        outlook(study, base, Home(tmp_path / "home"), lambda message, share: said.append(message))
+    assert len(said) <= 1

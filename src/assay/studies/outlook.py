@@ -99,11 +99,11 @@ def outlook(study: Study, base: Run, home: Home, prepare: Progress, *, calibrate
             able[label] = ready(row.run.asked(), home, prepare)
             rows.append(empty)
         except UsageError as reason:
+            if not rows:
+                raise UsageError(f"the control cannot run: {reason}") from reason
             rows.append(empty._replace(problem=str(reason), unavailable=isinstance(reason, Unavailable)))
     if len(rows) < 2:
         raise UsageError(f"the study {study.kind!r} has nothing to compare with its control; add levels")
-    if rows[0].problem is not None:
-        raise UsageError(f"the control cannot run: {rows[0].problem}")
     if calibrate:
         able = with_step_times(able, home, prepare)
     rows = [_predicted(row, able[row.label]) if row.label in able else row for row in rows]
