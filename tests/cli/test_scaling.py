@@ -54,10 +54,10 @@ def test_published_laws_stand_side_by_side(assay: Assay) -> None:
         (("optimal",), "give exactly one of FLOPs, parameters and tokens"),
         (("optimal", "--flops", "1e21", "--params", "1B"), "give exactly one"),
         (("optimal", "--flops", "much"), "--flops is 'much'; write a number such as"),
-        (("optimal", "--params", "2"), "2 parameters are no model's; give a number from 1000 to 1e+20"),
-        (("optimal", "--tokens", "1e300"), "1e+300 tokens are no model's"),
-        (("optimal", "--flops", "nan"), "nan FLOPs are no model's"),
-        (("optimal", "--flops", "-1"), "-1 FLOPs are no model's"),
+        (("optimal", "--params", "2"), "2 parameters are not possible; give a number from 1000 to 1e+20"),
+        (("optimal", "--tokens", "1e300"), "1e+300 tokens are not possible"),
+        (("optimal", "--flops", "nan"), "nan FLOPs are not possible"),
+        (("optimal", "--flops", "-1"), "-1 FLOPs are not possible"),
         (("fit", "none.csv"), "none.csv cannot be read"),
         (("fit", "POINTS", "--drop", "18"), "2 points are left to fit"),
     ],
@@ -66,3 +66,11 @@ def test_a_mistake_is_one_sentence(assay: Assay, points: str, words: tuple[str, 
     said = assay("scaling", *(points if word == "POINTS" else word for word in words))
     assert said.code == 2
     assert says in said.sentence()
+
+
+def test_growth_multiplies_a_run(assay: Assay) -> None:
+    value = assay("scaling", "optimal", "--grow", "10", "--params", "124M", "--tokens", "10B", "--json").value
+    for one in value.values():
+        assert one["flops"] == pytest.approx(10 * 6 * 124e6 * 10e9)
+        assert one["parameters_times"] * one["tokens_times"] == pytest.approx(10)
+        assert one["run"]["parameters"] == pytest.approx(124e6 * one["parameters_times"])

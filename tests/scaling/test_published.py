@@ -2,7 +2,8 @@
 
 import pytest
 
-from assay.scaling.published import FRONTIERS, for_parameters, for_tokens
+from assay.scaling.asking.frontier import for_parameters, for_tokens
+from assay.scaling.published import FRONTIERS
 
 TABLES = {
     "Hoffmann 1": {1e9: 20.2e9, 10e9: 205.1e9, 67e9: 1.5e12, 175e9: 3.7e12, 1e12: 21.2e12},

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from assay.api.step_results import PlannedStep, PredictedStep
     from assay.config.model import ModelConfig
     from assay.data.progress import Progress
-    from assay.estimator.budget import Budget
+    from assay.estimator.budget import Budget, FlopsBill
     from assay.estimator.inference import Inference
     from assay.estimator.ranks import EveryRank
     from assay.hardware import Machine
@@ -148,18 +148,40 @@ def training_cost(
     `mfu` is the share of the 16-bit peak that the model's own FLOPs reach, by default 0.4, and `price` is that of an
     hour of one device. Raises `UsageError` for an unknown device and for an impossible number.
     """
-    from assay.estimator.budget import USUAL_MFU, Budget
+    from assay.estimator.budget import Budget
     from assay.hardware.devices import device as known
 
-    share = USUAL_MFU if mfu is None else mfu
-    possible = 0 < tokens <= _MOST and 1 <= devices <= _MOST and 1e-6 <= share <= 1
-    if not (possible and (price is None or 0 <= price <= _MOST)):
-        raise UsageError(
-            "tokens and devices must be positive, the MFU from 1e-6 to 1, the price not negative, and none above "
-            f"{_MOST:g}"
-        )
+    if not 0 < tokens <= _MOST:
+        raise UsageError(f"tokens must be positive, and not above {_MOST:g}")
+    share = _checked_mfu(devices, mfu, price)
     shape = _shape(source, overrides)
     return Budget(model=shape, tokens=tokens, device=known(device), devices=devices, mfu=share, price=price)
+
+
+def flops_cost(
+    flops: float, *, device: str = "a100", devices: int = 1, mfu: float | None = None, price: float | None = None
+) -> "FlopsBill":
+    """Predict hours, energy and money of training FLOPs, from a device's datasheet, as `training_cost` does.
+
+    Raises `UsageError` for an unknown device and for an impossible number.
+    """
+    from assay.estimator.budget import FlopsBill
+    from assay.hardware.devices import device as known
+
+    share = _checked_mfu(devices, mfu, price)
+    return FlopsBill(flops=flops, device=known(device), devices=devices, mfu=share, price=price)
+
+
+def _checked_mfu(devices: int, mfu: float | None, price: float | None) -> float:
+    """Return the MFU, by default the usual one. Raises `UsageError` for impossible devices, MFU or price."""
+    from assay.estimator.budget import USUAL_MFU
+
+    share = USUAL_MFU if mfu is None else mfu
+    if not (1 <= devices <= _MOST and 1e-6 <= share <= 1 and (price is None or 0 <= price <= _MOST)):
+        raise UsageError(
+            f"devices must be positive, the MFU from 1e-6 to 1, the price not negative, and none above {_MOST:g}"
+        )
+    return share
 
 
 def _shape(source: Source, overrides: tuple[str, ...]) -> "ModelConfig":

@@ -3,13 +3,14 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from assay.api.asking.optimal import growth, optimal
 from assay.errors import UsageError
 
 if TYPE_CHECKING:
     from assay.scaling.fitted import FittedLaw
-    from assay.scaling.published import Optimum
 
-_LEAST, _MOST = 1e3, {"FLOPs": 1e40, "parameters": 1e20, "tokens": 1e20}
+__all__ = ["DRAWS", "fit", "growth", "optimal"]
+
 DRAWS = 200
 """Draws of a bootstrap by default."""
 
@@ -38,26 +39,3 @@ def fit(
     laws = parametric.bootstrap(found, draws, seed)
     law = FittedLaw(found, tuple(laws), drop, extrapolation=extrapolation(found))
     return law if below_flops is None else with_held_out(law, points, below_flops)
-
-
-def optimal(
-    *, flops: float | None = None, parameters: float | None = None, tokens: float | None = None
-) -> "dict[str, Optimum]":
-    """Return the best model size and data for a budget, for a size or for an amount of data, under each published law.
-
-    Raises `UsageError` unless exactly one of the three is given, within a range in which there are models.
-    """
-    from assay.scaling.published import FRONTIERS, for_parameters, for_tokens
-
-    asked = {"FLOPs": flops, "parameters": parameters, "tokens": tokens}
-    given = {name: value for name, value in asked.items() if value is not None}
-    if len(given) != 1:
-        raise UsageError("give exactly one of FLOPs, parameters and tokens")
-    for name, value in given.items():
-        if not _LEAST <= value <= _MOST[name]:
-            raise UsageError(f"{value:g} {name} are no model's; give a number from {_LEAST:g} to {_MOST[name]:g}")
-    if flops is not None:
-        return {name: law.at(flops) for name, law in FRONTIERS.items()}
-    if parameters is not None:
-        return {name: for_parameters(law, parameters) for name, law in FRONTIERS.items()}
-    return {name: for_tokens(law, given["tokens"]) for name, law in FRONTIERS.items()}

@@ -1,16 +1,13 @@
-"""`assay scaling`: fit a scaling law to points of trained models, and ask published laws for the best size."""
+"""`assay scaling`: fit a scaling law to points of trained models, and ask laws how large and how long."""
 
 from typing import Annotated
 
 import typer
 
+from assay.cli.asking import optimal_size
 from assay.cli.options import Json, count_of
 
 app = typer.Typer(no_args_is_help=True, help="Fit scaling laws, and ask them how large and how long.")
-
-_Flops = Annotated[str | None, typer.Option("--flops", metavar="COUNT", help="Training compute: 1e21.")]
-_Params = Annotated[str | None, typer.Option("--params", metavar="COUNT", help="Model size: 70B.")]
-_Tokens = Annotated[str | None, typer.Option("--tokens", metavar="COUNT", help="Training tokens: 1T.")]
 
 
 @app.command("fit")
@@ -42,22 +39,4 @@ def fit_law(
     print_json(fit_values(found)) if as_json else print_blocks(fit_report(found))
 
 
-@app.command("optimal")
-def optimal_size(flops: _Flops = None, params: _Params = None, tokens: _Tokens = None, as_json: Json = False) -> None:
-    """Show the best model size and data under each published law, for compute, a size or an amount of data.
-
-    \b
-        assay scaling optimal --flops 1e21
-        assay scaling optimal --params 70B
-    """
-    from assay.api import scaling
-    from assay.cli.console import print_blocks, print_json
-    from assay.report.predicted.scaling import optimal_report
-
-    asked = {"--flops": flops, "--params": params, "--tokens": tokens}
-    counts = {option: None if text is None else count_of(option, text) for option, text in asked.items()}
-    found = scaling.optimal(flops=counts["--flops"], parameters=counts["--params"], tokens=counts["--tokens"])
-    if as_json:
-        print_json({name: one._asdict() | {"ratio": one.tokens_per_parameter} for name, one in found.items()})
-    else:
-        print_blocks(optimal_report(found))
+app.command("optimal")(optimal_size)

@@ -8,6 +8,8 @@ recomputation left out. 40 % is what well-tuned dense runs reach on large models
 at their largest power, without the rest of a data centre.
 """
 
+from abc import abstractmethod
+
 from assay.config import ModelConfig
 from assay.config.base import Frozen
 from assay.cost.analytic.model_flops import CONVENTIONS, palm
@@ -16,11 +18,9 @@ from assay.hardware.devices import Device
 USUAL_MFU = 0.4
 
 
-class Budget(Frozen):
-    """Training of a model on some tokens, on equal devices."""
+class Bill(Frozen):
+    """Time, energy and money of a training on equal devices."""
 
-    model: ModelConfig
-    tokens: float
     device: Device
     devices: int
     mfu: float
@@ -28,14 +28,14 @@ class Budget(Frozen):
     """Money for an hour of one device."""
 
     @property
-    def flops(self) -> dict[str, float]:
-        """FLOPs of the whole training, by convention."""
-        return {name: count(self.model) * self.tokens for name, count in CONVENTIONS.items()}
+    @abstractmethod
+    def model_flops(self) -> float:
+        """FLOPs of the whole training, without recomputation."""
 
     @property
     def seconds(self) -> float:
         """Seconds of the training."""
-        return palm(self.model) * self.tokens / (self.devices * self.device.half_flops * self.mfu)
+        return self.model_flops / (self.devices * self.device.half_flops * self.mfu)
 
     @property
     def device_hours(self) -> float:
@@ -51,3 +51,31 @@ class Budget(Frozen):
     def money(self) -> float | None:
         """Cost of all devices; None without a price."""
         return None if self.price is None else self.device_hours * self.price
+
+
+class FlopsBill(Bill):
+    """Training of a model of which the FLOPs are all that is known."""
+
+    flops: float
+
+    @property
+    def model_flops(self) -> float:
+        """FLOPs of the whole training."""
+        return self.flops
+
+
+class Budget(Bill):
+    """Training of a model on some tokens."""
+
+    model: ModelConfig
+    tokens: float
+
+    @property
+    def flops(self) -> dict[str, float]:
+        """FLOPs of the whole training, by convention."""
+        return {name: count(self.model) * self.tokens for name, count in CONVENTIONS.items()}
+
+    @property
+    def model_flops(self) -> float:
+        """FLOPs of the whole training by PaLM's convention."""
+        return palm(self.model) * self.tokens

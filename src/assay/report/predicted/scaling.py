@@ -1,6 +1,6 @@
-"""Scaling laws as text: a fit with its intervals, and the optima of published laws side by side."""
+"""A fitted scaling law as text, with its intervals."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +11,6 @@ from assay.units import format_count, format_flops
 if TYPE_CHECKING:
     from assay.scaling.extrapolation import Extrapolation
     from assay.scaling.fitted import FittedLaw
-    from assay.scaling.published import Optimum
 
 
 def fit_report(found: "FittedLaw") -> Iterator[Block]:
@@ -68,29 +67,6 @@ def _beyond(found: "FittedLaw") -> str:
 def _spread(beyond: "Extrapolation", times: float) -> float:
     """Return the relative half width of an interval at so many times the fitted compute."""
     return float(np.expm1(beyond.half_widths(np.array([beyond.fitted_flops * times])))[0])
-
-
-def optimal_report(found: "Mapping[str, Optimum]") -> Iterator[Block]:
-    """Yield a row for each law, and how they count."""
-    from assay.scaling.published import FRONTIERS
-
-    columns = ("law", "parameters", "tokens", "tokens per parameter", "FLOPs", "loss")
-    yield Table.of(columns, (_row(name, one) for name, one in found.items()), columns[1:])
-    for name in found:
-        yield f"{name}: {FRONTIERS[name].source}."
-    yield "Losses of different papers cannot be compared: each is of its own text and tokenizer. C = 6·N·D."
-
-
-def _row(name: str, one: "Optimum") -> tuple[str, ...]:
-    loss = "–" if one.loss is None else f"{one.loss:.3f}"
-    return (
-        name,
-        format_count(one.parameters),
-        format_count(one.tokens),
-        f"{one.tokens_per_parameter:.3g}",
-        f"{one.flops:.3g}",
-        loss,
-    )
 
 
 def fit_values(found: "FittedLaw") -> dict[str, Any]:

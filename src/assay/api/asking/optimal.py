@@ -1,0 +1,145 @@
+"""The best size and data for a budget, and how they grow with it, under published laws and one of the user's points."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assay.errors import UsageError
+
+if TYPE_CHECKING:
+    from assay.api.asking.results import Grown, Optima
+    from assay.scaling.asking.answer import Answer, Quantity
+    from assay.scaling.asking.frontier import Frontier
+
+_LEAST, _MOST = 1e3, {"flops": 1e40, "parameters": 1e20, "tokens": 1e20}
+_NAMES: "Mapping[Quantity, str]" = {"flops": "FLOPs", "parameters": "parameters", "tokens": "tokens"}
+_RATIOS, _SERVED, _TIMES = (1e-3, 1e6), (1.0, 1e20), (1e-3, 1e12)
+FITTED = "your points"
+"""Name of the law that is fitted to the user's points."""
+
+
+def optimal(
+    *,
+    flops: float | None = None,
+    parameters: float | None = None,
+    tokens: float | None = None,
+    points: Path | str | None = None,
+    tokens_per_parameter: float | None = None,
+    inference_tokens: float | None = None,
+    device: str | None = None,
+    devices: int | None = None,
+    mfu: float | None = None,
+    price: float | None = None,
+    far: bool = False,
+) -> "Optima":
+    """Return the best model size and data for a budget, for a size or for an amount of data, under each law.
+
+    `points` is a CSV file to which one more law is fitted. `tokens_per_parameter` asks for a model with the loss of the
+    optimum and so many tokens for each parameter. `inference_tokens` asks for the one that is cheapest with its
+    inference. With `device`, each answer has hours, energy and money, as in `training_cost`. An answer beyond 10,000
+    times the compute of the largest fitted run is left out, except with `far`. Raises `UsageError` unless exactly one
+    of the first three is given, for impossible numbers, and if no law answers.
+    """
+    from assay.api.asking.results import Optima
+    from assay.scaling.asking.answer import answer, check_any
+
+    quantity, value = _asked({"flops": flops, "parameters": parameters, "tokens": tokens})
+    _check("tokens for each parameter", tokens_per_parameter, _RATIOS)
+    _check("tokens of inference", inference_tokens, _SERVED)
+    if device is None and any(one is not None for one in (devices, mfu, price)):
+        raise UsageError("devices, MFU and price are those of a device; name one with --device, such as h100")
+    found = {name: answer(name, law, quantity, value, far) for name, law in _frontiers(points).items()}
+    check_any((one.frontier for one in found.values()), (one.flops for one in found.values()), far)
+    if device is not None:
+        found = {name: _billed(one, device, devices or 1, mfu, price) for name, one in found.items()}
+    whole = {name: _elsewhere(one, tokens_per_parameter, inference_tokens) for name, one in found.items()}
+    return Optima(quantity, value, whole, tokens_per_parameter, inference_tokens)
+
+
+def growth(
+    times: float,
+    *,
+    flops: float | None = None,
+    parameters: float | None = None,
+    tokens: float | None = None,
+    points: Path | str | None = None,
+    far: bool = False,
+) -> "Grown":
+    """Return how N and D should grow with `times` the compute, under each law.
+
+    The start is the optimum of `flops`, or a run with `parameters` and `tokens`; without either the answer has factors
+    only. Raises `UsageError` for other combinations and impossible numbers, and if no law answers.
+    """
+    from assay.api.asking.results import Grown
+    from assay.scaling.asking.answer import check_any
+    from assay.scaling.asking.growth import growth as grow
+    from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN
+
+    _check("times the compute", times, _TIMES)
+    if (parameters is None) != (tokens is None) or (flops is not None and parameters is not None):
+        raise UsageError("growth starts from FLOPs, or from a run with both parameters and tokens")
+    given: dict[Quantity, float | None] = {"flops": flops, "parameters": parameters, "tokens": tokens}
+    for quantity, value in given.items():
+        _check(_NAMES[quantity], value, (_LEAST, _MOST[quantity]))
+    run = None if parameters is None or tokens is None else (parameters, tokens)
+    start = flops if run is None else FLOPS_PER_PARAMETER_AND_TOKEN * run[0] * run[1]
+    laws = _frontiers(points)
+    if start is not None:
+        check_any(laws.values(), [times * start] * len(laws), far)
+    found = {name: grow(name, law, times, start, far) for name, law in laws.items()}
+    return Grown(times, start, run, found)
+
+
+def _asked(given: "Mapping[Quantity, float | None]") -> "tuple[Quantity, float]":
+    """Return the one quantity that is given. Raises `UsageError` unless there is one, in a possible range."""
+    asked = [(quantity, value) for quantity, value in given.items() if value is not None]
+    if len(asked) != 1:
+        raise UsageError("give exactly one of FLOPs, parameters and tokens")
+    quantity, value = asked[0]
+    _check(_NAMES[quantity], value, (_LEAST, _MOST[quantity]))
+    return quantity, value
+
+
+def _check(name: str, value: float | None, ends: tuple[float, float]) -> None:
+    if value is not None and not ends[0] <= value <= ends[1]:
+        raise UsageError(f"{value:g} {name} are not possible; give a number from {ends[0]:g} to {ends[1]:g}")
+
+
+def _frontiers(points: Path | str | None) -> "Mapping[str, Frontier]":
+    from assay.scaling.published import FRONTIERS
+
+    return FRONTIERS if points is None else {FITTED: _fitted(points), **FRONTIERS}
+
+
+def _fitted(path: Path | str) -> "Frontier":
+    """Return the frontier of the law that is fitted to all points of a file, with the bootstrap's laws."""
+    from assay.api.scaling import fit
+    from assay.scaling.asking.frontier import Frontier, Minimum, Reach, Spread
+
+    found = fit(path)
+    law, flops = found.fit.law, found.fit.points.flops
+    reach = Reach(float(flops.min()), float(flops.max()), f"the {len(flops)} points of {path}")
+    spread = Spread(tuple(map(Minimum, found.draws)), 0.95, f"bootstrap of {len(found.draws)} draws")
+    return Frontier(Minimum(law), f"E + A/N^α + B/D^β, fitted to {path}", reach, spread, law)
+
+
+def _billed(one: "Answer", device: str, devices: int, mfu: float | None, price: float | None) -> "Answer":
+    from assay.api.estimating import flops_cost
+
+    if one.optimum is None:
+        return one
+    return replace(one, bill=flops_cost(one.flops, device=device, devices=devices, mfu=mfu, price=price))
+
+
+def _elsewhere(one: "Answer", ratio: float | None, inference_tokens: float | None) -> "Answer":
+    from assay.scaling.asking.elsewhere import overtrained, served
+
+    law, best = one.frontier.law, one.optimum
+    if law is None or best is None:
+        return one
+    return replace(
+        one,
+        overtrained=None if ratio is None else overtrained(law, best, ratio),
+        served=None if inference_tokens is None else served(law, best, inference_tokens),
+    )

@@ -1,0 +1,227 @@
+"""The best size and data by scaling laws as text and values: side by side, off the optimum, as text, in money."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from assay.report.blocks import Block, Table
+from assay.units import format_count, format_seconds
+
+if TYPE_CHECKING:
+    from assay.scaling.asking.answer import Answer, Answers, Quantity
+    from assay.scaling.asking.elsewhere import Elsewhere
+    from assay.scaling.asking.frontier import Frontier
+    from assay.scaling.asking.growth import Growth
+
+_UNITS: "Mapping[Quantity, str]" = {"parameters": "parameters", "tokens": "tokens", "flops": "FLOPs"}
+
+
+def optimal_report(found: "Answers") -> Iterator[Block]:
+    """Yield a row for each law, the further answers, and how the laws count."""
+    interval = _interval_of(found)
+    columns = (
+        "law",
+        "parameters",
+        "tokens",
+        "tokens per parameter",
+        "FLOPs",
+        "loss",
+        f"{interval}, interval",
+        "beyond",
+    )
+    yield Table.of(columns, (_row(one, interval) for one in found.answers.values()), columns[1:-1])
+    yield from _refusals(found)
+    if found.tokens_per_parameter is not None:
+        yield from _overtrained(found, found.tokens_per_parameter)
+    if found.inference_tokens is not None:
+        yield from _served(found, found.inference_tokens)
+    yield from _texts(found)
+    if any(one.bill is not None for one in found.answers.values()):
+        yield from _bills(found)
+    yield from sources(found.answers)
+    yield "Losses of different papers cannot be compared: each is of its own text and tokenizer. C = 6·N·D."
+
+
+def sources(answers: "Mapping[str, Answer] | Mapping[str, Growth]") -> Iterator[str]:
+    """Yield sentences on the laws: their papers, the runs behind them, and how their intervals are made."""
+    for name, one in answers.items():
+        yield f"{name}: {one.frontier.source}."
+    laws = {name: one.frontier for name, one in answers.items()}
+    runs = _named((name, law.reach.source) for name, law in laws.items())
+    yield " ".join(f"Fitted to {source}: {names}." for source, names in runs.items())
+    spreads = ((name, law.spread) for name, law in laws.items())
+    texts = ((name, f"{_percent(spread.level)}, {spread.source}") for name, spread in spreads if spread is not None)
+    yield " ".join(f"Intervals of {text}: {names}." for text, names in _named(texts).items())
+
+
+def _named(pairs: "Iterable[tuple[str, str]]") -> dict[str, str]:
+    """Return the names that share each text."""
+    found: dict[str, list[str]] = {}
+    for name, text in pairs:
+        found.setdefault(text, []).append(name)
+    return {text: "; ".join(names) for text, names in found.items()}
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}".replace("%", " %")
+
+
+def interval(ends: tuple[float, float] | None, law: "Frontier", text: Callable[[float], str]) -> str:
+    """Return an interval as text, with its level."""
+    if ends is None or law.spread is None:
+        return "–"
+    return f"{text(ends[0])} to {text(ends[1])} ({_percent(law.spread.level)})"
+
+
+def mark(beyond: float) -> str:
+    """Return how far an answer is beyond the largest fitted run; empty within 100 times its compute."""
+    from assay.scaling.asking.frontier import FAR
+
+    return f"! {format_count(beyond)} × the fitted compute" if beyond > FAR else ""
+
+
+def _interval_of(found: "Answers") -> "Quantity":
+    """Return the quantity whose interval the table has: N, or the data if N is given."""
+    return "tokens" if found.quantity == "parameters" else "parameters"
+
+
+def _row(one: "Answer", other: "Quantity") -> tuple[str, ...]:
+    best = one.optimum
+    if best is None:
+        return (one.law, *["–"] * 3, f"{one.flops:.3g}", "–", "–", f"refused: {mark(one.beyond)[2:]}")
+    return (
+        one.law,
+        format_count(best.parameters),
+        format_count(best.tokens),
+        f"{best.tokens_per_parameter:.3g}",
+        f"{best.flops:.3g}",
+        "–" if best.loss is None else f"{best.loss:.3f}",
+        interval(one.intervals.get(other), one.frontier, format_count),
+        mark(one.beyond),
+    )
+
+
+def _refusals(found: "Answers") -> Iterator[str]:
+    if any(one.far for one in found.answers.values()):
+        yield (
+            "! marks answers beyond 100 times the compute of the largest run behind a law: nothing supports them but "
+            "the law's form. Beyond 10,000 times they are refused without --far."
+        )
+    small = [one for one in found.answers.values() if (one.frontier.reach.least or 0) > 100 * one.flops]
+    if small:
+        names = ", ".join(one.law for one in small)
+        yield f"This is less than a hundredth of the compute of the smallest run behind {names}."
+
+
+def _overtrained(found: "Answers", ratio: float) -> Iterator[Block]:
+    yield f"The same loss at {ratio:g} tokens for each parameter:"
+    columns = ("law", "parameters", "tokens", "FLOPs", "compute, times the optimum's", "size, times the optimum's")
+    rows = ((one.law, *_model(there), f"{there.training:.3g}", f"{there.size:.3g}") for one, there in _there(found, 0))
+    yield Table.of(columns, rows, columns[1:])
+
+
+def _served(found: "Answers", tokens: float) -> Iterator[Block]:
+    yield (
+        f"The same loss with the fewest FLOPs of training and of {format_count(tokens)} tokens of inference, "
+        "6·N·D + 2·N·T (Sardana et al. 2023, arXiv:2401.00448):"
+    )
+    columns = ("law", "parameters", "tokens", "training FLOPs", "FLOPs with inference", "saved", "times the size")
+    rows = (
+        (one.law, *_model(there), f"{there.flops:.3g}", f"{1 - there.whole:.1%}", f"{there.size:.3g}")
+        for one, there in _there(found, 1)
+    )
+    yield Table.of(columns, rows, columns[1:])
+
+
+def _there(found: "Answers", which: int) -> "Iterator[tuple[Answer, Elsewhere]]":
+    """Yield the answers that have a model off the optimum: the overtrained one, or the one that serves."""
+    for one in found.answers.values():
+        there = (one.overtrained, one.served)[which]
+        if there is not None:
+            yield one, there
+
+
+def _model(there: "Elsewhere") -> tuple[str, ...]:
+    model = there.model
+    return format_count(model.parameters), format_count(model.tokens), f"{model.flops:.3g}"
+
+
+def _texts(found: "Answers") -> Iterator[Block]:
+    from assay.scaling.asking.text import BYTES_PER_TOKEN, Text
+
+    low, high = BYTES_PER_TOKEN
+    yield (
+        f"The data as text, at {low:g} to {high:g} bytes a token. Common Crawl counts as 100 trillion tokens, the text "
+        "of 84 crawls to 2023 (RedPajama-V2, arXiv:2411.12372):"
+    )
+    columns = ("law", "text", "times Common Crawl")
+    texts = {name: Text(one.optimum.tokens) for name, one in found.answers.items() if one.optimum is not None}
+    rows = (
+        (name, f"{_bytes(text.nbytes[0])} to {_bytes(text.nbytes[1])}", f"{text.common_crawls:.2g}")
+        for name, text in texts.items()
+    )
+    yield Table.of(columns, rows, columns[1:])
+
+
+def _bytes(count: float) -> str:
+    return f"{format_count(count, space=True)}B"
+
+
+def _bills(found: "Answers") -> Iterator[Block]:
+    bills = {name: one.bill for name, one in found.answers.items() if one.bill is not None}
+    first = next(iter(bills.values()))
+    if found.quantity == "flops":
+        bills = {"every law": first}
+    yield f"On {first.devices:,} × {first.device.name} at {_percent(first.mfu)} of the peak (MFU):"
+    columns = ("law", "time", "days", "device hours", "energy, kWh", "money")
+    rows = (
+        (
+            name,
+            format_seconds(bill.seconds),
+            f"{bill.seconds / 86_400:,.3g}",
+            f"{bill.device_hours:,.4g}",
+            "–" if bill.kilowatt_hours is None else f"{bill.kilowatt_hours:,.4g}",
+            "–" if bill.money is None else f"{bill.money:,.0f}",
+        )
+        for name, bill in bills.items()
+    )
+    yield Table.of(columns, rows, columns[1:])
+
+
+def optimal_values(found: "Answers") -> dict[str, Any]:
+    """Return the figures of every law for programs; those of a refused answer are null."""
+    return {name: _values(one) for name, one in found.answers.items()}
+
+
+def _values(one: "Answer") -> dict[str, Any]:
+    from assay.scaling.asking.text import Text
+
+    best, spread = one.optimum, one.frontier.spread
+    values: dict[str, Any] = {
+        "parameters": None if best is None else best.parameters,
+        "tokens": None if best is None else best.tokens,
+        "flops": one.flops,
+        "loss": None if best is None else best.loss,
+        "ratio": None if best is None else best.tokens_per_parameter,
+        "intervals": {quantity: list(ends) for quantity, ends in one.intervals.items()},
+        "level": None if spread is None else spread.level,
+        "beyond": one.beyond,
+        "far": one.far,
+        "refused": best is None,
+        "source": one.frontier.source,
+    }
+    if best is not None:
+        text = Text(best.tokens)
+        values["text"] = {"bytes": list(text.nbytes), "common_crawls": text.common_crawls}
+    for name, there in (("overtrained", one.overtrained), ("served", one.served)):
+        if there is not None:
+            values[name] = _elsewhere_values(there)
+    if one.bill is not None:
+        names = ("seconds", "device_hours", "kilowatt_hours", "money")
+        values["cost"] = one.bill.model_dump(mode="json") | {name: getattr(one.bill, name) for name in names}
+    return values
+
+
+def _elsewhere_values(there: "Elsewhere") -> dict[str, Any]:
+    model = there.model
+    whole = {"size": there.size, "training": there.training, "total_flops": there.flops, "total": there.whole}
+    return {"parameters": model.parameters, "tokens": model.tokens, "flops": model.flops, **whole}
