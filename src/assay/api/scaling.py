@@ -3,13 +3,14 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from assay.api.asking.batch import batch
 from assay.api.asking.optimal import growth, optimal
 from assay.errors import UsageError
 
 if TYPE_CHECKING:
     from assay.scaling.fitted import FittedLaw
 
-__all__ = ["DRAWS", "fit", "growth", "optimal"]
+__all__ = ["DRAWS", "batch", "fit", "growth", "optimal"]
 
 DRAWS = 200
 """Draws of a bootstrap by default."""

@@ -89,3 +89,82 @@ def optimal_size(
         run = counts["--params"], counts["--tokens"]
         found = scaling.growth(times, flops=counts["--flops"], parameters=run[0], tokens=run[1], points=points, far=far)
     print_json(found.to_dict()) if as_json else print_blocks(found.report())
+
+
+def batch_size(
+    run: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="Measure the noise scale at this run's newest checkpoint.")
+    ] = None,
+    noise: Annotated[
+        str | None, typer.Option("--noise", metavar="COUNT", help="A noise scale, in sequences or tokens.")
+    ] = None,
+    noise_error: Annotated[
+        str | None, typer.Option("--noise-error", metavar="COUNT", help="Standard error of --noise.")
+    ] = None,
+    loss: Annotated[
+        float | None, typer.Option("--loss", metavar="NATS", help="A loss, by Kaplan et al. 2020; batches in tokens.")
+    ] = None,
+    measured: Annotated[
+        str | None,
+        typer.Option("--measured", metavar="FILE.csv", help="Columns batch and steps: steps to one loss, measured."),
+    ] = None,
+    params: Annotated[
+        str | None,
+        typer.Option("--params", metavar="COUNT", help="Predict the loss of a run with --steps and --batch-size."),
+    ] = None,
+    steps: Annotated[str | None, typer.Option("--steps", metavar="COUNT", help="Steps of the present run.")] = None,
+    batch_size: Annotated[
+        str | None, typer.Option("--batch-size", metavar="COUNT", help="Batch size of the present run.")
+    ] = None,
+    step_seconds: Annotated[
+        float | None, typer.Option("--step-seconds", help="Seconds of a step of the present run.")
+    ] = None,
+    batches: Annotated[
+        str | None, typer.Option("--batches", metavar="B,B,...", help="Batch sizes; default: powers of two around it.")
+    ] = None,
+    micro_batches: Annotated[
+        int, typer.Option(min=2, max=1000, metavar="N", help="With RUN: number of micro-batches.")
+    ] = 8,
+    sequences: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="With RUN: sequences of each; default: its batch size.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the critical batch size, and the steps and examples that batch sizes take to the same loss.
+
+    Up to the critical batch size larger batches save steps at little cost in examples. Beyond it they save few steps.
+
+    \b
+        assay scaling batch last --micro-batches 32
+        assay scaling batch --noise 512 --steps 20k --batch-size 64 --step-seconds 0.4
+        assay scaling batch --loss 3.2
+        assay scaling batch --params 1B --steps 100k --batch-size 512k
+    """
+    from assay.api import scaling
+    from assay.cli.console import print_blocks, print_json
+    from assay.cli.progress import watcher
+
+    options = {"--noise": noise, "--noise-error": noise_error, "--params": params, "--steps": steps}
+    options["--batch-size"] = batch_size
+    counts = {name: None if text is None else count_of(name, text) for name, text in options.items()}
+    with watcher() as watch:
+
+        def tell(message: str, fraction: float | None) -> None:
+            watch({"event": "prepare", "message": message, "fraction": fraction})
+
+        found = scaling.batch(
+            run,
+            noise=counts["--noise"],
+            noise_error=counts["--noise-error"],
+            loss=loss,
+            measured=measured,
+            parameters=counts["--params"],
+            steps=counts["--steps"],
+            batch_size=counts["--batch-size"],
+            step_seconds=step_seconds,
+            batches=None if batches is None else [count_of("--batches", one) for one in batches.split(",")],
+            micro_batches=micro_batches,
+            sequences=sequences,
+            on_progress=tell,
+        )
+    print_json(found.to_dict()) if as_json else print_blocks(found.report())

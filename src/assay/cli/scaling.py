@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.asking import optimal_size
+from assay.cli.asking import batch_size, optimal_size
 from assay.cli.options import Json, count_of
 
 app = typer.Typer(no_args_is_help=True, help="Fit scaling laws, and ask them how large and how long.")
@@ -40,3 +40,4 @@ def fit_law(
 
 
 app.command("optimal")(optimal_size)
+app.command("batch")(batch_size)

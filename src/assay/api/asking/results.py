@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from assay.report.notebook import Shown
 from assay.scaling.asking.answer import Answers
 from assay.scaling.asking.growth import Growths
+from assay.scaling.batch_size import Batching
 
 if TYPE_CHECKING:
     import pandas
@@ -71,3 +72,35 @@ class Grown(Shown, Growths):
         from assay.report.predicted.growth import growth_report
 
         return growth_report(self)
+
+
+@dataclass(frozen=True, repr=False)
+class BatchSizes(Shown, Batching):
+    """A critical batch size, and what batch sizes around it take."""
+
+    def __repr__(self) -> str:
+        return f"<critical batch size {self.critical.size:.3g} {self.critical.unit}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all figures, as `--json` prints them."""
+        from assay.report.predicted.batch import batch_values
+
+        return batch_values(self)
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """Return a data frame with a row per batch size, indexed by `batch`."""
+        import pandas
+
+        return pandas.DataFrame([one._asdict() for one in self.rows]).set_index("batch")
+
+    def plot(self) -> "Figure | None":
+        """Return a figure of steps and examples by batch size, relative to the least."""
+        from assay.report.page.optimal import batch_figure
+
+        return batch_figure(self)
+
+    def report(self) -> "Iterable[Block]":
+        """Return the report as `assay` prints it."""
+        from assay.report.predicted.batch import batch_report
+
+        return batch_report(self)

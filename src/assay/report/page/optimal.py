@@ -1,15 +1,16 @@
-"""The figure of optimal sizes: N by compute under each law, with the answers as points."""
+"""Figures of what laws answer: the optimal N by compute, and steps and examples by batch size."""
 
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assay.report.page.theme import canvas, marker, printed, series
+from assay.report.page.theme import SOFT, canvas, marker, printed, series
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from assay.scaling.asking.answer import Answers
+    from assay.scaling.batch_size import Batching
 
 _AROUND = 30.0
 """Factor of compute that is drawn on both sides of the answers."""
@@ -34,4 +35,17 @@ def figure(found: "Answers") -> "Figure | None":
                 axis.plot([best.flops], [best.parameters], color=color, marker=marker(number), linestyle="none")
         axis.set(xscale="log", yscale="log", xlabel="training FLOPs", ylabel="optimal parameters")
         axis.legend(fontsize=7, frameon=False)
+        return printed(drawn)
+
+
+def batch_figure(found: "Batching") -> "Figure":
+    """Return the figure of steps and examples to the same loss, over the least of each."""
+    critical = found.critical
+    sizes = np.geomspace(critical.size / _AROUND, critical.size * _AROUND, 60)
+    with canvas(5.5, 3.8, 1) as (drawn, (axis,)):
+        for number, (label, value) in enumerate((("steps", critical.steps), ("examples", critical.examples)), start=1):
+            axis.plot(sizes, [value(float(size)) for size in sizes], color=series(number), linewidth=1.2, label=label)
+        axis.axvline(critical.size, color=SOFT, linewidth=0.8)
+        axis.set(xscale="log", yscale="log", xlabel=f"batch size, {critical.unit}", ylabel="times the least")
+        axis.legend(frameon=False)
         return printed(drawn)
