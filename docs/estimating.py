@@ -28,6 +28,7 @@ from assay.cost.analytic.model_flops import CONVENTIONS, palm
 from assay.estimator.budget import USUAL_MFU
 from assay.estimator.inference import Inference, weights_bytes
 from assay.hardware.devices import DEVICES
+from assay.scaling.asking.text import Text
 from assay.scaling.published import BESIROGLU
 
 _HEAD = """# What a training takes
@@ -194,10 +195,11 @@ def _serving() -> Iterator[str]:
 def _brain() -> Iterator[str]:
     device, count = DEVICES["h200"], HUNDRED_TRILLION
     states, tokens, halves = sum(state_bytes(count)), 20 * count, 2 * count
-    years = training_seconds(count, tokens, 1e5, device) / YEAR
+    years = training_seconds(count, tokens, 100_000, device) / YEAR
     energy = years * 1e5 * YEAR / 3600 * (device.watts or 0) / 1000
     held, served = (f"the memory of {nbytes / device.memory_bytes:,.0f} H200s" for nbytes in (states, halves))
-    text = f"{4 * tokens / 1e15:.0f} to {5 * tokens / 1e15:.0f} PB of text"
+    low, high = (nbytes / 1e15 for nbytes in Text(tokens).nbytes)
+    text = f"{low:.0f} to {high:.0f} PB of text"
     rows = {
         "weights, gradients and Adam's state": f"{states / 1e15:.1f} PB, {held}",
         "tokens, twenty a parameter": f"{_power(tokens, 0)}, {text}",
@@ -240,7 +242,7 @@ def _faster() -> Iterator[str]:
                 each = (f"{years:.1f} ± {error:.1f} years", f"{years * math.log2(10):.0f} years")
                 yield _row(f"{name}: {what}", str(len(line(name))), *each)
     years, _ = doubling_years(line("NVIDIA's for data centres"), "products in 16 bits")
-    slow = training_seconds(HUNDRED_TRILLION, 20 * HUNDRED_TRILLION, 1e5, DEVICES["h200"]) / YEAR
+    slow = training_seconds(HUNDRED_TRILLION, 20 * HUNDRED_TRILLION, 100_000, DEVICES["h200"]) / YEAR
     yield _FASTER_END.format(years=years * math.log2(slow))
 
 

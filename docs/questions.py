@@ -10,10 +10,10 @@ from scipy.optimize import brentq
 from assay.config import Run, load
 from assay.config.loading import stack
 from assay.estimator import estimate
-from assay.estimator.budget import USUAL_MFU
+from assay.estimator.budget import USUAL_MFU, FlopsBill
 from assay.hardware import Machine
 from assay.hardware.devices import DEVICES, Device
-from assay.scaling.parametric import Parametric
+from assay.scaling.laws import Law
 
 BUDGETS = ("rtx4090", "a100-40gb", "a100", "h200")
 """Devices with 24, 40, 80 and 141 GB."""
@@ -87,17 +87,18 @@ def line(name: str) -> list[Device]:
     return [DEVICES[one] for one in GENERATIONS[name]]
 
 
-def training_seconds(parameters: float, tokens: float, devices: float, device: Device) -> float:
+def training_seconds(parameters: float, tokens: float, devices: int, device: Device) -> float:
     """Return the seconds of a training at the usual share of the peak, 6 FLOPs for each parameter and token."""
-    return 6 * parameters * tokens / (devices * USUAL_MFU * device.half_flops)
+    flops = 6 * parameters * tokens
+    return FlopsBill(flops=flops, device=device, devices=devices, mfu=USUAL_MFU, price=None).seconds
 
 
-def optimal_tokens(law: Parametric, parameters: float) -> float:
+def optimal_tokens(law: Law, parameters: float) -> float:
     """Return the tokens with which a model of this size is the best for its compute."""
     return float(10 ** brentq(lambda power: math.log(law.optimum(6 * parameters * 10**power)[0] / parameters), 3, 30))
 
 
-def converged(law: Parametric, flops: float, within: float = 0.01) -> tuple[float, float]:
+def converged(law: Law, flops: float, within: float = 0.01) -> tuple[float, float]:
     """Return the largest N, and its D, that this compute brings within a share of the loss on endless data."""
 
     def above(power: float) -> float:
@@ -108,6 +109,6 @@ def converged(law: Parametric, flops: float, within: float = 0.01) -> tuple[floa
     return size, flops / 6 / size
 
 
-def flops_for(law: Parametric, loss: float) -> float:
+def flops_for(law: Law, loss: float) -> float:
     """Return the least FLOPs with which an optimum has this loss."""
     return float(10 ** brentq(lambda power: float(law.loss(*law.optimum(10**power))) - loss, 8, 40))

@@ -1,6 +1,7 @@
 """`assay scaling optimal` and `assay scaling batch`: reports, JSON, notebooks, and mistakes as one sentence."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,17 @@ def test_batch_sizes_of_numbers(assay: Assay) -> None:
     ]
 
 
+def test_chinchillas_points_without_the_outliers_have_besiroglus_optimum(shared: Callable[[str], Path]) -> None:
+    path = shared("chinchilla/hoffmann_figure4_extracted.csv")
+    found = scaling.optimal(flops=1e23, points=path, drop=5).answers
+    own, cited = found["your points"].optimum, found["Besiroglu"].optimum
+    assert own is not None
+    assert cited is not None
+    assert own.parameters == pytest.approx(cited.parameters, rel=0.03)
+    low, high = found["your points"].intervals["parameters"]
+    assert low < cited.parameters < high
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -112,6 +124,8 @@ def test_batch_sizes_of_numbers(assay: Assay) -> None:
         (("optimal", "--flops", "1e21", "--device", "h100", "--mfu", "2"), "the MFU from 1e-6 to 1"),
         (("optimal", "--flops", "1e21", "--points", "none.csv"), "none.csv cannot be read"),
         (("optimal", "--flops", "1e21", "--tokens-per-parameter", "0"), "0 tokens for each parameter are not possible"),
+        (("optimal", "--flops", "1e21", "--points", "POINTS", "--law", "kaplan-size"), "has no best size"),
+        (("optimal", "--flops", "1e21", "--points", "POINTS", "--law", "none"), "none"),
         (("batch",), "follows from exactly one of"),
         (("batch", "last", "--loss", "3"), "follows from exactly one of"),
         (("batch", "nothing"), "there are no runs"),
@@ -121,8 +135,8 @@ def test_batch_sizes_of_numbers(assay: Assay) -> None:
         (("batch", "--measured", "none.csv"), "none.csv cannot be read"),
     ],
 )
-def test_a_mistake_is_one_sentence(assay: Assay, words: tuple[str, ...], says: str) -> None:
-    said = assay("scaling", *words)
+def test_a_mistake_is_one_sentence(assay: Assay, points: str, words: tuple[str, ...], says: str) -> None:
+    said = assay("scaling", *(points if word == "POINTS" else word for word in words))
     assert said.code == 2
     assert says in said.sentence()
 

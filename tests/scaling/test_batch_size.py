@@ -7,8 +7,18 @@ import pytest
 
 from assay.api import scaling
 from assay.errors import UsageError
-from assay.scaling.batch_size import Critical, Present, around, at_loss, fit, from_noise, kaplan, planned, rows
-from assay.scaling.kaplan_steps import kaplan_loss
+from assay.scaling.batch_size import (
+    Critical,
+    Present,
+    around,
+    at_loss,
+    fit,
+    from_noise,
+    kaplan,
+    kaplan_loss,
+    planned,
+    rows,
+)
 
 CRITICAL = Critical(512.0, "sequences", "a test")
 

@@ -10,10 +10,11 @@ import pytest
 from assay.api import scaling
 from assay.scaling.extrapolation import Extrapolation, extrapolation, widened
 from assay.scaling.fitted import FittedLaw, with_held_out
-from assay.scaling.parametric import Parametric, bootstrap, fit
+from assay.scaling.fitting import bootstrap, fit
+from assay.scaling.laws import HOFFMANN, Law
 from assay.scaling.points import Points
 
-TRUE = Parametric.of(1.7, 400.0, 1500.0, 0.34, 0.36)
+TRUE = HOFFMANN.of(1.7, 400.0, 1500.0, 0.34, 0.36)
 CHINCHILLA = "chinchilla/hoffmann_figure4_extracted.csv"
 
 
@@ -71,8 +72,12 @@ def test_an_interval_is_never_narrower() -> None:
 
 def test_constants_that_points_do_not_identify_are_named() -> None:
     found = fit(made(6))
-    near = tuple(replace(found.law, a=found.law.a + shift) for shift in (-0.2, 0.0, 0.2))
-    far = tuple(replace(found.law, a=found.law.a + shift) for shift in (-0.5, 0.0, 0.5))
+
+    def moved(shift: float) -> Law:
+        first, second, *others = found.law.numbers
+        return Law(HOFFMANN, (first, second + shift, *others))
+
+    near, far = (tuple(map(moved, shifts)) for shifts in ((-0.2, 0.0, 0.2), (-0.5, 0.0, 0.5)))
     assert FittedLaw(found, near, 0).unidentified == ()
     assert FittedLaw(found, far, 0).unidentified == ("A",)
 

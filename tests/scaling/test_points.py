@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from assay.errors import UsageError
-from assay.scaling.points import read_points
+from assay.scaling.points import check, read_points
 
 ROWS = [(1e6 * (1 + one % 3), 1e7 * (1 + one), 5 - 0.1 * one) for one in range(8)]
 
@@ -44,7 +44,7 @@ def test_the_published_points_are_read(shared: Callable[[str], Path]) -> None:
 @pytest.mark.parametrize(
     ("heading", "rows", "says"),
     [
-        ("parameters,tokens,loss", ROWS[:5], "has 5 points; a law needs at least 6"),
+        ("parameters,tokens,loss", ROWS[:5], "has 5 points; the law needs at least 6"),
         ("parameters,loss", [row[1:] for row in ROWS], "needs a column loss, and two of the columns"),
         ("parameters,tokens", [row[:2] for row in ROWS], "needs a column loss"),
         ("parameters,tokens,loss", [*ROWS, (1e6, 1e7, -1.0)], "line 10: loss=-1 is not possible"),
@@ -58,7 +58,7 @@ def test_what_cannot_determine_a_law_is_a_sentence(
     tmp_path: Path, heading: str, rows: list[tuple[float, ...]], says: str
 ) -> None:
     with pytest.raises(UsageError, match=says):
-        read_points(written(tmp_path, heading, rows))
+        check(read_points(written(tmp_path, heading, rows)), ("parameters", "tokens"), 6, "points.csv")
 
 
 def test_flops_that_differ_a_little_from_six_n_d_are_allowed(tmp_path: Path) -> None:

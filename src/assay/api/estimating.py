@@ -152,7 +152,7 @@ def training_cost(
     from assay.hardware.devices import device as known
 
     if not 0 < tokens <= _MOST:
-        raise UsageError(f"tokens must be positive, and not above {_MOST:g}")
+        raise UsageError(f"tokens must be positive, and none above {_MOST:g}")
     share = _checked_mfu(devices, mfu, price)
     shape = _shape(source, overrides)
     return Budget(model=shape, tokens=tokens, device=known(device), devices=devices, mfu=share, price=price)

@@ -1,14 +1,11 @@
 """`assay scaling optimal` and `assay scaling batch`: what laws answer."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
 from assay.cli.options import Json, count_of
 from assay.errors import UsageError
-
-if TYPE_CHECKING:
-    from assay.api.asking.results import Grown, Optima
 
 _Flops = Annotated[str | None, typer.Option("--flops", metavar="COUNT", help="Training compute: 1e21.")]
 _Params = Annotated[str | None, typer.Option("--params", metavar="COUNT", help="Model size: 70B.")]
@@ -17,6 +14,10 @@ _Grow = Annotated[str | None, typer.Option("--grow", metavar="TIMES", help="How 
 _Points = Annotated[
     str | None, typer.Option("--points", metavar="POINTS.csv", help="Ask a law that is fitted to these points as well.")
 ]
+_Law = Annotated[
+    str, typer.Option("--law", metavar="NAME", help="With --points: the law; assay scaling laws lists them.")
+]
+_Drop = Annotated[int, typer.Option(min=0, help="With --points: leave out so many points with the highest losses.")]
 _Ratio = Annotated[
     str | None,
     typer.Option("--tokens-per-parameter", metavar="R", help="Also: the same loss at R tokens for each parameter."),
@@ -42,6 +43,8 @@ def optimal_size(
     tokens: _Tokens = None,
     grow: _Grow = None,
     points: _Points = None,
+    law: _Law = "hoffmann",
+    drop: _Drop = 0,
     tokens_per_parameter: _Ratio = None,
     inference_tokens: _Inference = None,
     device: _Device = None,
@@ -68,26 +71,18 @@ def optimal_size(
     options = {"--flops": flops, "--params": params, "--tokens": tokens, "--grow": grow}
     options |= {"--tokens-per-parameter": tokens_per_parameter, "--inference-tokens": inference_tokens}
     counts = {name: None if text is None else count_of(name, text) for name, text in options.items()}
+    asked: dict[str, Any] = {
+        "flops": counts["--flops"], "parameters": counts["--params"], "tokens": counts["--tokens"],
+        "points": points, "law": law, "drop": drop, "far": far,
+    }  # fmt: skip
+    further: dict[str, Any] = {
+        "tokens_per_parameter": counts["--tokens-per-parameter"], "inference_tokens": counts["--inference-tokens"],
+        "device": device, "devices": devices, "mfu": mfu, "price": price,
+    }  # fmt: skip
     times = counts["--grow"]
-    if times is None:
-        found: Optima | Grown = scaling.optimal(
-            flops=counts["--flops"],
-            parameters=counts["--params"],
-            tokens=counts["--tokens"],
-            points=points,
-            tokens_per_parameter=counts["--tokens-per-parameter"],
-            inference_tokens=counts["--inference-tokens"],
-            device=device,
-            devices=devices,
-            mfu=mfu,
-            price=price,
-            far=far,
-        )
-    elif any(one is not None for one in (tokens_per_parameter, inference_tokens, device, devices, mfu, price)):
+    if times is not None and any(one is not None for one in further.values()):
         raise UsageError("--grow goes with --flops, --params, --tokens, --points and --far only; ask the rest alone")
-    else:
-        run = counts["--params"], counts["--tokens"]
-        found = scaling.growth(times, flops=counts["--flops"], parameters=run[0], tokens=run[1], points=points, far=far)
+    found = scaling.optimal(**asked, **further) if times is None else scaling.growth(times, **asked)
     print_json(found.to_dict()) if as_json else print_blocks(found.report())
 
 

@@ -1,42 +1,170 @@
 """`assay scaling`: fit a scaling law to points of trained models, and ask laws how large and how long."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from assay.cli.asking import batch_size, optimal_size
 from assay.cli.options import Json, count_of
 
+if TYPE_CHECKING:
+    from assay.scaling.profile import Likelihood
+
 app = typer.Typer(no_args_is_help=True, help="Fit scaling laws, and ask them how large and how long.")
+
+_Flops = Annotated[str | None, typer.Option("--flops", metavar="COUNT", help="Training compute: 1e21.")]
+_Params = Annotated[str | None, typer.Option("--params", metavar="COUNT", help="Model size: 70B.")]
+_Tokens = Annotated[str | None, typer.Option("--tokens", metavar="COUNT", help="Training tokens: 1T.")]
+_LawName = Annotated[str, typer.Option("--law", metavar="NAME", help="A law; assay scaling laws lists them.")]
+_Drop = Annotated[int, typer.Option("--drop", min=0, help="Leave out so many points with the highest losses first.")]
+_Draws = Annotated[int, typer.Option("--draws", min=2, max=100_000, help="Draws of the bootstrap.")]
+_Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the draws.")]
+
+
+@app.command("laws")
+def list_laws(as_json: Json = False) -> None:
+    """List the laws that can be fitted: formula, how N and C are counted, source, published constants."""
+    from assay.api import scaling
+    from assay.cli.console import print_blocks, print_json
+    from assay.report.predicted.laws import laws_report, laws_values
+
+    known = scaling.laws().values()
+    print_json(laws_values(known)) if as_json else print_blocks(laws_report(known))
 
 
 @app.command("fit")
 def fit_law(
-    points: Annotated[
-        str, typer.Argument(metavar="POINTS.csv", help="Columns loss, and two of parameters, tokens, flops.")
-    ],
-    drop: Annotated[int, typer.Option(min=0, help="Leave out so many points with the highest losses.")] = 0,
+    points: Annotated[str, typer.Argument(metavar="POINTS.csv", help="Columns loss, and those that the law needs.")],
+    law: _LawName = "hoffmann",
+    drop: _Drop = 0,
     below: Annotated[
         str | None, typer.Option("--below", metavar="FLOPS", help="Fit only points with less compute; test the rest.")
     ] = None,
-    draws: Annotated[int, typer.Option(min=2, max=100_000, help="Draws of the bootstrap.")] = 200,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
+    every: Annotated[bool, typer.Option("--no-hold-out", help="Fit all points, and test nothing.")] = False,
+    profile: Annotated[
+        str | None,
+        typer.Option("--profile", metavar="laplace|normal", help="Add profile intervals under this likelihood."),
+    ] = None,
+    draws: _Draws = 200,
+    seed: _Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Fit L(N, D) = E + A/N^α + B/D^β, with intervals by the bootstrap.
+    """Fit a law, with intervals by the bootstrap, and test it on the larger runs.
+
+    All points are fitted. For the test the law is also fitted to the four fifths with the least compute, and predicts
+    the others. With --below, the smaller points are the fit.
 
     \b
         assay scaling fit points.csv
-        assay scaling fit points.csv --drop 5 --below 1e20
+        assay scaling fit points.csv --law kaplan-joint --drop 5
+        assay scaling fit points.csv --below 1e20 --profile laplace
     """
     from assay.api import scaling
     from assay.cli.console import print_blocks, print_json
     from assay.report.predicted.scaling import fit_report, fit_values
 
     found = scaling.fit(
-        points, drop=drop, below_flops=None if below is None else count_of("--below", below), draws=draws, seed=seed
+        points,
+        law=law,
+        drop=drop,
+        below_flops=None if below is None else count_of("--below", below),
+        hold_out=not every,
+        profile=cast("Likelihood | None", profile),
+        draws=draws,
+        seed=seed,
     )
     print_json(fit_values(found)) if as_json else print_blocks(fit_report(found))
+
+
+@app.command("predict")
+def predict_loss(
+    points: Annotated[
+        str | None, typer.Argument(metavar="[POINTS.csv]", help="Points to fit; default: published constants.")
+    ] = None,
+    law: _LawName = "hoffmann",
+    source: Annotated[
+        str | None, typer.Option("--source", help="Source of published constants; assay scaling laws lists them.")
+    ] = None,
+    params: _Params = None,
+    tokens: _Tokens = None,
+    flops: _Flops = None,
+    min_flops: Annotated[str | None, typer.Option("--min-flops", metavar="COUNT", help="C_min.")] = None,
+    min_steps: Annotated[str | None, typer.Option("--min-steps", metavar="COUNT", help="S_min.")] = None,
+    unique: Annotated[
+        str | None, typer.Option("--unique-tokens", metavar="COUNT", help="Tokens that differ, in repeated data.")
+    ] = None,
+    drop: _Drop = 0,
+    draws: _Draws = 200,
+    seed: _Seed = 0,
+    far: Annotated[bool, typer.Option("--far", help="Answer beyond 10,000 times the fitted points too.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Predict a loss, with a 95 % interval, by a law that is fitted to points or by published constants.
+
+    More than 100 times beyond the fitted points an answer is marked, and more than 10,000 times it is refused. With
+    --flops alone, N and D are the law's optimum.
+
+    \b
+        assay scaling predict points.csv --params 70B --tokens 1.4T
+        assay scaling predict --law kaplan-size --params 1B
+    """
+    from assay.api import scaling
+    from assay.cli.console import print_blocks, print_json
+    from assay.report.predicted.laws import prediction_report, prediction_values
+
+    asked = {"parameters": ("--params", params), "tokens": ("--tokens", tokens), "flops": ("--flops", flops)}
+    asked |= {"min_flops": ("--min-flops", min_flops), "min_steps": ("--min-steps", min_steps)}
+    asked["unique_tokens"] = ("--unique-tokens", unique)
+    counts = {name: None if text is None else count_of(option, text) for name, (option, text) in asked.items()}
+    answer = scaling.predict(
+        law if points is None else scaling.fit(points, law=law, drop=drop, hold_out=False, draws=draws, seed=seed),
+        source=source,
+        far=far,
+        **counts,
+    )
+    print_json(prediction_values(answer)) if as_json else print_blocks(prediction_report(answer))
+
+
+@app.command("isoflop")
+def isoflop_optima(
+    points: Annotated[str, typer.Argument(metavar="POINTS.csv", help="Runs of several sizes at each budget.")],
+    draws: _Draws = 200,
+    seed: _Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Fit approach 2 of Hoffmann et al.: a parabola of the loss at each budget, and power laws through the minima.
+
+    \b
+        assay scaling isoflop points.csv
+    """
+    from assay.api import scaling
+    from assay.cli.console import print_blocks, print_json
+    from assay.report.predicted.frontiers import isoflop_report, isoflop_values
+
+    found = scaling.isoflop(points, draws=draws, seed=seed)
+    print_json(isoflop_values(found)) if as_json else print_blocks(isoflop_report(found))
+
+
+@app.command("envelope")
+def envelope_optima(
+    curves: Annotated[
+        str, typer.Argument(metavar="CURVES.csv", help="Columns parameters, tokens, loss, and run for equal sizes.")
+    ],
+    draws: _Draws = 200,
+    seed: _Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Fit approach 1 of Hoffmann et al.: the lower envelope of training curves, and power laws through its sizes.
+
+    \b
+        assay scaling envelope curves.csv
+    """
+    from assay.api import scaling
+    from assay.cli.console import print_blocks, print_json
+    from assay.report.predicted.frontiers import envelope_report, envelope_values
+
+    found = scaling.envelope(curves, draws=draws, seed=seed)
+    print_json(envelope_values(found)) if as_json else print_blocks(envelope_report(found))
 
 
 app.command("optimal")(optimal_size)

@@ -1,8 +1,8 @@
-"""Extensions: files of a user's own that add optimizations, studies, executors and metrics.
+"""Extensions: files of a user's own that add optimizations, studies, executors, metrics and laws.
 
-`ASSAY_EXTENSIONS` names a folder with the subfolders `optimizations`, `studies`, `executors` and `metrics`. Every
-Python file in them is imported when its kind is first needed. Child processes inherit the variable, so they find the
-same.
+`ASSAY_EXTENSIONS` names a folder with the subfolders `optimizations`, `studies`, `executors`, `metrics` and `scaling`.
+Every Python file in them is imported when its kind is first needed. Child processes inherit the variable, so they find
+the same.
 """
 
 import importlib.util
@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from assay.errors import UsageError
 
-Kind = Literal["optimizations", "studies", "executors", "metrics"]
+Kind = Literal["optimizations", "studies", "executors", "metrics", "scaling"]
 
 VARIABLE = "ASSAY_EXTENSIONS"
 

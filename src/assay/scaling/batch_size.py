@@ -21,7 +21,10 @@ import numpy as np
 from scipy.optimize import brentq, least_squares
 from scipy.stats import t
 
+from assay.scaling.laws.kaplan import KAPLAN
+from assay.scaling.laws.kaplan_steps import KAPLAN_STEPS
 from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN, Floats
+from assay.scaling.points import planned as planned_points
 
 Interval = tuple[float, float]
 
@@ -126,6 +129,12 @@ def at_loss(loss: float) -> Critical:
 def kaplan(loss: float) -> float:
     """Return B*/L^(1/α_B) in tokens."""
     return float(KAPLAN_TOKENS / loss ** (1 / KAPLAN_EXPONENT))
+
+
+def kaplan_loss(parameters: float, least_steps: float) -> float:
+    """Return L(N, S_min) by the published constants of Kaplan et al.; N is without embeddings."""
+    law = KAPLAN_STEPS.known(KAPLAN)
+    return float(law.losses(planned_points(parameters=parameters, min_steps=least_steps))[0])
 
 
 def fit(batches: Sequence[float], steps: Sequence[float]) -> Critical:

@@ -16,14 +16,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from assay.scaling.parametric import Fit, fit
+from assay.scaling.fitting import Fit, fit
+from assay.scaling.laws.base import Form
 from assay.scaling.points import Floats, Points
 
 _WITHIN = 0.95
 _ORIGINS = 8
 """Origins, evenly over the range of log C."""
-_LEAST_FITTED, _LEAST_SHARE = 20, 0.3
-"""An origin needs so many points below it, and such a share of all points; four points for each constant."""
+_LEAST_A_CONSTANT, _LEAST_SHARE = 4, 0.3
+"""An origin needs so many points below it for each constant, and such a share of all points."""
 _NEAREST = 0.05
 """Points nearer in log C say nothing of a growth."""
 
@@ -37,7 +38,7 @@ class Extrapolation:
     scatter: float
     """q: 95 % quantile of the absolute residuals of log L."""
     fitted_flops: float
-    """Largest compute of the fit."""
+    """Largest compute of the fit; for a law of N or D alone the largest of these."""
     origins: int
     """Hold-outs within the fitted points."""
 
@@ -49,16 +50,16 @@ class Extrapolation:
 
 def extrapolation(found: Fit) -> Extrapolation | None:
     """Measure the growth of a law's errors within its own points; None if no origin has enough points."""
-    points = found.points
-    logs = np.log(points.flops)
+    points, form = found.points, found.law.form
+    logs = points.log(form.extent)
     distances, excesses, weights = [], [], []
     for origin in np.linspace(logs.min(), logs.max(), _ORIGINS + 2)[1:-1]:
         small, large = points.where(logs < origin), points.where(logs >= origin)
-        if len(small) < max(_LEAST_FITTED, _LEAST_SHARE * len(points)):
+        if len(small) < max(_LEAST_A_CONSTANT * len(form.constants), _LEAST_SHARE * len(points)):
             continue
-        nested = fit(small)
-        far = _distances(large.flops, float(small.flops.max()))
-        errors = np.log(large.loss / nested.law.loss(large.parameters, large.tokens))
+        nested = fit(small, form)
+        far = _distances(extents(large, form), float(extents(small, form).max()))
+        errors = np.log(large.loss / nested.law.losses(large))
         chosen = far > _NEAREST
         distances.append(far[chosen])
         excesses.append(errors[chosen] ** 2 - _scatter(nested) ** 2)
@@ -67,7 +68,15 @@ def extrapolation(found: Fit) -> Extrapolation | None:
         return None
     ratios = np.concatenate(excesses) / np.concatenate(distances) ** 2
     growth = np.sqrt(max(0.0, _quantile(ratios, np.concatenate(weights))))
-    return Extrapolation(float(growth), _scatter(found), float(points.flops.max()), len(distances))
+    return Extrapolation(float(growth), _scatter(found), float(extents(points, form).max()), len(distances))
+
+
+def extents(points: Points, form: Form) -> Floats:
+    """Return the quantity in which a law extrapolates: compute, or the one that a law of N or D alone has.
+
+    Raises `UsageError` if the points lack it.
+    """
+    return np.exp(points.log(form.extent))
 
 
 def _distances(flops: Floats, fitted: float) -> Floats:
@@ -88,5 +97,5 @@ def _quantile(values: Floats, weights: Floats) -> float:
 
 def widened(ends: tuple[Floats, Floats], found: Fit, points: Points, beyond: Extrapolation) -> tuple[Floats, Floats]:
     """Return intervals of losses that are at least as wide as errors grow beyond the fitted compute."""
-    center, half = found.law.loss(points.parameters, points.tokens), beyond.half_widths(points.flops)
+    center, half = found.law.losses(points), beyond.half_widths(extents(points, found.law.form))
     return np.minimum(ends[0], center * np.exp(-half)), np.maximum(ends[1], center * np.exp(half))

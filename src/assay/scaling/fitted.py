@@ -1,26 +1,35 @@
-"""A fitted law with its intervals, and its test on points with more compute than those of the fit."""
+"""A fitted law with its intervals, its predictions, and its test on points beyond those of a fit."""
 
 from dataclasses import dataclass, replace
-from functools import partial
+from itertools import combinations
 
 import numpy as np
 
-from assay.scaling.extrapolation import Extrapolation, widened
-from assay.scaling.interval import Interval, interval, of_losses
-from assay.scaling.parametric import Fit, Parametric
+from assay.errors import UsageError
+from assay.scaling.extrapolation import Extrapolation, extents, widened
+from assay.scaling.fitting import Fit
+from assay.scaling.interval import Interval, of_losses, quantiles
+from assay.scaling.laws.base import Law
 from assay.scaling.points import Floats, Points
+from assay.scaling.profile import Profile
 
-_IDENTIFIED = 2.0
+IDENTIFIED = 2.0
 """Largest ratio of the ends of an interval for which the points identify a constant."""
+RIDGE = 0.95
+"""Correlation of draws from which two constants lie on a ridge."""
+MARKED, REFUSED = 100.0, 10_000.0
+"""Multiples of the fitted extent from which a prediction is marked, and is refused."""
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Points with more compute than those of a fit, and how the law predicts them."""
+    """Points beyond those of a fit, and how the law of the smaller ones predicts them."""
 
     count: int
-    below_flops: float
-    """Points with fewer FLOPs were fitted."""
+    below: float
+    """Points with less were fitted: in FLOPs, or in the one quantity of a law of N or D alone."""
+    fitted: int
+    """Points of the fit that predicts."""
     mean_error: float
     """Mean of the absolute relative errors of predicted losses."""
     covered: float
@@ -30,48 +39,123 @@ class HeldOut:
 
 
 @dataclass(frozen=True)
+class Prediction:
+    """Predicted losses with both ends of their 95 % intervals, one for each point that was asked for."""
+
+    law: Law
+    points: Points
+    """Points of the question, whose loss is not known."""
+    loss: Floats
+    low: Floats
+    high: Floats
+    """Ends of the intervals; NaN for published constants, which have no points."""
+    beyond: Floats
+    """Extent over the largest of the fitted points; 1 within them, and NaN for published constants."""
+    source: str | None = None
+    """Source of published constants; None for a law that was fitted."""
+
+    @property
+    def marked(self) -> list[bool]:
+        """Whether each is more than 100 times beyond the fitted points."""
+        return [bool(one > MARKED) for one in self.beyond]
+
+
+@dataclass(frozen=True)
 class FittedLaw:
-    """A fitted parametric law with its intervals."""
+    """A fitted law with its intervals."""
 
     fit: Fit
-    draws: tuple[Parametric, ...]
+    draws: tuple[Law, ...]
     dropped: int
     """Points with the highest losses that were left out."""
     held_out: HeldOut | None = None
     extrapolation: Extrapolation | None = None
-    """Growth of errors beyond the fitted compute; None if the points are too few for hold-outs among them."""
+    """Growth of errors beyond the fitted points; None if they are too few for hold-outs among them."""
+    undropped: Fit | None = None
+    """Fit of all points, where some were left out."""
+    profile: Profile | None = None
+    """Profile intervals, where a likelihood was stated."""
+
+    @property
+    def law(self) -> Law:
+        """The law with its fitted constants."""
+        return self.fit.law
+
+    @property
+    def intervals(self) -> dict[str, Interval]:
+        """95 % interval of each constant, by the bootstrap."""
+        every = [law.printed for law in self.draws]
+        return {name: quantiles([one[name] for one in every]) for name in self.law.printed}
 
     @property
     def unidentified(self) -> tuple[str, ...]:
-        """Constants whose interval has ends that differ by more than a factor of two."""
-        return tuple(name for name, (low, high) in self.intervals.items() if high > _IDENTIFIED * low)
+        """Constants that the points do not identify.
+
+        The ends of their interval differ by more than a factor of two, or in sign, or reach a limit of the form. Or
+        their profile has an open end.
+        """
+        limits = {one.symbol: 1.05 * one.least for one in self.law.form.constants}
+        open_ended = () if self.profile is None else self.profile.open_ended
+        return tuple(
+            name
+            for name, ends in self.intervals.items()
+            if name in open_ended or not _is_narrow(ends) or 0 < ends[0] < limits[name]
+        )
+
+    @property
+    def together(self) -> tuple[tuple[str, str], ...]:
+        """Pairs of constants whose draws are so correlated that each alone says little."""
+        draws, names = np.array([law.numbers for law in self.draws]), tuple(self.law.printed)
+        if len(draws) <= len(names):
+            return ()
+        related = np.abs(np.corrcoef(draws.T))
+        return tuple(
+            (names[one], names[other])
+            for one, other in combinations(range(len(names)), 2)
+            if related[one, other] > RIDGE
+        )
 
     def intervals_of(self, points: Points) -> tuple[Floats, Floats]:
         """Return both ends of the 95 % interval of a new loss at each point."""
         ends = of_losses(self.fit, self.draws, points)
         return ends if self.extrapolation is None else widened(ends, self.fit, points, self.extrapolation)
 
-    @property
-    def intervals(self) -> dict[str, Interval]:
-        """95 % interval of each constant."""
-        return {name: interval(self.draws, partial(_constant, name)) for name in self.fit.law.printed}
+    def predict(self, points: Points, far: bool = False) -> Prediction:
+        """Return the loss at each point, with its interval; `planned` makes points without a loss.
+
+        Raises `UsageError` beyond 10,000 times the fitted points unless `far`, or if a column is missing.
+        """
+        form = self.law.form
+        beyond = extents(points, form) / float(extents(self.fit.points, form).max())
+        if not far and float(beyond.max()) > REFUSED:
+            raise UsageError(
+                f"the question is {beyond.max():,.0f} times beyond the fitted points, and more than {REFUSED:,.0f} "
+                "times says nothing; ask for less, or insist with far"
+            )
+        return Prediction(
+            self.law, points, self.law.losses(points), *self.intervals_of(points), np.maximum(beyond, 1.0)
+        )
+
+
+def _is_narrow(ends: Interval) -> bool:
+    low, high = sorted(map(abs, ends))
+    return ends[0] * ends[1] > 0 and high <= IDENTIFIED * low
 
 
 def with_held_out(found: FittedLaw, points: Points, below: float) -> FittedLaw:
-    """Return the law with its test on the points from so many FLOPs on."""
-    points = points.where(points.flops >= below)
-    if not len(points):
-        return found
-    errors = np.abs(found.fit.law.loss(points.parameters, points.tokens) / points.loss - 1)
+    """Return the law with its test on the points whose extent is so large or larger."""
+    points = points.where(extents(points, found.law.form) >= below)
+    return replace(found, held_out=held_out(found, points, below)) if len(points) else found
+
+
+def held_out(found: FittedLaw, points: Points, below: float) -> HeldOut:
+    """Return how a law that was fitted to other points predicts these."""
+    errors = np.abs(found.law.losses(points) / points.loss - 1)
     covered = (
         _covered(ends, points) for ends in (found.intervals_of(points), of_losses(found.fit, found.draws, points))
     )
-    return replace(found, held_out=HeldOut(len(points), below, float(errors.mean()), *covered))
+    return HeldOut(len(points), below, len(found.fit.points), float(errors.mean()), *covered)
 
 
 def _covered(ends: tuple[Floats, Floats], points: Points) -> float:
     return float(np.mean((ends[0] <= points.loss) & (points.loss <= ends[1])))
-
-
-def _constant(name: str, law: Parametric) -> float:
-    return law.printed[name]

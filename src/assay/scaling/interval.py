@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from assay.scaling.parametric import Fit, Parametric
+from assay.scaling.fitting import Fit
+from assay.scaling.laws.base import Law, log_losses
 from assay.scaling.points import Floats, Points
 
 _LOW, _HIGH = 0.025, 0.975
@@ -20,16 +21,21 @@ _LOW, _HIGH = 0.025, 0.975
 Interval = tuple[float, float]
 
 
-def interval(laws: Sequence[Parametric], figure: Callable[[Parametric], float]) -> Interval:
+def interval(laws: Sequence[Law], figure: Callable[[Law], float]) -> Interval:
     """Return the interval of a figure that follows from a law."""
-    low, high = np.quantile([figure(law) for law in laws], (_LOW, _HIGH))
+    return quantiles([figure(law) for law in laws])
+
+
+def quantiles(figures: Sequence[float]) -> Interval:
+    """Return the interval of a figure from its draws."""
+    low, high = np.quantile(figures, (_LOW, _HIGH))
     return float(low), float(high)
 
 
-def of_losses(found: Fit, laws: Sequence[Parametric], points: Points, seed: int = 0) -> tuple[Floats, Floats]:
+def of_losses(found: Fit, laws: Sequence[Law], points: Points, seed: int = 0) -> tuple[Floats, Floats]:
     """Return both ends of the interval of each point's loss, by the law and the residuals of its fit."""
     chance = np.random.default_rng(seed)
-    logs = np.log([law.loss(points.parameters, points.tokens) for law in laws])
+    logs = log_losses(laws, points)
     count, constants = len(found.points), len(found.law.values)
     # The constants took part of the scatter with them.
     residuals = found.residuals * np.sqrt(count / max(1, count - constants))

@@ -1,12 +1,13 @@
 """Points of trained models: parameters N, training tokens D, FLOPs C and the loss that each reached.
 
-Two of N, D and C suffice, because C = 6·N·D in the convention of the laws here. N counts embeddings or not as the file
-does, and a law that is fitted to it counts the same.
+Two of N, D and C suffice, because the third follows from C = 6·N·D. A law of one quantity needs only that one. N counts
+embeddings or not as the file does, and a law that is fitted to it counts the same. C_min, S_min and unique tokens are
+columns of their own: they never follow from others without a stated conversion.
 """
 
 import csv
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,41 +24,64 @@ FLOPS_PER_PARAMETER_AND_TOKEN = 6.0
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "parameters": ("parameters", "params", "n", "model size", "model_size"),
     "tokens": ("tokens", "d", "training tokens", "training_tokens"),
-    "flops": ("flops", "c", "training flop", "training_flop", "training flops", "compute"),
+    "counted_flops": ("flops", "c", "training flop", "training_flop", "training flops", "compute"),
     "loss": ("loss", "l", "val_loss", "validation loss"),
+    "min_flops": ("min_flops", "c_min", "minimum flops"),
+    "min_steps": ("min_steps", "s_min", "minimum steps"),
+    "unique_tokens": ("unique_tokens", "u", "u_d", "unique tokens"),
 }
 """Headings by which a column is known, in lower case."""
 
 _MOST_APART = 10.0
 """Factor by which FLOPs in a file may differ from 6·N·D; attention and embeddings explain less."""
-LEAST_POINTS = 6
-"""A law with five free numbers needs more points."""
 
 
 @dataclass(frozen=True)
 class Points:
-    """Points of trained models, as arrays of one length."""
+    """Points of trained models, as arrays of one length. NaN stands for what is not known."""
 
     parameters: Floats
     tokens: Floats
     loss: Floats
+    counted_flops: Floats | None = None
+    """Training FLOPs as the runs were counted, where they are known; else 6·N·D stands for them."""
+    min_flops: Floats | None = None
+    """C_min: FLOPs of a training at a batch far below the critical one."""
+    min_steps: Floats | None = None
+    """S_min: steps of a training at a batch far above the critical one."""
+    unique_tokens: Floats | None = None
+    """Tokens that differ, where a run repeats its text."""
 
     @property
     def flops(self) -> Floats:
-        """Training FLOPs, 6·N·D."""
-        return FLOPS_PER_PARAMETER_AND_TOKEN * self.parameters * self.tokens
+        """Training FLOPs, 6·N·D; as counted where N or D is not known."""
+        product = FLOPS_PER_PARAMETER_AND_TOKEN * self.parameters * self.tokens
+        counted = self.counted_flops if self.counted_flops is not None else self.min_flops
+        return product if counted is None else np.where(np.isnan(product), counted, product)
 
     @property
-    def logs(self) -> tuple[Floats, Floats, Floats]:
-        """Logarithms of N, D and the loss."""
-        return np.log(self.parameters), np.log(self.tokens), np.log(self.loss)
+    def compute(self) -> Floats:
+        """Training FLOPs as counted, or else 6·N·D."""
+        return self.flops if self.counted_flops is None else self.counted_flops
+
+    def column(self, name: str) -> Floats | None:
+        """Return a column by its name; None if any of its values is not known."""
+        values = getattr(self, name)
+        return None if values is None or np.isnan(values).any() else values
+
+    def log(self, name: str) -> Floats:
+        """Return the logarithms of a column. Raises `UsageError` if the points lack it."""
+        values = self.column(name)
+        if values is None:
+            raise UsageError(f"the law needs a column {_NAMES.get(name, (name,))[0]}, which the points lack")
+        return np.log(values)
 
     def __len__(self) -> int:
         return len(self.loss)
 
     def where(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> "Points":
         """Return some of the points: those of a mask, or at some indices."""
-        return Points(self.parameters[chosen], self.tokens[chosen], self.loss[chosen])
+        return replace(self, **{name: one[chosen] for name, one in vars(self).items() if one is not None})
 
     def without_highest(self, count: int) -> "Points":
         """Return the points without those of the highest losses."""
@@ -66,35 +90,61 @@ class Points:
         return self.where(kept)
 
 
-def read_points(path: Path) -> Points:
-    """Read points from a CSV file whose first line names the columns.
+def planned(**columns: "Floats | float | None") -> Points:
+    """Return points whose loss is not known yet, from columns of `Points`; single numbers are repeated."""
+    given = {name: values for name, values in columns.items() if values is not None}
+    arrays = np.broadcast_arrays(*(np.atleast_1d(np.asarray(values, dtype=float)) for values in given.values()))
+    unknown = np.full(arrays[0].shape, np.nan)
+    return Points(**{"parameters": unknown, "tokens": unknown, "loss": unknown} | dict(zip(given, arrays, strict=True)))
+
+
+def read_points(path: Path, needs: Collection[str] = ("parameters", "tokens")) -> Points:
+    """Read points from a CSV file whose first line names the columns; a law needs some of them.
 
     Raises `UsageError` with one sentence if the file cannot be read, lacks a column, or has an impossible number.
     """
+    rows = _rows(path)
+    columns = {kind: values for kind in _NAMES if (values := _column(rows, kind, path)) is not None}
+    _check_columns(columns, needs, path)
+    found = _completed(columns)
+    if {"parameters", "tokens", "counted_flops"} <= set(columns):
+        _check_units(found.flops, columns["counted_flops"], path)
+    return found
+
+
+def run_names(path: Path) -> list[str] | None:
+    """Return the column `run` of a CSV file; None if it has none."""
+    rows = _rows(path)
+    return [row["run"] or "" for row in rows] if "run" in rows[0] else None
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
     try:
         rows = list(csv.DictReader(read_text(path).splitlines()))
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror}); name a CSV file of points") from error
     if not rows:
         raise UsageError(f"{path} has no points; its first line names the columns, and each further line is a point")
-    columns = {kind: _column(rows, kind, path) for kind in _NAMES}
-    loss, given = columns.pop("loss"), {kind: values for kind, values in columns.items() if values is not None}
-    if loss is None or len(given) < 2:
+    return rows
+
+
+def _check_columns(columns: Mapping[str, Floats], needs: Collection[str], path: Path) -> None:
+    of_three = {"parameters", "tokens", "counted_flops"}
+    if "loss" not in columns or (
+        {"parameters", "tokens"} <= set(needs) and len(of_three & set(columns)) < len(of_three) - 1
+    ):
         raise UsageError(f"{path} needs a column loss, and two of the columns parameters, tokens and flops")
-    found = _completed(given, loss)
-    if "flops" in given:
-        _check_units(found.flops, given["flops"], path)
-    _check(found, path)
-    return found
 
 
-def _completed(given: Mapping[str, Floats], loss: Floats) -> Points:
-    if "parameters" in given and "tokens" in given:
-        return Points(given["parameters"], given["tokens"], loss)
-    each = given["flops"] / FLOPS_PER_PARAMETER_AND_TOKEN
-    if "parameters" in given:
-        return Points(given["parameters"], each / given["parameters"], loss)
-    return Points(each / given["tokens"], given["tokens"], loss)
+def _completed(columns: Mapping[str, Floats]) -> Points:
+    """Return points whose N or D follows from the two others of N, D and C."""
+    found = planned(**columns)
+    each = found.flops / FLOPS_PER_PARAMETER_AND_TOKEN
+    return replace(
+        found,
+        parameters=np.where(np.isnan(found.parameters), each / found.tokens, found.parameters),
+        tokens=np.where(np.isnan(found.tokens), each / found.parameters, found.tokens),
+    )
 
 
 def _column(rows: list[dict[str, str]], kind: str, path: Path) -> Floats | None:
@@ -125,15 +175,32 @@ def _check_units(counted: Floats, given: Floats, path: Path) -> None:
         )
 
 
-def _check(points: Points, path: Path) -> None:
-    """Raise `UsageError` if the points cannot determine a law."""
-    if len(points) < LEAST_POINTS:
-        raise UsageError(f"{path} has {len(points)} points; a law needs at least {LEAST_POINTS}")
-    for name, values in (("model size", points.parameters), ("number of tokens", points.tokens)):
-        if len(np.unique(values)) < 2:
-            raise UsageError(f"{path} has one {name} only; a law needs several")
-    order = np.lexsort((points.tokens, points.parameters))
-    same = (np.diff(points.parameters[order]) == 0) & (np.diff(points.tokens[order]) == 0)
-    equal_losses = np.diff(points.loss[order]) == 0
-    if np.any(same & equal_losses):
-        raise UsageError(f"{path} has the same point twice; leave the copies out, or they count double")
+def check(points: Points, needs: Collection[str], least: int, name: str) -> None:
+    """Raise `UsageError` if points cannot determine a law that needs some columns and so many points."""
+    for column, title in _TITLES.items():
+        values = getattr(points, column) if column in ("loss", *needs) else points.column(column)
+        if column in needs and (values is None or np.isnan(values).all()):
+            raise UsageError(f"{name} lacks the column {_NAMES.get(column, (column,))[0]}, which the law needs")
+        if values is not None and not np.all((values > 0) & np.isfinite(values)):
+            raise UsageError(f"{name} has a {title} that is not positive; leave that point out")
+    if len(points) < least:
+        raise UsageError(f"{name} has {len(points)} points; the law needs at least {least}")
+    for column in needs:
+        if len(np.unique(getattr(points, column))) < _LEAST_DIFFERENT:
+            raise UsageError(f"{name} has one {_TITLES[column]} only; the law needs several")
+    rows = np.stack([values for values in vars(points).values() if values is not None], axis=1)
+    if len(np.unique(np.nan_to_num(rows), axis=0)) < len(rows):
+        raise UsageError(f"{name} has the same point twice; leave the copies out, or they count double")
+
+
+_LEAST_DIFFERENT = 2
+_TITLES = {
+    "loss": "loss",
+    "parameters": "model size",
+    "tokens": "number of tokens",
+    "compute": "number of FLOPs",
+    "min_flops": "C_min",
+    "min_steps": "S_min",
+    "unique_tokens": "number of unique tokens",
+}
+"""Columns that laws use, in words."""

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from assay.scaling.asking.frontier import Curve, Frontier, Minimum, Optimum, Reach, Spread, Tilted
-from assay.scaling.parametric import Parametric
+from assay.scaling.laws import HOFFMANN, Law
+from assay.scaling.laws.hoffmann import BESIROGLU as _BESIROGLU
+from assay.scaling.laws.hoffmann import ROUNDED, UNROUNDED
+from assay.scaling.laws.kaplan import PETAFLOP_DAY
 from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN
-
-PETAFLOP_DAY = 1e15 * 86400
-"""FLOPs of one PF-day."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,10 @@ _KAPLANS = Reach(
     "runs of up to 1.2e21 FLOPs (1.5 billion parameters, 250,000 steps of 512 sequences of 1,024 tokens)",
 )
 
-BESIROGLU = Parametric.of(1.8172, 482.01, 2085.43, 0.3478, 0.3658)
+BESIROGLU = HOFFMANN.known(_BESIROGLU)
 """Law of Besiroglu et al. 2024."""
-_ALPHA_ERROR, _BETA_ERROR = 0.015, 0.021
+_ERRORS = {"α": 0.015, "β": 0.021}
+"""Standard errors of its exponents."""
 
 
 def _between(curve: Curve, low: float, high: float, source: str) -> Spread:
@@ -84,17 +85,14 @@ def _approach(rows: tuple[tuple[float, float], ...], name: str, ends: tuple[floa
     return Frontier(line, f"{_HOFFMANN}, {name}", _BUDGETS if ends else _RUNS, spread)
 
 
-def _minimum(law: Parametric, source: str, spread: Spread | None = None) -> Frontier:
+def _minimum(law: Law, source: str, spread: Spread | None = None) -> Frontier:
     return Frontier(Minimum(law), source, _RUNS, spread, law)
 
 
 def _sampled() -> Spread:
     """Return the spread of the exponent β/(α + β), with α and β drawn on their own."""
     chance = np.random.default_rng(0)
-    alpha, beta = (
-        chance.normal(value, error, 10_000)
-        for value, error in ((BESIROGLU.alpha, _ALPHA_ERROR), (BESIROGLU.beta, _BETA_ERROR))
-    )
+    alpha, beta = (chance.normal(BESIROGLU.printed[symbol], error, 10_000) for symbol, error in _ERRORS.items())
     low, high = np.quantile(beta / (alpha + beta), (0.1, 0.9))
     source = "10th to 90th percentile of the exponent, α and β drawn with their standard errors"
     return _between(Minimum(BESIROGLU), float(low), float(high), source)
@@ -116,12 +114,10 @@ FRONTIERS: Mapping[str, Frontier] = {
         "approach 3, the parametric law, by its table",
     ),
     "Hoffmann 3, unrounded": _minimum(
-        Parametric(6.0073404, 6.0179186, 0.5267228, 0.33917084, 0.2849083),
+        HOFFMANN.known(UNROUNDED),
         f"{_HOFFMANN}, approach 3, with the unrounded constants of Besiroglu et al. 2024",
     ),
-    "Hoffmann 3, rounded": _minimum(
-        Parametric.of(1.69, 406.4, 410.7, 0.34, 0.28), f"{_HOFFMANN}, approach 3, with its rounded constants"
-    ),
+    "Hoffmann 3, rounded": _minimum(HOFFMANN.known(ROUNDED), f"{_HOFFMANN}, approach 3, with its rounded constants"),
     "Besiroglu": _minimum(BESIROGLU, "Besiroglu et al. 2024 (arXiv:2404.10102), approach 3 repeated", _sampled()),
     "Kaplan, C_min = C/2": Frontier(Kaplan(0.5), f"{_KAPLAN}; half of the training compute counts", _KAPLANS),
     "Kaplan, C_min = C": Frontier(Kaplan(1.0), f"{_KAPLAN}; all of the training compute counts", _KAPLANS),

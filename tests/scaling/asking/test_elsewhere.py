@@ -5,11 +5,11 @@ import pytest
 
 from assay.scaling.asking.elsewhere import overtrained, served
 from assay.scaling.asking.frontier import Minimum, Optimum, for_parameters
-from assay.scaling.parametric import Parametric
+from assay.scaling.laws import Law
 from assay.scaling.published import BESIROGLU, FRONTIERS
 
 
-def _tokens(law: Parametric, parameters: float, loss: float) -> float:
+def _tokens(law: Law, parameters: float, loss: float) -> float:
     """The closed form of D, by which a model of N parameters has a loss."""
     constants = law.printed
     rest = loss - constants["E"] - constants["A"] / parameters ** constants["α"]

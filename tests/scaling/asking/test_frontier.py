@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from assay.scaling import parametric
 from assay.scaling.asking.frontier import Minimum, Tilted, exponent
+from assay.scaling.fitting import bootstrap, fit
 from assay.scaling.points import read_points
 from assay.scaling.published import BESIROGLU, FRONTIERS
 
@@ -50,7 +50,7 @@ def test_intervals_contain_the_law_and_grow_with_compute(name: str) -> None:
 def test_the_interval_of_the_published_errors_is_about_that_of_a_bootstrap(shared: Callable[[str], Path]) -> None:
     """The independent reference: the same law, fitted anew to drawn points of the paper's figure."""
     points = read_points(shared("chinchilla/hoffmann_figure4_extracted.csv")).without_highest(5)
-    draws = parametric.bootstrap(parametric.fit(points), 100)
+    draws = bootstrap(fit(points), 100)
     spread = FRONTIERS["Besiroglu"].spread
     assert spread is not None
     for flops in (1e21, 1e23, 1e25):

@@ -46,7 +46,7 @@ def batch(
     It follows from the gradients of a `run`, a `noise` scale, a `loss` (Kaplan et al. 2020), or a CSV file of
     `measured` steps. With `parameters` the loss after `steps` of `batch_size` tokens is predicted. Else `steps`,
     `batch_size` and `step_seconds` are those of a present run, which give counts and seconds. A `run` has its own.
-    Raises `UsageError` for none or several sources, impossible numbers, and a gradient in noise.
+    Raises `UsageError` for none or several sources, impossible numbers, and a gradient that noise hides.
     """
     from assay.api.asking.results import BatchSizes
     from assay.scaling.batch_size import around, rows
@@ -99,8 +99,7 @@ def _present(steps: float | None, batch_size: float | None, seconds: float | Non
 
 def _planned(parameters: float | None, present: "Present | None") -> "Planned | None":
     """Return the run whose loss is predicted; None if no size is given."""
-    from assay.scaling.batch_size import planned
-    from assay.scaling.kaplan_steps import kaplan_loss
+    from assay.scaling.batch_size import kaplan_loss, planned
 
     if parameters is None:
         return None

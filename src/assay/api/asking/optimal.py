@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from assay.api.asking.results import Grown, Optima
     from assay.scaling.asking.answer import Answer, Quantity
     from assay.scaling.asking.frontier import Frontier
+    from assay.scaling.points import Points
 
 _LEAST, _MOST = 1e3, {"flops": 1e40, "parameters": 1e20, "tokens": 1e20}
 _NAMES: "Mapping[Quantity, str]" = {"flops": "FLOPs", "parameters": "parameters", "tokens": "tokens"}
@@ -24,7 +25,9 @@ def optimal(
     flops: float | None = None,
     parameters: float | None = None,
     tokens: float | None = None,
-    points: Path | str | None = None,
+    points: "Points | Path | str | None" = None,
+    law: str = "hoffmann",
+    drop: int = 0,
     tokens_per_parameter: float | None = None,
     inference_tokens: float | None = None,
     device: str | None = None,
@@ -35,9 +38,10 @@ def optimal(
 ) -> "Optima":
     """Return the best model size and data for a budget, for a size or for an amount of data, under each law.
 
-    `points` is a CSV file to which one more law is fitted. `tokens_per_parameter` asks for a model with the loss of the
-    optimum and so many tokens for each parameter. `inference_tokens` asks for the one that is cheapest with its
-    inference. With `device`, each answer has hours, energy and money, as in `training_cost`. An answer beyond 10,000
+    `points` are a CSV file, or points, to which one more `law` is fitted, without the `drop` highest losses.
+    `tokens_per_parameter` asks for a model with the loss of the optimum and so many tokens for each parameter.
+    `inference_tokens` asks for the one that is cheapest with its inference. With `device`, each answer has hours,
+    energy and money, as in `training_cost`. An answer beyond 10,000
     times the compute of the largest fitted run is left out, except with `far`. Raises `UsageError` unless exactly one
     of the first three is given, for impossible numbers, and if no law answers.
     """
@@ -49,7 +53,7 @@ def optimal(
     _check("tokens of inference", inference_tokens, _SERVED)
     if device is None and any(one is not None for one in (devices, mfu, price)):
         raise UsageError("devices, MFU and price are those of a device; name one with --device, such as h100")
-    found = {name: answer(name, law, quantity, value, far) for name, law in _frontiers(points).items()}
+    found = {name: answer(name, law, quantity, value, far) for name, law in _frontiers(points, law, drop).items()}
     check_any((one.frontier for one in found.values()), (one.flops for one in found.values()), far)
     if device is not None:
         found = {name: _billed(one, device, devices or 1, mfu, price) for name, one in found.items()}
@@ -63,7 +67,9 @@ def growth(
     flops: float | None = None,
     parameters: float | None = None,
     tokens: float | None = None,
-    points: Path | str | None = None,
+    points: "Points | Path | str | None" = None,
+    law: str = "hoffmann",
+    drop: int = 0,
     far: bool = False,
 ) -> "Grown":
     """Return how N and D should grow with `times` the compute, under each law.
@@ -84,7 +90,7 @@ def growth(
         _check(_NAMES[quantity], value, (_LEAST, _MOST[quantity]))
     run = None if parameters is None or tokens is None else (parameters, tokens)
     start = flops if run is None else FLOPS_PER_PARAMETER_AND_TOKEN * run[0] * run[1]
-    laws = _frontiers(points)
+    laws = _frontiers(points, law, drop)
     if start is not None:
         check_any(laws.values(), [times * start] * len(laws), far)
     found = {name: grow(name, law, times, start, far) for name, law in laws.items()}
@@ -106,22 +112,24 @@ def _check(name: str, value: float | None, ends: tuple[float, float]) -> None:
         raise UsageError(f"{value:g} {name} are not possible; give a number from {ends[0]:g} to {ends[1]:g}")
 
 
-def _frontiers(points: Path | str | None) -> "Mapping[str, Frontier]":
+def _frontiers(points: "Points | Path | str | None", law: str, drop: int) -> "Mapping[str, Frontier]":
     from assay.scaling.published import FRONTIERS
 
-    return FRONTIERS if points is None else {FITTED: _fitted(points), **FRONTIERS}
+    return FRONTIERS if points is None else {FITTED: _fitted(points, law, drop), **FRONTIERS}
 
 
-def _fitted(path: Path | str) -> "Frontier":
-    """Return the frontier of the law that is fitted to all points of a file, with the bootstrap's laws."""
-    from assay.api.scaling import fit
+def _fitted(points: "Points | Path | str", name: str, drop: int) -> "Frontier":
+    """Return the frontier of a law that is fitted to all points, with the bootstrap's laws."""
+    from assay.api.laws.fitting import fit
     from assay.scaling.asking.frontier import Frontier, Minimum, Reach, Spread
 
-    found = fit(path)
-    law, flops = found.fit.law, found.fit.points.flops
-    reach = Reach(float(flops.min()), float(flops.max()), f"the {len(flops)} points of {path}")
+    found = fit(points, law=name, drop=drop, hold_out=False)
+    form, flops = found.law.form, found.fit.points.flops
+    found.law.optimum(float(flops.max()))  # refuses a law without an optimum
+    place = f"the {len(flops)} points of {points}" if isinstance(points, Path | str) else f"{len(flops)} points"
+    reach = Reach(float(flops.min()), float(flops.max()), place)
     spread = Spread(tuple(map(Minimum, found.draws)), 0.95, f"bootstrap of {len(found.draws)} draws")
-    return Frontier(Minimum(law), f"E + A/N^α + B/D^β, fitted to {path}", reach, spread, law)
+    return Frontier(Minimum(found.law), f"{form.formula}, fitted; {form.counts}", reach, spread, found.law)
 
 
 def _billed(one: "Answer", device: str, devices: int, mfu: float | None, price: float | None) -> "Answer":

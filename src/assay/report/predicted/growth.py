@@ -1,4 +1,4 @@
-"""Text and values of an answer on growth: the size and the data at a multiple of the compute."""
+"""Growth of the best size and data with compute, as text and values."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any

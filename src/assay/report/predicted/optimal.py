@@ -74,9 +74,9 @@ def interval(ends: tuple[float, float] | None, law: "Frontier", text: Callable[[
 
 def mark(beyond: float) -> str:
     """Return how far an answer is beyond the largest fitted run; empty within 100 times its compute."""
-    from assay.scaling.asking.frontier import FAR
+    from assay.scaling.fitted import MARKED
 
-    return f"! {format_count(beyond)} × the fitted compute" if beyond > FAR else ""
+    return f"! {format_count(beyond)} × the fitted compute" if beyond > MARKED else ""
 
 
 def _interval_of(found: "Answers") -> "Quantity":

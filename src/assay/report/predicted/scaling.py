@@ -10,56 +10,105 @@ from assay.units import format_count, format_flops
 
 if TYPE_CHECKING:
     from assay.scaling.extrapolation import Extrapolation
-    from assay.scaling.fitted import FittedLaw
+    from assay.scaling.fitted import FittedLaw, HeldOut
+
+UNITS = {"flops": "FLOPs", "parameters": "parameters", "tokens": "tokens"}
+"""Units of the quantity in which a law extrapolates."""
 
 
 def fit_report(found: "FittedLaw") -> Iterator[Block]:
-    """Yield the constants with their intervals, the optimum that follows, and the test on larger runs."""
-    from assay.scaling.published import BESIROGLU
-
-    law, cited, count = found.fit.law, BESIROGLU.printed, len(found.fit.points)
+    """Yield the constants with their intervals, what the points do not say, the optimum, and the test."""
+    form, count = found.law.form, len(found.fit.points)
     dropped = f", without the {found.dropped} highest losses" if found.dropped else ""
-    yield f"L(N, D) = E + A/N^α + B/D^β, fitted to {count} points{dropped}. Objective {found.fit.objective:.7f}."
-    columns = ("constant", "fitted", "95 % interval", "Besiroglu 2024")
-    rows = [
-        (name, f"{value:.5g}", "{:.4g} to {:.4g}".format(*found.intervals[name]), f"{cited[name]:.5g}")
-        for name, value in law.printed.items()
-    ]
-    yield Table.of(columns, rows, columns[1:])
+    yield f"{form.name}: {form.formula}, fitted to {count} points{dropped}. Objective {found.fit.objective:.7f}."
+    yield f"Counts: {form.counts}. Source: {form.source}."
+    yield _constants(found)
     yield (
-        f"Intervals are by the bootstrap, {len(found.draws)} draws. A and α, and B and β, go up and down together. "
-        "Each alone says little, and predicted losses are more certain than constants."
+        f"Intervals are by the bootstrap, {len(found.draws)} draws. Predicted losses are more certain than constants, "
+        "which stand in for each other."
     )
+    if found.together:
+        pairs = "; ".join(f"{one} and {other}" for one, other in found.together)
+        yield f"These go up and down together, so each alone says little: {pairs}."
     if found.unidentified:
         yield (
-            f"The points do not identify {', '.join(found.unidentified)}: the ends of these intervals differ by more "
-            "than a factor of two."
+            f"The points do not identify {', '.join(found.unidentified)}: the ends of an interval differ by more "
+            "than a factor of two, or in sign, or one is open."
         )
-    parameters, tokens = law.optimum(float(found.fit.points.flops.max()))
-    yield (
-        f"The optimum of the largest compute, {format_flops(float(found.fit.points.flops.max()))}, is "
-        f"{format_count(parameters)} parameters and {format_count(tokens)} tokens, {tokens / parameters:.3g} for each."
-    )
+    if found.profile is not None:
+        yield _likelihood(found)
+    yield from _optimum(found)
     yield _beyond(found)
     if found.held_out is not None:
-        tested = found.held_out
+        yield _tested(found.held_out, found)
+
+
+def _constants(found: "FittedLaw") -> Table:
+    """Return a row for each constant, with the columns that the fit has."""
+    law, intervals = found.law, found.intervals
+    columns = {"fitted": [f"{value:.5g}" for value in law.printed.values()]}
+    columns["95 % interval"] = ["{:.4g} to {:.4g}".format(*intervals[name]) for name in law.printed]
+    if found.profile is not None:
+        columns[f"{found.profile.likelihood} profile"] = [_ends(found.profile.intervals[name]) for name in law.printed]
+    if found.undropped is not None:
+        columns[f"all {len(found.undropped.points)} points"] = [
+            f"{value:.5g}" for value in found.undropped.law.printed.values()
+        ]
+    source = next(iter(law.form.published), None)
+    if source is not None:
+        columns[source] = [f"{value:.5g}" for value in law.form.published[source]]
+    rows = [(name, *(texts[place] for texts in columns.values())) for place, name in enumerate(law.printed)]
+    return Table.of(("constant", *columns), rows, columns)
+
+
+def _ends(ends: tuple[float | None, float | None]) -> str:
+    low, high = ("open" if end is None else f"{end:.4g}" for end in ends)
+    return f"{low} to {high}"
+
+
+def _likelihood(found: "FittedLaw") -> str:
+    """Return what the profile assumes, and which density the residuals follow better."""
+    assert found.profile is not None
+    likely = found.profile.log_likelihoods
+    better = max(likely, key=lambda name: likely[name])
+    figures = ", ".join(f"{name} {value:.1f}" for name, value in likely.items())
+    return (
+        f"The profile is of the likelihood {found.profile.likelihood} on log losses. Log-likelihoods are {figures}, so "
+        f"residuals follow {better} better."
+    )
+
+
+def _optimum(found: "FittedLaw") -> Iterator[str]:
+    flops = float(found.fit.points.flops.max())
+    best = found.law.form.optimum(found.law.values, flops)
+    if best is not None:
+        parameters, tokens = best
         yield (
-            f"Points below {tested.below_flops:.3g} FLOPs were fitted. The loss of the other {tested.count} is "
-            f"predicted with a mean absolute error of {tested.mean_error:.2%}; {tested.covered:.0%} are in their 95 % "
-            f"interval. By the bootstrap alone, which takes the law as true, it is {tested.covered_if_law_is_true:.0%}."
+            f"The optimum of the largest compute, {format_flops(flops)}, is {format_count(parameters)} parameters and "
+            f"{format_count(tokens)} tokens, {tokens / parameters:.3g} for each."
         )
+
+
+def _tested(tested: "HeldOut", found: "FittedLaw") -> str:
+    unit = UNITS[found.law.form.extent]
+    fitted = "Points" if tested.fitted == len(found.fit.points) else f"For a test, the {tested.fitted} points"
+    return (
+        f"{fitted} below {tested.below:.3g} {unit} were fitted. The loss of the other {tested.count} is "
+        f"predicted with a mean absolute error of {tested.mean_error:.2%}; {tested.covered:.0%} are in their 95 % "
+        f"interval. By the bootstrap alone, which takes the law as true, it is {tested.covered_if_law_is_true:.0%}."
+    )
 
 
 def _beyond(found: "FittedLaw") -> str:
-    beyond = found.extrapolation
+    beyond, extent = found.extrapolation, found.law.form.extent
     if beyond is None:
         return (
             "The points are too few to hold some out. So the intervals of losses take the law as true, and are too "
-            "narrow for more compute than that of the points."
+            "narrow beyond the points."
         )
     return (
-        f"Beyond {format_flops(beyond.fitted_flops)}, intervals of losses grow with the errors of {beyond.origins} "
-        f"hold-outs within these points: to {_spread(beyond, 10):.1%} at 10 times the compute, and "
+        f"Beyond {beyond.fitted_flops:.3g} {UNITS[extent]}, intervals of losses grow with the errors of "
+        f"{beyond.origins} hold-outs within these points: to {_spread(beyond, 10):.1%} at 10 times as much, and "
         f"{_spread(beyond, 100):.1%} at 100 times."
     )
 
@@ -71,15 +120,34 @@ def _spread(beyond: "Extrapolation", times: float) -> float:
 
 def fit_values(found: "FittedLaw") -> dict[str, Any]:
     """Return the same figures for programs."""
-    tested = found.held_out
+    form, tested = found.law.form, found.held_out
+    profile = found.profile
     return {
-        "law": "E + A/N^alpha + B/D^beta",
+        "law": form.name,
+        "formula": form.formula,
+        "counts": form.counts,
+        "source": form.source,
         "points": len(found.fit.points),
         "dropped": found.dropped,
         "objective": found.fit.objective,
-        "constants": found.fit.law.printed,
+        "constants": found.law.printed,
         "intervals": {name: list(ends) for name, ends in found.intervals.items()},
+        "profile": None
+        if profile is None
+        else {
+            "likelihood": profile.likelihood,
+            "intervals": {name: list(ends) for name, ends in profile.intervals.items()},
+            "log_likelihoods": profile.log_likelihoods,
+        },
         "unidentified": list(found.unidentified),
+        "together": [list(pair) for pair in found.together],
+        "all_points": None
+        if found.undropped is None
+        else {
+            "points": len(found.undropped.points),
+            "objective": found.undropped.objective,
+            "constants": found.undropped.law.printed,
+        },
         "draws": len(found.draws),
         "extrapolation": None if found.extrapolation is None else vars(found.extrapolation),
         "held_out": None if tested is None else vars(tested),

@@ -13,8 +13,6 @@ from assay.errors import UsageError
 from assay.estimator.budget import FlopsBill
 from assay.scaling.asking.elsewhere import Elsewhere
 from assay.scaling.asking.frontier import (
-    FAR,
-    TOO_FAR,
     Curve,
     Frontier,
     Interval,
@@ -22,6 +20,7 @@ from assay.scaling.asking.frontier import (
     for_parameters,
     for_tokens,
 )
+from assay.scaling.fitted import MARKED, REFUSED
 
 Quantity = Literal["flops", "parameters", "tokens"]
 _SOLVERS: Mapping[Quantity, Callable[[Curve, float], Optimum]] = {
@@ -55,7 +54,7 @@ class Answer:
     @property
     def far(self) -> bool:
         """The answer is so far beyond the fitted runs that it is marked."""
-        return self.beyond > FAR
+        return self.beyond > MARKED
 
 
 @dataclass(frozen=True)
@@ -93,13 +92,13 @@ def _intervals(frontier: Frontier, quantity: Quantity, value: float) -> dict[Qua
 def check_any(laws: Iterable[Frontier], flops: Iterable[float], far: bool) -> None:
     """Raise `UsageError` if every law refuses its answer at some compute."""
     beyond = [law.reach.beyond(one) for law, one in zip(laws, flops, strict=True)]
-    if not far and min(beyond) > TOO_FAR:
+    if not far and min(beyond) > REFUSED:
         raise UsageError(
             f"that is {min(beyond):.2g} times the compute of the largest run that any of these laws was fitted to, and "
-            f"beyond {TOO_FAR:,.0f} times none is asked; add --far to see numbers that nothing supports"
+            f"beyond {REFUSED:,.0f} times none is asked; add --far to see numbers that nothing supports"
         )
 
 
 def refused(frontier: Frontier, flops: float, far: bool) -> bool:
     """An answer at this compute is refused."""
-    return not far and frontier.reach.beyond(flops) > TOO_FAR
+    return not far and frontier.reach.beyond(flops) > REFUSED

@@ -21,8 +21,6 @@ from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN, Floats
 Interval = tuple[float, float]
 _POWERS = (-40.0, 90.0)
 """Powers of ten of the FLOPs among which an optimum is searched."""
-FAR, TOO_FAR = 100.0, 10_000.0
-"""Multiples of the largest fitted compute from which an answer is marked, and refused."""
 
 
 class Optimum(NamedTuple):

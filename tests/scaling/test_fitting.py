@@ -1,19 +1,21 @@
-"""The parametric law and its fit: against published constants and optima, and against laws that are known."""
+"""Fits: the parametric law against published constants and optima, and against laws that are known."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.optimize import approx_fprime
 
+from assay.scaling.fitting import Fit, bootstrap, fit, objective
 from assay.scaling.interval import interval, of_losses
-from assay.scaling.parametric import Fit, Parametric, _scaled, bootstrap, fit, objective
+from assay.scaling.laws import HOFFMANN
+from assay.scaling.laws.hoffmann import BESIROGLU as PUBLISHED
+from assay.scaling.laws.hoffmann import ROUNDED, UNROUNDED
 from assay.scaling.points import Floats, Points, read_points
 
 BESIROGLU = {"E": (1.8169, 0.026), "α": (0.3478, 0.015), "β": (0.3658, 0.021)}
 """Constants of Besiroglu et al. 2024 and their standard errors."""
-TRUE = Parametric.of(1.7, 400.0, 1500.0, 0.34, 0.36)
+TRUE = HOFFMANN.of(1.7, 400.0, 1500.0, 0.34, 0.36)
 
 
 def chinchilla(shared: Callable[[str], Path]) -> Points:
@@ -37,17 +39,16 @@ def test_the_published_fit_is_found_again(shared: Callable[[str], Path]) -> None
         assert abs(found.law.printed[name] - value) < error
     assert found.law.printed["A"] == pytest.approx(482.01, rel=0.1)
     assert found.law.printed["B"] == pytest.approx(2085.43, rel=0.1)
-    printed = Parametric.of(1.69, 406.4, 410.7, 0.34, 0.28)
+    printed = HOFFMANN.known(ROUNDED)
     assert objective(printed, found.points) > 2 * found.objective
 
 
-def test_the_gradient_is_that_of_differences() -> None:
-    points = made(0.02, 3)
-    logs = (np.log(points.parameters), np.log(points.tokens), np.log(points.loss))
-    for shift in (0.0, 0.01, -0.03):
-        values = TRUE.values + shift
-        slow = approx_fprime(values, lambda at: _scaled(at, *logs)[0], 1e-7)
-        assert _scaled(values, *logs)[1] == pytest.approx(slow, rel=1e-3, abs=1e-3)
+def test_bootstrap_intervals_hold_the_published_centres(shared: Callable[[str], Path]) -> None:
+    """All five constants of Besiroglu et al. 2024."""
+    laws = bootstrap(fit(chinchilla(shared)), 200)
+    for name, centre in HOFFMANN.known(PUBLISHED).printed.items():
+        low, high = interval(laws, lambda law, name=name: law.printed[name])
+        assert low < centre < high
 
 
 def test_a_law_without_noise_is_recovered() -> None:
@@ -70,8 +71,8 @@ def test_the_optimum_is_the_lowest_loss_at_its_compute() -> None:
 
 def test_rounded_constants_change_the_optimum() -> None:
     """Besiroglu et al. 2024: at 5.76e23 FLOPs, Chinchilla's compute, 92.6 tokens a parameter instead of 58.9."""
-    rounded = Parametric.of(1.69, 406.4, 410.7, 0.34, 0.28)
-    exact = Parametric(6.0073404, 6.0179186, 0.5267228, 0.33917084, 0.2849083)
+    rounded = HOFFMANN.known(ROUNDED)
+    exact = HOFFMANN.known(UNROUNDED)
     ratios = [tokens / size for size, tokens in (law.optimum(5.76e23) for law in (rounded, exact))]
     assert ratios == pytest.approx([92.6, 58.9], rel=0.005)
 

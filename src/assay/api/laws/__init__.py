@@ -1,0 +1,1 @@
+"""Laws of loss for programs: what can be fitted, fits, predictions, and their results."""

@@ -1,0 +1,66 @@
+"""Questions to a law: the points that are asked for, and a law of published constants, which has no intervals."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from assay.errors import UsageError
+from assay.scaling.fitted import Prediction
+from assay.scaling.laws import Law, form_named
+from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN, Floats, Points, planned
+
+_SPOKEN = {"counted_flops": "flops", "compute": "flops"}
+"""Names of quantities as users give them, where they differ from the column's."""
+
+
+@dataclass(frozen=True)
+class PublishedLaw:
+    """A law with the constants of a source. It has no points, so no intervals and no reach."""
+
+    law: Law
+    source: str
+
+    def predict(self, points: Points, far: bool = False) -> Prediction:
+        """Return the loss at each point; the ends of intervals, and how far it is beyond, are not known (NaN)."""
+        losses = self.law.losses(points)
+        unknown = np.full_like(losses, np.nan)
+        return Prediction(self.law, points, losses, unknown, unknown, unknown, self.source)
+
+
+def published(name: str, source: str | None = None) -> PublishedLaw:
+    """Return a law with published constants; the first source if none is named.
+
+    Raises `UsageError` if there are none.
+    """
+    form = form_named(name)
+    chosen = source if source is not None else next(iter(form.published), "")
+    return PublishedLaw(form.known(chosen), chosen)
+
+
+def asked_points(law: Law, columns: Mapping[str, "Floats | float | None"]) -> Points:
+    """Return the points of a question. Raises `UsageError` if a quantity is missing, or is not positive.
+
+    N or D follows from the other one and from FLOPs, by C = 6·N·D. FLOPs alone ask for the law's optimum.
+    """
+    given = {name: np.asarray(one, dtype=float) for name, one in columns.items() if one is not None}
+    for name, values in given.items():
+        if not np.all((values > 0) & np.isfinite(values)):
+            raise UsageError(f"{_SPOKEN.get(name, name)}={values.ravel()[0]:g} is not possible; give a positive number")
+    needs = law.form.needs
+    if {"parameters", "tokens"} <= set(needs) and "counted_flops" in given:
+        if "parameters" in given and "tokens" in given:
+            raise UsageError("give two of parameters, tokens and flops; the third follows from C = 6·N·D")
+        flops = np.atleast_1d(given.pop("counted_flops"))
+        if "parameters" not in given and "tokens" not in given:
+            best = np.array([law.optimum(float(one)) for one in flops])
+            given |= {"parameters": best[:, 0], "tokens": best[:, 1]}
+        else:
+            known = "parameters" if "parameters" in given else "tokens"
+            other = "tokens" if known == "parameters" else "parameters"
+            given[other] = flops / FLOPS_PER_PARAMETER_AND_TOKEN / given[known]
+    points = planned(**given) if given else planned(parameters=np.nan)
+    missing = [_SPOKEN.get(name, name) for name in needs if points.column(name) is None]
+    if missing:
+        raise UsageError(f"the law {law.form.name} needs {' and '.join(missing)}")
+    return points

@@ -1,0 +1,137 @@
+"""The interface of a law: a form with named constants, and one law of that form once the constants are numbers.
+
+A `Form` is a formula such as E + A/N^α + B/D^β. A `Law` is a form with its constants, published or fitted. A form
+states how N and C are counted, and where its formula is from. Fits, bootstraps, extrapolation and profiles know this
+interface only.
+
+A fit moves one value for each constant: its logarithm where the constant is positive by nature. So A, B and E are
+fitted as logarithms, and exponents as they are. Each printed constant is a monotone function of one value, and so an
+interval of the value is an interval of the constant.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from assay.errors import UsageError
+from assay.scaling.points import Floats, Points, planned
+
+Extent = Literal["flops", "parameters", "tokens"]
+"""Column in which a law extrapolates: points are held out by it."""
+
+
+@dataclass(frozen=True)
+class Constant:
+    """One constant of a form, and how its value is fitted."""
+
+    symbol: str
+    logarithmic: bool = True
+    """The value of a fit is the logarithm of the constant."""
+    unit: float = 1.0
+    """Printed constants are in this unit, such as the FLOPs of a PF-day."""
+    least: float = 0.0
+    """A logarithmic constant is at least so large; the value is the logarithm of what is above."""
+
+    def printed(self, value: float) -> float:
+        """Return the constant as papers print it."""
+        with np.errstate(over="ignore"):
+            return float(self.least + np.exp(value) / self.unit) if self.logarithmic else float(value)
+
+    def value(self, printed: float) -> float:
+        """Return the value of a fit for a printed constant."""
+        return float(np.log((printed - self.least) * self.unit)) if self.logarithmic else float(printed)
+
+
+@dataclass(frozen=True, eq=False)
+class Form(ABC):
+    """A formula of the loss with constants, which knows how to be fitted."""
+
+    name: str
+    """The name that users write after `--law`."""
+    formula: str
+    source: str
+    counts: str
+    """Count of N and C: with or without embeddings; 6·N·D, counted, or C_min."""
+    constants: tuple[Constant, ...]
+    needs: tuple[str, ...]
+    """Columns of `Points` that the formula uses."""
+    extent: Extent = "flops"
+    published: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """Printed constants by their source; those of different sources or formulas are never mixed."""
+
+    @abstractmethod
+    def log_losses(self, values: Floats, points: Points) -> tuple[Floats, Floats]:
+        """Return log L `[fits, points]` and its slopes by each value `[fits, points, k]`, from values `[fits, k]`.
+
+        The loss of `points` is not read. Raises `UsageError` if a column is missing.
+        """
+
+    @abstractmethod
+    def starts(self, points: Points) -> Floats:
+        """Return values `[starts, k]` from which fits to the points may begin."""
+
+    def optimum(self, values: Floats, flops: float) -> tuple[float, float] | None:
+        """Return the N and D of the lowest loss at 6·N·D = `flops`; None for a law without such an optimum."""
+        return None
+
+    @property
+    def least_points(self) -> int:
+        """Fewest points of a fit: one more than constants."""
+        return len(self.constants) + 1
+
+    def of(self, *printed: float) -> "Law":
+        """Return the law of constants as papers print them."""
+        return Law(self, tuple(one.value(number) for one, number in zip(self.constants, printed, strict=True)))
+
+    def known(self, source: str) -> "Law":
+        """Return the law of a published source. Raises `UsageError` with the known ones."""
+        if source not in self.published:
+            there = f"there are those of {', '.join(self.published)}" if self.published else "fit it to points"
+            raise UsageError(
+                f"the law {self.name} has no published constants{f' of {source!r}' if source else ''}; {there}"
+            )
+        return self.of(*self.published[source])
+
+
+@dataclass(frozen=True)
+class Law:
+    """A form with its constants."""
+
+    form: Form
+    numbers: tuple[float, ...]
+    """One value for each constant, as fits have them."""
+
+    @property
+    def values(self) -> Floats:
+        """The values as an array."""
+        return np.array(self.numbers)
+
+    @property
+    def printed(self) -> dict[str, float]:
+        """The constants as papers print them, by their symbols."""
+        pairs = zip(self.form.constants, self.numbers, strict=True)
+        return {constant.symbol: constant.printed(value) for constant, value in pairs}
+
+    def losses(self, points: Points) -> Floats:
+        """Return the loss at each point, whose own loss is not read."""
+        return np.asarray(np.exp(log_losses([self], points)[0]))
+
+    def loss(self, parameters: "Floats | float", tokens: "Floats | float") -> Floats:
+        """Return the loss of models with N parameters that train on D tokens, for a law of N, D or both."""
+        shape = np.broadcast_shapes(np.shape(parameters), np.shape(tokens))
+        return self.losses(planned(parameters=parameters, tokens=tokens)).reshape(shape)
+
+    def optimum(self, flops: float) -> tuple[float, float]:
+        """Return the N and D with the lowest loss at 6·N·D = `flops`. Raises `UsageError` if the form has none."""
+        found = self.form.optimum(self.values, flops)
+        if found is None:
+            raise UsageError(f"the law {self.form.name} has no best size for a compute; hoffmann has one")
+        return found
+
+
+def log_losses(laws: Sequence[Law], points: Points) -> Floats:
+    """Return log L of laws of one form at points, `[laws, points]`."""
+    return laws[0].form.log_losses(np.array([law.numbers for law in laws]), points)[0]

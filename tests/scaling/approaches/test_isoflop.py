@@ -1,0 +1,68 @@
+"""Parabolas at equal compute: they find the optimum of a known law, and say where they do not."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from assay.api import scaling
+from assay.errors import UsageError
+from assay.scaling.approaches.isoflop import isoflop
+from assay.scaling.points import Points
+from support.laws import known_law
+
+TRUE = known_law("hoffmann")
+EXPONENT = 0.3658 / (0.3478 + 0.3658)
+BUDGETS = np.array([3e18, 1e19, 3e19, 1e20])
+
+
+def made(noise: float = 0.0, shift: float = 0.0) -> Points:
+    """Seven sizes at each budget around the optimum; `shift` moves those of the last budget, in log N."""
+    chance = np.random.default_rng(0)
+    places = np.linspace(-1.2, 1.2, 7)
+    sizes = np.array([TRUE.optimum(flops)[0] * np.exp(places) for flops in BUDGETS])
+    sizes[-1] *= np.exp(shift)
+    flops = np.repeat(BUDGETS, 7)
+    n, d = sizes.ravel(), flops / 6 / sizes.ravel()
+    return Points(n, d, TRUE.loss(n, d) * np.exp(noise * chance.standard_normal(len(n))))
+
+
+def test_the_exponents_are_those_of_the_law() -> None:
+    found = isoflop(made())
+    assert [one.flops for one in found.parabolas] == pytest.approx(BUDGETS)
+    assert found.optima.size.exponent == pytest.approx(EXPONENT, abs=1e-3)
+    assert found.optima.data.exponent == pytest.approx(1 - EXPONENT, abs=1e-3)
+    size, tokens = found.optima.at(3e19)
+    assert 6 * size * tokens == pytest.approx(3e19)
+    assert size == pytest.approx(TRUE.optimum(3e19)[0], rel=0.03)
+    assert tokens == pytest.approx(found.optima.data.at(3e19))
+    assert not found.optima.warnings
+
+
+def test_intervals_hold_the_exponent_and_repeat() -> None:
+    found = isoflop(made(0.003))
+    low, high = found.optima.size.interval
+    assert low < EXPONENT < high
+    assert found.optima.data.interval == pytest.approx((1 - high, 1 - low))
+    assert isoflop(made(0.003)).optima.size == found.optima.size
+
+
+def test_a_minimum_outside_of_the_sizes_is_named_and_does_not_count() -> None:
+    found = isoflop(made(shift=2.5))
+    assert len(found.optima.flops) == 3
+    assert found.optima.warnings == (
+        "At 1e+20 FLOPs the minimum is outside of the sizes: add smaller models. It does not count.",
+    )
+
+
+def test_too_few_budgets_are_a_sentence() -> None:
+    one = made().where(np.arange(7))
+    with pytest.raises(UsageError, match="1 of 1 budgets with three sizes or more have a lowest loss"):
+        isoflop(one)
+
+
+def test_the_published_points_have_the_published_exponent(shared: Callable[[str], Path]) -> None:
+    """Hoffmann et al. 2022, table 2: 0.49, with 0.462 and 0.534 as the 10th and 90th percentiles."""
+    found = scaling.isoflop(shared("chinchilla/hoffmann_figure4_extracted.csv"), draws=50)
+    assert 0.462 < found.optima.size.exponent < 0.534
