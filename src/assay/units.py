@@ -42,6 +42,11 @@ def format_flops(count: float) -> str:
     return f"{format_count(count, space=True)}FLOP" if abs(count) >= 1000 else f"{count:.0f} FLOP"
 
 
+def format_power(count: float) -> str:
+    """Format a large count with two significant figures as a file writes it, such as ``"3.2e11"``."""
+    return f"{count:.2g}".replace("e+", "e")
+
+
 def parse_count(text: str) -> float:
     """Read a count such as ``"300B"``, ``"1.5T"``, ``"2e9"`` or ``"512k"``. Raises `ValueError` if it is none."""
     powers = {"k": 3, "m": 6, "b": 9, "g": 9, "t": 12}
@@ -83,6 +88,16 @@ def format_seconds(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def parse_seconds(text: str) -> float:
+    """Read a time such as ``"2h"``, ``"1h30m"``, ``"25 min"`` or ``"90s"``. Raises `ValueError` if it is none."""
+    plain = text.strip().lower().replace(" ", "")
+    found = re.fullmatch(r"(?:([\d.]+)h)?(?:([\d.]+)m(?:in)?)?(?:([\d.]+)s)?", plain)
+    if found is None or not plain:
+        raise ValueError(f"{text!r} is no time")
+    hours, minutes, seconds = (float(one or 0) for one in found.groups())
+    return 3600 * hours + 60 * minutes + seconds
 
 
 def format_percent(fraction: float) -> str:

@@ -236,7 +236,7 @@ def test_what_was_expected_is_in_the_answer_and_on_the_page(
         ("kind: comparison\ntreatments: [lion]\nweights: {step_seconds: fast}", "weights.step_seconds"),
         ("kind: comparison\ntreatments: [lion]\nranking: walsh", "ranking names the formula 'walsh'"),
         ("kind: comparison\ntreatments: [lion]\ntarget_loss: -1", "target_loss"),
-        ("seeds: 1", "it has no key kind; there are comparison, factorial, fractional, ladder, one_at_a_time"),
+        ("seeds: 1", "it has no key kind; there are comparison, factorial, fractional, isoflop, ladder"),
         ("kind: [factorial]", "did you mean 'factorial'"),
         ("kind: factorial\nvary: {seed: [7, 8]}", "seed cannot be varied"),
         ("kind: factorial\nseeds: yes\nvary: {optimizations: [none, lion]}", "it should be a number"),

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from assay.analysis.comparison import Comparison
+    from assay.scaling.studied.answer import ScalingAnswer
 
 
 def finish(ask: "Callable[..., Comparison]", page: Path | None, as_json: bool) -> None:
@@ -41,7 +42,12 @@ def print_answer(comparison: "Comparison", page: Path | None, as_json: bool) -> 
     from assay.cli.console import print_blocks, print_json
     from assay.report.study.sections import filled, values
     from assay.report.terminal.comparison import print_comparison
+    from assay.scaling.studied.answer import answer_of
 
+    scaled = answer_of(comparison.record)
+    if scaled is not None:
+        _print_scaled(scaled, page, as_json)
+        return
     if as_json:
         sections = values(comparison)
         print_json({**comparison.to_json(), "sections": sections, "page": None if page is None else str(page)})
@@ -51,5 +57,18 @@ def print_answer(comparison: "Comparison", page: Path | None, as_json: bool) -> 
         if one.section.printed:
             typer.echo(f"\n{one.section.title}")
             print_blocks(one.blocks)
+    if page is not None:
+        typer.echo(str(page))
+
+
+def _print_scaled(found: "ScalingAnswer", page: Path | None, as_json: bool) -> None:
+    """Print the answer of a study of scaling, whose rows are points of a law and no treatments."""
+    from assay.cli.console import print_blocks, print_json
+    from assay.report.scaled.answer import answer_report, answer_values
+
+    if as_json:
+        print_json({**answer_values(found), "page": None if page is None else str(page)})
+        return
+    print_blocks(answer_report(found))
     if page is not None:
         typer.echo(str(page))

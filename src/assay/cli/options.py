@@ -72,6 +72,17 @@ def count_of(option: str, text: str) -> float:
         raise UsageError(f"{option} is {shown(text)}; write a number such as 300B, 1.5T or 2e9") from None
 
 
+def seconds_of(option: str, text: str) -> float:
+    """Return the seconds of a time such as ``2h`` or ``25min``. Raises `UsageError` if it is none."""
+    from assay.errors import shown
+    from assay.units import parse_seconds
+
+    try:
+        return parse_seconds(text)
+    except ValueError:
+        raise UsageError(f"{option} is {shown(text)}; write a time such as 2h, 25min or 90s") from None
+
+
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="Id or name of a run, the start of either, or last.")]
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from assay.cli import scaling_study
 from assay.cli.asking import batch_size, optimal_size
 from assay.cli.options import Json, count_of
 
@@ -11,6 +12,9 @@ if TYPE_CHECKING:
     from assay.scaling.profile import Likelihood
 
 app = typer.Typer(no_args_is_help=True, help="Fit scaling laws, and ask them how large and how long.")
+app.command("run")(scaling_study.run_study)
+app.command("points")(scaling_study.study_points)
+app.command("report")(scaling_study.study_report)
 
 _Flops = Annotated[str | None, typer.Option("--flops", metavar="COUNT", help="Training compute: 1e21.")]
 _Params = Annotated[str | None, typer.Option("--params", metavar="COUNT", help="Model size: 70B.")]
@@ -34,7 +38,12 @@ def list_laws(as_json: Json = False) -> None:
 
 @app.command("fit")
 def fit_law(
-    points: Annotated[str, typer.Argument(metavar="POINTS.csv", help="Columns loss, and those that the law needs.")],
+    points: Annotated[
+        str,
+        typer.Argument(
+            metavar="POINTS.csv|STUDY", help="A file with loss and the columns that the law needs, or a study."
+        ),
+    ],
     law: _LawName = "hoffmann",
     drop: _Drop = 0,
     below: Annotated[
@@ -52,7 +61,8 @@ def fit_law(
     """Fit a law, with intervals by the bootstrap, and test it on the larger runs.
 
     All points are fitted. For the test the law is also fitted to the four fifths with the least compute, and predicts
-    the others. With --below, the smaller points are the fit.
+    the others. With --below, the smaller points are the fit. A study is given by its id, its name, or last; the run
+    that it holds out is the test.
 
     \b
         assay scaling fit points.csv

@@ -48,14 +48,14 @@ class Extrapolation:
         return np.where(distance > 0, np.hypot(self.scatter, self.growth * distance), 0.0)
 
 
-def extrapolation(found: Fit) -> Extrapolation | None:
+def extrapolation(found: Fit, least_a_constant: int = _LEAST_A_CONSTANT) -> Extrapolation | None:
     """Measure the growth of a law's errors within its own points; None if no origin has enough points."""
     points, form = found.points, found.law.form
     logs = points.log(form.extent)
     distances, excesses, weights = [], [], []
     for origin in np.linspace(logs.min(), logs.max(), _ORIGINS + 2)[1:-1]:
         small, large = points.where(logs < origin), points.where(logs >= origin)
-        if len(small) < max(_LEAST_A_CONSTANT * len(form.constants), _LEAST_SHARE * len(points)):
+        if len(small) < max(least_a_constant * len(form.constants), _LEAST_SHARE * len(points)):
             continue
         nested = fit(small, form)
         far = _distances(extents(large, form), float(extents(small, form).max()))

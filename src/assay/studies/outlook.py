@@ -132,8 +132,13 @@ def _notes(study: Study, seen: Sequence[Treatment]) -> tuple[str, ...]:
 def _predicted(row: RowOutlook, able: ReadyRun) -> RowOutlook:
     predicted = able.predicted or Predicted()
     step = predicted.step_seconds
-    time = None if step is None else START_SECONDS + step * _steps(able.run, step)
+    time = None if step is None else process_seconds(able.run, step)
     return row._replace(peak_bytes=predicted.tensors_peak_bytes, step_seconds=step, seconds=time)
+
+
+def process_seconds(run: ResolvedRun, step_seconds: float) -> float:
+    """Return the predicted time of one process, from its start to its end."""
+    return START_SECONDS + step_seconds * _steps(run, step_seconds)
 
 
 def _steps(run: ResolvedRun, step_seconds: float) -> float:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from assay.config.home import Home
 from assay.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,19 +33,21 @@ def fit(
     profile: "Likelihood | None" = None,
     draws: int = DRAWS,
     seed: int = 0,
+    home: Home | Path | str | None = None,
 ) -> "LawFit":
-    """Fit a law to points or to those of a CSV file, with intervals by the bootstrap, and test it on larger runs.
+    """Fit a law to points, or to those of a CSV file or a study, with intervals, and test it on larger runs.
 
     `drop` leaves out the points with the highest losses, before anything else. All that are left are fitted. For the
     test, the law is also fitted to four fifths of them, those with the least compute, and predicts the others.
     With `below_flops` only points with less compute are fitted, and the others test that law. For a law of N or D alone
-    it is the least N or D that is held out. `profile` adds profile intervals under a likelihood.
+    it is the least N or D that is held out. `profile` adds profile intervals under a likelihood. Runs that a study
+    holds out are the test in any case, and those that try other learning rates are left out.
 
     Raises `UsageError` for a faulty file, an unknown law, or points that cannot determine it.
     """
     from assay.api.laws.results import LawFit
     from assay.scaling.laws import form_named
-    from assay.scaling.points import check, read_points
+    from assay.scaling.points import check
     from assay.scaling.profile import DELTAS
     from assay.scaling.tested import fitted
 
@@ -53,14 +56,32 @@ def fit(
         raise UsageError("the number of dropped points cannot be negative, and a bootstrap needs at least 2 draws")
     if profile is not None and profile not in DELTAS:
         raise UsageError(f"there is no likelihood {profile!r}; there are {' and '.join(DELTAS)}")
-    given, name = (
-        (read_points(Path(points), form.needs), str(points)) if isinstance(points, Path | str) else (points, "the list")
-    )
+    given, name, held_out = _given(points, form, home)
+    below_flops = held_out if below_flops is None and form.extent == "flops" else below_flops
     check(given, form.needs, form.least_points, name)
     found = fitted(
         given, form, drop=drop, below=below_flops, hold_out=hold_out, profile=profile, draws=draws, seed=seed
     )
     return LawFit(**vars(found))
+
+
+def _given(
+    points: "Points | Path | str", form: "Form", home: Home | Path | str | None
+) -> "tuple[Points, str, float | None]":
+    """Return points, the name of their source, and the FLOPs from which a study holds its runs out."""
+    from assay.scaling.points import read_points
+    from assay.scaling.studied.points import array_of
+
+    if not isinstance(points, Path | str):
+        return points, "the list", None
+    if isinstance(points, Path) or Path(points).suffix or Path(points).exists():
+        return read_points(Path(points), form.needs), str(points), None
+    from assay.api import isoflop
+
+    found = isoflop.points(points, home).of_law
+    # Somewhat less, because extents are compared after a logarithm.
+    held_out = (0.99 * one.flops for one in found if one.role == "held out")
+    return array_of(found), f"the study {points}", min(held_out, default=None)
 
 
 def predict(

@@ -80,7 +80,13 @@ def check_page(path: Path) -> None:
 
 
 def render(comparison: Comparison) -> str:
-    """Return the page as text."""
+    """Return the page as text; a study of scaling has a page of its own."""
+    from assay.report.page.scaled import content
+    from assay.scaling.studied.answer import answer_of
+
+    scaled = answer_of(comparison.record)
+    if scaled is not None:
+        return render_template("scaled.html", **content(scaled))
     return render_template("page.html", **_content(comparison))
 
 

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
 from assay.executors.base import Ended, Interrupting, News, Piece, Planned, Turn, Working
+from assay.report.terminal.untimed import Untimed
 from assay.units import format_seconds
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Board:
         self._owed: dict[str, Counter[Piece]] = {}
         self._took: dict[Piece, list[float]] = {}
         self._began: tuple[Piece, float] | None = None
+        self._untimed = Untimed()
 
     def hear(self, news: News) -> None:
         """Update the board by one event of the comparison."""
@@ -48,6 +50,8 @@ class Board:
             self._began = (news.piece, time.monotonic())
             self._owed[news.cell.name][news.piece] = max(0, self._owed[news.cell.name][news.piece] - 1)
             self.working = news.cell.name
+            if not self._blocks:
+                self._untimed.start(news.cell)
             self.wave = next(at for at, wave in enumerate(self._waves) if news.cell in wave)
             again = f"block repeated {news.number - self._blocks}×"
             block = f"block {news.number}/{self._blocks}" if news.number <= self._blocks else again
@@ -57,6 +61,7 @@ class Board:
         elif isinstance(news, Ended):
             self._stop_clock()
             self._owed[news.cell.name].clear()
+            self._untimed.end(news.cell)
             self.ended[news.cell.name] = self.states[news.cell.name] = news.result.status.value.replace("_", " ")
 
     @property
@@ -72,6 +77,8 @@ class Board:
 
     def seconds_left(self) -> float | None:
         """Seconds left; None before the first block has ended, because no earlier piece resembles it."""
+        if not self._blocks:
+            return self._untimed.seconds_left([one for one in self.cells if one.name not in self.ended])
         if "block" not in self._took:
             return None
         known = [seconds for took in self._took.values() for seconds in took]

@@ -1,0 +1,107 @@
+"""`assay scaling run`, `points` and `report`: a law from runs of one's own."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assay.cli.answer import finish
+from assay.cli.options import Json, Overrides, Source, seconds_of
+
+_Study = Annotated[str, typer.Argument(metavar="STUDY", help="A study: its id, the start of one, its name, or last.")]
+_Page = Annotated[Path | None, typer.Option(metavar="PATH", help="File of the page; default: beside the record.")]
+
+
+def run_study(
+    source: Source = None,
+    overrides: Overrides = None,
+    budget: Annotated[str, typer.Option(metavar="TIME", help="Time in which the study ends: 2h, 25min.")] = "1h",
+    only_plan: Annotated[bool, typer.Option("--plan", help="Print the plan, and train nothing.")] = False,
+    widths: Annotated[
+        str | None, typer.Option(metavar="N,N,…", help="Widths of the models; default: multiples of a head.")
+    ] = None,
+    ratio: Annotated[
+        float | None,
+        typer.Option(metavar="D/N", help="Tokens per parameter around which sizes are chosen; default: 60."),
+    ] = None,
+    executor: Annotated[str, typer.Option(metavar="NAME", help="Where the runs go: local, ray, slurm.")] = "local",
+    page: _Page = None,
+    as_json: Json = False,
+) -> None:
+    """Train sizes of a model at several budgets of FLOPs, fit a law, and test it on a run of ten times the compute.
+
+    \b
+        assay scaling run scaling-stdlib --budget 25min --plan
+        assay scaling run scaling-stdlib --budget 25min
+        assay study resume last                                         after a Ctrl-C
+
+    The configuration is the largest model. Smaller ones keep its aspect ratio and the width of its heads, and their
+    learning rate is the base's × base's width / width. Exit codes are those of `assay compare`.
+    """
+    from functools import partial
+
+    from assay.api import isoflop
+    from assay.cli.console import print_blocks, print_json
+    from assay.report.scaled.plan import plan_report, plan_values
+    from assay.report.terminal.progress import watcher
+
+    with watcher() as watch:
+        found = isoflop.plan(
+            source,
+            *(overrides or ()),
+            budget_seconds=seconds_of("--budget", budget),
+            widths=None if widths is None else _widths(widths),
+            tokens_per_parameter=ratio,
+            on_progress=watch.prepare,
+        )
+    if only_plan and as_json:
+        print_json(plan_values(found))
+    elif not as_json:
+        print_blocks(plan_report(found))
+    if not only_plan:
+        finish(partial(isoflop.start, found, executor=executor), page, as_json)
+
+
+def study_points(
+    study: _Study,
+    every: Annotated[
+        bool, typer.Option("--all", help="Also runs that test the learning rate, and are in no law.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Print size, tokens, FLOPs and loss of every run of a study as CSV, which `assay scaling fit` reads."""
+    from assay.api.isoflop import points
+    from assay.cli.console import print_json
+
+    found = points(study) if every else points(study).of_law
+    if as_json:
+        print_json([vars(one) for one in found])
+    else:
+        typer.echo(found.to_csv(), nl=False)
+
+
+def study_report(study: _Study, page: _Page = None, as_json: Json = False) -> None:
+    """Print the answer of a study of scaling, and write its page anew from the record."""
+    from assay.api.isoflop import answer
+    from assay.api.study import show
+    from assay.cli.console import print_blocks, print_json
+    from assay.config import Home
+    from assay.report.page import write_page
+    from assay.report.scaled.answer import answer_report, answer_values
+
+    found = answer(study)
+    path = write_page(show(study), Home(), page)
+    if as_json:
+        print_json({**answer_values(found), "page": str(path)})
+    else:
+        print_blocks(answer_report(found))
+        typer.echo(str(path))
+
+
+def _widths(text: str) -> tuple[int, ...]:
+    from assay.errors import UsageError, shown
+
+    try:
+        return tuple(sorted({int(one) for one in text.split(",")}))
+    except ValueError:
+        raise UsageError(f"--widths is {shown(text)}; write whole numbers such as 32,48,64") from None

@@ -1,0 +1,1 @@
+"""Studies of scaling as plain rows: the plan before one runs, and its answer."""

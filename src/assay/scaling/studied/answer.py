@@ -1,0 +1,146 @@
+"""The answer of a study of scaling: does the law of the small runs predict the loss of the largest?
+
+The law L(N, D) is fitted to the runs of the budgets. Nothing of the held-out run is read before its loss is predicted.
+The interval is that of a single new loss, widened by the errors of hold-outs among the fitted runs.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from assay.errors import UsageError
+from assay.records.study import ComparisonRecord
+from assay.scaling.approaches.isoflop import IsoFlop, isoflop
+from assay.scaling.extrapolation import extrapolation
+from assay.scaling.fitted import FittedLaw
+from assay.scaling.laws.hoffmann import HOFFMANN
+from assay.scaling.points import Points, check
+from assay.scaling.studied.points import StudyPoint, array_of, points_of, unfinished
+from assay.scaling.tested import fitted as fitted_law
+from assay.studies.kinds.isoflop import AS_RULED, Isoflop
+
+DRAWS = 200
+"""Draws of the bootstrap."""
+_LEAST_A_CONSTANT = 2
+"""Points for each constant of the law below an origin of a hold-out. A study has few runs, all of one design. An
+interval that is too wide is less wrong than one that takes the law as true."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A held-out run and what the law says of it."""
+
+    point: StudyPoint
+    loss: float
+    low: float
+    high: float
+    """Ends of the 95 % interval."""
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured loss, less one."""
+        return self.loss / self.point.loss - 1
+
+    @property
+    def inside(self) -> bool:
+        """True if the measured loss lies in the interval."""
+        return self.low <= self.point.loss <= self.high
+
+
+@dataclass(frozen=True)
+class RateCheck:
+    """Losses of one size at the rate of the rule, at half and at twice of it."""
+
+    budget: str
+    width: int
+    losses: tuple[tuple[str, float], ...]
+    """Factor of the rate, and the loss there, averaged over seeds."""
+
+    @property
+    def cost(self) -> float:
+        """Loss at the rule's rate, less the lowest of all; zero if the rule's is the best."""
+        return dict(self.losses)[AS_RULED] - min(loss for _, loss in self.losses)
+
+
+@dataclass(frozen=True)
+class ScalingAnswer:
+    """A study of scaling with its law."""
+
+    record: ComparisonRecord
+    points: tuple[StudyPoint, ...]
+    law: FittedLaw
+    predictions: tuple[Prediction, ...]
+    isoflop: IsoFlop | None
+    """Parabolas of the budgets; None if fewer than two have their lowest loss within their sizes."""
+    rates: tuple[RateCheck, ...]
+    unfinished: tuple[str, ...]
+    """Runs that have ended without a loss."""
+
+    @property
+    def fitted(self) -> tuple[StudyPoint, ...]:
+        """The points of the fit."""
+        return tuple(one for one in self.points if one.role == "fitted")
+
+
+def answer(record: ComparisonRecord, draws: int = DRAWS, seed: int = 0) -> ScalingAnswer:
+    """Fit the law of a study's budgets, and predict the run that is held out.
+
+    Raises `UsageError` if too few runs have a loss.
+    """
+    points = points_of(record)
+    fitted = array_of(one for one in points if one.role == "fitted")
+    check(fitted, HOFFMANN.needs, HOFFMANN.least_points, f"the study {record.id}")
+    law = fitted_law(fitted, HOFFMANN, hold_out=False, draws=draws, seed=seed)
+    law = replace(law, extrapolation=extrapolation(law.fit, _LEAST_A_CONSTANT))
+    return ScalingAnswer(
+        record=record,
+        points=points,
+        law=law,
+        predictions=predictions(law, [one for one in points if one.role == "held out"]),
+        isoflop=_isoflop(fitted, draws, seed),
+        rates=rate_checks(points),
+        unfinished=unfinished(record),
+    )
+
+
+def _isoflop(fitted: Points, draws: int, seed: int) -> IsoFlop | None:
+    try:
+        return isoflop(fitted, draws, seed)
+    except UsageError:
+        return None
+
+
+def predictions(law: FittedLaw, points: Sequence[StudyPoint]) -> tuple[Prediction, ...]:
+    """Return the law's prediction of each point."""
+    if not points:
+        return ()
+    arrays = array_of(points)
+    low, high = law.intervals_of(arrays)
+    losses = law.law.losses(arrays)
+    return tuple(
+        Prediction(point, *map(float, figures)) for point, *figures in zip(points, losses, low, high, strict=True)
+    )
+
+
+def rate_checks(points: Sequence[StudyPoint]) -> tuple[RateCheck, ...]:
+    """Return the test of the learning rate at each size that has other rates."""
+    found = []
+    for budget, width in dict.fromkeys((one.budget, one.width) for one in points if one.role == "rate"):
+        by_rate: dict[str, list[float]] = {}
+        for one in points:
+            if (one.budget, one.width) == (budget, width):
+                by_rate.setdefault(one.rate, []).append(one.loss)
+        if AS_RULED in by_rate:
+            found.append(
+                RateCheck(budget, width, tuple((rate, sum(each) / len(each)) for rate, each in by_rate.items()))
+            )
+    return tuple(found)
+
+
+def answer_of(record: ComparisonRecord) -> ScalingAnswer | None:
+    """Return the answer of a study of scaling; None for another study, and while too few runs have ended."""
+    if record.kind != Isoflop.kind:
+        return None
+    try:
+        return answer(record)
+    except UsageError:
+        return None

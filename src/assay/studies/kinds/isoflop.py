@@ -1,0 +1,165 @@
+"""Sizes of a model at several budgets of FLOPs, for a law of loss, and one run of ten times the compute to test it.
+
+At each budget several sizes train on as many tokens as they can pay for. Small ones run out of weights, and large ones
+out of tokens. So the losses of a budget are a parabola in log N (Hoffmann et al. 2022, approach 2). All runs together
+determine L(N, D). The held-out run spends at least ten times the largest budget. It is no part of the fit, and the law
+has to predict it.
+
+The learning rate follows a rule, and the rule is tested. At one budget, the smallest and the largest size also train at
+half and at twice the rate. The held-out run is the longest, so it starts first and the others run beside it.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field, field_validator, model_validator
+
+from assay.config.base import Setting
+from assay.config.run import ResolvedRun, Run
+from assay.errors import UsageError
+from assay.records.study import BASELINE
+from assay.studies.base import Study
+from assay.studies.design import Treatment
+from assay.studies.factors import Factor
+from assay.studies.isoflop.sizes import Count, check_base, sized, steps_for, trained
+
+BUDGET, WIDTH, RATE, COUNT = "budget", "width", "rate", "count"
+"""Factors: the FLOPs of a run as the file writes them, the width, the factor of the learning rate, how N is counted."""
+_KEYS = (BUDGET, WIDTH, RATE, COUNT)
+AS_RULED = "1"
+RATES: Mapping[str, float] = {AS_RULED: 1.0, "1/2": 0.5, "2": 2.0}
+"""Factors of the learning rate by which the rule is tested."""
+LEAST_STEPS = 500
+"""Shorter runs are still in the noise of their first steps, and far from any law."""
+HELD_OUT_TIMES = 10.0
+"""The held-out run spends at least so many times the FLOPs of every fitted run."""
+
+
+class HeldOutRun(Setting):
+    """The run that the law has to predict."""
+
+    flops: Annotated[float, Field(strict=False, gt=0, allow_inf_nan=False)]
+    width: int
+
+
+class Isoflop(Study):
+    """Sizes of the base's model at several budgets of FLOPs, and a larger run held out. It measures losses only."""
+
+    kind: ClassVar[str] = "isoflop"
+    losses_only: ClassVar[bool] = True
+    example: ClassVar[Mapping[str, str]] = {
+        "runs": "\n  3e9: [16, 32]\n  1e10: [16, 32, 48]",
+        "held_out": "{flops: 1e11, width: 64}",
+        "check_rate_at": "3e9",
+    }
+
+    seeds: int = 1
+    """Number of seeds of every row."""
+    runs: dict[str, tuple[int, ...]] = Field(min_length=1)
+    """Widths that train at each budget of FLOPs, such as ``{1e12: [32, 48, 64]}``."""
+    held_out: HeldOutRun
+    """The run that is not fitted: its flops, at least ten times every budget, and its width."""
+    count: Count = "total"
+    """N counts every weight (total), or all but embeddings (non_embedding); FLOPs are 6·N·D."""
+    rate_exponent: float = -1.0
+    """The learning rate of a width is the base's × (width / width of the base)^exponent."""
+    check_rate_at: str | None = None
+    """Budget at which the smallest and the largest width also train at half and at twice the rate."""
+
+    @field_validator("runs", mode="before")
+    @classmethod
+    def _texts(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        for key in value:
+            _flops(key)
+        return {str(key): tuple(widths) if isinstance(widths, list) else widths for key, widths in value.items()}
+
+    @field_validator("check_rate_at", mode="before")
+    @classmethod
+    def _text(cls, value: Any) -> Any:
+        return None if value is None else str(value)
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> "Isoflop":
+        most = max(map(_flops, self.runs))
+        if not self.held_out.flops >= HELD_OUT_TIMES * most * (1 - 1e-9):
+            raise ValueError(
+                f"held_out has {self.held_out.flops:.4g} FLOPs; it needs at least ten times the largest budget, "
+                f"{HELD_OUT_TIMES * most:.4g}"
+            )
+        if self.check_rate_at is not None and self.check_rate_at not in self.runs:
+            raise ValueError(f"check_rate_at is {self.check_rate_at}, which is no budget of runs")
+        if self.constant is not None:
+            raise ValueError("constant is not possible here, because budgets decide the steps; leave it out")
+        if not all(widths and len(set(widths)) == len(widths) for widths in self.runs.values()):
+            raise ValueError("each budget of runs needs a list of widths, each of them once")
+        return self
+
+    def factors(self) -> tuple[Factor, ...]:
+        """Return budgets, widths and factors of the rate, in the order of the rows."""
+        rows = list(self.combinations())
+        return tuple(Factor(key, tuple(dict.fromkeys(row[key] for row in rows))) for key in _KEYS)
+
+    def combinations(self) -> Iterator[Mapping[str, str]]:
+        """Yield the cheapest row as the control, the held-out run, the fitted rows from the longest, the rates."""
+        fitted = [
+            self._levels(budget, width)
+            for budget in sorted(self.runs, key=_flops)
+            for width in sorted(self.runs[budget])
+        ]
+        yield fitted[0]
+        yield self._levels(f"{self.held_out.flops:g}".replace("e+", "e"), self.held_out.width)
+        yield from reversed(fitted[1:])
+        if self.check_rate_at is not None:
+            widths = self.runs[self.check_rate_at]
+            for width in dict.fromkeys((max(widths), min(widths))):
+                for rate in (one for one in RATES if one != AS_RULED):
+                    yield self._levels(self.check_rate_at, width, rate)
+
+    def label(self, levels: Mapping[str, str]) -> str:
+        """Return the budget and the width, and the factor of the rate if there is one."""
+        rate = "" if levels[RATE] == AS_RULED else f", {levels[RATE]} × rate"
+        return f"{levels[BUDGET]} FLOPs, width {levels[WIDTH]}{rate}"
+
+    def row(
+        self, base: Run, levels: Mapping[str, str], factors: Mapping[str, Factor], earlier: Sequence[Treatment]
+    ) -> Treatment:
+        """Return the run of a width that spends a budget. Raises `UsageError` if it cannot."""
+        check_base(base)
+        width = int(levels[WIDTH])
+        size = sized(base, width)
+        steps = self.steps(size, levels[BUDGET])
+        if steps < 1:
+            raise UsageError(f"{levels[BUDGET]} FLOPs are less than one step of the width {width}; give more")
+        rate = RATES[levels[RATE]] * (width / base.model.n_embd) ** self.rate_exponent
+        return Treatment(self.label(levels) if earlier else BASELINE, levels, trained(size, base, steps, rate))
+
+    def steps(self, size: ResolvedRun, budget: str) -> int:
+        """Return the steps of a size: a fitted run spends at most its budget, and the held-out run at least its own."""
+        exact = steps_for(size, _flops(budget), self.count)
+        return int(exact * (1 + 1e-9)) if budget in self.runs else math.ceil(exact * (1 - 1e-9))
+
+    def notes(self) -> tuple[str, ...]:
+        """Return a sentence on the fit and its test."""
+        fitted = sum(map(len, self.runs.values()))
+        times = self.held_out.flops / max(map(_flops, self.runs))
+        return (
+            f"{fitted} runs at {len(self.runs)} budgets are fitted. The law is tested on one run of {times:.3g} times "
+            f"the largest budget. N is counted as {self.count.replace('_', '-')}, and FLOPs as 6·N·D.",
+        )
+
+    def _levels(self, budget: str, width: int, rate: str = AS_RULED) -> Mapping[str, str]:
+        return dict(zip(_KEYS, (budget, str(width), rate, self.count), strict=True))
+
+
+def _flops(text: Any) -> float:
+    """Return a budget as a number. Raises `ValueError` if it is none."""
+    try:
+        found = float(text)
+    except (TypeError, ValueError):
+        raise ValueError(f"runs has the budget {text!r}; write FLOPs such as 1e12") from None
+    if not 0 < found < float("inf"):
+        raise ValueError(f"runs has the budget {text!r}; FLOPs are positive")
+    return found

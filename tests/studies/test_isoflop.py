@@ -1,0 +1,73 @@
+"""The kind `isoflop`: its rows, its file, and what it refuses."""
+
+from pathlib import Path
+
+import pytest
+
+from assay.errors import UsageError
+from assay.records.study import BASELINE
+from assay.studies.kinds.isoflop import Isoflop
+from assay.studies.reading import read_study
+from support.scaled import STUDY, base
+
+FILE = """
+kind: isoflop
+base: demo
+runs: {1e10: [16, 32], 4e10: [16, 32, 48]}
+held_out: {flops: 4e11, width: 64}
+check_rate_at: 1e10
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "law.yaml"
+    path.write_text(FILE)
+    return path
+
+
+def test_a_file_has_the_control_the_held_out_run_and_the_longest_runs_first(file: Path) -> None:
+    study = read_study(file)
+    assert isinstance(study, Isoflop)
+    assert [row.label for row in study.rows(base())] == [
+        BASELINE,
+        "4e11 FLOPs, width 64",
+        "4e10 FLOPs, width 48",
+        "4e10 FLOPs, width 32",
+        "4e10 FLOPs, width 16",
+        "1e10 FLOPs, width 32",
+        "1e10 FLOPs, width 32, 1/2 × rate",
+        "1e10 FLOPs, width 32, 2 × rate",
+        "1e10 FLOPs, width 16, 1/2 × rate",
+        "1e10 FLOPs, width 16, 2 × rate",
+    ]
+
+
+def test_the_learning_rate_falls_with_the_width() -> None:
+    rates = {row.label: row.run.training.learning_rate for row in STUDY.rows(base())}
+    rule = base().training.learning_rate
+    assert rates[STUDY.label(list(STUDY.combinations())[1])] == pytest.approx(rule), "the base's own width"
+    assert rates["3.2e+11 FLOPs, width 16"] == pytest.approx(4 * rule)
+    assert rates["2e+10 FLOPs, width 48, 2 × rate"] == pytest.approx(2 * 64 / 48 * rule, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [
+        ("flops: 4e11", "flops: 3e11", "at least ten times the largest budget, 4e"),
+        ("check_rate_at: 1e10", "check_rate_at: 2e10", "check_rate_at is 2e10, which is no budget"),
+        ("1e10: [16, 32]", "much: [16]", "has the budget 'much'; write FLOPs"),
+        ("1e10: [16, 32]", "1e10: [16, 16]", "a list of widths, each of them once"),
+        ("base: demo", "constant: {quantity: tokens}", "constant is not possible here"),
+    ],
+)
+def test_a_faulty_file_is_one_sentence(file: Path, before: str, after: str, says: str) -> None:
+    file.write_text(FILE.replace(before, after))
+    with pytest.raises(UsageError, match=says):
+        read_study(file)
+
+
+def test_a_budget_of_less_than_a_step_is_refused(file: Path) -> None:
+    file.write_text(FILE.replace("1e10: [16, 32]", "1e3: [16, 32]").replace("check_rate_at: 1e10", ""))
+    with pytest.raises(UsageError, match="1e3 FLOPs are less than one step of the width 16"):
+        read_study(file).rows(base())
