@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from assay.api import gradients as gradients
     from assay.api import inference as inference
     from assay.api import project as project
+    from assay.api import recommend as recommend
     from assay.api import runs as runs
     from assay.api import study as study
     from assay.api import token_budget as token_budget
@@ -34,6 +35,7 @@ __all__ = [
     "gradients",
     "inference",
     "project",
+    "recommend",
     "runs",
     "study",
     "token_budget",

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from assay.api.advising.recommending import recommend as recommend
     from assay.api.configuration import DEFAULT as DEFAULT
     from assay.api.configuration import Source as Source
     from assay.api.configuration import Stack as Stack
@@ -50,6 +51,7 @@ _MODULES = {
     "gradients": "probing",
     "inference": "estimating",
     "project": "estimating",
+    "recommend": "advising.recommending",
     "token_budget": "estimating",
     "train": "training",
     "training_cost": "estimating",

@@ -26,6 +26,7 @@ VERBS = (
     "compare",
     "estimate",
     "capacity",
+    "recommend",
     "anatomy",
     "gradients",
     "mesh",

@@ -8,7 +8,7 @@ the ledger is that of one rank: its operations, its shards and its communication
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from assay.config import ResolvedRun
 from assay.config.mesh import ONE_DEVICE, Mesh
@@ -21,6 +21,9 @@ from assay.cost.parts import Backward, Batch, OptimizerStep, Pipeline, Sharding
 from assay.cost.pipeline.schedules import Action
 from assay.cost.tape import Tape, replace_site
 from assay.cost.tensors import Tensor
+
+if TYPE_CHECKING:
+    from assay.cost.simulation.liveness import Lifetimes
 
 
 @dataclass(frozen=True)
@@ -151,6 +154,13 @@ class Cost:
         held = {**self.parameters, **{tensor.name: tensor for tensor in given}}
         made = (tensor for operation in self.tape for tensor in (*operation.outputs, *operation.extras))
         return held | {tensor.name: tensor for tensor in made}
+
+    @cached_property
+    def lifetimes(self) -> "Lifetimes":
+        """Lifetimes of the tape's storages, and its recomputed segments; computed once."""
+        from assay.cost.simulation.liveness import plan
+
+        return plan(self)
 
     @property
     def parameter_bytes(self) -> int:

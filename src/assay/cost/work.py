@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from assay.cost.collectives import Collective, Communication
 from assay.cost.simulation.fsdp_groups import Group
-from assay.cost.simulation.liveness import plan
 from assay.cost.step import Cost
 
 
@@ -36,7 +35,7 @@ def repeated(cost: Cost) -> frozenset[int]:
     """Positions on the tape of the operations that are recomputed."""
     if not cost.backward.recomputed:
         return frozenset()
-    return frozenset(index for segment in plan(cost).segments for index in segment.runs)
+    return frozenset(index for segment in cost.lifetimes.segments for index in segment.runs)
 
 
 def communications(cost: Cost) -> tuple[Communication, ...]:

@@ -94,6 +94,13 @@ def need_of(of: str) -> Callable[[Estimate], int]:
     return needs[of]
 
 
+def least_around(of: str, on_gpu: bool) -> int:
+    """Return the bytes that a need has at least beyond those of tensors as an allocator serves them."""
+    if on_gpu:
+        return CONTEXT.high if of == "device" else 0
+    return OBJECTS + (STARTED.high if of == "process" else 0)
+
+
 def _tensors(found: Estimate) -> int:
     return found.most_bytes + (OBJECTS if found.machine.device(found.run.device) == "cpu" else 0)
 

@@ -167,7 +167,12 @@ def estimate(asked: Run, machine: Machine, rank: int = 0) -> Estimate:
 
 
 def _ledger(run: ResolvedRun, machine: Machine, rank: int = 0) -> Cost:
-    cost = replace(baseline(run, machine.device(run.device)), mesh=mesh_of(run), rank=rank)
+    cost = bare_ledger(run, machine, rank)
     for optimization in optimizations_of(run):
         cost = optimization.predict(cost, run, machine)
     return cost
+
+
+def bare_ledger(run: ResolvedRun, machine: Machine, rank: int = 0) -> Cost:
+    """Return the ledger of a run before its optimizations change it."""
+    return replace(baseline(run, machine.device(run.device)), mesh=mesh_of(run), rank=rank)

@@ -12,8 +12,10 @@ from pydantic import PositiveFloat, PositiveInt
 
 from assay.config.base import Frozen
 from assay.errors import UsageError, among, shown
-from assay.hardware.machine import Accelerator, Machine
+from assay.hardware.machine import Accelerator, Machine, Rates
 
+LAUNCH_SECONDS = 5e-6
+"""Seconds in which a host launches one kernel, as order of magnitude; no datasheet has it."""
 BEFORE_AMPERE = (7, 0)
 """Compute capability of GPUs without bfloat16."""
 
@@ -106,6 +108,23 @@ def device(name: str) -> Device:
     if found is None:
         raise UsageError(f"no datasheet of a device {shown(name)} is known{among(name, DEVICES)}")
     return found
+
+
+def sheet_rates(name: str) -> Rates:
+    """Return the peaks of a device as rates, for a roofline that no step can be faster than.
+
+    Raises `UsageError` if the name is not known.
+    """
+    found = device(name)
+    return Rates(
+        device="cuda",
+        matmul_flops=found.flops,
+        bandwidth_bytes=found.bandwidth_bytes,
+        launch_seconds=LAUNCH_SECONDS,
+        backward_launch_seconds=LAUNCH_SECONDS,
+        threads=1,
+        torch="datasheet",
+    )
 
 
 def absent_machine(name: str) -> Machine:

@@ -9,13 +9,13 @@ single optimization.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum, IntEnum, auto
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config.base import Setting
 from assay.config.model import ModelConfig
-from assay.config.run import ResolvedRun, Spec
+from assay.config.run import ResolvedRun, Scalar, Spec
 from assay.errors import UsageError
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
@@ -94,6 +94,8 @@ class Optimization(Setting):
     sources: ClassVar[tuple[str, ...]]
     claims: ClassVar[frozenset[str]] = frozenset()
     """Seams of `Program` that it owns alone; two techniques that claim one seam conflict."""
+    unseen: ClassVar[str] = ""
+    """Time that the roofline of a step leaves out, in words; advice then needs a measurement. Empty: none."""
     needs: ClassVar[frozenset[str]] = frozenset()
     """Seams that another technique of the run must claim."""
     traits: ClassVar[frozenset[str]] = frozenset()
@@ -112,6 +114,11 @@ class Optimization(Setting):
     def promised(self) -> Numerics:
         """Numerics with these field values, which may be looser than the card's."""
         return self.numerics
+
+    @classmethod
+    def choices(cls, run: ResolvedRun) -> Sequence[Mapping[str, Scalar]]:
+        """Fields that `assay recommend` tries on a run: none that differ from the defaults, unless others may help."""
+        return ({},)
 
     def axes(self) -> Mapping[str, int | None]:
         """Mesh axes along which it divides the step, with their degrees. None: all ranks that other axes leave."""

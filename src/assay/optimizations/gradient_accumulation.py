@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from pydantic import Field
 
 from assay.config import ResolvedRun
+from assay.config.run import Scalar
 from assay.optimizations.base import Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
@@ -35,6 +36,12 @@ class GradientAccumulation(Optimization):
     pays: ClassVar = "smaller, less efficient kernels; gradients stay allocated in every forward but the first"
     sources: ClassVar = ("arXiv:1806.00187", "huggingface/transformers#35203")
     claims: ClassVar = frozenset({"micro_batches"})
+
+    @classmethod
+    def choices(cls, run: ResolvedRun) -> tuple[dict[str, Scalar], ...]:
+        """Powers of two that divide a step's sequences."""
+        rows = run.sequences_per_step
+        return tuple({"micro_batches": 2**one} for one in range(1, rows.bit_length()) if rows % 2**one == 0)
 
     def lay_out(self, layout: "Layout") -> "Layout":
         return layout.cut(self.micro_batches)

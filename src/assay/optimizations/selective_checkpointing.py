@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from assay.config import ResolvedRun
+from assay.config.run import Scalar
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unplanned
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
@@ -50,6 +51,11 @@ class SelectiveCheckpointing(Optimization):
         if self.policy != "attention":
             raise Unplanned(f"selective_checkpointing:policy={self.policy}")
         return replace(layout, recompute="selective")
+
+    @classmethod
+    def choices(cls, run: ResolvedRun) -> tuple[dict[str, Scalar], ...]:
+        """Both policies."""
+        return ({}, {"policy": "matmuls"})
 
     def check(self, run: ResolvedRun, machine: "Machine") -> None:
         if run.ranks > 1:

@@ -1,5 +1,8 @@
 """The settings on which a step's time depends, the check of the ledger, and the estimate from timed steps."""
 
+import hashlib
+import json
+
 import pytest
 
 from assay.config import ResolvedRun
@@ -118,3 +121,19 @@ def test_the_prediction_of_a_run_has_the_margin() -> None:
     run = configured("model.n_layer=7")
     assert estimate(run, with_times(run)).predicted()["step_seconds_margin"] > 0
     assert estimate(run, MACHINE).predicted()["step_seconds_margin"] is None
+
+
+def test_the_digest_of_a_stack_is_that_of_all_settings_together() -> None:
+    """Digests are keys of files that were written earlier, so their text must stay."""
+    run = configured("device=cpu", stack="sdpa_attention+bf16_mixed")
+    decides = {
+        "model": run.model.model_dump(mode="json", exclude={"n_layer", "init_from"}),
+        "batch": run.sequences_per_step,
+        "clips": run.training.gradient_clip > 0,
+        "decays": run.training.weight_decay > 0,
+        "optimizations": [one.model_dump(mode="json") for one in run.optimizations],
+        "device": "cpu",
+        "cores": run.cores,
+    }
+    whole = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:16]
+    assert digest(run, "cpu") == whole

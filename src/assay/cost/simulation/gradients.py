@@ -17,6 +17,7 @@ class Gradients:
     def __init__(self, step: PlayedStep, stage: PlayedStage) -> None:
         self._step, self._stage = step, stage
         self._cost, self._ledger = step.cost, step.ledger
+        self._together = step.cost.backward.accumulated_together
         self.by_name: dict[str, Storage] = {}
         self._reported: Counter[str] = Counter()
         self._complete: list[str] = []
@@ -41,7 +42,7 @@ class Gradients:
         if name in self._cost.parameters:
             self._reported[name] += 1
             if self._reported[name] == self._step.plan.readers[name]:
-                if operation.within(*self._cost.backward.accumulated_together):
+                if self._together and operation.within(*self._together):
                     self._complete.append(name)
                 else:
                     self._accumulate(name)

@@ -77,15 +77,27 @@ def plan(cost: Cost) -> Lifetimes:
     for name, index in last_use.items():
         if not values[name].held:
             dying.setdefault(index, []).append(name)
-    segments = tuple(_segment(cost, site, base) for site in cost.backward.recomputed)
-    together = cost.backward.accumulated_together
-    begins = (next(i for i, one in enumerate(cost.tape) if one.within(site)) for site in together)
+    recomputed, together = cost.backward.recomputed, cost.backward.accumulated_together
+    inside = _positions(cost, {*recomputed, *together})
+    segments = tuple(_segment(cost, site, inside[site], base) for site in recomputed)
+    begins = (inside[site][0] for site in together)
     ordered = tuple(sorted(segments, key=lambda segment: segment.first))
     return Lifetimes(base, last_use, readers, dying, ordered, frozenset(begins))
 
 
-def _segment(cost: Cost, site: str, base: dict[str, str]) -> Segment:
-    inside = [index for index, operation in enumerate(cost.tape) if operation.within(site)]
+def _positions(cost: Cost, sites: set[str]) -> dict[str, list[int]]:
+    """Positions of the operations within each of some modules."""
+    found: dict[str, list[int]] = {site: [] for site in sites}
+    for index, operation in enumerate(cost.tape) if sites else ():
+        module = operation.site
+        while module:
+            if module in found:
+                found[module].append(index)
+            module = module.rpartition(".")[0]
+    return found
+
+
+def _segment(cost: Cost, site: str, inside: list[int], base: dict[str, str]) -> Segment:
     operations = [cost.tape[index] for index in inside]
     made = {tensor.name for operation in operations for tensor in (*operation.outputs, *operation.extras)}
     lasting = set(cost.parameters) | {tensor.name for tensor in cost.tables}

@@ -9,6 +9,7 @@ Segments that a caching allocator keeps are left out (`caching_allocator`).
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from assay.cost.simulation.allocator import Category, Ledger, Storage
 from assay.cost.simulation.caching_allocator import rounded
@@ -56,6 +57,58 @@ def most_bytes(cost: Cost, scratch: Mapping[tuple[str, str], int], *, on_gpu: bo
     ledger = Served(held, rounded if on_gpu else mapped, scratch)
     replay(cost, ledger)
     return ledger.most_bytes
+
+
+@dataclass(frozen=True)
+class Passes:
+    """Needs of a step's forwards and backwards, without the optimizer's state and update."""
+
+    most_bytes: int
+    """Highest bytes that the allocator needs."""
+    left_bytes: int
+    """Bytes that are left when the update begins: weights, tables and gradients."""
+
+    def updated(self, update: "Update") -> int:
+        """Return the highest bytes of the whole step."""
+        return update.state_bytes + max(self.most_bytes, self.left_bytes + update.most_bytes)
+
+
+@dataclass(frozen=True)
+class Update:
+    """Needs of an optimizer: its state, and the largest temporaries of its update."""
+
+    state_bytes: int
+    most_bytes: int
+
+
+def passes(cost: Cost, scratch: Mapping[tuple[str, str], int], *, on_gpu: bool) -> Passes:
+    """Return the needs of forwards and backwards of a ledger that updates nothing within backward."""
+    held = sum(one.nbytes for one in cost.held)
+    bare = [one.nbytes for one in cost.held_at_first] + [cost.held_bytes - held]
+    ledger = Served(bare, rounded if on_gpu else mapped, scratch)
+    replay(cost, ledger, update=False)
+    return Passes(ledger.most_bytes, ledger.served_bytes)
+
+
+def saved_at_least(cost: Cost) -> int:
+    """Return bytes that are saved for backward when forward ends: those of operations that are not recomputed.
+
+    It is 0 for a pipeline, which has backwards between forwards.
+    """
+    if cost.order:
+        return 0
+    plan, values = cost.lifetimes, cost.values
+    again = {index for one in plan.segments for index in range(one.first, one.last + 1)}
+    saved = {plan.base[name] for index, one in enumerate(cost.tape) if index not in again for name in one.saves}
+    made = {one.name for operation in cost.tape for one in (*operation.outputs, *operation.extras)}
+    return sum(values[name].nbytes for name in saved & made)
+
+
+def update(cost: Cost, *, on_gpu: bool) -> Update:
+    """Return the needs of a ledger's optimizer, without the scratch that a library may take in its products."""
+    taken = rounded if on_gpu else mapped
+    state = sum(taken(one.nbytes) for one in cost.optimizer_state)
+    return Update(state, max((taken(one.nbytes) for one in cost.update), default=0))
 
 
 def mapped(nbytes: int) -> int:

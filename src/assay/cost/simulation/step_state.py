@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from assay.cost.optimizers.updates import Instant
 from assay.cost.simulation.allocator import Ledger, Storage
 from assay.cost.simulation.fsdp_groups import Gathered, Group
-from assay.cost.simulation.liveness import plan
 from assay.cost.step import Cost
 
 
@@ -57,7 +56,7 @@ class PlayedStep:
     def __init__(self, cost: Cost, ledger: Ledger) -> None:
         self.cost = cost
         self.values = cost.values
-        self.plan = plan(cost)
+        self.plan = cost.lifetimes
         self.ledger = ledger
         self.stages = [PlayedStage(cost, *chunk, self.ledger) for chunk in enumerate(cost.pipeline.stages or ((),))]
         self.lasting = set(cost.parameters) | {tensor.name for tensor in (*cost.tables, *cost.batch.tensors)}

@@ -29,10 +29,11 @@ class Timeline:
     """Sum of their bytes."""
 
 
-def replay(cost: Cost, ledger: Ledger | None = None) -> Timeline:
+def replay(cost: Cost, ledger: Ledger | None = None, *, update: bool = True) -> Timeline:
     """Play a step. Only two micro-batches are played: later ones repeat the second, so its counts are scaled.
 
-    `ledger` has counted the bytes that exist before the step; the default counts only sums.
+    `ledger` has counted the bytes that exist before the step; the default counts only sums. Without `update` the step
+    ends before the optimizer's update.
     """
     step = PlayedStep(cost, ledger or Ledger(live=cost.held_bytes))
     ledger, saved = step.ledger, 0
@@ -49,7 +50,8 @@ def replay(cost: Cost, ledger: Ledger | None = None) -> Timeline:
     if cost.replayed:
         # A captured graph keeps its peak allocated, so the update's temporaries come on top of it.
         ledger.live = max(moment.nbytes for moment in ledger.highest.values())
-    step.update(cost.update)
+    if update:
+        step.update(cost.update)
     instants = tuple(ledger.highest.values())
     peak = max(instants, key=lambda moment: moment.nbytes)
     return Timeline(peak, instants, saved, ledger.allocations, ledger.allocated_bytes)

@@ -9,6 +9,7 @@ them, and every report prints it next to the measured time.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from assay.cost import Cost, Operation, Tensor, executed_flops, repeated
 from assay.cost.pipeline.bubble import StageTime
@@ -18,8 +19,30 @@ REPLAY_LAUNCHES = 4
 """Launches of a micro-batch: copies of ids and targets, the graph, a copy of the loss."""
 
 
+@dataclass(frozen=True)
+class Work:
+    """Seconds of arithmetic and traffic, and seconds of launches."""
+
+    working: float
+    launching: float
+
+    def plus(self, other: "Work", times: float = 1.0) -> "Work":
+        """Return the sum with a multiple of another."""
+        return Work(self.working + times * other.working, self.launching + times * other.launching)
+
+    def seconds(self, rates: Rates) -> float:
+        """Seconds of both: one after the other on a CPU, at once where a host works ahead of its accelerator."""
+        return _together(self.working, self.launching, rates)
+
+
 def step_seconds(cost: Cost, rates: Rates) -> float | None:
     """Seconds of one optimizer step; None if the rate of a dtype was not measured."""
+    passes = pass_work(cost, rates)
+    return None if passes is None else passes.plus(update_work(cost, rates)).seconds(rates)
+
+
+def pass_work(cost: Cost, rates: Rates) -> Work | None:
+    """Work of all forwards and backwards of a step; None if the rate of a dtype was not measured."""
     if not set(executed_flops(cost)) <= set(rates.matmul_flops):
         return None
     values, again = cost.values, repeated(cost)
@@ -33,9 +56,7 @@ def step_seconds(cost: Cost, rates: Rates) -> float | None:
         launching += forwards * rates.launch_seconds + rates.backward_launch_seconds
     if cost.replayed:
         launching = REPLAY_LAUNCHES * rates.launch_seconds
-    updating, its_launches = _update(cost, rates)
-    working, launching = cost.micro_batches * working + updating, cost.micro_batches * launching + its_launches
-    return _together(working, launching, rates)
+    return Work(cost.micro_batches * working, cost.micro_batches * launching)
 
 
 def stage_time(cost: Cost, rates: Rates, sites: tuple[str, ...]) -> StageTime:
@@ -64,12 +85,11 @@ def stage_time(cost: Cost, rates: Rates, sites: tuple[str, ...]) -> StageTime:
 
 def update_seconds(cost: Cost, rates: Rates) -> float:
     """Seconds of the gradient norm and the update."""
-    working, launching = _update(cost, rates)
-    return _together(working, launching, rates)
+    return update_work(cost, rates).seconds(rates)
 
 
-def _update(cost: Cost, rates: Rates) -> tuple[float, float]:
-    """Seconds of work and of launches: the gradient norm, and what the optimizer reads, writes and multiplies."""
+def update_work(cost: Cost, rates: Rates) -> Work:
+    """Work of the gradient norm and of the update: what the optimizer reads, writes and multiplies."""
     rule = cost.optimizer.rule
     products, traffic = rule.products(cost.updated), rule.traffic(cost.updated)
     multiplying = sum(
@@ -77,7 +97,7 @@ def _update(cost: Cost, rates: Rates) -> tuple[float, float]:
     )
     launches = len(cost.pieces) + traffic.launches + sum(one.times for one in products)
     moved = cost.parameter_bytes + traffic.nbytes
-    return moved / rates.bandwidth_bytes + multiplying, launches * rates.launch_seconds
+    return Work(moved / rates.bandwidth_bytes + multiplying, launches * rates.launch_seconds)
 
 
 def _together(working: float, launching: float, rates: Rates) -> float:

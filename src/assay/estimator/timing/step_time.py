@@ -10,9 +10,10 @@ operations of the whole step must be those that the small depths extrapolate to.
 
 import hashlib
 import json
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from assay.config import ResolvedRun
+from assay.config import ResolvedRun, Spec
 from assay.cost import Cost, executed_flops
 from assay.hardware import Machine
 from assay.hardware.step_times import StepTimes, depths
@@ -31,19 +32,33 @@ class StepTime:
 
 def digest(run: ResolvedRun, device: str) -> str | None:
     """Return 16 hexadecimal digits of the settings on which the time of a step depends; None for several ranks."""
-    if run.ranks > 1:
-        return None
+    return None if run.ranks > 1 else digests(run, device)(run.optimizations)
+
+
+def digests(run: ResolvedRun, device: str) -> Callable[[Iterable[Spec]], str]:
+    """Return the function that yields the digest of a run with other techniques, which leave its batch whole.
+
+    Its stacks are in the order of application, with every field. It takes microseconds for each.
+    """
     training = run.training
     decides = {
         "model": run.model.model_dump(mode="json", exclude={"n_layer", "init_from"}),
         "batch": run.sequences_per_step,
         "clips": training.gradient_clip > 0,
         "decays": training.weight_decay > 0,
-        "optimizations": [one.model_dump(mode="json") for one in run.optimizations],
         "device": device,
         "cores": run.cores,
     }
-    return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:16]
+    # The key of the techniques is the last one in order, so the text of all others is a prefix.
+    before = hashlib.sha256(json.dumps(decides, sort_keys=True)[:-1].encode() + b', "optimizations": [')
+
+    def of(stack: Iterable[Spec]) -> str:
+        whole = before.copy()
+        texts = (json.dumps(one.model_dump(mode="json"), sort_keys=True) for one in stack)
+        whole.update(f"{', '.join(texts)}]}}".encode())
+        return whole.hexdigest()[:16]
+
+    return of
 
 
 def at_depth(run: ResolvedRun, layers: int) -> ResolvedRun:

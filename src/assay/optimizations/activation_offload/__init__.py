@@ -30,6 +30,7 @@ class ActivationOffload(Optimization):
     saves: ClassVar = "device memory of all saved tensors except weights"
     pays: ClassVar = "transfer of every saved byte to the host and back; as much pinned memory of the host"
     sources: ClassVar = ("arXiv:1602.08124", "pytorch: torch.autograd.graph.save_on_cpu", "pytorch/torchtune#1443")
+    unseen: ClassVar = "copies between host and device"
     claims: ClassVar = frozenset({"recomputation"})
     traits: ClassVar = frozenset({"copies of what is kept"})
 

@@ -48,6 +48,7 @@ class CpuOffload(Optimization):
     )
     pays: ClassVar = "transfer of 12 bytes a float32 weight in every step, and an update at the CPU's speed"
     sources: ClassVar = ("arXiv:2101.06840", "arXiv:2104.07857")
+    unseen: ClassVar = "copies between host and device, and the update on the host"
     claims: ClassVar = frozenset({"update"})
     traits: ClassVar = frozenset({"host reads"})
 

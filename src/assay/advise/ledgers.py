@@ -1,0 +1,204 @@
+"""Work and least memory of thousands of stacks, from ledgers of two shallow models that stacks share.
+
+- A stack's ledger is its prefix's with one more technique, so prefixes are folded once.
+- An optimizer that changes nothing but the update rule is added to forwards and backwards that others share.
+- Blocks do equal work, so work is affine in their number. The peak is a maximum of affine functions of it, so it is
+  convex: the line through two depths is a lower bound beyond them. Both are checked at a third depth.
+
+A search by these bounds ends with ledgers of the whole model (`search`). Techniques that treat blocks unequally, and
+steps over ranks, are folded at the whole depth.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from assay.advise.elements import Element
+from assay.config.run import ResolvedRun
+from assay.cost import Cost
+from assay.cost.scratch import scratch_by_operation
+from assay.cost.simulation.served import Passes, Update, most_bytes, passes, saved_at_least, update
+from assay.errors import UsageError
+from assay.estimator.device_memory import least_around
+from assay.estimator.estimate import bare_ledger
+from assay.estimator.timing.roofline import Work, pass_work, update_work
+from assay.estimator.timing.step_time import at_depth
+from assay.hardware import Machine, Rates
+from assay.hardware.rates import thread_count
+
+_SHALLOW = (2, 3)
+_CHECKED = 4
+Positions = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Depth:
+    """A model of so many blocks, and the ledgers of its stacks by the positions of their elements."""
+
+    run: ResolvedRun
+    ledgers: dict[Positions, Cost | None]
+
+
+@dataclass(frozen=True)
+class _Update:
+    """Work and needs of an update; no work if a rate is not known."""
+
+    work: Work | None
+    need: Update
+
+
+class Ledgers:
+    """Ledgers of the stacks of some elements."""
+
+    def __init__(self, run: ResolvedRun, machine: Machine, found: Sequence[Element], rates: Rates, of: str) -> None:
+        self.run, self.machine, self.found, self.rates, self.of = run, machine, found, rates, of
+        self._on_gpu = machine.device(run.device) == "cuda"
+        shallow = _SHALLOW if run.model.n_layer > _CHECKED and run.ranks == 1 else (run.model.n_layer,)
+        self._depths = [self._at(layers) for layers in shallow]
+        self._works: dict[tuple[Positions, int], Work | None] = {}
+        self._updates: dict[tuple[int, int, int, Positions], _Update] = {}
+        self._passes: dict[tuple[Positions, int], Passes] = {}
+        self._quick: dict[tuple[Positions, int], Passes] = {}
+
+    def _at(self, layers: int) -> _Depth:
+        from assay.optimizations import optimizations_of
+
+        run = at_depth(self.run, layers)
+        cost = bare_ledger(run, self.machine)
+        for one in optimizations_of(run):
+            cost = one.predict(cost, run, self.machine)
+        return _Depth(run, {(): cost})
+
+    @cached_property
+    def idle(self) -> frozenset[int]:
+        """Elements that add nothing but tensors to the ledger, so that no prediction can favour them."""
+        bare = self._bare
+        return self._alone(lambda one: replace(one, buffers=bare.buffers, batch=bare.batch) == bare)
+
+    @cached_property
+    def rules(self) -> frozenset[int]:
+        """Elements that change nothing in the ledger but the rule of the update."""
+        bare = self._bare
+        return self._alone(lambda one: one.updated_by(bare.optimizer.rule) == bare) - self.idle
+
+    @property
+    def _bare(self) -> Cost:
+        bare = self._depths[0].ledgers[()]
+        assert bare is not None
+        return bare
+
+    def _alone(self, holds: Callable[[Cost], bool]) -> frozenset[int]:
+        """Return the elements whose ledger alone, at the first depth, satisfies a condition."""
+        alone = ((i, self._ledger(self._depths[0], (i,))) for i in range(len(self.found)))
+        return frozenset(i for i, one in alone if one is not None and holds(one))
+
+    def work(self, stack: Positions) -> Work | None:
+        """Return the work of a step; None if it is not predicted."""
+        shape, rule = self._parted(stack)
+        found = [self._work_at(place, shape, rule) for place in range(len(self._depths))]
+        if any(one is None for one in found):
+            return None
+        at = self.run.model.n_layer
+        return _line([(d.run.model.n_layer, w) for d, w in zip(self._depths, found, strict=True) if w], at)
+
+    def seconds(self, stack: Positions) -> float | None:
+        """Return the seconds of a step by the roofline; None if they are not predicted."""
+        work = self.work(stack)
+        return None if work is None else work.seconds(self.rates)
+
+    def least_bytes(self, stack: Positions) -> int:
+        """Return a lower bound of what a step needs of the memory that the budget limits; it is nearly always exact."""
+        return self._extended(stack, self._need_at)
+
+    def quick_bytes(self, stack: Positions) -> int:
+        """Return a lower bound that no replay is needed for: the bytes saved for backward, or those of the update."""
+        return self._extended(stack, self._quick_at)
+
+    def _extended(self, stack: Positions, need: Callable[[int, Positions, Positions], int]) -> int:
+        shape, rule = self._parted(stack)
+        found = [(d.run.model.n_layer, need(place, shape, rule)) for place, d in enumerate(self._depths)]
+        (low, least), (high, most) = found[0], found[-1]
+        extra = 0 if low == high else (self.run.model.n_layer - high) * (most - least) // (high - low)
+        return most + extra + least_around(self.of, self._on_gpu)
+
+    def _parted(self, stack: Positions) -> tuple[Positions, Positions]:
+        """Return the elements that shape forward and backward, and those that only replace the update rule."""
+        rule = tuple(i for i in stack if i in self.rules)
+        shape = tuple(i for i in stack if i not in self.rules)
+        folded = self._ledger(self._depths[0], shape)
+        if rule and folded is not None and (folded.optimizer.in_backward or folded.sharding.on_host):
+            return stack, ()
+        return shape, rule
+
+    def _ledger(self, depth: _Depth, stack: Positions) -> Cost | None:
+        """Return the ledger of a stack at a depth; None if it cannot be predicted."""
+        if stack not in depth.ledgers:
+            before = self._ledger(depth, stack[:-1])
+            depth.ledgers[stack] = None if before is None else self._folded(before, self.found[stack[-1]], depth.run)
+        return depth.ledgers[stack]
+
+    def _folded(self, before: Cost, element: Element, run: ResolvedRun) -> Cost | None:
+        try:
+            return element.one.predict(before, run, self.machine)
+        except UsageError:
+            return None
+
+    def _work_at(self, place: int, shape: Positions, rule: Positions) -> Work | None:
+        key = (shape, place)
+        if key not in self._works:
+            cost = self._ledger(self._depths[place], shape)
+            self._works[key] = None if cost is None else pass_work(cost, self.rates)
+        forward = self._works[key]
+        update = None if forward is None else self._update_at(place, shape, rule)
+        return None if forward is None or update is None or update.work is None else forward.plus(update.work)
+
+    def _update_at(self, place: int, shape: Positions, rule: Positions) -> _Update:
+        """Return the update of a stack, which all stacks with the same weights share."""
+        cost = self._ledger(self._depths[place], shape)
+        assert cost is not None
+        alone = self._ledger(self._depths[place], rule) if rule else None
+        ruled = cost if alone is None else cost.updated_by(alone.optimizer.rule)
+        key = (place, id(ruled.pieces), id(ruled.optimizer.shards), rule or shape)
+        if key not in self._updates:
+            used = {one.dtype for one in ruled.optimizer.rule.products(ruled.updated)}
+            work = update_work(ruled, self.rates) if used <= set(self.rates.matmul_flops) else None
+            self._updates[key] = _Update(work, update(ruled, on_gpu=self._on_gpu))
+        return self._updates[key]
+
+    def _need_at(self, place: int, shape: Positions, rule: Positions) -> int:
+        cost = self._ledger(self._depths[place], shape)
+        assert cost is not None
+        if cost.optimizer.in_backward or cost.sharding.on_host:
+            alone = self._ledger(self._depths[place], rule) if rule else None
+            ruled = cost if alone is None else cost.updated_by(alone.optimizer.rule)
+            return most_bytes(ruled, self._scratch(ruled), on_gpu=self._on_gpu)
+        key = (shape, place)
+        if key not in self._passes:
+            self._passes[key] = passes(cost, self._scratch(cost), on_gpu=self._on_gpu)
+        return self._passes[key].updated(self._update_at(place, shape, rule).need)
+
+    def _quick_at(self, place: int, shape: Positions, rule: Positions) -> int:
+        cost = self._ledger(self._depths[place], shape)
+        assert cost is not None
+        if cost.optimizer.in_backward or cost.sharding.on_host:
+            return 0
+        key = (shape, place)
+        if key not in self._quick:
+            held, gradients = sum(one.nbytes for one in cost.held_at_first), cost.gradient_bytes
+            saved = held + saved_at_least(cost) + (gradients if cost.micro_batches > 1 else 0)
+            self._quick[key] = Passes(saved, held + gradients)
+        return self._quick[key].updated(self._update_at(place, shape, rule).need)
+
+    def _scratch(self, cost: Cost) -> dict[tuple[str, str], int]:
+        if self._on_gpu:
+            return {}
+        threads = thread_count(self.machine, self.run.threads)
+        return scratch_by_operation(cost, self.machine.instruction_set, threads) or {}
+
+
+def _line(at: Sequence[tuple[int, Work]], layers: int) -> Work:
+    """Return the work at a depth on the line through that of other depths."""
+    (low, less), (high, more) = at[0], at[-1]
+    if low == high:
+        return more
+    return more.plus(more.plus(less, -1.0), (layers - high) / (high - low))

@@ -1,0 +1,175 @@
+"""A search for the best stack of one run on one machine: its candidates, their times, and their needs of memory.
+
+Times are rooflines until steps were timed (`calibration`); then a correction brings all to one scale. Needs do not
+depend on times, so each ledger is computed once for all rankings.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from assay.advise.advice import Choice
+from assay.advise.correction import corrected
+from assay.advise.elements import Compatible, Element, elements, with_stack, written
+from assay.advise.evidence import Losses, keeps, numerics
+from assay.advise.ledgers import Ledgers, Positions
+from assay.advise.search import Bounds, Point, frontier, simplest, smallest
+from assay.config.run import ResolvedRun
+from assay.errors import UsageError
+from assay.estimator.capacity import peak_bytes
+from assay.estimator.timing.step_time import digests
+from assay.hardware import Machine
+from assay.hardware.step_times import StepTimes
+from assay.optimizations import optimizations_of
+from assay.units import format_bytes
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of an answer."""
+
+    budget_bytes: int
+    of: str = "tensors"
+    loss_change: float | None = None
+    """Largest change of the loss, as a fraction; None: any that a lossy technique makes."""
+    losses: Losses | None = None
+    """Measured changes of the loss."""
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Times of all candidates, and the points that they lead to."""
+
+    seconds: dict[Positions, float]
+    margins: dict[Positions, float]
+    """Half of the 95 % interval, relative; empty if nothing was timed."""
+    timed: frozenset[Positions]
+    frontier: list[Point]
+    best: Point
+    """The recommended stack."""
+    under_load: bool
+    """True if other programs used the machine while stacks were timed."""
+
+
+class Problem:
+    """Candidates for one run on one machine.
+
+    Raises `UsageError` if the rates of the machine are not known, or the need of the run itself is not.
+    """
+
+    def __init__(self, run: ResolvedRun, machine: Machine, limits: Limits) -> None:
+        self.run, self.machine, self.limits = run, machine, limits
+        rates = machine.rates.get(machine.device(run.device))
+        if rates is None:
+            raise UsageError("the rates of this machine are not known; run `assay machine` first")
+        able, self.different = elements(run, machine)
+        losses = limits.losses or {}
+        self.unseen = tuple(one for one in able if one.one.unseen)
+        self.refused = tuple(one for one in able if not keeps((one,), losses, limits.loss_change))
+        self.found = tuple(one for one in able if one not in self.unseen and one not in self.refused)
+        self.ledgers = Ledgers(run, machine, self.found, rates, limits.of)
+        self.candidates = 0
+        self._needs: dict[Positions, int | None] = {(): peak_bytes(run, machine, limits.of)}
+
+    @cached_property
+    def roofline(self) -> dict[Positions, float]:
+        """Seconds of each candidate with a ledger of its own."""
+        compatible = Compatible(self.run, self.machine, self.found)
+        needed = {i for i in range(len(self.found)) for offers in compatible.wanted for one in offers if one >> i & 1}
+        idle = self.ledgers.idle - needed
+        found: dict[Positions, float] = {}
+        for stack in compatible.stacks():
+            if not keeps(self.named(stack), self.limits.losses or {}, self.limits.loss_change):
+                continue
+            self.candidates += 1
+            seconds = None if not idle.isdisjoint(stack) else self.ledgers.seconds(stack)
+            if seconds is not None:
+                found[stack] = seconds
+        return found
+
+    @property
+    def replayed(self) -> int:
+        """Number of candidates whose whole ledger was computed."""
+        return len(self._needs)
+
+    def named(self, stack: Positions) -> tuple[Element, ...]:
+        """Return the elements at some positions."""
+        return tuple(self.found[i] for i in stack)
+
+    def resolved(self, stack: Positions) -> ResolvedRun:
+        """Return the run with a stack."""
+        return with_stack(self.run, self.named(stack))
+
+    def need(self, stack: Positions) -> int | None:
+        """Return the need of a stack by its whole ledger; None if it cannot run after all."""
+        if stack not in self._needs:
+            try:
+                self._needs[stack] = peak_bytes(self.resolved(stack), self.machine, self.limits.of)
+            except UsageError:
+                self._needs[stack] = None
+        return self._needs[stack]
+
+    @property
+    def bounds(self) -> Bounds:
+        """Bounds of the needs."""
+        return Bounds((self.ledgers.quick_bytes, self.ledgers.least_bytes), self.need)
+
+    def timed(self, machine: Machine) -> dict[Positions, StepTimes]:
+        """Return the candidates whose steps were timed on a machine."""
+        if not machine.step_times or self.run.ranks > 1:
+            return {}
+        digest = digests(self.run, machine.device(self.run.device))
+        given = [((one.stage, one.name()), one.spec()) for one in optimizations_of(self.run)]
+        added = [(one.order, one.one.spec()) for one in self.found]
+        found: dict[Positions, StepTimes] = {}
+        for stack in self.roofline:
+            whole = sorted([*given, *(added[i] for i in stack)], key=lambda each: each[0])
+            times = machine.step_times.get(digest(spec for _, spec in whole))
+            if times is not None and times.serves(self.run.model.n_layer):
+                found[stack] = times
+        return found
+
+    def rank(self, machine: Machine) -> Ranking:
+        """Return the times of all candidates by what was timed on a machine, and the best stacks within the budget.
+
+        Raises `UsageError` if nothing fits, with the smallest budget that would do.
+        """
+        layers, timed = self.run.model.n_layer, self.timed(machine)
+        seconds, margins = dict(self.roofline), dict[Positions, float]()
+        if timed:
+            measured = {stack: times.seconds(layers) for stack, times in timed.items()}
+            right = corrected(self.roofline, measured, len(self.found))
+            seconds = {stack: one.seconds for stack, one in right.items()} | measured
+            margins = {stack: one.margin for stack, one in right.items()}
+            margins |= {stack: times.margin(layers) for stack, times in timed.items()}
+        points = frontier(seconds, self.bounds, self.limits.budget_bytes)
+        best = simplest(seconds, self.bounds, self.limits.budget_bytes, points[0].seconds) if points else None
+        if best is None:
+            raise UsageError(self._too_small())
+        busy = any(times.under_load for times in timed.values())
+        return Ranking(seconds, margins, frozenset(timed), points, best, busy)
+
+    def choice(self, stack: Positions, ranking: Ranking) -> Choice | None:
+        """Return a stack with its figures; None if it is no candidate or cannot run."""
+        need = self.need(stack) if stack in ranking.seconds else None
+        if need is None:
+            return None
+        return Choice(
+            stack=tuple(map(str, self.named(stack))),
+            seconds=ranking.seconds[stack],
+            margin=ranking.margins.get(stack),
+            timed=stack in ranking.timed,
+            tokens=self.run.tokens_per_step,
+            need_bytes=need,
+            numerics=numerics(self.named(stack)),
+            fits=need <= self.limits.budget_bytes,
+        )
+
+    def _too_small(self) -> str:
+        least = smallest(self.roofline, self.bounds)
+        if least is None:
+            return "no stack of this run can be predicted, so nothing can be recommended"
+        stack, need = least
+        return (
+            f"nothing fits into {format_bytes(self.limits.budget_bytes)}; the smallest budget that would do is {need} "
+            f"bytes ({format_bytes(need)}), with {written(self.named(stack)) or 'no technique'}"
+        )

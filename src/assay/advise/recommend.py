@@ -1,0 +1,124 @@
+"""Advice on what to turn on: the fastest stack that fits, the share of each element, and the basis of the answer."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from assay.advise.advice import Advice, Choice, Counts, Part
+from assay.advise.elements import Element, with_stack
+from assay.advise.evidence import reason
+from assay.advise.ledgers import Positions
+from assay.advise.problem import Problem, Ranking
+from assay.advise.shapes import warnings
+from assay.errors import UsageError
+from assay.estimator.capacity import peak_bytes
+from assay.hardware import Machine
+from assay.optimizations.base import Numerics
+
+_SLOWER = 1.15
+"""Factor of a timed stack over the product of its elements' changes from which their interaction is worth a warning."""
+
+
+def advice(problem: Problem, machine: Machine, device: str, command: str, *, absent: bool) -> Advice:
+    """Return the answer to a problem by what was timed on a machine.
+
+    `command` is the one that trains the configuration, to which the techniques are added. Raises `UsageError` if
+    nothing fits.
+    """
+    ranking = problem.rank(machine)
+    best = _certain(problem, ranking, ranking.best.stack)
+    points = [_certain(problem, ranking, point.stack) for point in ranking.frontier]
+    on_gpu = problem.machine.device(problem.run.device) == "cuda"
+    return Advice(
+        run=problem.run,
+        device=device,
+        absent=absent,
+        budget_bytes=problem.limits.budget_bytes,
+        of=problem.limits.of,
+        baseline=_certain(problem, ranking, ()),
+        recommended=best,
+        frontier=tuple(points),
+        parts=tuple(_parts(problem, ranking)),
+        different=tuple(_different(problem, ranking, best)),
+        counts=_counts(problem, ranking),
+        warnings=(*warnings(problem.run.model, on_gpu), *_interactions(problem, ranking)),
+        sources=_sources(problem, ranking),
+        command=f"{command} --with {best.title}" if best.stack else command,
+    )
+
+
+def _certain(problem: Problem, ranking: Ranking, stack: Positions) -> Choice:
+    found = problem.choice(stack, ranking)
+    if found is None:
+        raise UsageError("the configuration itself cannot be predicted, so nothing can be compared with it")
+    return found
+
+
+def _parts(problem: Problem, ranking: Ranking) -> Iterator[Part]:
+    best, losses = ranking.best.stack, problem.limits.losses or {}
+    for i in best:
+        one = problem.found[i].one
+        without = problem.choice(tuple(j for j in best if j != i), ranking)
+        yield Part(str(problem.found[i]), without, reason(one.name(), one.promised, losses))
+
+
+def _different(problem: Problem, ranking: Ranking, best: Choice) -> Iterator[Choice]:
+    """Yield the recommended stack with each technique that trains differently, in place of those that exclude it."""
+    recommended = problem.named(ranking.best.stack)
+    for other in problem.different:
+        kept = tuple(one for one in recommended if not one.one.claims & other.one.claims)
+        stack = tuple(sorted((*kept, other), key=lambda one: one.order))
+        found = _with_roofline(problem, stack)
+        if found is not None:
+            roofline, need, tokens = found
+            seconds = best.seconds * roofline / problem.roofline[ranking.best.stack]
+            fits = need <= problem.limits.budget_bytes
+            changed = replace(best, stack=tuple(map(str, stack)), seconds=seconds, need_bytes=need, fits=fits)
+            yield replace(changed, timed=False, tokens=tokens, margin=None, numerics=Numerics.DIFFERENT_TRAINING)
+
+
+def _with_roofline(problem: Problem, stack: tuple[Element, ...]) -> tuple[float, int, int] | None:
+    """Return roofline seconds, need and tokens of a stack; None if it cannot run or be predicted."""
+    from assay.estimator.estimate import estimate
+
+    run = with_stack(problem.run, stack)
+    try:
+        need = peak_bytes(run, problem.machine, problem.limits.of)
+        seconds = estimate(run, problem.machine).roofline_seconds
+    except UsageError:
+        return None
+    return None if seconds is None else (seconds, need, run.tokens_per_step)
+
+
+def _sources(problem: Problem, ranking: Ranking) -> tuple[str, ...]:
+    losses = problem.limits.losses or {}
+    lossy = [one.one for one in problem.named(ranking.best.stack) if one.one.promised is Numerics.LOSSY]
+    return tuple(f"{one.name()}: {losses[one.name()].source}" for one in lossy if one.name() in losses)
+
+
+def _counts(problem: Problem, ranking: Ranking) -> Counts:
+    idle = problem.ledgers.idle
+    return Counts(
+        candidates=problem.candidates,
+        idle=tuple(str(problem.found[i]) for i in sorted(idle)),
+        unseen=tuple(f"{one}: {one.one.unseen}" for one in problem.unseen),
+        refused=tuple(map(str, problem.refused)),
+        timed=len(ranking.timed),
+        under_load=ranking.under_load,
+        replayed=problem.replayed,
+    )
+
+
+def _interactions(problem: Problem, ranking: Ranking) -> Iterator[str]:
+    """Yield a sentence on each timed stack that is far slower than its elements alone would make it."""
+    for stack in sorted(ranking.timed, key=lambda one: (len(one), one)):
+        singles = [(i,) for i in stack]
+        if len(stack) < 2 or not ranking.timed.issuperset([(), *singles]):
+            continue
+        alone = ranking.seconds[()]
+        product = alone
+        for single in singles:
+            product *= ranking.seconds[single] / alone
+        if ranking.seconds[stack] > _SLOWER * product:
+            names = " and ".join(str(problem.found[i]) for i in stack)
+            slower = ranking.seconds[stack] / product - 1
+            yield f"{names} hinder each other here: together they take {slower:.0%} longer than each alone suggests"

@@ -1,0 +1,96 @@
+"""Branch and bound over stacks: the fastest within a budget, and what each further saving of memory costs in time.
+
+Stacks are visited from the fastest. A stack is worth a row if it needs less than all faster ones. Two lower bounds of
+its need rule out most stacks; the need of the others is that of their whole ledger. So the answer is the one that
+ledgers of all stacks would give (`tests/advise/test_search.py`).
+"""
+
+import gc
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from assay.advise.ledgers import Positions
+
+NOTICEABLE = 0.98
+"""A row needs at most this share of the memory of every faster one."""
+EQUAL = 1.01
+"""Stacks that take at most so many times as long as the fastest count as equally fast."""
+Bound = Callable[[Positions], int]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A stack with its time and its need of memory."""
+
+    stack: Positions
+    seconds: float
+    need_bytes: int
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Need of a stack: lower bounds, from the quickest, and the exact one."""
+
+    lower: Sequence[Bound]
+    exact: Callable[[Positions], int | None]
+    """None if a stack cannot run after all."""
+
+    def below(self, stack: Positions, limit: float) -> int | None:
+        """Return the need of a stack if it is at most `limit`, else None."""
+        if any(bound(stack) > limit for bound in self.lower):
+            return None
+        need = self.exact(stack)
+        return need if need is not None and need <= limit else None
+
+
+def frontier(seconds: Mapping[Positions, float], bounds: Bounds, budget: int) -> list[Point]:
+    """Return the fastest stack within a budget, and each one that needs noticeably less than all faster ones."""
+    found: list[Point] = []
+    limit = float(budget)
+    for stack in _from_the_fastest(seconds):
+        need = bounds.below(stack, limit)
+        if need is not None:
+            found.append(Point(stack, seconds[stack], need))
+            limit = NOTICEABLE * need
+    return found
+
+
+def simplest(seconds: Mapping[Positions, float], bounds: Bounds, budget: int, fastest: float) -> Point | None:
+    """Return the stack with the fewest elements among those within the budget that are as good as the fastest."""
+    near = [stack for stack in _from_the_fastest(seconds) if seconds[stack] <= EQUAL * fastest]
+    for stack in sorted(near, key=len):
+        need = bounds.below(stack, budget)
+        if need is not None:
+            return Point(stack, seconds[stack], need)
+    return None
+
+
+def smallest(stacks: Iterable[Positions], bounds: Bounds) -> tuple[Positions, int] | None:
+    """Return the stack that needs the least memory, and its need; None if no stack can run."""
+    found: tuple[Positions, int] | None = None
+    quickest = bounds.lower[0]
+    for stack in sorted(stacks, key=lambda one: (quickest(one), len(one), one)):
+        limit = float("inf") if found is None else found[1] - 1
+        if quickest(stack) > limit:
+            break
+        need = bounds.below(stack, limit)
+        if need is not None:
+            found = (stack, need)
+    return found
+
+
+def _from_the_fastest(seconds: Mapping[Positions, float]) -> list[Positions]:
+    return sorted(seconds, key=lambda stack: (seconds[stack], len(stack), stack))
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Collect no garbage meanwhile: ledgers have no cycles, and looking through all of them takes half of the time."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()

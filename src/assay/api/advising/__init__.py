@@ -1,0 +1,1 @@
+"""Advice on what to turn on within some memory."""

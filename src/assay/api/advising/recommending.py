@@ -1,0 +1,132 @@
+"""A recommendation from ledgers of all stacks, steps that are timed first, and a comparison that verifies it."""
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assay.advise.advice import Advice
+from assay.api.advising.result import Recommendation
+from assay.api.configuration import Source, configure, title_of, with_initial_weights
+from assay.api.fitting import budget_of
+from assay.config.home import Home, home_of
+from assay.config.run import Run
+from assay.errors import UsageError
+
+if TYPE_CHECKING:
+    from assay.advise.problem import Limits
+    from assay.config.run import ResolvedRun
+    from assay.hardware import Machine
+
+CALIBRATION_SECONDS = 20.0
+MAX_LOSS_CHANGE = 0.01
+"""Largest measured change of the loss by default. It was measured on small models and short runs."""
+
+
+def recommend(
+    source: Source = None,
+    *overrides: str,
+    memory_bytes: int | None = None,
+    of: str | None = None,
+    device: str | None = None,
+    tokens: float | None = None,
+    max_loss_change: float | None = MAX_LOSS_CHANGE,
+    calibrate: float = CALIBRATION_SECONDS,
+    verify: bool = False,
+    machine: "Machine | None" = None,
+    home: Home | Path | str | None = None,
+    on_progress: Callable[[str], None] = lambda message: None,
+) -> Recommendation:
+    """Find the fastest stack of techniques and micro-batches whose step stays within some memory.
+
+    `memory_bytes`, `of` and `device` are those of `capacity`. Front-runners are timed here for about `calibrate`
+    seconds, unless the device is absent. A lossy technique needs a measured change of the loss of at most
+    `max_loss_change`, a fraction; None allows all. `verify` trains the first three. Raises `UsageError`, also if
+    nothing fits.
+    """
+    from assay.advise.problem import Limits
+    from assay.analysis.catalogue import device_of
+    from assay.api.advising.known import loss_changes, machine_of
+    from assay.api.advising.verification import verified
+    from assay.launch.prepare import threads_of
+
+    place, budget = home_of(home), budget_of(memory_bytes, device)
+    _check(max_loss_change, calibrate, tokens)
+    _check_verified(verify, device)
+    run = _resolved(source, overrides, device, place)
+    here = machine or machine_of(device, place, threads_of(run), on_progress)
+    limited = of or ("tensors" if device is None else "device")
+    limits = Limits(budget, limited, max_loss_change, loss_changes(device_of(here)))
+    seconds = calibrate if device is None and machine is None else 0.0
+    command = " ".join(("assay train", *_words(source, overrides)))
+    found = _searched(run, here, limits, _Asked(command, device, seconds, place, on_progress))
+    study = verified(found, place, on_progress) if verify else None
+    values = {each.name: getattr(found, each.name) for each in fields(Advice)}
+    return Recommendation(**values, verified=study, tokens=tokens)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A question beside its run and limits."""
+
+    command: str
+    device: str | None
+    seconds: float
+    """Time for steps of front-runners; 0: none are timed."""
+    home: Home
+    tell: Callable[[str], None]
+
+
+def _searched(run: "ResolvedRun", here: "Machine", limits: "Limits", asked: _Asked) -> Advice:
+    """Search all stacks, with the front-runners timed first if there is time for that."""
+    from assay.advise.calibration import calibrated
+    from assay.advise.problem import Problem
+    from assay.advise.recommend import advice
+    from assay.advise.search import uncollected
+    from assay.analysis.catalogue import device_of
+    from assay.launch.prepare import threads_of
+
+    with uncollected():
+        problem = Problem(run, here, limits)
+        if asked.seconds > 0:
+            here = calibrated(problem, asked.home, threads_of(run), asked.seconds, asked.tell)
+        name = device_of(here) if asked.device is None else asked.device
+        return advice(problem, here, name, asked.command, absent=asked.device is not None)
+
+
+def _check(max_loss_change: float | None, calibrate: float, tokens: float | None) -> None:
+    """Raise `UsageError` for a number that makes no sense."""
+    if max_loss_change is not None and not 0 <= max_loss_change < 1:
+        raise UsageError(f"a change of the loss by {max_loss_change:g} is no limit; give a fraction such as 0.01")
+    if not 0 <= calibrate <= 86400:
+        raise UsageError(f"calibration cannot take {calibrate:g} seconds; give 0 to 86400")
+    if tokens is not None and not 0 < tokens <= 1e20:
+        raise UsageError(f"training on {tokens:g} tokens is not possible; give a number such as 1e9")
+
+
+def _check_verified(verify: bool, device: str | None) -> None:
+    """Raise `UsageError` if an absent device should verify."""
+    if verify and device is not None:
+        raise UsageError(f"{device} may be absent, so nothing can be trained there; leave out --verify or --device")
+
+
+def _resolved(source: Source, overrides: tuple[str, ...], device: str | None, home: Home) -> "ResolvedRun":
+    """Return the run whose techniques are searched. Raises `UsageError` if its vocabulary is not known."""
+    from assay.optimizations import resolved
+
+    run = with_initial_weights(configure(source, overrides), home)
+    if device is not None:
+        run = run.model_copy(update={"device": "cuda"})
+    found = resolved(run.with_vocabulary())
+    if run.ranks > 1:
+        raise UsageError("stacks are searched for one device; leave out ranks, or plan with assay estimate --nodes")
+    if found.model.vocab_size is None:
+        raise UsageError("the vocabulary is not known before the text is prepared; give model.vocab_size")
+    return found
+
+
+def _words(source: Source, overrides: tuple[str, ...]) -> list[str]:
+    """Return a configuration as words of a command."""
+    named = [title_of(source) if isinstance(source, Run) else str(source)] if source is not None else ["demo"]
+    return [shlex.quote(word) for word in (*named, *overrides)]

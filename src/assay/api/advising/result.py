@@ -1,0 +1,63 @@
+"""A recommendation: the advice, and the comparison that verified it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from assay.advise.advice import Advice
+from assay.report.notebook import Shown
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+    from assay.api.study_results import StudyResult
+    from assay.report.blocks import Block
+
+
+@dataclass(frozen=True, repr=False)
+class Recommendation(Shown, Advice):
+    """Advice, and the comparison that verified it."""
+
+    verified: "StudyResult | None" = None
+    tokens: float | None = None
+    """Tokens of a whole training; None if no budget was given."""
+
+    def __repr__(self) -> str:
+        return f"<recommended: {self.recommended.title}, of {self.counts.candidates} stacks>"
+
+    @property
+    def measured(self) -> dict[str, float]:
+        """Measured seconds of a step by the stack, from the verification; empty without one."""
+        rows = () if self.verified is None else self.verified.rows
+        times = {row.treatment: row.metrics.get("step_seconds") for row in rows}
+        return {title: time for title, time in times.items() if isinstance(time, float)}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all figures as plain values."""
+        from assay.report.predicted.advice import kept_order
+
+        seconds = None if self.tokens is None else self.training_seconds(self.tokens)
+        found: dict[str, Any] = {"training_seconds": seconds, "verified": None}
+        if self.verified is not None:
+            held = kept_order(self, self.measured)
+            found["verified"] = {"study": self.verified.record.id, "step_seconds": self.measured, "order_held": held}
+        return super().to_dict() | found
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """Return a data frame with a row per stack of the frontier: tokens/s, bytes, numerics."""
+        import pandas
+
+        return pandas.DataFrame([one.to_dict() for one in self.frontier])
+
+    def plot(self) -> "Figure | None":
+        """Return a figure of tokens/s against memory."""
+        from assay.report.page.advice import figure
+
+        return figure(self)
+
+    def report(self) -> "Iterable[Block]":
+        """Return the report as `assay` prints it."""
+        from assay.report.predicted.advice import advice_report
+
+        return advice_report(self, self.tokens, self.measured)

@@ -1,0 +1,78 @@
+"""`assay recommend`: what to turn on, so that a step fits into some memory and is as fast as can be."""
+
+from typing import Annotated
+
+import typer
+
+from assay.cli.options import Json, Overrides, Source, count_of
+
+
+def recommend(
+    source: Source = None,
+    overrides: Overrides = None,
+    memory: Annotated[
+        str | None,
+        typer.Option("--memory", metavar="AMOUNT", help="The budget: 24GB, 500MiB; by default all of --device."),
+    ] = None,
+    of: Annotated[
+        str | None,
+        typer.Option(
+            "--of",
+            metavar="tensors|process|device",
+            help="Memory that the budget limits; default: tensors, with --device the device.",
+        ),
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option("--device", metavar="NAME", help="A GPU that may be absent: a100, h100, rtx4090, t4.")
+    ] = None,
+    tokens: Annotated[
+        str | None, typer.Option("--tokens", metavar="COUNT", help="Print how long a training on them takes: 1B.")
+    ] = None,
+    max_loss_change: Annotated[
+        float,
+        typer.Option(
+            "--max-loss-change",
+            metavar="FRACTION",
+            help="Largest measured change of the loss by a technique. Default: 0.01; 1 allows all, measured or not.",
+        ),
+    ] = 0.01,
+    calibrate: Annotated[
+        float,
+        typer.Option("--calibrate", metavar="SECONDS", help="Time front-runners here first; 0: none. Default: 20."),
+    ] = 20.0,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Compare the first three in short runs, and say whether the order held.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Recommend what to turn on: the fastest stack of techniques and micro-batches whose step fits into some memory.
+
+    Every compatible stack is searched. Memory is that of the ledger. Front-runners are timed on this machine, and
+    correct the roofline of all others. Techniques that train differently are listed apart. What the configuration turns
+    on itself stays on.
+
+    \b
+        assay recommend gpt2-124m --memory 8GB
+        assay recommend shakespeare-char-cpu --memory 1GB --max-loss-change 0.01 --verify
+        assay recommend gpt2-124m --device a100-40gb --tokens 10B
+    """
+    from assay import api
+    from assay.cli.console import note, print_blocks, print_json
+    from assay.units import parse_bytes
+
+    found = api.recommend(
+        source,
+        *(overrides or ()),
+        memory_bytes=None if memory is None else parse_bytes(memory),
+        of=of,
+        device=device,
+        tokens=None if tokens is None else count_of("--tokens", tokens),
+        max_loss_change=None if max_loss_change == 1 else max_loss_change,
+        calibrate=calibrate,
+        verify=verify,
+        on_progress=note,
+    )
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        print_blocks(found.report())

@@ -1,0 +1,129 @@
+"""Text on what to turn on: the recommended stack, the price of less memory, contributions, and what all rests on."""
+
+from collections.abc import Iterator, Mapping
+from math import exp
+from typing import TYPE_CHECKING
+
+from assay.report.blocks import Block, Facts, Table
+from assay.units import format_bytes, format_count, format_percent, format_seconds
+
+if TYPE_CHECKING:
+    from assay.advise.advice import Advice, Choice
+
+_APART = 1.05
+"""Measured times within this factor say nothing about an order."""
+_WIDE = 0.4
+"""Margin from which an interval is printed as a factor up and down."""
+Measured = Mapping[str, float]
+"""Measured seconds of a step, by the stack."""
+
+
+def advice_report(found: "Advice", tokens: float | None = None, measured: Measured | None = None) -> Iterator[Block]:
+    """Yield the answer, its table of memory and speed, and its caveats.
+
+    `tokens` are those of a whole training. `measured` has the times of a verification.
+    """
+    yield Facts.of(_answer(found, tokens))
+    rows = [(one.title, _speed(one), format_bytes(one.need_bytes), _loss(one)) for one in found.frontier]
+    yield Table.of(("stack", "tokens/s", "needs", "loss"), rows, ("tokens/s", "needs"), ("loss",))
+    if found.parts:
+        yield Table.of(("element", "step time", "memory", "loss"), _contributions(found), ("step time", "memory"))
+    if found.different:
+        yield "These train differently, so the loss is another one. Each joins the recommended stack:"
+        different = [(one.title, _speed(one), format_bytes(one.need_bytes)) for one in found.different]
+        yield Table.of(("stack", "tokens/s", "needs"), different, ("tokens/s", "needs"))
+    yield from (f"Caution: {one}." for one in found.warnings)
+    yield _basis(found)
+    yield from _left_out(found)
+    if measured:
+        yield _verdict(found, measured)
+
+
+def kept_order(found: "Advice", measured: Measured) -> bool:
+    """True if no stack was measured to be noticeably faster than one that was ranked before it."""
+    ranked = dict.fromkeys(one.title for one in found.ranked)
+    times = [measured[title] for title in ranked if title in measured]
+    return all(time * _APART >= max(times[: place + 1]) for place, time in enumerate(times))
+
+
+def _answer(found: "Advice", tokens: float | None) -> Iterator[tuple[str, str]]:
+    best, bare = found.recommended, found.baseline
+    yield "turn on", best.title
+    yield "command", found.command
+    faster = format_percent(best.tokens_per_second / bare.tokens_per_second - 1)
+    less = format_percent(best.need_bytes / bare.need_bytes - 1)
+    yield "speed", f"{_speed(best)} tokens/s, {faster} against {_speed(bare)} without it"
+    fits = "" if bare.fits else ", which does not fit"
+    yield "memory", f"{format_bytes(best.need_bytes)}, {less} against {format_bytes(bare.need_bytes)} without it{fits}"
+    yield "budget", f"{format_bytes(found.budget_bytes)} of {found.of} on {found.device}"
+    yield "loss", best.numerics.value
+    if tokens is not None:
+        yield "training", f"{format_count(tokens)} tokens take {format_seconds(found.training_seconds(tokens))}"
+
+
+def _speed(one: "Choice") -> str:
+    speed = format_count(one.tokens_per_second)
+    if one.margin is None:
+        return speed
+    wide = one.margin > _WIDE
+    return f"{speed} ×÷ {exp(one.margin):.1f}" if wide else f"{speed} ± {one.margin:.0%}".replace("%", " %")
+
+
+def _loss(one: "Choice") -> str:
+    return one.numerics.name.lower().replace("_", " ")
+
+
+def _contributions(found: "Advice") -> Iterator[tuple[str, str, str, str]]:
+    """Yield what each element changes, by the recommended stack against the one without it."""
+    best = found.recommended
+    for part in found.parts:
+        if part.without is None:
+            yield part.element, "needed", "needed", part.loss
+        else:
+            time = format_percent(best.seconds / part.without.seconds - 1)
+            yield part.element, time, format_percent(best.need_bytes / part.without.need_bytes - 1), part.loss
+
+
+def _basis(found: "Advice") -> str:
+    """Return what the times rest on, how far to trust them, and how to get better ones."""
+    counts = found.counts
+    searched = f"{counts.candidates:,} compatible stacks were searched; {counts.replayed} whole ledgers decided."
+    if found.absent:
+        return (
+            f"{searched} Times are a roofline of the datasheet's peaks: no step is faster, and real ones take 1.5 to 4 "
+            "times as long. Their order may be wrong, so run this command on the device."
+        )
+    if not counts.timed:
+        return (
+            f"{searched} Times are a roofline, which is off by 41 % in the median and may order stacks wrongly. "
+            "Leave out --calibrate 0, or give more seconds, to time the front-runners."
+        )
+    state = "was timed" if found.recommended.timed else "was not timed itself"
+    load = " Other programs worked meanwhile, so times may be too long." if counts.under_load else ""
+    return (
+        f"{searched} {_stacks(counts.timed)} timed here, and the recommended one {state}. Other times are "
+        f"rooflines, corrected by those, with wider margins.{load}"
+    )
+
+
+def _stacks(count: int) -> str:
+    return "One stack was" if count == 1 else f"{count} stacks were"
+
+
+def _left_out(found: "Advice") -> Iterator[str]:
+    counts = found.counts
+    if found.sources:
+        yield f"Changes of the loss were measured elsewhere: {'; '.join(found.sources)}."
+    if counts.refused:
+        yield f"Left out, because no measurement keeps their loss within the limit: {', '.join(counts.refused)}."
+    if counts.unseen:
+        yield f"Left out, because their time is not predicted: {'; '.join(counts.unseen)}."
+    if counts.idle:
+        yield f"Not tried, because no prediction can tell their effect: {', '.join(counts.idle)}."
+
+
+def _verdict(found: "Advice", measured: Measured) -> str:
+    times = ", ".join(f"{title} {format_seconds(seconds)}" for title, seconds in measured.items())
+    held = "held" if kept_order(found, measured) else "did not hold"
+    fastest = min(measured, key=measured.__getitem__)
+    return f"Verified by short runs: the order {held}, and {fastest} was the fastest. A step took: {times}."

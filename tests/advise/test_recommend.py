@@ -1,0 +1,83 @@
+"""Advice from times that were measured: they decide, they are marked, and hindrances are named."""
+
+from assay.advise.advice import Advice
+from assay.advise.problem import Limits, Problem
+from assay.advise.recommend import advice
+from assay.config import ResolvedRun
+from assay.estimator.timing.step_time import digest
+from assay.hardware.step_times import StepTimes, depths
+from assay.optimizations import resolved
+from assay.report.predicted.advice import advice_report, kept_order
+from support.advice import HERE, PLENTY, small
+
+RUN = small()
+
+
+def _with(stack: str) -> ResolvedRun:
+    return resolved(RUN.model_copy(update={"optimizations": _specs(stack)}))
+
+
+def _specs(stack: str) -> tuple[object, ...]:
+    from assay.config.loading import stack as parsed
+
+    return tuple(parsed([stack])) if stack else ()
+
+
+def _answer(**seconds: float) -> Advice:
+    """Return the answer where some stacks were timed; a name has `__` for a plus sign, `bare` is no technique."""
+    times = {}
+    for name, each in seconds.items():
+        key = digest(_with("" if name == "bare" else name.replace("__", "+")), "cpu")
+        assert key is not None
+        at = depths(RUN.model.n_layer)
+        times[key] = StepTimes(depths=at, turns=tuple((each, each) for _ in range(3)))
+    here = HERE.model_copy(update={"step_times": times})
+    problem = Problem(RUN, here, Limits(PLENTY))
+    return advice(problem, here, "any", "assay train demo", absent=False)
+
+
+def test_a_stack_that_was_timed_to_be_slow_is_not_recommended() -> None:
+    alone = _answer()
+    assert {"sdpa_attention", "bf16_mixed"} <= set(alone.recommended.stack) | {"bf16_mixed"}
+    assert not alone.recommended.timed
+    assert alone.recommended.margin is None
+    slow = {"bare": 1.0, "sdpa_attention": 0.9, "bf16_mixed": 0.9, "bf16_full": 5.0, "sdpa_attention__bf16_mixed": 3.0}
+    found = _answer(**slow, fp16_mixed=9.0, fp16_full=9.0)
+    assert not {"bf16_full", "fp16_mixed", "fp16_full"} & set(found.recommended.stack)
+    assert not {"sdpa_attention", "bf16_mixed"} <= set(found.recommended.stack)
+    assert found.counts.timed == 7
+    (warning,) = found.warnings
+    assert warning.startswith("sdpa_attention and bf16_mixed hinder each other here: together they take 270% longer")
+
+
+def test_the_baseline_has_its_measured_time_and_margin() -> None:
+    found = _answer(bare=2.0)
+    assert found.baseline.timed
+    assert found.baseline.seconds == 2.0
+    assert found.baseline.margin is not None
+    assert found.baseline.margin < 0.1 < (found.recommended.margin or 0)
+    text = " ".join(str(block) for block in advice_report(found))
+    assert "One stack was timed here, and the recommended one was not timed itself" in text
+
+
+def test_an_order_holds_if_no_later_stack_is_noticeably_faster() -> None:
+    found = _answer()
+    titles = list(dict.fromkeys(one.title for one in found.ranked))[:3]
+    assert kept_order(found, dict(zip(titles, (1.0, 1.1, 1.2), strict=True)))
+    assert kept_order(found, dict(zip(titles, (1.04, 1.0, 1.2), strict=True)))
+    assert not kept_order(found, dict(zip(titles, (1.0, 1.3, 1.1), strict=True)))
+
+
+def test_leaving_one_out_is_the_candidate_without_it() -> None:
+    found = _answer()
+    for part in found.parts:
+        rest = set(found.recommended.stack) - {part.element}
+        assert part.without is None or set(part.without.stack) == rest
+
+
+def test_techniques_that_train_differently_replace_what_excludes_them() -> None:
+    found = _answer()
+    assert any("lion" in one.stack for one in found.different)
+    assert all(one.numerics.name == "DIFFERENT_TRAINING" for one in found.different)
+    smaller = next(one for one in found.different if "smaller_batch" in one.stack)
+    assert smaller.tokens == found.baseline.tokens // 2

@@ -1,0 +1,104 @@
+"""`assay recommend`: the answer and its parts, on this machine and for absent ones, and bad input."""
+
+import re
+
+import pytest
+
+from assay import api
+from assay.config import Home
+from assay.hardware.detect import detect
+from assay.hardware.rates import rates_file, with_rates
+from cli.conftest import Assay
+from support.advice import HERE, RATES, SMALL
+
+RUN = ("demo", *SMALL, "device=cpu", "training.batch_size=2")
+QUICK = ("--calibrate", "0")
+
+
+@pytest.fixture
+def rated(home: Home) -> Home:
+    """Return a home in which the rates of this machine are known."""
+    home.ready()
+    rates_file(home).write_bytes(with_rates(home, detect(), {"cpu": RATES}, 1))
+    return home
+
+
+def test_the_answer_names_a_stack_its_parts_and_the_command(assay: Assay, rated: Home) -> None:
+    said = assay("recommend", *RUN, "--memory", "100MB", *QUICK)
+    assert said.code == 0
+    (command,) = re.findall(r"command\s+(assay train demo .*)", said.out)
+    (stack,) = re.findall(r"--with (\S+)$", command)
+    for text in ("tokens/s", "compatible stacks were searched", "train differently", "Times are a roofline"):
+        assert text in said.out
+    for element in stack.split("+"):
+        assert re.search(rf"^{re.escape(element)}\s", said.out, flags=re.MULTILINE)
+
+
+def test_json_has_the_same_and_what_fits_is_fast(assay: Assay, rated: Home) -> None:
+    value = assay("recommend", *RUN, "--memory", "3MB", *QUICK, "--tokens", "1M", "--json").value
+    assert value["recommended"]["need_bytes"] <= 3 * 10**6
+    assert value["candidates"] > 1000
+    needs = [one["need_bytes"] for one in value["frontier"]]
+    speeds = [one["tokens_per_second"] for one in value["frontier"]]
+    assert needs == sorted(needs, reverse=True)
+    assert speeds == sorted(speeds, reverse=True)
+    assert value["training_seconds"] == pytest.approx(1e6 / value["recommended"]["tokens_per_second"])
+    assert value["recommended"]["optimizations"] in value["command"]
+    rest = [part["without"] for part in value["parts"] if part["without"]]
+    assert all(one["step_seconds"] >= value["recommended"]["step_seconds"] / 1.01 for one in rest if one["fits"])
+
+
+def test_a_limit_of_the_loss_leaves_only_what_is_known_to_keep_it(assay: Assay, rated: Home) -> None:
+    value = assay("recommend", *RUN, "--memory", "100MB", *QUICK, "--max-loss-change", "0", "--json").value
+    assert value["recommended"]["numerics"] in ("bit-equal to the baseline", "equal up to the order of summation")
+    assert "bf16_mixed" in value["refused"]
+
+
+def test_an_absent_device_is_answered_by_its_datasheet(assay: Assay) -> None:
+    said = assay("recommend", "demo", *SMALL, "training.batch_size=1", "--device", "a100-40gb", "--tokens", "1B")
+    assert said.code == 0
+    for text in (
+        "37.3 GiB of device on a100-40gb",
+        "a roofline of the datasheet",
+        "tokens take",
+        "cpu_offload: copies",
+    ):
+        assert text in said.out
+
+
+def test_what_does_not_fit_is_refused_with_the_smallest_budget_that_would_do(assay: Assay, rated: Home) -> None:
+    said = assay("recommend", *RUN, "--memory", "10kB", *QUICK)
+    assert said.code == 2
+    (least,) = re.findall(r"the smallest budget that would do is (\d+) bytes", said.sentence())
+    assert assay("recommend", *RUN, "--memory", least, *QUICK).code == 0
+    assert assay("recommend", *RUN, "--memory", str(int(least) - 1), *QUICK).code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ((), "a budget is missing; give --memory"),
+        (("--memory", "0"), "a budget of 0 bytes is not possible"),
+        (("--device", "a200"), "no datasheet of a device 'a200' is known"),
+        (("--device", "t4", "--verify"), "nothing can be trained there"),
+        (("--memory", "1GB", "--max-loss-change", "2"), "is no limit"),
+        (("--memory", "1GB", "--calibrate", "-1"), "calibration cannot take -1 seconds"),
+        (("--memory", "1GB", "--tokens", "0"), "training on 0 tokens is not possible"),
+        (("ranks=2", "--memory", "1GB"), "stacks are searched for one device"),
+        (("--memory", "1GB", "--of", "disk"), "memory is that of tensors, process or device"),
+    ],
+)
+def test_nonsense_is_refused_with_a_sentence(assay: Assay, rated: Home, words: tuple[str, ...], sentence: str) -> None:
+    said = assay("recommend", *RUN, *QUICK, *words)
+    assert said.code == 2
+    assert sentence in said.sentence()
+
+
+def test_python_returns_the_same_with_a_frame_and_a_figure() -> None:
+    found = api.recommend(*RUN, memory_bytes=10**8, machine=HERE)
+    frame = found.to_frame()
+    assert frame["optimizations"].tolist() == [one.title for one in found.frontier]
+    assert found.plot() is not None
+    assert found.recommended.title in found._repr_html_()
+    assert repr(found).startswith("<recommended: ")
+    assert found.to_dict()["verified"] is None
