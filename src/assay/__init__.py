@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from assay.api import OwnModel as OwnModel
     from assay.api import accuracy as accuracy
     from assay.api import anatomy as anatomy
     from assay.api import calibrate as calibrate
@@ -16,15 +17,18 @@ if TYPE_CHECKING:
     from assay.api import estimate as estimate
     from assay.api import gradients as gradients
     from assay.api import inference as inference
+    from assay.api import measure as measure
     from assay.api import project as project
     from assay.api import recommend as recommend
     from assay.api import runs as runs
     from assay.api import study as study
     from assay.api import token_budget as token_budget
+    from assay.api import trace as trace
     from assay.api import train as train
     from assay.api import training_cost as training_cost
 
 __all__ = [
+    "OwnModel",
     "accuracy",
     "anatomy",
     "calibrate",
@@ -34,11 +38,13 @@ __all__ = [
     "estimate",
     "gradients",
     "inference",
+    "measure",
     "project",
     "recommend",
     "runs",
     "study",
     "token_budget",
+    "trace",
     "train",
     "training_cost",
 ]

@@ -78,6 +78,7 @@ def test_a_room_does_not_hide_the_function_of_its_name() -> None:
     assert callable(assay.train)
     assert set(dir(assay)) == {
         *(
+            "OwnModel",
             "accuracy",
             "anatomy",
             "calibrate",
@@ -87,10 +88,12 @@ def test_a_room_does_not_hide_the_function_of_its_name() -> None:
             "estimate",
             "gradients",
             "inference",
+            "measure",
             "project",
             "recommend",
             "runs",
             "study",
+            "trace",
             "token_budget",
             "train",
             "training_cost",

@@ -42,6 +42,14 @@ def test_a_device_that_torch_lacks_stays_unknown(tmp_path: Path, monkeypatch: py
     assert "stay unknown" in heard[-1]
 
 
+def test_a_machine_that_is_too_busy_stays_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: Path) -> None:
+    monkeypatch.setattr(machine, "_MEASURE", (sys.executable, "-c", "import sys; sys.stdin.read()"))
+    monkeypatch.setattr(machine, "_LIMIT_SECONDS", 0.05)
+    heard = list[str]()
+    assert measured_machine(Home(tmp_path / "home"), tell=heard.append).rates == {}
+    assert "too busy to be measured" in heard[-1]
+
+
 def test_a_measurement_that_breaks_off_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: Path) -> None:
     monkeypatch.setattr(machine, "_MEASURE", (sys.executable, "-c", "raise ValueError('no luck')"))
     with pytest.raises(RuntimeError, match="the measurement of cpu ended with exit code 1: ValueError: no luck"):

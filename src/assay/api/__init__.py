@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from assay.api.estimating import training_cost as training_cost
     from assay.api.fitting import capacity as capacity
     from assay.api.measuring import anatomy as anatomy
+    from assay.api.own.measuring import measure as measure
+    from assay.api.own.models import OwnModel as OwnModel
+    from assay.api.own.tracing import trace as trace
     from assay.api.predictions import accuracy as accuracy
     from assay.api.predictions import write_accuracy as write_accuracy
     from assay.api.probing import gradients as gradients
@@ -39,6 +42,7 @@ _MODULES = {
     "Listener": "training",
     "Source": "configuration",
     "Stack": "configuration",
+    "OwnModel": "own.models",
     "accuracy": "predictions",
     "anatomy": "measuring",
     "calibrate": "estimating",
@@ -50,9 +54,11 @@ _MODULES = {
     "estimate_stacks": "estimating",
     "gradients": "probing",
     "inference": "estimating",
+    "measure": "own.measuring",
     "project": "estimating",
     "recommend": "advising.recommending",
     "token_budget": "estimating",
+    "trace": "own.tracing",
     "train": "training",
     "training_cost": "estimating",
     "write_accuracy": "predictions",

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from assay.config.home import Home
 from assay.config.loading import load, stack
+from assay.config.model import ModelConfig
 from assay.config.run import Run, Spec
+from assay.config.source import names_a_function
 from assay.errors import UsageError, shown
 
 DEFAULT = "demo"
@@ -20,11 +22,21 @@ Stack = str | Spec | Sequence[str | Spec] | None
 def configure(source: Source = None, overrides: Sequence[str] = (), optimizations: Stack = ()) -> Run:
     """Return the run of a preset, a YAML file or another run, with ``key=value`` overrides and added optimizations.
 
-    A source that is itself an override applies to the preset `demo`. Raises `UsageError` with one sentence.
+    A source that is itself an override applies to the preset `demo`. So does one that names a function of the user's
+    own as ``module:function``, which returns the model. Raises `UsageError` with one sentence.
     """
+    if isinstance(source, str) and names_a_function(source):
+        return load(own_source(source), overrides, specs_of(optimizations))
     if isinstance(source, str) and "=" in source and not os.path.isfile(source):
         return configure(None, [source, *overrides], optimizations)
     return load(DEFAULT if source is None else source, overrides, specs_of(optimizations))
+
+
+def own_source(name: str) -> Run:
+    """Return the preset `demo` with a model of the user's own, imported from the working directory."""
+    preset = load(DEFAULT)
+    model = {"own": name, "own_folder": os.getcwd(), "context_length": preset.model.context_length}
+    return preset.model_copy(update={"model": ModelConfig.model_validate(model)})
 
 
 def with_initial_weights(run: Run, home: Home) -> Run:

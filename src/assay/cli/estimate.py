@@ -41,6 +41,9 @@ _Price = Annotated[float | None, typer.Option("--price", help="With --tokens: mo
 _Calibrate = Annotated[
     bool, typer.Option("--calibrate", help="First time steps of few blocks, so that the step time is a measured one.")
 ]
+_Trace = Annotated[
+    bool, typer.Option("--trace", help="Also trace the program on fake tensors; the only way for a model of your own.")
+]
 _Within = Annotated[
     float,
     typer.Option("--within", min=1.0, max=86400.0, metavar="SECONDS", help="With --calibrate: time that it may take."),
@@ -65,6 +68,7 @@ def estimate(
     price: _Price = None,
     calibrate: _Calibrate = False,
     within: _Within = 20.0,
+    trace: _Trace = False,
     accuracy: _Accuracy = False,
     page: _Page = None,
     as_json: Json = False,
@@ -75,8 +79,9 @@ def estimate(
     --calibrate: first time steps of few blocks, and predict the time of a step from them. With --nproc: predict the
     rank with the highest peak, then memory and payload of all ranks, and their joint step time. With --nodes,
     --gpus-per-node or --gpu: plan the step for other machines, from datasheets. With --inference or --tokens: predict
-    generation, or the cost of a training, on a device of the market. With --accuracy: compare the predictions of
-    earlier runs with their measurements.
+    generation, or the cost of a training, on a device of the market. With --trace: follow the program itself on tensors
+    without memory, which serves a model of your own, module:function, as well. With --accuracy: compare the predictions
+    of earlier runs with their measurements.
 
     \b
         assay estimate demo
@@ -84,18 +89,19 @@ def estimate(
         assay estimate shakespeare-char-cpu model.vocab_size=65 --calibrate
         assay estimate demo --nproc 2 --with fully_sharded
         assay estimate gpt2-1558m training.batch_size=512 --nodes 4 --gpus-per-node 8 --gpu h100 --with fully_sharded
+        assay estimate my.module:build training.batch_size=16 --trace
         assay estimate gpt2-124m --inference --device l4 --bits 8
         assay estimate gpt2-124m --tokens 10B --device h100 --devices 8 --price 2.5
         assay estimate --accuracy --page accuracy.html
     """
-    from assay.errors import UsageError
-
     changed, stack = changes(overrides, nproc), with_ or []
     machines = {"nodes": nodes, "gpus_per_node": gpus_per_node, "gpu": gpu}
     elsewhere = any(value is not None for value in machines.values())
-    _one_question(inference, tokens is not None, elsewhere, calibrate)
+    _one_question(inference, tokens is not None, elsewhere, calibrate, trace)
     if accuracy or page is not None:
         _accuracy(accuracy, [*([source] if source else []), *changed, *stack], page, as_json)
+    elif trace:
+        _traced(source, changed, stack, as_json)
     elif inference:
         _inference(source, overrides or [], device, bits, as_json)
     elif tokens is not None:
@@ -104,20 +110,45 @@ def estimate(
     elif not elsewhere:
         _calibrated(source, changed, stack, within if calibrate else None)
         _step(source, changed, stack, instants, as_json)
-    elif nproc is not None:
-        raise UsageError("--nproc describes this machine and --nodes other machines; give only one of them")
     else:
+        _one_machine(nproc)
         _plan(source, changed, stack, machines, as_json)
 
 
-def _one_question(inference: bool, tokens: bool, elsewhere: bool, calibrate: bool) -> None:
+def _one_machine(nproc: int | None) -> None:
+    """Raise `UsageError` if a plan of other machines also has processes of this one."""
+    from assay.errors import UsageError
+
+    if nproc is not None:
+        raise UsageError("--nproc describes this machine and --nodes other machines; give only one of them")
+
+
+def _one_question(inference: bool, tokens: bool, elsewhere: bool, calibrate: bool, trace: bool) -> None:
     """Raise `UsageError` if options ask more than one question."""
     from assay.errors import UsageError
 
     if inference and tokens:
         raise UsageError("--inference and --tokens ask two questions; give only one of them")
+    if trace and (inference or tokens or elsewhere or calibrate):
+        raise UsageError("--trace is of one step on this machine; leave out --calibrate and the options about others")
     if calibrate and (inference or tokens or elsewhere):
         raise UsageError("--calibrate times steps on this machine; leave out the options about others")
+
+
+def _traced(source: str | None, changed: list[str], stack: list[str], as_json: bool) -> None:
+    """Print the traced peak, beside the ledger's if the model has one."""
+    from assay import api
+    from assay.cli.console import print_blocks, print_json
+    from assay.report.predicted.traced import beside_ledger
+
+    found = api.trace(source, *changed, optimizations=stack)
+    ledger = None
+    if api.configure(source, changed, stack).model.own is None:
+        ledger = api.estimate_every_rank(source, *changed, optimizations=stack).fullest
+    if as_json:
+        print_json({**found.to_dict(), "ledger_peak_bytes": None if ledger is None else ledger.timeline.peak.nbytes})
+    else:
+        print_blocks(found.report() if ledger is None else beside_ledger(found, ledger))
 
 
 def _calibrated(source: Source, overrides: "Sequence[str]", stack: "Sequence[str]", seconds: float | None) -> None:

@@ -28,6 +28,7 @@ VERBS = (
     "capacity",
     "recommend",
     "anatomy",
+    "measure",
     "gradients",
     "mesh",
     "optimizations",

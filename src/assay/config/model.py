@@ -7,11 +7,12 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_
 
 from assay.config.base import Setting
 from assay.config.paths import PathText
+from assay.config.source import names_a_function
 
 EPSILON = 1e-5
 """Number added to the variance in every norm by default, as in GPT-2 and nanoGPT."""
 
-NEWER = ("n_head_dim", "qkv_bias", "norm_eps", "rotary_factor", "rotary_context")
+NEWER = ("n_head_dim", "qkv_bias", "norm_eps", "rotary_factor", "rotary_context", "own", "own_folder")
 """Fields that runs of earlier versions lack: at their defaults they are no part of a run's identity."""
 
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -68,6 +69,20 @@ class ModelConfig(Setting):
 
     Model fields that are not set take the values of that model; fields that are set must match it.
     """
+
+    own: str | None = None
+    """A model of the user's own, as ``module:function`` or ``file.py:function``; the shape above is then unused, except
+    for `context_length` and `vocab_size`."""
+    own_folder: PathText | None = None
+    """Folder from which its module is imported."""
+
+    @model_validator(mode="after")
+    def _own_is_whole(self) -> Self:
+        if self.own is not None and not names_a_function(self.own):
+            raise ValueError(f"model.own={self.own!r} names no function; write module:function or file.py:function")
+        if self.own is not None and self.init_from is not None:
+            raise ValueError("a model of your own makes its own initial weights; leave out model.init_from")
+        return self
 
     @model_validator(mode="after")
     def _shapes_divide(self) -> Self:

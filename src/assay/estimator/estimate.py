@@ -174,5 +174,12 @@ def _ledger(run: ResolvedRun, machine: Machine, rank: int = 0) -> Cost:
 
 
 def bare_ledger(run: ResolvedRun, machine: Machine, rank: int = 0) -> Cost:
-    """Return the ledger of a run before its optimizations change it."""
+    """Return the ledger of a run before its optimizations change it.
+
+    Raises `UsageError` for a model of the user's own, whose operations no ledger knows.
+    """
+    if run.model.own is not None:
+        raise UsageError(
+            f"no ledger knows the operations of {run.model.own}; assay estimate {run.model.own} --trace follows them"
+        )
     return replace(baseline(run, machine.device(run.device)), mesh=mesh_of(run), rank=rank)

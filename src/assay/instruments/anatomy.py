@@ -25,6 +25,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch._ops import OpOverload
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from assay.errors import UsageError
@@ -38,6 +39,7 @@ from assay.step.graphs import StepGraphs
 from assay.step.program import Step
 
 _Key = tuple[str, Phase, OperationClass]
+_Train = Callable[[Step, int], object]
 
 WARMUP_STEPS, UNWATCHED_STEPS, WATCHED_STEPS = 2, 5, 5
 """Numbers of steps: untimed; timed as a whole; taken apart, where each part keeps its least time."""
@@ -45,7 +47,7 @@ TAKEN_STEPS = WARMUP_STEPS + UNWATCHED_STEPS + WATCHED_STEPS
 """Steps that `anatomy` trains in all."""
 
 
-def anatomy(step: Step, train: Callable[[Step, int], object]) -> Anatomy:
+def anatomy(step: Step, train: _Train) -> Anatomy:
     """Train `TAKEN_STEPS` steps with `train(step, index)`, and take the last ones apart.
 
     Raises `UsageError` if the step is compiled, replayed as a graph or divided among ranks.
@@ -62,15 +64,20 @@ def anatomy(step: Step, train: Callable[[Step, int], object]) -> Anatomy:
         train(step, index)
     whole = [_timed(step, partial(train, step, WARMUP_STEPS + index)) for index in range(UNWATCHED_STEPS)]
     first = WARMUP_STEPS + UNWATCHED_STEPS
-    taken = [_apart(step, train, first + index) for index in range(WATCHED_STEPS)]
+    return taken_apart(step, train, range(first, first + WATCHED_STEPS), statistics.median(whole))
+
+
+def taken_apart(step: Step, train: _Train, indices: Iterable[int], step_seconds: float) -> Anatomy:
+    """Take apart the steps `indices`, of which an unwatched one takes `step_seconds`."""
+    taken = [_apart(step, train, index) for index in indices]
     return Anatomy(
         parts=_least([parts for parts, _ in taken]),
-        step_seconds=statistics.median(whole),
+        step_seconds=step_seconds,
         watched_seconds=statistics.median(seconds for _, seconds in taken),
     )
 
 
-def _apart(step: Step, train: Callable[[Step, int], object], index: int) -> tuple[tuple[Part, ...], float]:
+def _apart(step: Step, train: _Train, index: int) -> tuple[tuple[Part, ...], float]:
     with Dissector(step) as dissector:
         seconds = _timed(step, lambda: train(dissector.watch(), index))
     return dissector.parts(), seconds
@@ -110,7 +117,7 @@ class Dissector:
         self._clock = _OperatorClock(step.program.device, self._owners)
 
     def watch(self) -> Step:
-        """Return the step to run: it has the same parts and optimizer, and marks its update."""
+        """Return the step to run, whose update is marked."""
         return replace(self.step, program=replace(self.step.program, update=self._update))
 
     def parts(self) -> tuple[Part, ...]:
@@ -121,7 +128,8 @@ class Dissector:
         )
 
     def __enter__(self) -> "Dissector":
-        for handle in self._owners.follow(self.step.parts):
+        hooks = (register_optimizer_step_pre_hook(self._begin), register_optimizer_step_post_hook(self._end))
+        for handle in (*hooks, *self._owners.follow(self.step.parts)):
             self._open.callback(handle.remove)
         self._open.enter_context(self._clock)
         return self
@@ -132,15 +140,22 @@ class Dissector:
         self._open.__exit__(kind, error, trace)
 
     def _update(self, step: Step) -> torch.Tensor:
-        self._owners.updating = True
+        self._begin()  # the rest of the step, its figures, belongs to it
         return self.step.program.update(step)
+
+    def _begin(self, *_: Any) -> None:
+        self._owners.updating += 1
+
+    def _end(self, *_: Any) -> None:
+        self._owners.updating -= 1
 
 
 class _Owners:
     """Tracks the module to which the running operator belongs."""
 
     def __init__(self) -> None:
-        self.updating = False
+        self.updating = 0
+        """Number of nested updates that are running."""
         self._running: list[str] = []
         self._of_node: dict[int, str] = {}
         self._of_weight: dict[int, str] = {}
@@ -160,7 +175,7 @@ class _Owners:
 
     def now(self) -> tuple[str, Phase]:
         """Return (module, phase) of the operator that is about to run."""
-        phase = current_phase(updating=self.updating)
+        phase = current_phase(updating=self.updating > 0)
         if phase == "update":
             return UPDATE, phase
         if phase == "forward":

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from assay.model import Block
+from assay.model.own.blocks import blocks_of
 from assay.records.trace import BlockForward, OperationClass, Phase
 
 
@@ -29,8 +29,7 @@ class BlockForwards:
     """Counts the forward operations of every block in the given modules while `watched` is entered."""
 
     def __init__(self, parts: Iterable[nn.Module]) -> None:
-        named = (item for part in parts for item in part.named_modules() if isinstance(item[1], Block))
-        self._blocks = {module: int(name.rpartition(".")[2]) for name, module in named}
+        self._blocks = blocks_of(parts)
         self._found: dict[int, _Forward] = {}
         self._now: _Forward | None = None
         self._last: int | None = None

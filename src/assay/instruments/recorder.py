@@ -1,5 +1,6 @@
 """The dispatch mode behind a trace: counts every operator of a step by phase, class and dtype."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
@@ -58,7 +59,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._block_of = {
             identity(storage): int(name.split(".")[1])
             for name, parameter in step.named_parameters()
-            if name.startswith("blocks.")
+            if re.match(r"blocks\.\d+\.", name)
             for storage in storages(parameter)
         }
         self._axes = Axes(step.program.parallel.mesh)

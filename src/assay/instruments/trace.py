@@ -41,10 +41,14 @@ from assay.step.program import MicroBatch, Share, Step
 
 
 class StepTracer:
-    """Context that traces one step of `watch()`; `trace` then returns the result."""
+    """Context that traces one step of `watch()`; `trace` then returns the result.
 
-    def __init__(self, step: Step) -> None:
+    A `whole` step, one of a user's own, has no seams to watch: its gradients are read when its optimizer steps.
+    """
+
+    def __init__(self, step: Step, *, whole: bool = False) -> None:
         self.step = step
+        self._whole = whole
         self._parameters = {identity(s) for _, parameter in step.named_parameters() for s in storages(parameter)}
         self._blocks = BlockForwards(step.parts)
         self._recorder = Recorder(step, self._parameters, self._blocks)
@@ -170,7 +174,10 @@ class StepTracer:
             return self.step.program.figures.read(figures)
 
     def _before_optimizer(self, *_: Any) -> None:
-        self._gradients_together_bytes = max(self._gradients_together_bytes, self._living_gradient_bytes())
+        living = self._living_gradient_bytes()
+        self._gradients_together_bytes = max(self._gradients_together_bytes, living)
+        if self._whole:
+            self._gradient_bytes = max(self._gradient_bytes or 0, living)
         self._updates_in_backward += in_backward()
         self._recorder.updating += 1
 

@@ -103,9 +103,11 @@ def leaving_nothing(run: Run, home: Home) -> Iterator[None]:
 
 
 def predict(run: ResolvedRun, machine: Machine) -> Predicted | None:
-    """The estimator's prediction for a run with a known vocabulary; None if a technique cannot be predicted."""
+    """The estimator's prediction for a run with a known vocabulary; None if its model or a technique has no ledger."""
     from assay.estimator.ranks import estimate_every_rank
 
+    if run.model.own is not None:
+        return None
     try:
         return Predicted.model_validate(estimate_every_rank(run, machine).predicted())
     except Unpredicted:

@@ -1,5 +1,6 @@
 """This machine with its measured rates, from the cache or from a process of its own that may import torch."""
 
+import subprocess
 import sys
 from collections.abc import Callable
 
@@ -31,7 +32,11 @@ def measured_machine(
     found: dict[str, Rates] = {}
     for device in missing:
         tell(f"measuring matrix products and copies on {device}, which takes some seconds")
-        rates = _measure(device, threads)
+        try:
+            rates = _measure(device, threads)
+        except subprocess.TimeoutExpired:
+            tell(f"{device} was too busy to be measured within {_LIMIT_SECONDS} s, so its rates stay unknown")
+            continue
         if rates is None:
             tell(f"torch cannot use {device} here, so its rates stay unknown")
         else:

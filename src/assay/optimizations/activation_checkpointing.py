@@ -30,6 +30,7 @@ class ActivationCheckpointing(Optimization):
 
     title: ClassVar = "activation checkpointing"
     stage: ClassVar = Stage.RECOMPUTE
+    any_model: ClassVar = True
     numerics: ClassVar = Numerics.EXACT
     saves: ClassVar = "saved tensors of blocks: those of one layer at a time, instead of all layers"
     pays: ClassVar = "recomputation of most of the blocks' forward: step FLOPs × 11/9 (weight matmuls, no dropout)"
@@ -42,7 +43,7 @@ class ActivationCheckpointing(Optimization):
         return replace(layout, recompute="full")
 
     def check(self, run: ResolvedRun, machine: "Machine") -> None:
-        if self.every > run.model.n_layer:
+        if run.model.own is None and self.every > run.model.n_layer:
             raise Conflict(
                 f"activation_checkpointing:every={self.every} is more than the model's {run.model.n_layer} blocks; "
                 f"choose every between 1 and {run.model.n_layer}"
@@ -52,19 +53,26 @@ class ActivationCheckpointing(Optimization):
         return cost.recomputing(cost.block_sites[:: self.every], noise=run.model.dropout > 0)
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
-        from assay.model import Block
+        from assay.model.own.blocks import blocks_of
         from assay.step.checkpoint import repeat_in_backward
 
-        blocks = [module for part in program.parts for module in part.modules() if isinstance(module, Block)]
+        blocks = list(blocks_of(program.parts))
+        if len(blocks) < self.every:
+            raise Conflict(
+                f"{run.model.own} has {len(blocks)} blocks, in a ModuleList of modules of one class; "
+                "activation_checkpointing needs as many as its field every"
+            )
         # Dropout must draw the same masks in the recomputation; without dropout, saving the RNG state is wasted.
-        again = {"use_reentrant": False, "preserve_rng_state": run.model.dropout > 0}
+        noisy = run.model.dropout > 0 or run.model.own is not None
+        again = {"use_reentrant": False, "preserve_rng_state": noisy}
         repeat_in_backward(blocks[:: self.every], again)
         return program
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         from assay.proofs.dropout import unequal_again
 
-        chosen = trace.blocks[:: self.every]
+        own = tuple(one.block for one in trace.block_forwards)
+        chosen = (own if run.model.own is not None else trace.blocks)[:: self.every]
         forwards = [one for one in trace.block_forwards if one.block in chosen]
         matmuls, flops = sum(one.contractions for one in forwards), sum(one.flops for one in forwards)
         again, repeated = trace.contractions(phase="recompute"), trace.flops("recompute")

@@ -36,6 +36,7 @@ class Adafactor(Optimization):
 
     title: ClassVar = "Adafactor"
     stage: ClassVar = Stage.OPTIMIZER
+    any_model: ClassVar = True
     numerics: ClassVar = Numerics.DIFFERENT_TRAINING
     saves: ClassVar = "nearly all optimizer state: row and column means in place of two moments"
     pays: ClassVar = "a coarser second moment, no momentum; three numbers a tensor read by the host in every update"

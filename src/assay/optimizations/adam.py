@@ -26,6 +26,7 @@ class Adam(Optimization):
 
     title: ClassVar = "Adam"
     stage: ClassVar = Stage.OPTIMIZER
+    any_model: ClassVar = True
     numerics: ClassVar = Numerics.DIFFERENT_TRAINING
     saves: ClassVar = "nothing: it serves as a comparison for AdamW"
     pays: ClassVar = (

@@ -98,6 +98,8 @@ class Optimization(Setting):
     """Time that the roofline of a step leaves out, in words; advice then needs a measurement. Empty: none."""
     needs: ClassVar[frozenset[str]] = frozenset()
     """Seams that another technique of the run must claim."""
+    any_model: ClassVar[bool] = False
+    """True if it acts through a program's seams alone, and not on parts of the GPT, so that it serves any model."""
     traits: ClassVar[frozenset[str]] = frozenset()
     """Properties that other techniques may exclude or require, as keys of their `excludes` and `requires`."""
 

@@ -40,6 +40,7 @@ class Bf16Full(Optimization):
 
     title: ClassVar = "full 16-bit training (bfloat16)"
     stage: ClassVar = Stage.PRECISION
+    any_model: ClassVar = True
     numerics: ClassVar = Numerics.LOSSY
     saves: ClassVar = "half of weights, gradients, optimizer state and activations; time where bfloat16 is native"
     pays: ClassVar = "updates smaller than a 512th of a weight are lost, so training stalls early"

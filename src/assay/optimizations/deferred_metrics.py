@@ -41,6 +41,7 @@ class DeferredMetrics(Optimization):
 
     title: ClassVar = "deferred reading of loss and norms"
     stage: ClassVar = Stage.STEP
+    any_model: ClassVar = True
     numerics: ClassVar = Numerics.EXACT
     saves: ClassVar = "time in which a GPU idles between steps; nothing on a CPU"
     pays: ClassVar = (

@@ -26,6 +26,7 @@ class ForeachAdamw(Optimization):
 
     title: ClassVar = "AdamW over lists"
     stage: ClassVar = Stage.OPTIMIZER
+    any_model: ClassVar = True
     numerics: ClassVar = Numerics.REASSOCIATED
     saves: ClassVar = "time of the update, where the launch of kernels dominates it"
     pays: ClassVar = "a copy as large as the decayed weights during the update; 8 bytes of state a parameter, as before"

@@ -39,6 +39,7 @@ class Fp16Mixed(Optimization):
 
     title: ClassVar = "mixed precision (float16)"
     stage: ClassVar = Stage.PRECISION
+    any_model: ClassVar = True
     numerics: ClassVar = Numerics.LOSSY
     saves: ClassVar = "half of the saved tensors of matrix products; time where float16 is native"
     pays: ClassVar = "a float16 copy of every weight during the step; skipped updates; a host read before each update"

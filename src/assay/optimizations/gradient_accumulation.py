@@ -31,6 +31,7 @@ class GradientAccumulation(Optimization):
 
     title: ClassVar = "gradient accumulation"
     stage: ClassVar = Stage.BATCH
+    any_model: ClassVar = True
     numerics: ClassVar = Numerics.REASSOCIATED
     saves: ClassVar = "activations: those of one micro-batch at a time"
     pays: ClassVar = "smaller, less efficient kernels; gradients stay allocated in every forward but the first"

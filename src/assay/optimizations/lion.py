@@ -40,6 +40,7 @@ class Lion(Optimization):
 
     title: ClassVar = "Lion"
     stage: ClassVar = Stage.OPTIMIZER
+    any_model: ClassVar = True
     numerics: ClassVar = Numerics.DIFFERENT_TRAINING
     saves: ClassVar = "half of Adam's optimizer state: 4 bytes a parameter; the update's square roots and divisions"
     pays: ClassVar = "a new search for the learning rate; small, noisy gradients count as much as large ones"

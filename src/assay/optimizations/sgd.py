@@ -41,6 +41,7 @@ class Sgd(Optimization):
 
     title: ClassVar = "SGD with momentum"
     stage: ClassVar = Stage.OPTIMIZER
+    any_model: ClassVar = True
     numerics: ClassVar = Numerics.DIFFERENT_TRAINING
     saves: ClassVar = "half of Adam's optimizer state: 4 bytes a parameter, or all of it without momentum"
     pays: ClassVar = (

@@ -33,6 +33,7 @@ class SmallerBatch(Optimization):
 
     title: ClassVar = "smaller batch"
     stage: ClassVar = Stage.BATCH
+    any_model: ClassVar = True
     numerics: ClassVar = Numerics.DIFFERENT_TRAINING
     saves: ClassVar = "activations, and the time of a step: both fall with the sequences"
     pays: ClassVar = "tokens: the same number of steps trains on only 1/factor of them; noisier gradients"

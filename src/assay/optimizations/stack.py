@@ -116,6 +116,11 @@ def check(run: ResolvedRun, machine: "Machine") -> None:
             owners[seam] = one.name()
     _check_company(run, machine)
     for one in optimizations_of(run):
+        if run.model.own is not None and not one.any_model:
+            raise Conflict(
+                f"{one.name()} changes parts of assay's own model, which {run.model.own} does not have; choose among "
+                f"{', '.join(name for name, kind in catalogue().items() if kind.any_model)}"
+            )
         for seam in sorted(one.needs - owners.keys()):
             offers = " or ".join(name for name, kind in catalogue().items() if seam in kind.claims)
             raise Conflict(f"{one.name()} needs a technique that replaces the step's {seam}; add {offers}")

@@ -39,6 +39,7 @@ class Tf32(Optimization):
 
     title: ClassVar = "TF32 matrix products"
     stage: ClassVar = Stage.PRECISION
+    any_model: ClassVar = True
     numerics: ClassVar = Numerics.LOSSY
     saves: ClassVar = "time in matrix products; no memory"
     pays: ClassVar = "10 bits of mantissa in the inputs of products"

@@ -16,6 +16,8 @@ _DEVIATIONS = 5
 def fault(trace: Trace, run: ResolvedRun) -> str:
     """Describe what is wrong with the masks of a step; empty if nothing is, or if they are not seen."""
     p, masks = run.model.dropout, trace.masks
+    if run.model.own is not None:  # its layers draw what they will
+        return ""
     if p > 0 and not trace.graphs.compiled and not trace.graphs.graph_replays:
         fused = trace.count("_scaled_dot_product_flash", "_scaled_dot_product_efficient", "_scaled_dot_product_cudnn")
         embedded = any(one.name.startswith("embedding.") for one in trace.parameters)

@@ -91,5 +91,5 @@ class Anatomy(Frozen):
 
 
 def together(module: str) -> str:
-    """Name of a module with its block's number replaced by `*`."""
-    return re.sub(r"^blocks\.\d+", "blocks.*", module)
+    """Name of a module with the number of its block, the first in the name, replaced by `*`."""
+    return re.sub(r"\.\d+(?=\.|$)", ".*", module, count=1)

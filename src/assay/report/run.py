@@ -68,7 +68,8 @@ def lines(result: "RunResult") -> Iterator[tuple[str, str]]:
     """Yield (label, text) of each line of a run's summary."""
     parameters = "" if result.parameters is None else f", {format_count(result.parameters)} parameters"
     data, model = result.config.data, result.config.model
-    shape = f"{model.n_layer} layers, {model.n_head} heads, width {model.n_embd}, context {model.context_length}"
+    ours = f"{model.n_layer} layers, {model.n_head} heads, width {model.n_embd}"
+    shape = f"{ours if model.own is None else model.own}, context {model.context_length}"
     corpus = f"{data.path or data.corpus} in {data.tokenizer} tokens"
     yield "run", result.run
     yield "status", result.status + (f": {result.reason}" if result.reason else "")

@@ -31,8 +31,8 @@ def is_repeated(module: nn.Module) -> bool:
 
 def _repeated(kind: type[nn.Module], settings: Mapping[str, Any]) -> type[nn.Module]:
     class Repeated(kind):  # type: ignore[valid-type,misc]
-        def forward(self, *given: Any) -> Any:
-            return checkpoint(super().forward, *given, **settings)
+        def forward(self, *given: Any, **named: Any) -> Any:
+            return checkpoint(super().forward, *given, **named, **settings)
 
     Repeated.__name__ = Repeated.__qualname__ = kind.__name__
     setattr(Repeated, _MARK, True)

@@ -91,6 +91,8 @@ class Weights:
     """(alias, owner) parameter names, tied again after the parts are materialised."""
     rows_at_rest: Mapping[str, int] = field(default_factory=dict)
     """Number of rows before the always-zero rows of a weight, by its name. A checkpoint has only these rows."""
+    buffers: Mapping[str, Tensor] = field(default_factory=dict)
+    """Values of buffers by name; the GPT has none."""
     rest: torch.device | None = None
     """Device that stores weights, gradients and optimizer state between uses; None: the program's."""
 

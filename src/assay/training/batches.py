@@ -40,7 +40,9 @@ def validation_batches(run: ResolvedRun, data: Prepared, device: torch.device) -
     training, length = run.training, run.model.context_length
     windows = validation_windows(data.validation, length, training.batch_size, training.eval_batches)
     sample = Sample(batches=len(windows), split_targets=len(data.validation) - 1)
-    return lambda: (_moved(_filled(_tensors(batch), length), device) for batch in windows), sample
+    # A loss of the user's own counts all targets, so the last window is not padded.
+    filled = _filled if run.model.own is None else lambda rows, length: rows
+    return lambda: (_moved(filled(_tensors(batch), length), device) for batch in windows), sample
 
 
 def _tensors(batch: Batch) -> MicroBatch:

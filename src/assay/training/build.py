@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from assay.config import ResolvedRun
 from assay.data import Prepared
 from assay.model import GPT, TIED, initializer, tie
+from assay.model.own.part import load_own
 from assay.optimizers.recipes import adamw
 from assay.parallel.dtensor import fill
 from assay.parallel.ranks import ALONE, Ranks
@@ -26,7 +27,7 @@ from assay.step.program import Context, Parallel, Program, Step, Weights
 from assay.training.batches import training_batches
 from assay.training.evaluation import summed_evaluation
 from assay.training.gradients import gradient_norm, gradients, not_synchronized, updater
-from assay.training.initial import Initialize, given, nudged
+from assay.training.initial import given, nudged
 from assay.training.schedules import schedule
 
 
@@ -44,16 +45,13 @@ def baseline(
     """
     torch.set_float32_matmul_precision("highest")
     torch.backends.cudnn.allow_tf32 = False
-    with torch.device("meta"):
-        model = GPT(run.model)
-    initialize = initializer(run.model, run.seed) if weights is None else given(weights)
+    model, weights_of = _own(run) if run.model.own is not None else _gpt(run, weights)
+    if run.nudge:
+        weights_of = replace(weights_of, initialize=nudged(weights_of.initialize, run.nudge))
     return Program(
         device=device,
         parts=(model,),
-        weights=Weights(
-            initialize=nudged(initialize, run.nudge) if run.nudge else initialize,
-            tied=TIED if run.model.tie_embeddings else (),
-        ),
+        weights=weights_of,
         parallel=Parallel(reduce_loss=lambda loss: loss, synchronize=not_synchronized, mesh=ranks.mesh),
         batches=training_batches(run, data),
         encode=lambda text: (ids for ids, _ in data.tokenizer.encode_long(text)),
@@ -66,21 +64,33 @@ def baseline(
     )
 
 
+def _gpt(run: ResolvedRun, weights: Mapping[str, Tensor] | None) -> tuple[nn.Module, Weights]:
+    with torch.device("meta"):
+        model = GPT(run.model)
+    initialize = initializer(run.model, run.seed) if weights is None else given(weights)
+    return model, Weights(initialize=initialize, tied=TIED if run.model.tie_embeddings else ())
+
+
+def _own(run: ResolvedRun) -> tuple[nn.Module, Weights]:
+    own = load_own(run.model, run.seed)
+    return own.part, Weights(initialize=given(own.weights), tied=own.tied, buffers=own.buffers)
+
+
 def build(program: Program) -> Step:
     """Materialise, tie and initialise the parts, wrap their forwards, make the optimizer. A program is built once.
 
-    Raises `ValueError` if a part has a buffer, `RuntimeError` if a built step's program is built a second time.
+    Raises `ValueError` if a part has a buffer without a value, `RuntimeError` if a program is built a second time.
     """
     for part in program.parts:
         part.to_empty(device=program.weights.rest or program.device)
         names = {name for name, _ in part.named_parameters(remove_duplicate=False)}
         tie(part, tuple(pair for pair in program.weights.tied if names.issuperset(pair)))
-        _initialize(part, program.weights.initialize, dict(program.weights.tied))
+        _initialize(part, program.weights)
         if program.precision.forward_contexts:
             _enter_around_forward(part, program.precision.forward_contexts)
     parameters = [item for part in program.parts for item in part.named_parameters()]
     optimized = program.optimized(parameters)
-    weights = replace(program.weights, initialize=_spent)
+    weights = replace(program.weights, initialize=_spent, buffers={})
     return Step(replace(program, weights=weights), program.optimizer(optimized), optimized)
 
 
@@ -90,13 +100,15 @@ def _spent(name: str, shape: torch.Size) -> Tensor:
 
 
 @torch.no_grad()
-def _initialize(part: nn.Module, initialize: Initialize, owners: Mapping[str, str]) -> None:
+def _initialize(part: nn.Module, weights: Weights) -> None:
     """Fill every parameter by its name. A tied weight uses its owner's name, also if the owner is on another rank."""
-    buffers = [name for name, _ in part.named_buffers()]
-    if buffers:
-        raise ValueError(f"the buffer {buffers[0]!r} would stay uninitialised: a part holds parameters only")
+    owners = dict(weights.tied)
+    for name, buffer in part.named_buffers():
+        if name not in weights.buffers:
+            raise ValueError(f"the buffer {name!r} would stay uninitialised: the program has no value for it")
+        buffer.copy_(weights.buffers[name])
     for name, parameter in part.named_parameters():
-        fill(parameter, initialize(owners.get(name, name), parameter.shape))
+        fill(parameter, weights.initialize(owners.get(name, name), parameter.shape))
 
 
 def _enter_around_forward(part: nn.Module, contexts: Iterable[Context]) -> None:

@@ -123,7 +123,8 @@ class Check:
     def _reference(self, reference: Reference, step: int, *, dropout: bool = True) -> Computed:
         weights = self.recorded.tensors("weight", step)
         # A mixture balances the tokens of one forward, and masks are drawn forward by forward.
-        cut = self.run.model.n_expert is not None or self.run.model.dropout > 0
+        model = self.run.model
+        cut = model.n_expert is not None or model.dropout > 0 or model.own is not None
         batches = self.recorded.micro_batches(step) if cut else [self.recorded.batch(step)]
         return reference.at(weights, batches, self.recorded.noise(step), dropout=dropout)
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 import psutil
 
+from assay.config.run import ResolvedRun
 from assay.cost import parameter_count
 from assay.instruments.memory.process import keep_freed_memory, return_freed_memory
 from assay.optimizations import mesh_of, optimizations_of
@@ -107,7 +108,7 @@ class Session:
         self.observer.routers = RouterStatistics(loop.step)
         count_tensors(self.phases, loop.step.program.device)
         findings.position, findings.environment, findings.notes = loop.position, built.environment, list(built.notes)
-        findings.parameters, findings.split_tokens = parameter_count(self.run.model), built.split_tokens
+        findings.parameters, findings.split_tokens = _parameters(self.run, loop.step), built.split_tokens
         me = psutil.Process()
         start: Event = {
             "pid": me.pid,
@@ -218,3 +219,10 @@ class Session:
             word = self.channel.wait(upcoming)
             (again,) = self.ranks.highest(float(word == AGAIN))
         return AGAIN if again else word
+
+
+def _parameters(run: ResolvedRun, step: Step) -> int:
+    """Number of parameters of the run's model; those of a user's own are counted in the step."""
+    if run.model.own is None:
+        return parameter_count(run.model)
+    return sum(one.numel() for _, one in step.named_parameters())

@@ -42,7 +42,7 @@ MUTANTS = (
     Mutant(
         "other noise",
         "Recomputation draws other dropout masks than the forward did.",
-        rewritten(_APPLY, ('"preserve_rng_state": run.model.dropout > 0', '"preserve_rng_state": False')),
+        rewritten(_APPLY, ('"preserve_rng_state": noisy', '"preserve_rng_state": False')),
         _DROPOUT,
     ),
     Mutant(

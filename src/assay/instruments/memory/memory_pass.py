@@ -56,13 +56,19 @@ class MemoryPass:
 
 
 def memory_pass(
-    device: torch.device, one_step: Callable[[], None], live_bytes: int, ranks: int = 1, idle_bytes: int = 0
+    device: torch.device,
+    one_step: Callable[[], None],
+    live_bytes: int,
+    ranks: int = 1,
+    idle_bytes: int = 0,
+    *,
+    heap: bool = True,
 ) -> MemoryPass:
     """Measure one step, which must not be the first, because that creates the optimizer state.
 
-    `one_step` runs `steps_of_the_pass` times. `live_bytes` are those of tensors before it, `idle_bytes` those
-    that graphs keep outside of tensors. gloo's threads may hold tensors longer than the step does. So over several
-    `ranks` the step is repeated, and its own peak is the least.
+    `one_step` runs `steps_of_the_pass` times, or once less without the `heap`. `live_bytes` are those of tensors before
+    it, `idle_bytes` those that graphs keep outside of tensors. gloo's threads may hold tensors longer than the step
+    does. So over several `ranks` the step is repeated, and its own peak is the least.
     """
     with _no_collection():
         if device.type == "cuda":
@@ -70,15 +76,15 @@ def memory_pass(
         repeats = 1 if ranks == 1 else _REPEATS_OVER_RANKS
         peak = min((tensor_peak(one_step, "cpu") for _ in range(repeats)), key=lambda one: one.above_start_bytes)
         gc.collect()
-        heap = heap_of(one_step) if ranks == 1 else None
+        found = heap_of(one_step) if heap and ranks == 1 else None
     return MemoryPass(
         tensors_peak_bytes=live_bytes + peak.above_start_bytes,
         tensors_peak_instant=peak.instant,
         library_scratch_bytes=peak.library_scratch_bytes,
         allocator_peak_bytes=live_bytes + peak.with_scratch_bytes,
-        heap_peak_bytes=None if heap is None else live_bytes + heap.above_start_bytes,
-        allocations=None if heap is None else heap.allocations,
-        allocated_bytes=None if heap is None else heap.allocated_bytes,
+        heap_peak_bytes=None if found is None else live_bytes + found.above_start_bytes,
+        allocations=None if found is None else found.allocations,
+        allocated_bytes=None if found is None else found.allocated_bytes,
     )
 
 
@@ -92,12 +98,15 @@ def live_tensor_bytes(device: torch.device) -> int:
 
     Memory that torch did not allocate (a numpy array, a memory-mapped file) is excluded.
     """
+    return distinct_bytes(live_tensors(device))
+
+
+def live_tensors(device: torch.device) -> Iterator[torch.Tensor]:
+    """Yield the tensors that `live_tensor_bytes` counts."""
     gc.collect()
-    return distinct_bytes(
-        tensor
-        for tensor in _known_tensors()
-        if tensor.device.type == device.type and tensor.layout == torch.strided and _is_torchs(tensor)
-    )
+    for one in _known_tensors():
+        if one.device.type == device.type and one.layout == torch.strided and is_torchs(one):
+            yield one
 
 
 def _known_tensors() -> Iterator[torch.Tensor]:
@@ -109,7 +118,7 @@ def _known_tensors() -> Iterator[torch.Tensor]:
             yield one.grad
 
 
-def _is_torchs(tensor: torch.Tensor) -> bool:
+def is_torchs(tensor: torch.Tensor) -> bool:
     """True if torch allocated the storage; it cannot resize memory that it only borrows.
 
     A compiler's fake tensors report a device on which they have no storage. A wrapper subclass has no storage of its

@@ -33,6 +33,7 @@ class Adamw8Bit(Optimization):
 
     title: ClassVar = "AdamW with state in 8 bits"
     stage: ClassVar = Stage.OPTIMIZER
+    any_model: ClassVar = True
     numerics: ClassVar = Numerics.LOSSY
     saves: ClassVar = "three quarters of Adam's state of every weight of whole blocks of 256: 2 bytes a parameter"
     pays: ClassVar = "moments with 256 levels a block; compilation of the update in the first step"

@@ -33,6 +33,7 @@ class AdamwBf16State(Optimization):
 
     title: ClassVar = "AdamW with state in bfloat16"
     stage: ClassVar = Stage.OPTIMIZER
+    any_model: ClassVar = True
     numerics: ClassVar = Numerics.LOSSY
     saves: ClassVar = "half of Adam's optimizer state: 4 bytes a parameter"
     pays: ClassVar = "moments with 8 bits of mantissa; a second moment that changes in jumps"

@@ -39,6 +39,7 @@ class Fp16Full(Optimization):
 
     title: ClassVar = "full 16-bit training (float16)"
     stage: ClassVar = Stage.PRECISION
+    any_model: ClassVar = True
     numerics: ClassVar = Numerics.LOSSY
     saves: ClassVar = "half of weights, gradients, optimizer state and activations; time where float16 is native"
     pays: ClassVar = "updates smaller than a 4096th of a weight are lost; skipped updates; an AdamW of its own"

@@ -39,6 +39,7 @@ class LoaderWorkers(Optimization):
 
     title: ClassVar = "loader workers"
     stage: ClassVar = Stage.DATA
+    any_model: ClassVar = True
     numerics: ClassVar = Numerics.EXACT
     saves: ClassVar = (
         "time in which a step waits for its batch; nothing if it does not wait, as with memory-mapped tokens"

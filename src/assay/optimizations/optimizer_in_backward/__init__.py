@@ -29,6 +29,7 @@ class OptimizerInBackward(Optimization):
 
     title: ClassVar = "optimizer step in backward"
     stage: ClassVar = Stage.STEP
+    any_model: ClassVar = True
     numerics: ClassVar = Numerics.EXACT
     saves: ClassVar = "gradients: one at a time, instead of all of them at the end of backward"
     pays: ClassVar = "no clipping to a global norm, which needs all gradients; no skipped update if one is not finite"

@@ -26,6 +26,7 @@ class PinnedPrefetch(Optimization):
 
     title: ClassVar = "pinned prefetch"
     stage: ClassVar = Stage.DATA
+    any_model: ClassVar = True
     numerics: ClassVar = Numerics.EXACT
     saves: ClassVar = "the wait until the batch is read and copied to the GPU"
     pays: ClassVar = "one more batch on the GPU and one in pinned host memory: 16 bytes a token each"

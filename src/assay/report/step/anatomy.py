@@ -15,13 +15,14 @@ def anatomy_report(answer: "Anatomy") -> Iterator[Block]:
     """Yield the two tables, a sentence on how the times were taken, and the proofs."""
     yield f"One step of {answer.title}"
     classes: dict[str, Sum] = {str(kind): one for kind, one in answer.by_class().items()}
-    yield _sums("class of operator", {**classes, "all": answer.whole}, answer.whole)
-    yield _sums("module", answer.by_module(), answer.whole)
+    yield sums_table("class of operator", {**classes, "all": answer.whole}, answer.whole)
+    yield sums_table("module", answer.by_module(), answer.whole)
     yield _caveat(answer)
     yield from map(proof, answer.evidence)
 
 
-def _sums(title: str, sums: "Mapping[str, Sum]", whole: "Sum") -> Table:
+def sums_table(title: str, sums: "Mapping[str, Sum]", whole: "Sum") -> Table:
+    """Return a table of sums by name: time, FLOPs, bytes and operators, and their shares of `whole`."""
     columns = (title, "time", "of time", "FLOPs", "of FLOPs", "bytes", "of bytes", "operators")
     rows = [(name, *_figures(one, whole)) for name, one in sums.items()]
     return Table.of(columns, rows, columns[1:], spare=("of bytes", "of FLOPs", "operators"))
@@ -31,7 +32,7 @@ def _figures(one: "Sum", whole: "Sum") -> Iterator[str]:
     yield format_seconds(one.seconds)
     yield f"{one.seconds / whole.seconds:.1%}"
     yield format_flops(one.flops) if one.flops else "–"
-    yield f"{one.flops / whole.flops:.1%}"
+    yield f"{one.flops / whole.flops:.1%}" if whole.flops else "–"
     yield format_bytes(one.bytes)
     yield f"{one.bytes / whole.bytes:.1%}"
     yield str(one.count)

@@ -1,0 +1,25 @@
+"""The peak of a step from its program on fake tensors."""
+
+from assay.api.configuration import Source, Stack, configure, with_initial_weights
+from assay.api.own.results import TracedStep
+from assay.config.home import Home
+from assay.errors import UsageError
+
+
+def trace(source: Source = None, *overrides: str, optimizations: Stack = ()) -> TracedStep:
+    """Predict the peak memory of one optimizer step by tracing its program on fake tensors, in a process of its own.
+
+    `source` may be a model of the user's own, ``module:function``. Nothing is trained, and no weight is allocated.
+    Raises `UsageError` as a run would, and if a trace cannot follow the step.
+    """
+    from assay.hardware import detect
+    from assay.launch.own import traced
+    from assay.optimizations import check, mesh_of, resolved
+
+    run = resolved(with_initial_weights(configure(source, overrides, optimizations), Home()).with_vocabulary())
+    if run.model.vocab_size is None:
+        raise UsageError("the vocabulary is not known before the text is prepared; give model.vocab_size")
+    if mesh_of(run).size > 1:
+        raise UsageError("a trace is of the step of one device; leave out techniques that divide it among ranks")
+    check(run, detect())
+    return TracedStep.of(traced(run))

@@ -1,0 +1,47 @@
+"""`assay measure`: one training step of a user's own, in a process of its own."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assay.cli.options import Json
+
+_Step = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODULE:FUNCTION", help="A function that returns your training step, itself a function: file.py:build."
+    ),
+]
+_Tokens = Annotated[int | None, typer.Option(min=1, metavar="N", help="Tokens of one step, for tokens per second.")]
+_Blocks = Annotated[int, typer.Option(min=1, metavar="N", help="Timed blocks.")]
+_Figure = Annotated[
+    Path | None,
+    typer.Option("--figure", metavar="FILE.png|.svg", help="Also draw a figure into this file.", show_default=False),
+]
+
+
+def measure(
+    step: _Step, tokens: _Tokens = None, blocks: _Blocks = 5, figure: _Figure = None, as_json: Json = False
+) -> None:
+    """Measure a training step of your own: memory by part, time, operators, modules.
+
+    The function is called once, in a process of its own, and returns a function without arguments that trains once:
+    batch, forward, backward, update. A file or module is found from the working directory.
+
+    \b
+        assay measure train.py:build --tokens 768
+    """
+    from assay import api
+    from assay.cli.console import note, print_blocks, print_json
+    from assay.report.page.anatomy import drawable
+    from assay.report.page.theme import save
+
+    if figure is not None:
+        drawable(figure)
+    found = api.measure(step, tokens=tokens, blocks=blocks)
+    print_json(found.to_dict()) if as_json else print_blocks(found.report())
+    drawn = None if figure is None else found.plot()
+    if figure is not None and drawn is not None:
+        save(drawn, figure)
+        note(f"figure written to {figure}")

@@ -1,0 +1,51 @@
+"""Modules and optimizers of a user's own as a `Step`, which the instruments expect.
+
+The step itself stays a function that nothing here can divide. So the seams that would run its pieces refuse, and an
+instrument learns of the update from the optimizers' hooks.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from assay.optimizers.chained import Joined
+from assay.step.program import OptimizerLike, Parallel, Program, Step, Weights
+from assay.training.gradients import not_synchronized
+
+
+def step_of(modules: Sequence[nn.Module], optimizers: Sequence[Optimizer]) -> Step:
+    """Return a step whose parts are `modules`. Its device is that of their first parameter."""
+    optimizer: OptimizerLike = optimizers[0] if len(optimizers) == 1 else Joined(optimizers)
+    names = {id(one): name for module in modules for name, one in module.named_parameters()}
+    updated = [one for group in optimizer.param_groups for one in group["params"]]
+    named = [(names.get(id(one), f"parameter {place}"), one) for place, one in enumerate(updated)]
+    program = Program(
+        device=next(one.device for module in modules for one in module.parameters()),
+        parts=tuple(modules),
+        weights=Weights(initialize=_never, tied=()),
+        parallel=Parallel(reduce_loss=lambda loss: loss, synchronize=not_synchronized),
+        batches=_never,
+        encode=_never,
+        schedule=lambda index: float(optimizer.param_groups[0]["lr"]),
+        gradients=_never,
+        gradient_norm=_never,
+        optimizer=_never,
+        update=_never,
+        evaluate=_never,
+    )
+    return Step(program, optimizer, named)
+
+
+def is_compiled(modules: Sequence[nn.Module]) -> bool:
+    """True if `torch.compile` made one of the modules."""
+    every = [one for module in modules for one in module.modules()]
+    return any(
+        isinstance(one, torch._dynamo.OptimizedModule) or getattr(one, "_compiled_call_impl", None) for one in every
+    )
+
+
+def _never(*_: Any, **__: Any) -> NoReturn:
+    raise RuntimeError("a step of a user's own has no such piece: it runs as a whole")

@@ -1,0 +1,208 @@
+"""Measure a training step of a user's own: any function that trains its model once when it is called.
+
+The order is: first step, warm-up, timed blocks, traced step, ledger, memory pass, anatomy. No timed step is watched,
+and no watched step is the first, which makes the optimizer's state. Each step trains the model, so the caller's weights
+move by as many steps as the record says.
+
+In the caller's own process the peak of the process is not measured: it holds whatever the caller had before. The heap
+is not counted there either, because memray replaces the functions of memory under other threads of the caller. A
+process that does nothing else (`alone`) measures both.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from assay.errors import UsageError
+from assay.instruments import operations
+from assay.instruments.anatomy import taken_apart
+from assay.instruments.memory.ledger import Peak, StorageLedger, owners_of
+from assay.instruments.memory.memory_pass import MemoryPass, live_tensor_bytes, live_tensors, memory_pass
+from assay.instruments.memory.process import read, reset_peak, trim
+from assay.instruments.trace import StepTracer
+from assay.own.adapted import is_compiled, step_of
+from assay.own.found import Found, finding
+from assay.own.timed import steps_of_a_block, timed, timed_block
+from assay.records.anatomy import Anatomy
+from assay.records.memory import Memory
+from assay.records.own.step import OwnProgram, OwnStep
+from assay.records.timing import Block, Quartiles
+from assay.records.trace import Trace
+from assay.step.program import Step
+
+WARMUP_STEPS, BLOCKS = 2, 5
+"""Untimed steps after the first, and timed blocks."""
+_APART_STEPS, _PATIENCE = 3, 4
+"""Steps that are taken apart; first steps within which an optimizer must step."""
+_CALLERS = "name the step as module:function, which measures it in a process of its own"
+
+
+@dataclass
+class OwnMeasurement:
+    """A step that is measured, with what is known of it."""
+
+    call: Callable[[], Any]
+    """Trains once."""
+    found: Found
+    alone: bool = False
+    """True in a process that does nothing else."""
+    steps: int = 0
+    returned: Any = None
+    """Result of the last step. It is read after the step, so that the read is not counted as the step's."""
+    process_peak_bytes: int | None = None
+
+    def one_step(self) -> None:
+        """Do one step."""
+        self.returned = None
+        self.steps += 1
+        self.returned = self.call()
+
+    @property
+    def loss(self) -> float | None:
+        """Loss that the last step returned: a number, or a tensor of one element; else None."""
+        one = self.returned
+        if isinstance(one, Tensor) and one.numel() == 1:
+            return float(one.detach())
+        return float(one) if isinstance(one, int | float) and not isinstance(one, bool) else None
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the first parameter; the CPU if there is none."""
+        parameters = (one for module in self.found.modules for one in module.parameters())
+        return next((one.device for one in parameters), torch.device("cpu"))
+
+    def first(self) -> tuple[float, float | None]:
+        """Do the first steps, until an optimizer steps; return the seconds and the loss of the very first one.
+
+        Raises `UsageError` if none does, or if no module was called.
+        """
+        with finding() as seen:
+            seconds, loss = timed(self.one_step), self.loss
+            while not seen.optimizers and self.steps < _PATIENCE:
+                self.one_step()
+        self.found.modules = self.found.modules or seen.modules
+        self.found.optimizers = self.found.optimizers or seen.optimizers
+        if not seen.optimizers:
+            raise UsageError(
+                f"no optimizer of torch made a step in {self.steps} calls; give a function that does one whole "
+                "training step, with its update"
+            )
+        if not self.found.modules:
+            raise UsageError("the step called no module with parameters; give its model as model=…")
+        return seconds, loss
+
+    def blocks(self, count: int, steps: int, tokens: int) -> list[tuple[Block, list[float]]]:
+        """Do timed blocks of so many steps. In a process of its own, a step before each measures the process."""
+        done = []
+        for _ in range(count):
+            if self.alone:
+                self._measure_process()
+            done.append(timed_block(partial(timed, self.one_step), steps, tokens))
+        return done
+
+    def _measure_process(self) -> None:
+        """Do one step from trimmed memory, as the settling step of a run, and keep the highest peak."""
+        trim()
+        if reset_peak():
+            self.one_step()
+            if (now := read()) is not None:
+                self.process_peak_bytes = max(self.process_peak_bytes or 0, now.held_peak_bytes)
+
+    def trace(self, step: Step) -> Trace:
+        """Trace one step."""
+        with StepTracer(step, whole=True) as tracer:
+            self.one_step()
+        return tracer.trace(math.nan if self.loss is None else self.loss, targets=0)
+
+    def parts(self, step: Step) -> Peak:
+        """Return the parts of the peak of one step."""
+        state = operations.tensors_in(list(step.optimizer.state.values()))
+        with StorageLedger(self.device.type) as ledger:
+            ledger.begin(step.parts, owners_of(step.parts, state), live_tensors(self.device))
+            self.one_step()
+        return ledger.peak()
+
+    def memory(self) -> MemoryPass:
+        """Measure the memory of one step."""
+        return memory_pass(self.device, self.one_step, live_tensor_bytes(self.device), heap=self.alone)
+
+    def anatomy(self, step: Step, title: str, seconds: float) -> Anatomy:
+        """Take some steps apart, of which an unwatched one takes so many seconds."""
+        found = taken_apart(step, lambda *_: self.one_step(), range(_APART_STEPS), seconds)
+        return found.model_copy(update={"title": title})
+
+
+def measure_step(
+    call: Callable[[], Any],
+    modules: Sequence[nn.Module] = (),
+    optimizers: Sequence[Optimizer] = (),
+    *,
+    title: str,
+    tokens: int | None = None,
+    blocks: int = BLOCKS,
+    alone: bool = False,
+) -> OwnStep:
+    """Measure `call`, which trains once. Modules and optimizers are found in its first step unless they are given.
+
+    `tokens` are those of a step. Raises `UsageError` if no optimizer steps or no module is called.
+    """
+    measured = OwnMeasurement(call, Found(list(modules), list(optimizers)), alone)
+    first_seconds, first_loss = measured.first()
+    warm = [timed(measured.one_step) for _ in range(WARMUP_STEPS)]
+    timings = measured.blocks(blocks, steps_of_a_block(warm[-1]), tokens or 0)
+    quartiles = Quartiles.of([seconds for _, several in timings for seconds in several])
+    if quartiles is None:
+        raise UsageError(f"blocks={blocks} is not possible; give at least 1")
+    step, compiled = step_of(measured.found.modules, measured.found.optimizers), is_compiled(measured.found.modules)
+    trace, parts, memory = measured.trace(step), measured.parts(step), measured.memory()
+    apart = None if compiled else measured.anatomy(step, title, quartiles.median)
+    peaks = {**vars(memory), "process_peak_bytes": measured.process_peak_bytes, "saved_bytes": trace.memory.saved_bytes}
+    return OwnStep(
+        program=_program(measured, step, title, tokens),
+        steps=measured.steps,
+        first_loss=first_loss,
+        last_loss=measured.loss,
+        first_step_seconds=first_seconds,
+        step_seconds=quartiles,
+        blocks=tuple(block for block, _ in timings),
+        memory=Memory.model_validate(peaks),
+        peak_parts=parts.parts,
+        held=trace.memory,
+        anatomy=apart,
+        missing=dict(_missing(measured, compiled=compiled)),
+        **{name: getattr(trace, name) for name in ("forwards", "operations", "synchronizations")},
+    )
+
+
+def _program(measured: OwnMeasurement, step: Step, title: str, tokens: int | None) -> OwnProgram:
+    distinct = {id(one): one.numel() for _, one in step.named_parameters()}
+    return OwnProgram(
+        title=title,
+        device=str(measured.device),
+        torch=str(torch.__version__),
+        threads=torch.get_num_threads(),
+        parameters=sum(distinct.values()),
+        modules=tuple(type(one).__name__ for one in measured.found.modules),
+        optimizers=tuple(type(one).__name__ for one in measured.found.optimizers),
+        tokens=tokens,
+    )
+
+
+def _missing(measured: OwnMeasurement, *, compiled: bool) -> Iterator[tuple[str, str]]:
+    """Yield the figures that were not measured, each with the reason."""
+    if not measured.alone:
+        yield "process_peak_bytes", f"this process holds what its caller had before; {_CALLERS}"
+        yield "heap_peak_bytes", f"memray replaces functions of memory that threads of the caller may use; {_CALLERS}"
+    if measured.device.type == "cpu":
+        yield "reserved_peak_bytes", "torch reserves no memory on a CPU"
+    if compiled:
+        yield "anatomy", "compiled code has no single operators to time"
+        yield "operators inside compiled code", "only those are seen that compiled code calls from outside of its loops"
+    if measured.loss is None:
+        yield "last_loss", "the step returned no number"

@@ -1,0 +1,1 @@
+"""Figures of programs of a user's own."""

@@ -1,0 +1,94 @@
+"""A measured step of a user's own as text: its memory by part, its time, its operators, and where they go."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from assay.report.blocks import Block, Facts, Table
+from assay.report.formats import UNKNOWN, figure
+from assay.report.step.anatomy import sums_table
+from assay.units import format_bytes, format_count, format_flops, format_seconds
+
+if TYPE_CHECKING:
+    from assay.records.own.step import OwnStep
+
+_MEMORY = {
+    "tensors_peak_bytes": "tensors, peak",
+    "library_scratch_bytes": "scratch of libraries, in addition",
+    "reserved_peak_bytes": "reserved by torch's allocator",
+    "heap_peak_bytes": "heap, peak",
+    "process_peak_bytes": "process, peak",
+    "device_peak_bytes": "device, used by all processes",
+}
+_SHOWN = 12
+"""Most modules and operators to show."""
+
+
+def own_step_report(step: "OwnStep") -> Iterator[Block]:
+    """Yield what the step is, its memory, its operators, its modules, and what was not measured."""
+    yield Facts.of(_facts(step))
+    yield _memory(step)
+    yield _parts(step)
+    yield _operators(step)
+    if step.anatomy is not None:
+        modules = sorted(step.anatomy.by_module().items(), key=lambda item: -item[1].seconds)
+        yield sums_table("module, the slowest first", dict(modules[:_SHOWN]), step.anatomy.whole)
+    if step.missing:
+        yield Table.of(("not measured", "because"), step.missing.items())
+
+
+def _facts(step: "OwnStep") -> Iterator[tuple[str, str]]:
+    program = step.program
+    yield "step", program.title
+    yield "calls", f"{' + '.join(program.modules)}, updated by {' + '.join(program.optimizers)}"
+    yield "parameters", format_count(program.parameters)
+    yield "device", f"{program.device}, {program.threads} threads, torch {program.torch}"
+    yield "loss", f"{figure(step.first_loss)} → {figure(step.last_loss)} in {step.steps} steps, all of which trained"
+    seconds = step.step_seconds
+    spread = (
+        f"{format_seconds(seconds.lower)} to {format_seconds(seconds.upper)} for the middle half of {seconds.count}"
+    )
+    yield "step time", f"{format_seconds(seconds.median)}, {spread} steps in {len(step.blocks)} blocks"
+    yield "first step", format_seconds(step.first_step_seconds)
+    if step.tokens_per_second is not None:
+        yield "tokens/s", format_count(step.tokens_per_second)
+    work = " + ".join(f"{format_flops(count)} in {dtype}" for dtype, count in step.flops.items())
+    yield "work", work or "no contractions"
+    yield "host waits", ", ".join(f"{count} in {phase}" for phase, count in step.synchronizations.items()) or "none"
+    disturbed = sum(block.disturbed for block in step.blocks)
+    if disturbed:
+        yield "caution", f"other programs took processor time in {disturbed} of {len(step.blocks)} blocks"
+
+
+def _memory(step: "OwnStep") -> Table:
+    measured = {title: getattr(step.memory, name) for name, title in _MEMORY.items()}
+    rows = [(title, format_bytes(nbytes)) for title, nbytes in measured.items() if nbytes is not None]
+    return Table.of(("memory", "measured"), rows, ("measured",))
+
+
+def _parts(step: "OwnStep") -> Table:
+    """Parts of the peak. Those that the ledger cannot see are inside operators, and close the sum."""
+    peak = step.memory.tensors_peak_bytes or 0
+    inside = peak - sum(step.peak_parts.values())
+    parts = {**step.peak_parts, **({"inside operators": inside} if inside > 0 else {})}
+    rows = [(part, format_bytes(nbytes), f"{nbytes / peak:.1%}", "") for part, nbytes in parts.items()]
+    last = ("peak of tensors", format_bytes(peak), "100.0%", step.memory.tensors_peak_instant or UNKNOWN)
+    return Table.of(("parts of the peak", "bytes", "share", ""), [*rows, last], ("bytes", "share"))
+
+
+def _operators(step: "OwnStep") -> Table:
+    """Operators by class, phase and dtype, with the most FLOPs or bytes first."""
+    counts: Counter[tuple[str, str, str]] = Counter()
+    flops, moved = counts.copy(), counts.copy()
+    for one in step.operations:
+        key = (one.operation_class, one.phase, one.dtype)
+        counts[key] += one.count
+        flops[key] += one.flops
+        moved[key] += one.bytes
+    ordered = sorted(counts, key=lambda key: (-flops[key], -moved[key]))[:_SHOWN]
+    rows = [
+        (*key, str(counts[key]), format_flops(flops[key]) if flops[key] else UNKNOWN, format_bytes(moved[key]))
+        for key in ordered
+    ]
+    figures = ("operators", "FLOPs", "bytes")
+    return Table.of(("class of operator", "phase", "dtype", *figures), rows, figures)

@@ -1,0 +1,76 @@
+"""The process of a program of a user's own: ``python -m assay.worker.programs.own``, with a task on standard input.
+
+The task is one line of JSON: a step to measure, or the configuration of a run to trace on fake tensors. So is the
+answer on standard output; what the user's code prints goes to standard error. A fault that the user can correct is the
+last line of standard error, with exit code 2.
+"""
+
+import inspect
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from assay.config.run import ResolvedRun
+from assay.config.source import called
+from assay.errors import UsageError, first_line
+from assay.records.status import Status
+from assay.worker.processes.channel import take_standard_output
+
+_OURS = {"assay", "site-packages"}
+"""Folders of code that is not the user's."""
+
+
+def main() -> int:
+    """Do the task; returns the exit code."""
+    task = json.loads(sys.stdin.readline())
+    answer = os.fdopen(take_standard_output(), "w")
+    try:
+        print(_traced(**task) if "run" in task else _measured(**task), file=answer, flush=True)
+    except UsageError as error:
+        print(error, file=sys.stderr)
+        return Status.UNAVAILABLE.exit_code
+    return 0
+
+
+def _traced(run: dict[str, Any]) -> str:
+    """Trace the step of a run."""
+    from assay.own.fake import trace_run
+
+    return trace_run(ResolvedRun.model_validate(run, strict=False)).model_dump_json()
+
+
+def _measured(name: str, folder: str | None, **options: Any) -> str:
+    """Measure the step that a function returns."""
+    from assay.instruments.memory.process import keep_freed_memory, return_freed_memory
+
+    return_freed_memory()
+    step = called(name, folder)
+    if not callable(step) or inspect.signature(step).parameters:
+        raise UsageError(
+            f"{name} returned a {type(step).__name__}; return a function without arguments that does one training step"
+        )
+    from assay.own.measured import measure_step
+
+    keep_freed_memory()
+    try:
+        return measure_step(step, alone=True, **options).model_dump_json()
+    except UsageError:
+        raise
+    except Exception as error:
+        raise UsageError(f"the step of {name} failed: {_sentence(error)}") from error
+
+
+def _sentence(error: Exception) -> str:
+    """Return an error with the place of the user's code that it comes from."""
+    places = [
+        one for one in traceback.extract_tb(error.__traceback__) if not _OURS.intersection(Path(one.filename).parts)
+    ]
+    where = f" ({Path(places[-1].filename).name}, line {places[-1].lineno})" if places else ""
+    return f"{type(error).__name__}: {first_line(error)}{where}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

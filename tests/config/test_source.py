@@ -1,0 +1,29 @@
+"""Names of a user's functions."""
+
+from pathlib import Path
+
+import pytest
+
+from assay.config.source import called, names_a_function
+from assay.errors import UsageError
+
+
+@pytest.mark.parametrize("text", ["a:b", "a.b:c", "a/b.py:c", "/tmp/x-y/a.py:build", "my.module:build"])
+def test_names(text: str) -> None:
+    assert names_a_function(text)
+
+
+@pytest.mark.parametrize("text", ["demo", "my.yaml", "a=b:c", "a:", ":b", "a:1", "a:b c", "run:20", None, 3])
+def test_other_texts(text: object) -> None:
+    assert not names_a_function(text)
+
+
+def test_faults_of_the_user_s_code_are_named(tmp_path: Path) -> None:
+    (tmp_path / "faulty.py").write_text("def build():\n    raise KeyError('data')\nvalue = 3\n")
+    for name, sentence in (
+        ("faulty.py:build", "faulty.py:build failed: KeyError: 'data'"),
+        ("faulty.py:value", "has no function 'value'"),
+        ("absent.py:build", "cannot be imported"),
+    ):
+        with pytest.raises(UsageError, match=sentence):
+            called(name, tmp_path)
