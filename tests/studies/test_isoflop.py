@@ -43,12 +43,17 @@ def test_a_file_has_the_control_the_held_out_run_and_the_longest_runs_first(file
     ]
 
 
-def test_the_learning_rate_falls_with_the_width() -> None:
-    rates = {row.label: row.run.training.learning_rate for row in STUDY.rows(base())}
-    rule = base().training.learning_rate
-    assert rates[STUDY.label(list(STUDY.combinations())[1])] == pytest.approx(rule), "the base's own width"
-    assert rates["3.2e+11 FLOPs, width 16"] == pytest.approx(4 * rule)
-    assert rates["2e+10 FLOPs, width 48, 2 × rate"] == pytest.approx(2 * 64 / 48 * rule, rel=1e-3)
+def test_the_learning_rate_falls_with_the_width_and_the_steps() -> None:
+    rule = base().training
+    for row in STUDY.rows(base()):
+        chosen = row.run.training
+        of_width = (row.run.model.n_embd / base().model.n_embd) ** -0.6
+        factor = {"1": 1.0, "1/2": 0.5, "2": 2.0}[row.levels["rate"]]
+        rate = factor * rule.learning_rate * of_width * (chosen.steps / rule.steps) ** -0.35
+        assert chosen.learning_rate == pytest.approx(rate, rel=1e-3)
+        assert chosen.min_learning_rate / chosen.learning_rate == pytest.approx(
+            rule.min_learning_rate / rule.learning_rate, rel=1e-3
+        )
 
 
 @pytest.mark.parametrize(

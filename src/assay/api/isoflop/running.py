@@ -129,7 +129,8 @@ def write(found: "ScalingPlan", home: Home) -> Path:
         "overrides": list(study.overrides),
         "runs": runs,
         "held_out": study.held_out.model_dump(),
-        "rate_exponent": study.rate_exponent,
+        "width_exponent": study.width_exponent,
+        "steps_exponent": study.steps_exponent,
     }
     path = home.ready().root / "scaling" / f"{study.name}.yaml"
     path.parent.mkdir(exist_ok=True)

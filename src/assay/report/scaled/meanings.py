@@ -35,8 +35,9 @@ def meanings(found: "ScalingAnswer") -> list[tuple[str, str]]:
         ),
         (
             "learning rate",
-            "the base's × a power of the width. At one budget the smallest and the largest size also train at half and "
-            f"at twice of it. Losses that differ by less than {record.loss_margin:g} nats count as the same.",
+            "the base's × a power of the width × a power of the steps. At one budget the smallest and the largest size "
+            f"also train at half and at twice of it. Losses that differ by less than {record.loss_margin:g} nats count "
+            "as the same.",
         ),
         ("schedule", "warm-up over an equal share of the steps, then a cosine that ends with each run."),
     ]

@@ -34,7 +34,8 @@ def plan_report(plan: "ScalingPlan") -> Iterator[Block]:
     yield from study.notes()
     yield (
         f"Sizes are chosen around {plan.wanted.tokens_per_parameter:g} tokens for each parameter. The learning rate of "
-        f"a width is the base's × (width / base's width)^{study.rate_exponent:g}. Half and twice of it are tried at "
+        f"a run is the base's × (width / base's width)^{study.width_exponent:g} × (steps / base's steps)"
+        f"^{study.steps_exponent:g}. Half and twice of it are tried at "
         f"{study.check_rate_at} FLOPs."
     )
     yield (

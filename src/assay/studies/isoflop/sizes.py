@@ -12,8 +12,9 @@ In models of 20 thousand parameters with 256 bytes as tokens, two fifths are emb
 projection to the vocabulary, whose products are part of the work. So `total` is the default. Both counts, and the FLOPs
 that the estimator counts operator by operator, are in the points of a study.
 
-The learning rate of a width is the base's × (width / base's width)^exponent. Warm-up takes the same share of the steps,
-and the cosine ends with the run. A schedule that ends elsewhere spoils a law (Hoffmann et al. 2022, appendix B).
+The learning rate of a run is the base's × (width / base's width)^a × (steps / base's steps)^b. Wider models and longer
+trainings need lower rates (Bjorck et al. 2024, arXiv:2409.19913). Warm-up takes the same share of the steps, and the
+cosine ends with the run. A schedule that ends elsewhere spoils a law (Hoffmann et al. 2022, appendix B).
 """
 
 from collections.abc import Mapping

@@ -30,6 +30,8 @@ _KEYS = (BUDGET, WIDTH, RATE, COUNT)
 AS_RULED = "1"
 RATES: Mapping[str, float] = {AS_RULED: 1.0, "1/2": 0.5, "2": 2.0}
 """Factors of the learning rate by which the rule is tested."""
+WIDTH_EXPONENT, STEPS_EXPONENT = -0.6, -0.35
+"""Exponents of the best learning rate, as measured on small models (docs/decisions/0029)."""
 LEAST_STEPS = 500
 """Shorter runs are still in the noise of their first steps, and far from any law."""
 HELD_OUT_TIMES = 10.0
@@ -62,8 +64,10 @@ class Isoflop(Study):
     """The run that is not fitted: its flops, at least ten times every budget, and its width."""
     count: Count = "total"
     """N counts every weight (total), or all but embeddings (non_embedding); FLOPs are 6·N·D."""
-    rate_exponent: float = -1.0
-    """The learning rate of a width is the base's × (width / width of the base)^exponent."""
+    width_exponent: float = WIDTH_EXPONENT
+    """The learning rate of a run is the base's × (width / base's width)^width_exponent × the factor of its steps."""
+    steps_exponent: float = STEPS_EXPONENT
+    """The factor of a run's steps is (steps / base's steps)^steps_exponent."""
     check_rate_at: str | None = None
     """Budget at which the smallest and the largest width also train at half and at twice the rate."""
 
@@ -133,7 +137,8 @@ class Isoflop(Study):
         steps = self.steps(size, levels[BUDGET])
         if steps < 1:
             raise UsageError(f"{levels[BUDGET]} FLOPs are less than one step of the width {width}; give more")
-        rate = RATES[levels[RATE]] * (width / base.model.n_embd) ** self.rate_exponent
+        of_width = (width / base.model.n_embd) ** self.width_exponent
+        rate = RATES[levels[RATE]] * of_width * (steps / base.training.steps) ** self.steps_exponent
         return Treatment(self.label(levels) if earlier else BASELINE, levels, trained(size, base, steps, rate))
 
     def steps(self, size: ResolvedRun, budget: str) -> int:
