@@ -49,6 +49,20 @@ Gpu = Annotated[
     str | None, typer.Option("--gpu", metavar="a100|h100|h200", help="GPU model of the plan; default: a100.")
 ]
 
+Memory = Annotated[
+    str | None, typer.Option("--memory", metavar="AMOUNT", help="The budget: 8GB, 500MiB; by default all of --device.")
+]
+Of = Annotated[
+    str | None,
+    typer.Option(
+        "--of",
+        metavar="tensors|process|device",
+        help="Memory that the budget limits; default: tensors, with --device the device.",
+    ),
+]
+AbsentGpu = Annotated[
+    str | None, typer.Option("--device", metavar="NAME", help="A GPU that may be absent: a100, h100, rtx4090, t4.")
+]
 Oversubscribe = Annotated[bool, typer.Option("--oversubscribe", help="Allow more processes than cores.")]
 
 

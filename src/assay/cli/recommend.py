@@ -4,27 +4,15 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.options import Json, Overrides, Source, count_of
+from assay.cli.options import AbsentGpu, Json, Memory, Of, Overrides, Source, count_of
 
 
 def recommend(
     source: Source = None,
     overrides: Overrides = None,
-    memory: Annotated[
-        str | None,
-        typer.Option("--memory", metavar="AMOUNT", help="The budget: 24GB, 500MiB; by default all of --device."),
-    ] = None,
-    of: Annotated[
-        str | None,
-        typer.Option(
-            "--of",
-            metavar="tensors|process|device",
-            help="Memory that the budget limits; default: tensors, with --device the device.",
-        ),
-    ] = None,
-    device: Annotated[
-        str | None, typer.Option("--device", metavar="NAME", help="A GPU that may be absent: a100, h100, rtx4090, t4.")
-    ] = None,
+    memory: Memory = None,
+    of: Of = None,
+    device: AbsentGpu = None,
     tokens: Annotated[
         str | None, typer.Option("--tokens", metavar="COUNT", help="Print how long a training on them takes: 1B.")
     ] = None,
