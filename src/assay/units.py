@@ -12,6 +12,8 @@ from assay.errors import UsageError
 _BINARY = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 _DECIMAL = {"kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _SI = ("", "k", "M", "G", "T", "P", "E", "Z")
+_COUNTS = ("", "k", "M", "B", "T", "P", "E", "Z")
+"""Prefixes of parameters and tokens, as the field writes them: 70B is 70 billion."""
 
 
 def parse_bytes(text: str) -> int:
@@ -57,13 +59,13 @@ def parse_count(text: str) -> float:
 
 
 def format_count(count: float, *, space: bool = False) -> str:
-    """Format a count as ``"124M"``, with an SI prefix and three significant figures."""
+    """Format a count as ``"70.0B"``, with three significant figures; with a space before an SI prefix, ``"70.0 G"``."""
     power = min(int(math.log10(abs(count)) // 3), len(_SI) - 1) if abs(count) >= 1 else 0
     value = count / 1000**power
     if abs(value) >= 999.5 and power < len(_SI) - 1:
         value, power = value / 1000, power + 1
     number = _three(value) if power else f"{value:.0f}" if value == int(value) else _three(value)
-    return f"{number}{' ' if space else ''}{_SI[power]}"
+    return f"{number}{f' {_SI[power]}' if space else _COUNTS[power]}"
 
 
 def format_steps(count: int) -> str:

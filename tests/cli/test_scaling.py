@@ -41,7 +41,7 @@ def test_a_fit_has_constants_intervals_and_a_test_on_larger_runs(assay: Assay, p
 def test_published_laws_stand_side_by_side(assay: Assay) -> None:
     said = assay("scaling", "optimal", "--flops", "1e21")
     assert said.code == 0
-    for text in ("Hoffmann 1", "Besiroglu", "Kaplan, C_min = C/2", "4.68G", "7.77G"):
+    for text in ("Hoffmann 1", "Besiroglu", "Kaplan, C_min = C/2", "4.68B", "7.77B"):
         assert text in said.out
     value = assay("scaling", "optimal", "--params", "70B", "--json").value
     assert value["Hoffmann 1"]["parameters"] == pytest.approx(70e9)

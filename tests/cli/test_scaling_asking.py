@@ -29,7 +29,7 @@ def test_all_that_can_be_asked_at_once(assay: Assay) -> None:
     said = assay("scaling", "optimal", *words, "--device", "h100", "--devices", "8", "--price", "2.5")
     assert said.code == 0
     text = " ".join(said.out.split())
-    for part in ("2.78G", "2.47G to 3.13G (80 %)", "arXiv:2401.00448", "times Common Crawl", "87 h 46 min", "1,755"):
+    for part in ("2.78B", "2.47B to 3.13B (80 %)", "arXiv:2401.00448", "times Common Crawl", "87 h 46 min", "1,755"):
         assert part in text
     value = assay("scaling", "optimal", *words, "--device", "h100", "--json").value["Besiroglu"]
     assert value["overtrained"]["tokens"] == pytest.approx(200 * value["overtrained"]["parameters"])

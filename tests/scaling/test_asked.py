@@ -84,6 +84,8 @@ def test_points_from_a_program_are_checked_too(found: LawFit, loss: float) -> No
         ("repeated", {"flops": 1e20}, "the law repeated has no best size"),
         ("saturating", {"flops": 1e20}, "the law saturating has no published constants; fit it"),
         ("newton", {"flops": 1e20}, "there is no law 'newton'"),
+        ("hoffmann", {"parameters": 1e9, "tokens": 1e9, "min_steps": 1e3}, "does not use min_steps"),
+        ("repeated", {"parameters": 1e9, "tokens": 1e9, "unique_tokens": 1e10}, "cannot be more of them"),
     ],
 )
 def test_a_question_that_has_no_answer_is_a_sentence(law: str, asked: dict[str, float], says: str) -> None:

@@ -91,7 +91,7 @@ def test_nine_in_ten_larger_runs_are_in_their_intervals(shared: Callable[[str], 
 
 
 def test_the_extrapolation_does_not_see_the_held_out_points(shared: Callable[[str], Path]) -> None:
-    whole = scaling.fit(shared(CHINCHILLA), drop=5, below_flops=1e20, draws=2)
+    whole = scaling.fit(shared(CHINCHILLA), drop=5, below_flops=1e20, draws=20)
     assert whole.extrapolation is not None
     assert whole.extrapolation.fitted_flops < 1e20
     assert whole.extrapolation == extrapolation(fit(whole.fit.points))

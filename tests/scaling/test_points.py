@@ -52,6 +52,11 @@ def test_the_published_points_are_read(shared: Callable[[str], Path]) -> None:
         ("parameters,tokens,loss", [(1e6, d, loss) for _, d, loss in ROWS], "one model size only"),
         ("N,D,loss,flops", [(n / 1e6, d, loss, 6 * n * d) for n, d, loss in ROWS], "line 2: flops=6e.13, but 6·N·D is"),
         ("parameters,tokens,loss", [*ROWS, ROWS[0]], "the same point twice"),
+        ("N,D,loss", [(n, 1e7 * (1 + row % 2), loss) for row, (n, _, loss) in enumerate(ROWS)], "only 2 values of"),
+        ("N,D,loss", [(n, d, 3.0) for n, d, _ in ROWS], "equal losses only"),
+        ("N,D,loss", [*ROWS, (1e6, 1e7, 3.0, 4.0)], "line 10 has more fields than the first line has names"),
+        ("N,parameters,D,loss", [(n, n, d, loss) for n, d, loss in ROWS], "N and parameters for one quantity"),
+        ("N,D,loss", [*ROWS, (1e6, 1e7, 1e-301)], "line 10: loss=1e-301 is not possible"),
     ],
 )
 def test_what_cannot_determine_a_law_is_a_sentence(
@@ -67,6 +72,11 @@ def test_flops_that_differ_a_little_from_six_n_d_are_allowed(tmp_path: Path) -> 
     assert points.flops == pytest.approx([6 * n * d for n, d, _ in ROWS])
 
 
+def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:
+    path = written(tmp_path, "\ufeffparameters,tokens,loss", ROWS)
+    assert len(read_points(path)) == len(ROWS)
+
+
 def test_a_file_that_is_no_table_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
         read_points(tmp_path / "none.csv")
@@ -74,5 +84,5 @@ def test_a_file_that_is_no_table_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has no points"):
         read_points(tmp_path / "empty.csv")
     (tmp_path / "words.csv").write_text("parameters,tokens,loss\n1e6,many,3\n")
-    with pytest.raises(UsageError, match="line 2: the column tokens has no number"):
+    with pytest.raises(UsageError, match=r"line 2: the column tokens has .many.; write"):
         read_points(tmp_path / "words.csv")

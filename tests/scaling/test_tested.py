@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from assay.api import scaling
 from assay.errors import UsageError
 from assay.scaling.extrapolation import extents
 from assay.scaling.fitting import fit
@@ -66,3 +67,9 @@ def test_results_repeat_for_a_seed() -> None:
     assert once.intervals == again.intervals
     assert once.profile == again.profile
     assert once.held_out == again.held_out
+
+
+def test_a_cut_above_all_points_is_refused() -> None:
+    points = drawn(known_law("hoffmann"), 20, 0, 0.01)
+    with pytest.raises(UsageError, match="nothing tests the law; give a lower cut"):
+        scaling.fit(points, below_flops=1e40, draws=20)

@@ -177,10 +177,10 @@ def _checked_mfu(devices: int, mfu: float | None, price: float | None) -> float:
     from assay.estimator.budget import USUAL_MFU
 
     share = USUAL_MFU if mfu is None else mfu
-    if not (1 <= devices <= _MOST and 1e-6 <= share <= 1 and (price is None or 0 <= price <= _MOST)):
-        raise UsageError(
-            f"devices must be positive, the MFU from 1e-6 to 1, the price not negative, and none above {_MOST:g}"
-        )
+    limits = {"devices": (devices, 1, _MOST), "mfu": (share, 1e-6, 1), "price": (price or 0, 0, _MOST)}
+    for name, (value, least, most) in limits.items():
+        if not least <= value <= most:
+            raise UsageError(f"{name}={value:g} is not possible; give a number from {least:g} to {most:g}")
     return share
 
 

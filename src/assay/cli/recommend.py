@@ -21,12 +21,12 @@ def recommend(
         typer.Option(
             "--max-loss-change",
             metavar="FRACTION",
-            help="Largest measured change of the loss by a technique. Default: 0.01; 1 allows all, measured or not.",
+            help="Largest measured change of the loss by a technique; 1 allows all, measured or not.",
         ),
     ] = 0.01,
     calibrate: Annotated[
         float,
-        typer.Option("--calibrate", metavar="SECONDS", help="Time front-runners here first; 0: none. Default: 20."),
+        typer.Option("--calibrate", metavar="SECONDS", help="Time front-runners here first; 0: none."),
     ] = 20.0,
     verify: Annotated[
         bool, typer.Option("--verify", help="Compare the first three in short runs, and say whether the order held.")

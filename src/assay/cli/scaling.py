@@ -7,6 +7,7 @@ import typer
 from assay.cli import scaling_study
 from assay.cli.asking import batch_size, optimal_size
 from assay.cli.options import Json, count_of
+from assay.errors import UsageError
 
 if TYPE_CHECKING:
     from assay.scaling.profile import Likelihood
@@ -20,8 +21,10 @@ _Flops = Annotated[str | None, typer.Option("--flops", metavar="COUNT", help="Tr
 _Params = Annotated[str | None, typer.Option("--params", metavar="COUNT", help="Model size: 70B.")]
 _Tokens = Annotated[str | None, typer.Option("--tokens", metavar="COUNT", help="Training tokens: 1T.")]
 _LawName = Annotated[str, typer.Option("--law", metavar="NAME", help="A law; assay scaling laws lists them.")]
-_Drop = Annotated[int, typer.Option("--drop", min=0, help="Leave out so many points with the highest losses first.")]
-_Draws = Annotated[int, typer.Option("--draws", min=2, max=100_000, help="Draws of the bootstrap.")]
+_Drop = Annotated[
+    int, typer.Option("--drop", min=0, metavar="N", help="Leave out the N points with the highest losses.")
+]
+_Draws = Annotated[int, typer.Option("--draws", min=20, max=100_000, help="Draws of the bootstrap.")]
 _Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the draws.")]
 
 
@@ -126,6 +129,8 @@ def predict_loss(
     asked |= {"min_flops": ("--min-flops", min_flops), "min_steps": ("--min-steps", min_steps)}
     asked["unique_tokens"] = ("--unique-tokens", unique)
     counts = {name: None if text is None else count_of(option, text) for name, (option, text) in asked.items()}
+    if points is None and drop:
+        raise UsageError("--drop leaves out points, and none are given; name a file of points")
     answer = scaling.predict(
         law if points is None else scaling.fit(points, law=law, drop=drop, hold_out=False, draws=draws, seed=seed),
         source=source,

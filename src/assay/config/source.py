@@ -44,8 +44,10 @@ def _function(name: str, folder: Path) -> Callable[[], Any]:
     sys.path.insert(0, str(folder.absolute()))
     module = imported(folder / where, Path(where).stem) if where.endswith(".py") else _module(where)
     found = getattr(module, function, None)
-    if not callable(found):
+    if found is None:
         raise UsageError(f"{where} has no function {function!r}")
+    if not callable(found):
+        raise UsageError(f"{function} of {where} is no function, but of type {type(found).__name__}")
     return found  # type: ignore[no-any-return]
 
 

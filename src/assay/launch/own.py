@@ -40,6 +40,8 @@ def _answer(task: Mapping[str, Any]) -> str:
     lines = done.stderr.strip().splitlines() or ["it printed no message"]
     if done.returncode == Status.UNAVAILABLE.exit_code:
         raise UsageError(lines[-1])
+    if done.returncode == 0 and not done.stdout.strip():
+        raise UsageError("the program ended its process before it answered; leave out sys.exit and the like")
     if done.returncode != 0:
         raise RuntimeError(f"the process of the program ended with exit code {done.returncode}: {lines[-1]}")
     return done.stdout.strip().splitlines()[-1]

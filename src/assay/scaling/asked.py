@@ -14,6 +14,19 @@ _SPOKEN = {"counted_flops": "flops", "compute": "flops"}
 """Names of quantities as users give them, where they differ from the column's."""
 
 
+_LIMITS = {
+    "parameters": (1e3, 1e20),
+    "tokens": (1e3, 1e20),
+    "counted_flops": (1e3, 1e40),
+    "min_flops": (1e3, 1e40),
+    "min_steps": (1.0, 1e20),
+    "unique_tokens": (1.0, 1e20),
+}
+"""Least and most of each quantity that a model may have."""
+_OF_ALL = {"compute", "counted_flops"}
+"""Columns that follow from FLOPs, or from N and D."""
+
+
 @dataclass(frozen=True)
 class PublishedLaw:
     """A law with the constants of a source. It has no points, so no intervals and no reach."""
@@ -38,16 +51,30 @@ def published(name: str, source: str | None = None) -> PublishedLaw:
     return PublishedLaw(form.known(chosen), chosen)
 
 
+def _check_asked(law: Law, name: str, values: Floats) -> None:
+    """Raise `UsageError` for a quantity that is impossible, or that the law does not use."""
+    least, most = _LIMITS[name]
+    spoken = _SPOKEN.get(name, name)
+    if not np.all((least <= values) & (values <= most)):
+        raise UsageError(f"{spoken}={values.ravel()[0]:g} is not possible; give a number from {least:g} to {most:g}")
+    used = {"parameters", "tokens", "counted_flops"} if _OF_ALL & set(law.form.needs) else set(law.form.needs)
+    if {"parameters", "tokens"} <= set(law.form.needs):
+        used = {"parameters", "tokens", "counted_flops", *law.form.needs}
+    if name not in used:
+        raise UsageError(f"the law {law.form.name} does not use {spoken}; leave it out, or choose another law")
+
+
 def asked_points(law: Law, columns: Mapping[str, "Floats | float | None"]) -> Points:
     """Return the points of a question. Raises `UsageError` if a quantity is missing, or is not positive.
 
     N or D follows from the other one and from FLOPs, by C = 6·N·D. FLOPs alone ask for the law's optimum.
     """
     given = {name: np.asarray(one, dtype=float) for name, one in columns.items() if one is not None}
-    for name, values in given.items():
-        if not np.all((values > 0) & np.isfinite(values)):
-            raise UsageError(f"{_SPOKEN.get(name, name)}={values.ravel()[0]:g} is not possible; give a positive number")
     needs = law.form.needs
+    for name, values in given.items():
+        _check_asked(law, name, values)
+    if "unique_tokens" in given and np.any(given["unique_tokens"] > given.get("tokens", np.inf)):
+        raise UsageError("unique_tokens are some of the tokens, and cannot be more of them")
     if {"parameters", "tokens"} <= set(needs) and "counted_flops" in given:
         if "parameters" in given and "tokens" in given:
             raise UsageError("give two of parameters, tokens and flops; the third follows from C = 6·N·D")

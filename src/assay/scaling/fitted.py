@@ -8,6 +8,7 @@ import numpy as np
 from assay.errors import UsageError
 from assay.scaling.extrapolation import Extrapolation, extents, widened
 from assay.scaling.fitting import Fit
+from assay.scaling.identified import unidentified
 from assay.scaling.interval import Interval, of_losses, quantiles
 from assay.scaling.laws.base import Law
 from assay.scaling.points import Floats, Points
@@ -53,6 +54,10 @@ class Prediction:
     """Extent over the largest of the fitted points; 1 within them, and NaN for published constants."""
     source: str | None = None
     """Source of published constants; None for a law that was fitted."""
+    unidentified: tuple[str, ...] = ()
+    """Constants that the fitted points do not identify."""
+    law_taken_as_true: bool = False
+    """Whether the points were too few for hold-outs, so that intervals do not grow beyond them."""
 
     @property
     def marked(self) -> list[bool]:
@@ -91,15 +96,17 @@ class FittedLaw:
     def unidentified(self) -> tuple[str, ...]:
         """Constants that the points do not identify.
 
-        The ends of their interval differ by more than a factor of two, or in sign, or reach a limit of the form. Or
-        their profile has an open end.
+        Each has an interval whose ends differ by more than a factor of two, or in sign, or reach a limit of the form.
+        This holds for the interval of the bootstrap, or for one from the curvature of least squares. A profile with
+        an open end names a constant as well.
         """
+        flat = unidentified(self.fit, IDENTIFIED)
         limits = {one.symbol: 1.05 * one.least for one in self.law.form.constants}
         open_ended = () if self.profile is None else self.profile.open_ended
         return tuple(
             name
             for name, ends in self.intervals.items()
-            if name in open_ended or not _is_narrow(ends) or 0 < ends[0] < limits[name]
+            if name in flat or name in open_ended or not _is_narrow(ends) or 0 < ends[0] < limits[name]
         )
 
     @property
@@ -133,7 +140,9 @@ class FittedLaw:
                 "times says nothing; ask for less, or insist with far"
             )
         return Prediction(
-            self.law, points, self.law.losses(points), *self.intervals_of(points), np.maximum(beyond, 1.0)
+            *(self.law, points, self.law.losses(points), *self.intervals_of(points), np.maximum(beyond, 1.0)),
+            unidentified=self.unidentified,
+            law_taken_as_true=self.extrapolation is None,
         )
 
 

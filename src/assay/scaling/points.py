@@ -5,7 +5,6 @@ embeddings or not as the file does, and a law that is fitted to it counts the sa
 columns of their own: they never follow from others without a stated conversion.
 """
 
-import csv
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from assay.config.reading import read_text
 from assay.errors import UsageError
+from assay.scaling.table import named_columns, numbers_of, read_rows
 
 Floats = npt.NDArray[np.float64]
 
@@ -32,6 +31,9 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
 }
 """Headings by which a column is known, in lower case."""
 
+_CONTENT = "points"
+_LEAST, _MOST = 1e-300, 1e60
+"""Numbers of a file; products of larger ones have no logarithm."""
 _MOST_APART = 10.0
 """Factor by which FLOPs in a file may differ from 6·N·D; attention and embeddings explain less."""
 
@@ -103,8 +105,11 @@ def read_points(path: Path, needs: Collection[str] = ("parameters", "tokens")) -
 
     Raises `UsageError` with one sentence if the file cannot be read, lacks a column, or has an impossible number.
     """
-    rows = _rows(path)
-    columns = {kind: values for kind in _NAMES if (values := _column(rows, kind, path)) is not None}
+    rows = read_rows(path, _CONTENT)
+    columns = {
+        kind: np.asarray(numbers_of(rows, name, path, _LEAST, _MOST))
+        for kind, name in named_columns(rows, _NAMES, path).items()
+    }
     _check_columns(columns, needs, path)
     found = _completed(columns)
     if {"parameters", "tokens", "counted_flops"} <= set(columns):
@@ -114,18 +119,8 @@ def read_points(path: Path, needs: Collection[str] = ("parameters", "tokens")) -
 
 def run_names(path: Path) -> list[str] | None:
     """Return the column `run` of a CSV file; None if it has none."""
-    rows = _rows(path)
+    rows = read_rows(path, _CONTENT)
     return [row["run"] or "" for row in rows] if "run" in rows[0] else None
-
-
-def _rows(path: Path) -> list[dict[str, str]]:
-    try:
-        rows = list(csv.DictReader(read_text(path).splitlines()))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read ({error.strerror}); name a CSV file of points") from error
-    if not rows:
-        raise UsageError(f"{path} has no points; its first line names the columns, and each further line is a point")
-    return rows
 
 
 def _check_columns(columns: Mapping[str, Floats], needs: Collection[str], path: Path) -> None:
@@ -145,23 +140,6 @@ def _completed(columns: Mapping[str, Floats]) -> Points:
         parameters=np.where(np.isnan(found.parameters), each / found.tokens, found.parameters),
         tokens=np.where(np.isnan(found.tokens), each / found.parameters, found.tokens),
     )
-
-
-def _column(rows: list[dict[str, str]], kind: str, path: Path) -> Floats | None:
-    """Return the values of a column by any of its names; None if there is none."""
-    name = next((one for one in rows[0] if one is not None and one.strip().lower() in _NAMES[kind]), None)
-    if name is None:
-        return None
-    values = []
-    for number, row in enumerate(rows, start=2):
-        try:
-            value = float(row[name] or "")
-        except (TypeError, ValueError):
-            raise UsageError(f"{path}, line {number}: the column {name} has no number") from None
-        if not 0 < value < np.inf:
-            raise UsageError(f"{path}, line {number}: {name}={value:g} is not possible; it must be positive")
-        values.append(value)
-    return np.asarray(values)
 
 
 def _check_units(counted: Floats, given: Floats, path: Path) -> None:
@@ -186,14 +164,18 @@ def check(points: Points, needs: Collection[str], least: int, name: str) -> None
     if len(points) < least:
         raise UsageError(f"{name} has {len(points)} points; the law needs at least {least}")
     for column in needs:
-        if len(np.unique(getattr(points, column))) < _LEAST_DIFFERENT:
-            raise UsageError(f"{name} has one {_TITLES[column]} only; the law needs several")
+        different = len(np.unique(getattr(points, column)))
+        if different < _LEAST_DIFFERENT:
+            count = f"one {_TITLES[column]} only" if different == 1 else f"only {different} values of {_TITLES[column]}"
+            raise UsageError(f"{name} has {count}; the law needs at least {_LEAST_DIFFERENT}")
+    if len(np.unique(points.loss)) < 2:
+        raise UsageError(f"{name} has equal losses only; a law needs losses that fall with size or data")
     rows = np.stack([values for values in vars(points).values() if values is not None], axis=1)
     if len(np.unique(np.nan_to_num(rows), axis=0)) < len(rows):
         raise UsageError(f"{name} has the same point twice; leave the copies out, or they count double")
 
 
-_LEAST_DIFFERENT = 2
+_LEAST_DIFFERENT = 3
 _TITLES = {
     "loss": "loss",
     "parameters": "model size",

@@ -98,7 +98,9 @@ def _searched(run: "ResolvedRun", here: "Machine", limits: "Limits", asked: _Ask
 def _check(max_loss_change: float | None, calibrate: float, tokens: float | None) -> None:
     """Raise `UsageError` for a number that makes no sense."""
     if max_loss_change is not None and not 0 <= max_loss_change < 1:
-        raise UsageError(f"a change of the loss by {max_loss_change:g} is no limit; give a fraction such as 0.01")
+        raise UsageError(
+            f"a change of the loss by {max_loss_change:g} is no limit; give a fraction from 0 to 1, such as 0.01"
+        )
     if not 0 <= calibrate <= 86400:
         raise UsageError(f"calibration cannot take {calibrate:g} seconds; give 0 to 86400")
     if tokens is not None and not 0 < tokens <= 1e20:

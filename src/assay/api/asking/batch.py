@@ -10,7 +10,7 @@ from assay.errors import UsageError
 if TYPE_CHECKING:
     from assay.api.asking.results import BatchSizes
     from assay.data.progress import Progress
-    from assay.scaling.batch_size import Critical, Planned, Present
+    from assay.scaling.batch.critical import Critical, Planned, Present
 
 _AMOUNTS = (1.0, 1e20)
 _RANGES = {
@@ -49,7 +49,7 @@ def batch(
     Raises `UsageError` for none or several sources, impossible numbers, and a gradient that noise hides.
     """
     from assay.api.asking.results import BatchSizes
-    from assay.scaling.batch_size import around, rows
+    from assay.scaling.batch.critical import around, rows
 
     _check_one({"a run": run, "a noise scale": noise, "a loss": loss, "measured steps": measured, "size": parameters})
     for name, value in zip(
@@ -88,7 +88,7 @@ def _checked(batches: Sequence[float] | None) -> Sequence[float] | None:
 
 def _present(steps: float | None, batch_size: float | None, seconds: float | None) -> "Present | None":
     """Return the present run; None if none is given. Raises `UsageError` for a part of it."""
-    from assay.scaling.batch_size import Present
+    from assay.scaling.batch.critical import Present
 
     if steps is None and batch_size is None and seconds is None:
         return None
@@ -99,7 +99,7 @@ def _present(steps: float | None, batch_size: float | None, seconds: float | Non
 
 def _planned(parameters: float | None, present: "Present | None") -> "Planned | None":
     """Return the run whose loss is predicted; None if no size is given."""
-    from assay.scaling.batch_size import kaplan_loss, planned
+    from assay.scaling.batch.critical import kaplan_loss, planned
 
     if parameters is None:
         return None
@@ -109,8 +109,8 @@ def _planned(parameters: float | None, present: "Present | None") -> "Planned | 
 
 
 def _critical(noise: float | None, error: float | None, loss: float | None, measured: Path | str | None) -> "Critical":
-    from assay.scaling.batch_size import at_loss, fit, from_noise
-    from assay.scaling.measured_steps import read_steps
+    from assay.scaling.batch.critical import at_loss, fit, from_noise
+    from assay.scaling.batch.measured_steps import read_steps
 
     if noise is not None:
         return from_noise(noise, error, "examples", "the noise scale that you gave")
@@ -124,7 +124,7 @@ def _of_run(
 ) -> "tuple[Critical, Present | None]":
     """Return the critical batch size at a run's newest checkpoint, and the run as it was measured."""
     from assay.api.probing import gradients
-    from assay.scaling.batch_size import Present, from_noise
+    from assay.scaling.batch.critical import Present, from_noise
     from assay.store.lookup import find
 
     found = gradients(name, micro_batches=micro_batches, sequences=sequences, home=home, on_progress=tell)

@@ -115,6 +115,8 @@ def _check(name: str, value: float | None, ends: tuple[float, float]) -> None:
 def _frontiers(points: "Points | Path | str | None", law: str, drop: int) -> "Mapping[str, Frontier]":
     from assay.scaling.published import FRONTIERS
 
+    if points is None and (law != "hoffmann" or drop):
+        raise UsageError("a law and dropped points are those of a fit; name its points")
     return FRONTIERS if points is None else {FITTED: _fitted(points, law, drop), **FRONTIERS}
 
 
@@ -128,7 +130,8 @@ def _fitted(points: "Points | Path | str", name: str, drop: int) -> "Frontier":
     found.law.optimum(float(flops.max()))  # refuses a law without an optimum
     place = f"the {len(flops)} points of {points}" if isinstance(points, Path | str) else f"{len(flops)} points"
     reach = Reach(float(flops.min()), float(flops.max()), place)
-    spread = Spread(tuple(map(Minimum, found.draws)), 0.95, f"bootstrap of {len(found.draws)} draws")
+    able = [one for one in found.draws if form.optimum(one.values, float(flops.max())) is not None]
+    spread = Spread(tuple(map(Minimum, able)), 0.95, f"bootstrap of {len(able)} draws")
     return Frontier(Minimum(found.law), f"{form.formula}, fitted; {form.counts}", reach, spread, found.law)
 
 

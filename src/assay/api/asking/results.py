@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from assay.report.notebook import Shown
 from assay.scaling.asking.answer import Answers
 from assay.scaling.asking.growth import Growths
-from assay.scaling.batch_size import Batching
+from assay.scaling.batch.critical import Batching
 
 if TYPE_CHECKING:
     import pandas

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 DRAWS = 200
 """Draws of a bootstrap by default."""
+LEAST_DRAWS = 20
+"""Fewer draws have no quantile of 2.5 %."""
 
 
 def laws() -> "dict[str, Form]":
@@ -46,23 +48,35 @@ def fit(
     Raises `UsageError` for a faulty file, an unknown law, or points that cannot determine it.
     """
     from assay.api.laws.results import LawFit
+    from assay.scaling.extrapolation import extents
     from assay.scaling.laws import form_named
     from assay.scaling.points import check
-    from assay.scaling.profile import DELTAS
     from assay.scaling.tested import fitted
 
     form = form_named(law)
-    if drop < 0 or draws < 2:
-        raise UsageError("the number of dropped points cannot be negative, and a bootstrap needs at least 2 draws")
-    if profile is not None and profile not in DELTAS:
-        raise UsageError(f"there is no likelihood {profile!r}; there are {' and '.join(DELTAS)}")
+    _check_options(drop, draws, profile)
+    if below_flops is not None and not hold_out:
+        raise UsageError("a cut tests the law on the points above it; leave it out, or let points be held out")
     given, name, held_out = _given(points, form, home)
     below_flops = held_out if below_flops is None and form.extent == "flops" else below_flops
     check(given, form.needs, form.least_points, name)
+    if held_out is None and below_flops is not None and extents(given, form).max() < below_flops:
+        raise UsageError(f"no point of {name} is above {below_flops:g}, so nothing tests the law; give a lower cut")
     found = fitted(
         given, form, drop=drop, below=below_flops, hold_out=hold_out, profile=profile, draws=draws, seed=seed
     )
     return LawFit(**vars(found))
+
+
+def _check_options(drop: int, draws: int, profile: "Likelihood | None") -> None:
+    from assay.scaling.profile import DELTAS
+
+    if drop < 0:
+        raise UsageError(f"{drop} dropped points are not possible; give 0 or more")
+    if draws < LEAST_DRAWS:
+        raise UsageError(f"{draws} draws have no interval of 95 %; give {LEAST_DRAWS} or more")
+    if profile is not None and profile not in DELTAS:
+        raise UsageError(f"there is no likelihood {profile!r}; there are {' and '.join(DELTAS)}")
 
 
 def _given(
@@ -105,6 +119,8 @@ def predict(
     from assay.scaling.asked import asked_points, published
     from assay.scaling.fitted import FittedLaw
 
+    if isinstance(law, FittedLaw) and source is not None:
+        raise UsageError("a source names published constants, and these points are fitted; give only one of them")
     found = law if isinstance(law, FittedLaw) else published(law, source)
     columns = {
         "parameters": parameters,

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from assay.scaling.asking.answer import Answers
-    from assay.scaling.batch_size import Batching
+    from assay.scaling.batch.critical import Batching
 
 _AROUND = 30.0
 """Factor of compute that is drawn on both sides of the answers."""

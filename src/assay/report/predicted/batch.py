@@ -7,7 +7,7 @@ from assay.report.blocks import Block, Facts, Table
 from assay.units import format_count, format_seconds
 
 if TYPE_CHECKING:
-    from assay.scaling.batch_size import Batching, Critical, Row
+    from assay.scaling.batch.critical import Batching, Critical, Row
 
 
 def batch_report(found: "Batching") -> Iterator[Block]:
@@ -37,7 +37,7 @@ def batch_report(found: "Batching") -> Iterator[Block]:
 
 
 def _identified(critical: "Critical") -> bool:
-    from assay.scaling.batch_size import IDENTIFIED
+    from assay.scaling.batch.critical import IDENTIFIED
 
     fitted = critical.least_steps is not None and critical.interval is not None
     return not (fitted and critical.interval is not None and critical.interval[1] > IDENTIFIED * critical.interval[0])

@@ -73,6 +73,13 @@ def prediction_report(found: "Prediction") -> Iterator[Block]:
             "Published constants have no points here, so there is no interval. The loss is of the paper's text and "
             "tokenizer."
         )
+    if found.unidentified:
+        yield (
+            f"The points do not identify {', '.join(found.unidentified)}. Away from the points the prediction may be "
+            "far off, whatever its interval says."
+        )
+    if found.law_taken_as_true:
+        yield "The points are too few to hold some out, so the interval takes the law as true."
     if any(found.marked):
         yield "A prediction more than 100 times beyond the fitted points is marked: no hold-out has tested it."
 

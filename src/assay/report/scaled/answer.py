@@ -98,14 +98,14 @@ def minima_report(found: "ScalingAnswer") -> Iterator[Block]:
 
 
 def _minimum(one: "Parabola", found: "ScalingAnswer") -> tuple[str, ...]:
-    best = one.inside
+    best, by_law = one.inside, found.law.law.form.optimum(found.law.law.values, one.flops)
     return (
         f"{format_power(one.flops)} FLOPs",
         f"{format_count(one.sizes.min())} to {format_count(one.sizes.max())}",
         "–" if best is None else format_count(best),
         "–" if best is None else f"{one.flops / FLOPS_PER_PARAMETER_AND_TOKEN / best**2:.3g}",
         "–" if best is None else f"{float(one.loss(best)):.4f}",
-        format_count(found.law.law.optimum(one.flops)[0]),
+        "–" if by_law is None else format_count(by_law[0]),
     )
 
 

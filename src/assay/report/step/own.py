@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from math import isfinite
 from typing import TYPE_CHECKING
 
 from assay.report.blocks import Block, Facts, Table
@@ -55,6 +56,8 @@ def _facts(step: "OwnStep") -> Iterator[tuple[str, str]]:
     work = " + ".join(f"{format_flops(count)} in {dtype}" for dtype, count in step.flops.items())
     yield "work", work or "no contractions"
     yield "host waits", ", ".join(f"{count} in {phase}" for phase, count in step.synchronizations.items()) or "none"
+    if step.last_loss is not None and not isfinite(step.last_loss):
+        yield "caution", "the last loss is no finite number, so these steps train nothing"
     disturbed = sum(block.disturbed for block in step.blocks)
     if disturbed:
         yield "caution", f"other programs took processor time in {disturbed} of {len(step.blocks)} blocks"

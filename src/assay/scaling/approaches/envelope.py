@@ -18,6 +18,7 @@ import numpy as np
 from assay.errors import UsageError
 from assay.scaling.approaches.frontier import Line, Optima, line, optima
 from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN, Floats, read_points, run_names
+from assay.units import format_count
 
 _COMPUTES = 1500
 """Computes of the envelope, as in the paper."""
@@ -55,8 +56,8 @@ def envelope(curves: Sequence[TrainingCurve], draws: int = 200, seed: int = 0) -
 
     Raises `UsageError` for curves that are no curves, fewer than three sizes, or an envelope of the ends alone.
     """
-    for number, one in enumerate(curves):
-        _check(one, number)
+    for one in curves:
+        _check(one)
     sizes = np.array([one.parameters for one in curves])
     if len(np.unique(sizes)) < 3:
         raise UsageError(f"the curves are of {len(np.unique(sizes))} sizes; an envelope needs three or more")
@@ -114,11 +115,12 @@ def _line(losses: Floats, sizes: Floats, flops: Floats) -> Line | None:
     return line(flops[counted], best[counted]) if len(np.unique(best[counted])) >= 2 else None
 
 
-def _check(curve: TrainingCurve, number: int) -> None:
+def _check(curve: TrainingCurve) -> None:
+    name = f"the curve of {format_count(curve.parameters)} parameters"
     if len(curve.tokens) != len(curve.loss) or len(curve.tokens) < 2:
-        raise UsageError(f"curve {number} needs two or more tokens, and a loss for each")
+        raise UsageError(f"{name} needs two or more tokens, and a loss for each")
     values = np.concatenate([[curve.parameters], curve.tokens, curve.loss])
     if not np.all((values > 0) & np.isfinite(values)):
-        raise UsageError(f"curve {number} has a size, tokens or a loss that is not positive")
+        raise UsageError(f"{name} has a size, tokens or a loss that is not positive")
     if np.any(np.diff(curve.tokens) <= 0):
-        raise UsageError(f"the tokens of curve {number} do not increase; sort it, and leave copies out")
+        raise UsageError(f"the tokens of {name} do not increase; sort it, and leave copies out")

@@ -127,9 +127,14 @@ class Law:
     def optimum(self, flops: float) -> tuple[float, float]:
         """Return the N and D with the lowest loss at 6·N·D = `flops`. Raises `UsageError` if the form has none."""
         found = self.form.optimum(self.values, flops)
-        if found is None:
+        if found is not None:
+            return found
+        if type(self.form).optimum is Form.optimum:
             raise UsageError(f"the law {self.form.name} has no best size for a compute; hoffmann has one")
-        return found
+        raise UsageError(
+            f"no size is best under this fit of {self.form.name}, because its loss does not fall with both size and "
+            "data; fit points in which it does"
+        )
 
 
 def log_losses(laws: Sequence[Law], points: Points) -> Floats:

@@ -37,7 +37,7 @@ class Hoffmann(Form):
         """Return the grid of the paper."""
         return np.array(list(product(*_GRID)))
 
-    def optimum(self, values: Floats, flops: float) -> tuple[float, float]:
+    def optimum(self, values: Floats, flops: float) -> tuple[float, float] | None:
         """Return the N and D of the lowest loss at a compute."""
         _, a, b, alpha, beta = values
         return balance((a, alpha), (b, beta), flops)

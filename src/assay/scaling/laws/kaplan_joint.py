@@ -38,7 +38,7 @@ class KaplanJoint(Form):
             found.append((scale, data.mean() + level / beta + np.log(tokens), alpha, beta))
         return np.array(found)
 
-    def optimum(self, values: Floats, flops: float) -> tuple[float, float]:
+    def optimum(self, values: Floats, flops: float) -> tuple[float, float] | None:
         """Return the N and D of the lowest loss at a compute: the outer power is monotone, so two balance."""
         size, tokens, by_size, by_data = values
         ratio = by_size / by_data

@@ -33,12 +33,14 @@ def line(logs: Floats, losses: Floats) -> tuple[float, float]:
     return float(level), float(-slope)
 
 
-def balance(size: tuple[float, float], data: tuple[float, float], flops: float) -> tuple[float, float]:
+def balance(size: tuple[float, float], data: tuple[float, float], flops: float) -> tuple[float, float] | None:
     """Return the N and D that minimize A/N^α + B/D^β at 6·N·D = `flops`, from (log A, α) and (log B, β).
 
-    It is equation 4 of Hoffmann et al. 2022.
+    It is equation 4 of Hoffmann et al. 2022. None if the loss does not fall with both.
     """
     (a, alpha), (b, beta) = size, data
+    if not (alpha > 0 and beta > 0 and np.isfinite((a, b, alpha, beta)).all()):
+        return None
     each, both = flops / FLOPS_PER_PARAMETER_AND_TOKEN, alpha + beta
     scale = np.exp((np.log(alpha) + a - np.log(beta) - b) / both)
     return float(scale * each ** (beta / both)), float(each ** (alpha / both) / scale)

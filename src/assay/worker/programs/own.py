@@ -10,6 +10,8 @@ import json
 import os
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +41,9 @@ def _traced(run: dict[str, Any]) -> str:
     """Trace the step of a run."""
     from assay.own.fake import trace_run
 
-    return trace_run(ResolvedRun.model_validate(run, strict=False)).model_dump_json()
+    resolved = ResolvedRun.model_validate(run, strict=False)
+    with _blamed(resolved.model.own, "model"):
+        return trace_run(resolved).model_dump_json()
 
 
 def _measured(name: str, folder: str | None, **options: Any) -> str:
@@ -48,19 +52,28 @@ def _measured(name: str, folder: str | None, **options: Any) -> str:
 
     return_freed_memory()
     step = called(name, folder)
-    if not callable(step) or inspect.signature(step).parameters:
-        raise UsageError(
-            f"{name} returned a {type(step).__name__}; return a function without arguments that does one training step"
-        )
+    if not callable(step):
+        raise UsageError(f"{name} returned a {type(step).__name__}; return a function that does one training step")
+    if count := len(inspect.signature(step).parameters):
+        raise UsageError(f"{name} returned a {type(step).__name__} that takes {count} arguments; a step takes none")
     from assay.own.measured import measure_step
 
     keep_freed_memory()
-    try:
+    with _blamed(name, "step"):
         return measure_step(step, alone=True, **options).model_dump_json()
+
+
+@contextmanager
+def _blamed(name: str | None, what: str) -> Iterator[None]:
+    """Context in which an error is the user's, if the code is: raises it as a `UsageError` with its place."""
+    try:
+        yield
     except UsageError:
         raise
     except Exception as error:
-        raise UsageError(f"the step of {name} failed: {_sentence(error)}") from error
+        if name is None:
+            raise
+        raise UsageError(f"the {what} of {name} failed: {_sentence(error)}") from error
 
 
 def _sentence(error: Exception) -> str:

@@ -21,6 +21,7 @@ import numpy as np
 from scipy.optimize import brentq, least_squares
 from scipy.stats import t
 
+from assay.errors import UsageError
 from assay.scaling.laws.kaplan import KAPLAN
 from assay.scaling.laws.kaplan_steps import KAPLAN_STEPS
 from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN, Floats
@@ -36,6 +37,8 @@ LEAST_BATCHES = 3
 """Batch sizes of a fit with an error."""
 _MOST_APART = 1e4
 """Factor between a fitted critical batch size and the measured batch sizes, at most."""
+_AT_END = 1.0
+"""Distance from that factor, in the logarithm, at which a fit has no critical batch size."""
 IDENTIFIED = 10.0
 """Largest ratio of the ends of an interval for which measured steps identify the critical batch size."""
 _AROUND = 4
@@ -117,6 +120,8 @@ def from_noise(scale: float, error: float | None, unit: str, source: str) -> Cri
     """Return the critical batch size of a noise scale; its interval is symmetric in the logarithm."""
     if error is None:
         return Critical(scale, unit, source)
+    if error >= scale:
+        raise UsageError(f"a noise scale of {scale:g} ± {error:g} is not known; measure it with more micro-batches")
     spread = exp(min(_NORMAL * error / scale, 700.0))
     return Critical(scale, unit, source, (scale / spread, scale * spread))
 
@@ -152,11 +157,22 @@ def fit(batches: Sequence[float], steps: Sequence[float]) -> Critical:
     start = (logs.min(), np.log(sizes).mean())
     found = least_squares(residuals, start, slopes, bounds, xtol=1e-14, ftol=1e-14)
     level, size = map(float, found.x)
+    _check_within(size, sizes)
     freedom = len(sizes) - 2
     covariance = np.linalg.pinv(found.jac.T @ found.jac) * 2 * found.cost / freedom
     spread = exp(min(float(t.ppf((1 + LEVEL) / 2, freedom)) * sqrt(float(covariance[1, 1])), 300.0))
     source = f"fitted to {len(sizes)} measured batch sizes"
     return Critical(exp(size), "examples", source, (exp(size) / spread, exp(size) * spread), exp(level))
+
+
+def _check_within(size: float, sizes: Floats) -> None:
+    """Raise `UsageError` if the log of a fitted critical batch size is at an end of what was tried."""
+    if size - log(sizes.min() / _MOST_APART) < _AT_END:
+        raise UsageError("the steps do not fall with the batch size, so it is above the critical one; measure smaller")
+    if log(sizes.max() * _MOST_APART) - size < _AT_END:
+        raise UsageError(
+            "the steps fall in proportion to the batch size, so it is far below the critical one; measure larger"
+        )
 
 
 def planned(law: Callable[[float, float], float], parameters: float, steps: float, batch: float) -> Planned:

@@ -7,7 +7,7 @@ import pytest
 
 from assay.api import scaling
 from assay.errors import UsageError
-from assay.scaling.batch_size import (
+from assay.scaling.batch.critical import (
     Critical,
     Present,
     around,
@@ -69,6 +69,19 @@ def test_compute_at_the_critical_batch_is_twice_the_least() -> None:
         loss = planned(kaplan_loss, 1e9, 1e5, kaplan(loss)).loss
     plan = planned(kaplan_loss, 1e9, 1e5, kaplan(loss))
     assert plan.least_flops == pytest.approx(plan.flops / 2, rel=1e-6)
+
+
+def test_a_noise_scale_within_its_error_is_refused() -> None:
+    with pytest.raises(UsageError, match="measure it with more micro-batches"):
+        scaling.batch(noise=50, noise_error=50)
+
+
+@pytest.mark.parametrize(
+    ("steps", "says"), [([1000, 1000, 1000], "above the critical one"), ([800, 400, 200], "far below the critical one")]
+)
+def test_batch_sizes_on_one_side_of_the_critical_one_are_refused(steps: list[int], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        fit([8, 16, 32], steps)
 
 
 @pytest.mark.parametrize("size", [30.0, 700.0])
@@ -143,11 +156,11 @@ def test_a_mistake_is_a_sentence(given: dict[str, float], says: str) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "needs the columns batch and steps"),
+        ("", "has no batch sizes and steps"),
         ("batch,loss\n1,2", "needs the columns batch and steps"),
-        ("batch,steps\n1,2\n2,1", "2 different batch sizes; a critical batch size needs 3"),
-        ("batch,steps\n1,2\n2,x\n3,1", "line 3: the column steps has no number"),
-        ("batch,steps\n1,2\n2\n3,1", "line 3: the column steps has no number"),
+        ("batch,steps\n1,2\n2,1", "has 2 batch sizes; a critical batch size needs 3"),
+        ("batch,steps\n1,2\n2,x\n3,1", "line 3: the column steps has .x.; write a number"),
+        ("batch,steps\n1,2\n2\n3,1", "line 3: the column steps is empty"),
         ("batch,steps\n1,2\n0,3\n3,1", "line 3: batch=0 is not possible"),
         ("batch,steps\n1,nan\n2,3\n3,1", "line 2: steps=nan is not possible"),
     ],
