@@ -26,7 +26,7 @@ class Lawful(Instant):
     def result(self) -> RunResult:
         run = self._spec.config
         tokens = run.training.steps * run.tokens_per_step
-        loss = float(LAW.loss(counts(run.model)["total"], tokens)) * (1 + 1e-3 * (tokens % 7 - 3))
+        loss = float(LAW.loss(counts(run.model)["total"], tokens)) * (1 + 1e-3 * (tokens % 7 - 3) + 1e-4 * run.seed)
         append(self.folder.events_file, {"event": "evaluation", "step": run.training.steps, "loss": loss})
         figures: dict[str, Any] = {"val_loss": loss, "steps": run.training.steps, "tokens": tokens}
         done = super().result().model_copy(update=figures)
@@ -79,7 +79,7 @@ def test_a_study_comes_to_its_law_its_points_and_its_page(
     printed = assay("scaling", "points", "last").out
     rows = list(csv.DictReader(printed.splitlines()))
     assert {row["role"] for row in rows} == {"fitted", "held out"}
-    assert len(assay("scaling", "points", "last", "--all", "--json").value) == len(rows) + 4
+    assert len(assay("scaling", "points", "last", "--all", "--json").value) == len(rows) + 4 * 3
     value = assay("scaling", "fit", "last", "--draws", "20", "--json").value
     assert value["points"] == sum(row["role"] == "fitted" for row in rows)
     assert value["held_out"]["count"] == 1
@@ -88,7 +88,7 @@ def test_a_study_comes_to_its_law_its_points_and_its_page(
     assert assay("study", "plan", str(file)).code == 0
     path = tmp_path / "points.csv"
     path.write_text(printed)
-    assert assay("scaling", "fit", str(path), "--draws", "5", "--json").value["points"] == len(rows)
+    assert assay("scaling", "fit", str(path), "--draws", "20", "--json").value["points"] == len(rows)
 
 
 @pytest.mark.parametrize(

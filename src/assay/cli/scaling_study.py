@@ -24,6 +24,9 @@ def run_study(
         float | None,
         typer.Option(metavar="D/N", help="Tokens per parameter around which sizes are chosen; default: 60."),
     ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(metavar="N", min=1, max=100, help="Seeds of each fitted run; default: 3.")
+    ] = None,
     executor: Annotated[str, typer.Option(metavar="NAME", help="Where the runs go: local, ray, slurm.")] = "local",
     page: _Page = None,
     as_json: Json = False,
@@ -36,7 +39,7 @@ def run_study(
         assay study resume last                                         after a Ctrl-C
 
     The configuration is the largest model. Smaller ones keep its aspect ratio and the width of its heads, and their
-    learning rate is the base's × base's width / width. Exit codes are those of `assay compare`.
+    learning rate follows a rule that the study tests. Exit codes are those of `assay compare`.
     """
     from functools import partial
 
@@ -52,6 +55,7 @@ def run_study(
             budget_seconds=seconds_of("--budget", budget),
             widths=None if widths is None else _widths(widths),
             tokens_per_parameter=ratio,
+            seeds=seeds,
             on_progress=watch.prepare,
         )
     if only_plan and as_json:

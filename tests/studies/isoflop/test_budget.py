@@ -5,7 +5,7 @@ import math
 import pytest
 
 from assay.errors import UsageError
-from assay.studies.isoflop.budget import Limits, Wanted, largest_study, makespan, study_seconds
+from assay.studies.isoflop.budget import Limits, Wanted, cells_of, largest_study, makespan, study_seconds
 from assay.studies.isoflop.sizes import flops_of, sized
 from assay.studies.kinds.isoflop import BUDGET, LEAST_STEPS
 from support.scaled import base
@@ -24,7 +24,7 @@ def test_tasks_begin_when_a_slot_is_free() -> None:
     assert makespan([3], 4) == 3
 
 
-@pytest.mark.parametrize("minutes", [12, 30, 120])
+@pytest.mark.parametrize("minutes", [30, 60, 120])
 @pytest.mark.parametrize("slots", [1, 2, 8])
 def test_a_study_ends_in_time_and_uses_most_of_it(minutes: float, slots: int) -> None:
     given = limits(minutes, slots)
@@ -33,7 +33,7 @@ def test_a_study_ends_in_time_and_uses_most_of_it(minutes: float, slots: int) ->
 
 
 def test_the_held_out_run_has_ten_times_the_compute_of_every_fitted_one() -> None:
-    study = largest_study(WANTED, limits(20))
+    study = largest_study(WANTED, limits(60))
     rows = {row.label: row for row in study.rows(base())}
     flops = {label: flops_of(row.run, "total") for label, row in rows.items()}
     held_out = [label for label, row in rows.items() if row.levels[BUDGET] not in study.runs]
@@ -45,6 +45,15 @@ def test_the_held_out_run_has_ten_times_the_compute_of_every_fitted_one() -> Non
     budgets = sorted(map(float, study.runs))
     assert budgets[-1] / budgets[0] >= 10**1.4
     assert all(3 <= len(widths) <= 5 for widths in study.runs.values())
+
+
+def test_only_fitted_runs_have_further_seeds() -> None:
+    study = largest_study(WANTED, limits(60))
+    cells = study.cells(base())
+    of_seed = [[cell for cell in cells if cell.seed == base().seed + number] for number in range(study.seeds)]
+    assert [len(one) for one in of_seed] == [len(of_seed[0]), *[len(of_seed[0]) - 1] * (study.seeds - 1)]
+    assert sum(cell.levels[BUDGET] not in study.runs for cell in cells) == 1
+    assert [dict(cell.levels) for cell in cells] == [dict(one) for one in cells_of(study)]
 
 
 def test_no_run_repeats_its_text_more_often_than_allowed() -> None:

@@ -27,17 +27,19 @@ def plan(
     budget_seconds: float,
     widths: Sequence[int] | None = None,
     tokens_per_parameter: float | None = None,
+    seeds: int | None = None,
     home: Home | Path | str | None = None,
     on_progress: "Progress | None" = None,
 ) -> "ScalingPlan":
     """Design the largest study that ends within so many seconds here; steps of every size are timed first.
 
-    `source` is the largest model; smaller ones keep its aspect ratio and the width of its heads. Raises `UsageError`
-    if it has no other sizes, or if the time is too short.
+    `source` is the largest model; smaller ones keep its aspect ratio and the width of its heads. `seeds` are those of
+    each fitted run, by default 3. Raises `UsageError` if it has no other sizes, or if the time is too short.
     """
     from assay.data.progress import silent
     from assay.studies.isoflop.budget import (
         MOST_EPOCHS,
+        SEEDS,
         TOKENS_PER_PARAMETER,
         Limits,
         Wanted,
@@ -51,7 +53,7 @@ def plan(
         raise UsageError(f"a budget of {budget_seconds:g} seconds is not possible; give a positive time such as 2h")
     base = configure(source, (*_UNTIMED, *overrides))
     here = measured(base, tuple(widths or widths_of(base)), home_of(home), on_progress or silent)
-    wanted = Wanted(here.sizes, tokens_per_parameter or TOKENS_PER_PARAMETER)
+    wanted = Wanted(here.sizes, tokens_per_parameter or TOKENS_PER_PARAMETER, seeds=seeds or SEEDS)
     limits = Limits(_SHARE * budget_seconds, here.slots, here.step_seconds, MOST_EPOCHS * here.train_tokens)
     vocabulary = next(iter(here.sizes.values())).model.vocab_size
     changes = (f"model.vocab_size={vocabulary}", *_UNTIMED, *overrides)
@@ -77,6 +79,7 @@ def run(
     budget_seconds: float,
     widths: Sequence[int] | None = None,
     tokens_per_parameter: float | None = None,
+    seeds: int | None = None,
     executor: str = "local",
     home: Home | Path | str | None = None,
     on_progress: "Progress | None" = None,
@@ -90,6 +93,7 @@ def run(
         budget_seconds=budget_seconds,
         widths=widths,
         tokens_per_parameter=tokens_per_parameter,
+        seeds=seeds,
         home=place,
         on_progress=on_progress,
     )
@@ -121,7 +125,7 @@ def write(found: "ScalingPlan", home: Home) -> Path:
     from assay.files import write_file
 
     study = found.study
-    values = study.model_dump(mode="json", include={"name", "question", "base", "count", "check_rate_at"})
+    values = study.model_dump(mode="json", include={"name", "question", "base", "seeds", "count", "check_rate_at"})
     runs = {budget: list(widths) for budget, widths in study.runs.items()}
     content = {
         "kind": study.kind,

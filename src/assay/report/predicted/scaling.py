@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from assay.report.blocks import Block, Table
+from assay.report.formats import finite
 from assay.units import format_count, format_flops
 
 if TYPE_CHECKING:
@@ -119,9 +120,12 @@ def _spread(beyond: "Extrapolation", times: float) -> float:
 
 
 def fit_values(found: "FittedLaw") -> dict[str, Any]:
-    """Return the same figures for programs."""
-    form, tested = found.law.form, found.held_out
-    profile = found.profile
+    """Return the same figures for programs; None stands for an open end and a number that is too large."""
+    return finite(_values(found))
+
+
+def _values(found: "FittedLaw") -> dict[str, Any]:
+    form, tested, profile = found.law.form, found.held_out, found.profile
     return {
         "law": form.name,
         "formula": form.formula,

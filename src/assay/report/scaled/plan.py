@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from assay.report.blocks import Block, Facts, Table
-from assay.studies.isoflop.budget import MOST_EPOCHS, seconds_of
+from assay.studies.isoflop.budget import MOST_EPOCHS, cells_of, seconds_of
 from assay.studies.isoflop.sizes import FLOPS_PER_PARAMETER_AND_TOKEN, counts
 from assay.studies.kinds.isoflop import AS_RULED, BUDGET, RATE, WIDTH
 from assay.units import format_count, format_flops, format_power, format_seconds
@@ -20,13 +20,13 @@ _COLUMNS = ("run", "parameters", "tokens", "epochs", "steps", "FLOPs", "process"
 def plan_report(plan: "ScalingPlan") -> Iterator[Block]:
     """Yield the whole, a table of the runs in their order, and sentences on what was chosen."""
     study = plan.study
-    rows = list(study.combinations())
+    rows, every = list(study.combinations()), cells_of(study)
     yield Facts.of(
         (
             ("study", study.name),
             ("base", study.base),
-            ("runs", f"{len(rows)}, and the first of them once more; {plan.here.slots} beside each other"),
-            ("FLOPs", f"{format_flops(sum(_flops(plan, one) for one in rows))} in all"),
+            ("runs", f"{len(every)}, two of them equal at each seed; {plan.here.slots} beside each other"),
+            ("FLOPs", f"{format_flops(sum(_flops(plan, one) for one in every))} in all"),
             ("time", f"{format_seconds(plan.seconds)} predicted, {format_seconds(plan.budget_seconds)} given"),
         )
     )
@@ -54,6 +54,7 @@ def plan_values(plan: "ScalingPlan") -> dict[str, Any]:
         "runs": {budget: list(widths) for budget, widths in study.runs.items()},
         "held_out": study.held_out.model_dump(),
         "count": study.count,
+        "seeds": study.seeds,
         "seconds": plan.seconds,
         "slots": plan.here.slots,
         "step_seconds": dict(plan.here.step_seconds),

@@ -25,6 +25,8 @@ from assay.studies.outlook import process_seconds
 TOKENS_PER_PARAMETER = 60.0
 """Middle of the sizes of a budget. Hoffmann et al. 2022 have 20 for words; single bytes say less each, so more are
 needed."""
+SEEDS = 3
+"""Seeds of a fitted run. A prediction for ten times the compute multiplies the scatter of single losses."""
 BUDGETS, SIZES, DECADES = 7, 5, 1.5
 """Budgets, sizes of each, and powers of ten between the smallest and the largest budget."""
 _LEAST_BUDGETS, _LEAST_SIZES = 3, 3
@@ -61,6 +63,7 @@ class Wanted:
     """The base at each width."""
     tokens_per_parameter: float = TOKENS_PER_PARAMETER
     count: Count = "total"
+    seeds: int = SEEDS
 
     @cached_property
     def parameters(self) -> dict[int, int]:
@@ -102,7 +105,7 @@ def study_for(flops: float, wanted: Wanted, most_tokens: float) -> Isoflop | Non
     if budgets[-1] not in runs or len(runs) < _LEAST_BUDGETS or not widest:
         return None
     held_out = HeldOutRun(flops=largest, width=widest[0])
-    return Isoflop(runs=runs, held_out=held_out, check_rate_at=list(runs)[1], count=wanted.count)
+    return Isoflop(runs=runs, held_out=held_out, check_rate_at=list(runs)[1], count=wanted.count, seeds=wanted.seeds)
 
 
 def largest_study(wanted: Wanted, limits: Limits) -> Isoflop:
@@ -111,8 +114,8 @@ def largest_study(wanted: Wanted, limits: Limits) -> Isoflop:
     able = [flops for flops in coarse if _in_time(flops, wanted, limits) is not None]
     if not able:
         raise UsageError(
-            f"no study of scaling ends in {limits.seconds / 60:.3g} minutes here; give a longer --budget, a smaller "
-            "model, a smaller batch, or more text"
+            f"no study of scaling ends in {limits.seconds / 60:.3g} minutes here; give a longer --budget, fewer "
+            "--seeds, a smaller model, a smaller batch, or more text"
         )
     fine = np.geomspace(able[-1], able[-1] * coarse[1] / coarse[0], _PLACES_BETWEEN)
     return next(found for flops in reversed(fine) if (found := _in_time(flops, wanted, limits)) is not None)
@@ -125,11 +128,16 @@ def _in_time(flops: float, wanted: Wanted, limits: Limits) -> Isoflop | None:
 
 
 def study_seconds(study: Isoflop, wanted: Wanted, limits: Limits) -> float:
-    """Return the predicted time of a study: all cells in their order, the control twice."""
-    control, *others = study.combinations()
-    return study.seeds * makespan(
-        [seconds_of(study, one, wanted, limits) for one in (control, control, *others)], limits.slots
-    )
+    """Return the predicted time of a study: all cells in their order, the control twice at each seed."""
+    seconds = [seconds_of(study, one, wanted, limits) for one in cells_of(study)]
+    return makespan(seconds, limits.slots)
+
+
+def cells_of(study: Isoflop) -> list[Mapping[str, str]]:
+    """Return the levels of every cell of a study, in their order."""
+    control, held_out, *others = study.combinations()
+    again = [control, control, *others] * (study.seeds - 1)
+    return [control, control, held_out, *others, *again]
 
 
 def seconds_of(study: Isoflop, levels: Mapping[str, str], wanted: Wanted, limits: Limits) -> float:

@@ -6,7 +6,8 @@ determine L(N, D). The held-out run spends at least ten times the largest budget
 has to predict it.
 
 The learning rate follows a rule, and the rule is tested. At one budget, the smallest and the largest size also train at
-half and at twice the rate. The held-out run is the longest, so it starts first and the others run beside it.
+half and at twice the rate. The held-out run is the longest, so it starts first and the others run beside it. It trains
+at the first seed only. Further seeds are for the fitted runs, whose losses scatter by about a percent.
 """
 
 import math
@@ -18,7 +19,7 @@ from pydantic import Field, field_validator, model_validator
 from assay.config.base import Setting
 from assay.config.run import ResolvedRun, Run
 from assay.errors import UsageError
-from assay.records.study import BASELINE
+from assay.records.study import BASELINE, Cell
 from assay.studies.base import Study
 from assay.studies.design import Treatment
 from assay.studies.factors import Factor
@@ -57,7 +58,7 @@ class Isoflop(Study):
     }
 
     seeds: int = 1
-    """Number of seeds of every row."""
+    """Number of seeds of every row but the held-out one."""
     runs: dict[str, tuple[int, ...]] = Field(min_length=1)
     """Widths that train at each budget of FLOPs, such as ``{1e12: [32, 48, 64]}``."""
     held_out: HeldOutRun
@@ -141,6 +142,11 @@ class Isoflop(Study):
         rate = RATES[levels[RATE]] * of_width * (steps / base.training.steps) ** self.steps_exponent
         return Treatment(self.label(levels) if earlier else BASELINE, levels, trained(size, base, steps, rate))
 
+    def cells(self, base: Run) -> tuple[Cell, ...]:
+        """Return the cells of every row at each seed; the held-out run has the first seed only."""
+        every = super().cells(base)
+        return tuple(one for one in every if one.seed == base.seed or one.levels[BUDGET] in self.runs)
+
     def steps(self, size: ResolvedRun, budget: str) -> int:
         """Return the steps of a size: a fitted run spends at most its budget, and the held-out run at least its own."""
         exact = steps_for(size, _flops(budget), self.count)
@@ -149,10 +155,11 @@ class Isoflop(Study):
     def notes(self) -> tuple[str, ...]:
         """Return a sentence on the fit and its test."""
         fitted = sum(map(len, self.runs.values()))
+        seeds = "" if self.seeds == 1 else f", each with {self.seeds} seeds"
         times = self.held_out.flops / max(map(_flops, self.runs))
         return (
-            f"{fitted} runs at {len(self.runs)} budgets are fitted. The law is tested on one run of {times:.3g} times "
-            f"the largest budget. N is counted as {self.count.replace('_', '-')}, and FLOPs as 6·N·D.",
+            f"{fitted} runs at {len(self.runs)} budgets are fitted{seeds}. The law is tested on one run of {times:.3g} "
+            f"times the largest budget. N is counted as {self.count.replace('_', '-')}, and FLOPs as 6·N·D.",
         )
 
     def _levels(self, budget: str, width: int, rate: str = AS_RULED) -> Mapping[str, str]:
