@@ -22,6 +22,7 @@ for _number, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIG
 settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")
 
+_MANY_MODULES = 50
 _LONGEST = ("worker", "parallel", "optimizations", "estimator")
 """Folders with the longest files: they begin first, so that no process is left with one of them at the end."""
 
@@ -80,11 +81,28 @@ def updates_as_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(eight_bit, "_as_written", lambda: torch.compiler.set_stance("force_eager"))
 
 
+_imported = 0
+"""Number of modules that were imported when garbage was collected last."""
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _what_is_there_is_nobodys_garbage() -> None:
     """Whoever measures memory collects garbage first, and need not look through all that was ever imported."""
+    _set_aside()
+
+
+@pytest.fixture(autouse=True)
+def _what_tests_imported_is_nobodys_garbage() -> None:
+    """A test may import much (a compiler has 200,000 objects), and the next ones of its module need not look there."""
+    if len(sys.modules) > _imported + _MANY_MODULES:
+        _set_aside()
+
+
+def _set_aside() -> None:
+    global _imported
     gc.collect()
     gc.freeze()
+    _imported = len(sys.modules)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from assay.config import ModelConfig, Run
 from assay.config.run import Spec
-from assay.instruments.memory.tensor_peak import _all_events, _is_allocation
+from assay.instruments.memory.tensor_peak import Changes
 from assay.instruments.trace import StepTracer
 from assay.records.trace import Trace
 from assay.step.compiled import CompiledCall, Graph
@@ -76,8 +76,8 @@ def allocator_bytes(run: Run, trace: Trace) -> int:
         loss = summed_loss(step, rows)
     assert profiler.profiler is not None
     assert profiler.profiler.kineto_results is not None
-    events = _all_events(profiler.profiler.kineto_results.experimental_event_tree())
-    left = sum(event.extra_fields.alloc_size for event in events if _is_allocation(event, "cpu"))
+    changes = Changes(profiler.profiler.kineto_results.experimental_event_tree(), "cpu").found
+    left = sum(change.nbytes for change in changes)
     before = sum(size for category, size in trace.memory.saved_bytes.items() if category.startswith("inputs "))
     numbers = 0 if SDPA.name in {spec.name for spec in run.optimizations} else 8 * LAYERS
     return left - loss.untyped_storage().nbytes() - numbers + before
@@ -155,7 +155,7 @@ def test_compiled_code_is_tallied_like_dispatched_operators() -> None:
         torch.set_float32_matmul_precision("high")
         try:
             for call in calls:
-                recorder._record(call.operator, call.args, call.kwargs, call.result)
+                recorder._record(call, "forward")
             with recorder.graphs.watch(Graph(backward=True, calls=tuple(calls), kernels=0)):
                 pass
         finally:

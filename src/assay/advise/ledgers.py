@@ -156,10 +156,10 @@ class Ledgers:
         """Return the update of a stack, which all stacks with the same weights share."""
         cost = self._ledger(self._depths[place], shape)
         assert cost is not None
-        alone = self._ledger(self._depths[place], rule) if rule else None
-        ruled = cost if alone is None else cost.updated_by(alone.optimizer.rule)
-        key = (place, id(ruled.pieces), id(ruled.optimizer.shards), rule or shape)
+        key = (place, id(cost.pieces), id(cost.optimizer.shards), rule or shape)
         if key not in self._updates:
+            alone = self._ledger(self._depths[place], rule) if rule else None
+            ruled = cost if alone is None else cost.updated_by(alone.optimizer.rule)
             used = {one.dtype for one in ruled.optimizer.rule.products(ruled.updated)}
             work = update_work(ruled, self.rates) if used <= set(self.rates.matmul_flops) else None
             self._updates[key] = _Update(work, update(ruled, on_gpu=self._on_gpu))

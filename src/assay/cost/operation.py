@@ -78,6 +78,8 @@ class Scratch(NamedTuple):
 
     def changed(self, change: Callable[[Tensor], Tensor]) -> "Scratch":
         """These temporaries with `change` applied to each."""
+        if not (self.forward or self.backward):
+            return self
         return Scratch(tuple(map(change, self.forward)), tuple(map(change, self.backward)))
 
 

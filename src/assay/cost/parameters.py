@@ -4,9 +4,10 @@ They must agree with those of the module.
 """
 
 from collections.abc import Iterator
+from math import prod
 
 from assay.config import ModelConfig
-from assay.cost.tensors import Tensor
+from assay.cost.tensors import BLANK, Tensor, altered
 
 
 def parameters(config: ModelConfig) -> dict[str, Tensor]:
@@ -15,19 +16,22 @@ def parameters(config: ModelConfig) -> dict[str, Tensor]:
     All are float32.
     """
     shapes = dict(_shapes(config))
-    return {name: Tensor(name, shape, "float32", batched=False) for name, shape in shapes.items()}
+    learned = altered(BLANK, dtype="float32", batched=False)
+    return {name: altered(learned, name=name, shape=shape) for name, shape in shapes.items()}
 
 
 def parameter_count(config: ModelConfig) -> int:
     """Number of parameters of a GPT."""
-    return sum(tensor.elements for tensor in parameters(config).values())
+    return sum(map(prod, dict(_shapes(config)).values()))
 
 
 def active_parameter_count(config: ModelConfig) -> int:
     """Number of parameters that compute one token: of a mixture's experts only those that the token is sent to."""
-    idle = 0 if config.n_expert is None else config.n_expert - config.n_expert_active
-    experts = [tensor for name, tensor in parameters(config).items() if ".experts." in name]
-    return parameter_count(config) - sum(idle * tensor.elements // tensor.shape[0] for tensor in experts)
+    if config.n_expert is None:
+        return parameter_count(config)
+    shapes, idle = dict(_shapes(config)), config.n_expert - config.n_expert_active
+    experts = [shape for name, shape in shapes.items() if ".experts." in name]
+    return sum(map(prod, shapes.values())) - sum(idle * prod(shape[1:]) for shape in experts)
 
 
 def _shapes(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:

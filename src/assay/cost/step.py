@@ -162,7 +162,7 @@ class Cost:
 
         return plan(self)
 
-    @property
+    @cached_property
     def parameter_bytes(self) -> int:
         """Bytes of this rank's weights, padding included."""
         return sum(tensor.nbytes for tensor in self.pieces.values()) + self.sharding.padding_bytes
@@ -177,7 +177,7 @@ class Cost:
         """Tensors that the optimizer keeps between steps."""
         return self.optimizer.rule.state(self.updated)
 
-    @property
+    @cached_property
     def update(self) -> tuple[Instant, ...]:
         """Instants of the update that follows backward."""
         if self.sharding.on_host:
@@ -194,17 +194,17 @@ class Cost:
         narrow = (one for one in self.pieces.values() if one.dtype in ("bfloat16", "float16"))
         return tuple(Instant("aten._foreach_norm", one.name, one.cast("float32").nbytes) for one in narrow)
 
-    @property
+    @cached_property
     def gradient_bytes(self) -> int:
         """Bytes of the gradients that wait for the update when backward has ended."""
         return 0 if self.optimizer.in_backward else sum(tensor.nbytes for tensor in self.pieces.values())
 
-    @property
+    @cached_property
     def optimizer_state_bytes(self) -> int:
         """Bytes that the optimizer keeps between steps."""
         return sum(tensor.nbytes for tensor in self.optimizer_state)
 
-    @property
+    @cached_property
     def held_bytes(self) -> int:
         """Bytes on the device before a step: weights, optimizer state, tables and buffers; gradients are cleared."""
         padding = 0 if self.sharding.on_host else self.sharding.padding_bytes

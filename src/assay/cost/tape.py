@@ -7,7 +7,7 @@ and backwards to count live bytes. It holds shapes and names only, so rewriting 
 from collections.abc import Callable, Sequence
 
 from assay.cost.operation import Collectives, Flops, Gradient, Operation, Scratch
-from assay.cost.tensors import Tensor, altered
+from assay.cost.tensors import BLANK, Tensor, altered
 
 Tape = tuple[Operation, ...]
 
@@ -37,7 +37,7 @@ class Writer:
         name = f"{self.site}:{label}"
         while name in self.values:
             name += "'"
-        tensor = Tensor(name, tuple(shape), dtype, batched, of)
+        tensor = altered(BLANK, name=name, shape=tuple(shape), dtype=dtype, batched=batched, view_of=of)
         self.values[name] = tensor
         return tensor
 
@@ -66,12 +66,12 @@ class Writer:
                 name=name,
                 site=self.site,
                 kind=kind,
-                inputs=tuple(tensor.name for tensor in inputs),
+                inputs=tuple([tensor.name for tensor in inputs]),
                 outputs=tuple(outputs),
                 gradients=tuple(gradients),
-                saves=tuple(tensor.name for tensor in saves),
+                saves=tuple([tensor.name for tensor in saves]),
                 extras=tuple(extras),
-                holds=tuple(tensor.name for tensor in holds),
+                holds=tuple([tensor.name for tensor in holds]),
                 flops=flops,
                 backward=backward,
                 scratch=scratch,

@@ -238,7 +238,7 @@ class _OperatorClock(TorchDispatchMode):  # type: ignore[no-untyped-call]
         result = func(*args, **kwargs)
         _wait(self._device)
         seconds = time.perf_counter() - start
-        arguments, results = operations.tensors_in((args, kwargs)), operations.tensors_in(result)
+        arguments, results = operations.tensors_in(*args, *kwargs.values()), operations.tensors_in(result)
         view = operations.is_view(func, arguments, results)
         kind = operations.class_of(func, view=view)
         tally = self.tallies.setdefault((module, phase, kind), _Tally())

@@ -9,7 +9,7 @@ from assay.records.trace import Phase
 from assay.records.trace.float8_products import Float8Product
 from assay.step.compiled import CompiledCall
 
-_PRODUCT = "_scaled_mm"
+_PRODUCT = torch.ops.aten._scaled_mm
 
 
 class Float8Products:
@@ -22,7 +22,7 @@ class Float8Products:
 
     def note(self, call: CompiledCall, phase: Phase, *, readable: bool) -> None:
         """Count one operator if it is a float8 product; `readable`: the values of its arguments can be read."""
-        if call.operator._schema.name.partition("::")[2] != _PRODUCT:
+        if call.operator.overloadpacket is not _PRODUCT:
             return
         left, right = call.args[:2]
         key = phase, (dtype_name(left.dtype), dtype_name(right.dtype))

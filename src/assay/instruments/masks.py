@@ -14,6 +14,9 @@ from assay.records.trace.masks import Masks
 _LEAST_ELEMENTS = 256
 """Two masks of this many elements agree by chance less than once in 10¹⁰ steps at any usual dropout rate."""
 
+_DRAWN_ON_CPU = torch.ops.aten.bernoulli_.float
+_DROPOUT_OF_GPU = torch.ops.aten.native_dropout.default
+
 
 class MaskCounts:
     """Counts the masks of one step."""
@@ -56,8 +59,8 @@ class MaskCounts:
 
 def _mask(operator: OpOverload, args: tuple[Any, ...], result: Any) -> torch.Tensor | None:
     """The mask that an operator drew: `bernoulli_` fills one on a CPU, a GPU's dropout returns one with the result."""
-    if operator is torch.ops.aten.bernoulli_.float:
+    if operator is _DRAWN_ON_CPU:
         return result if isinstance(result, torch.Tensor) else None
-    if operator is torch.ops.aten.native_dropout.default and args[2]:
+    if operator is _DROPOUT_OF_GPU and args[2]:
         return result[1] if isinstance(result[1], torch.Tensor) else None
     return None

@@ -13,7 +13,7 @@ Views and allocations without a value move none.
 """
 
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import torch
@@ -70,17 +70,26 @@ def class_of(operator: OpOverload, *, view: bool) -> OperationClass:
 
 def is_view(operator: OpOverload, arguments: list[torch.Tensor], results: list[torch.Tensor]) -> bool:
     """True if every result shares the storage of an argument, and the operator changes no argument."""
-    if operator._schema.is_mutable or not results:
+    if not results or written_arguments(operator):
         return False
     given = {one.untyped_storage()._cdata for one in arguments}
     return all(one.untyped_storage()._cdata in given for one in results)
 
 
+@cache
+def written_arguments(operator: OpOverload) -> tuple[tuple[int, str], ...]:
+    """Place and name of each argument that an operator changes; empty if it changes none."""
+    arguments = enumerate(operator._schema.arguments)
+    return tuple((place, one.name) for place, one in arguments if one.alias_info and one.alias_info.is_write)
+
+
 def dtype_of(arguments: list[torch.Tensor], results: list[torch.Tensor]) -> str:
     """Dtype of the first floating-point argument, else of the first result, else of the first argument."""
-    floating = [one for one in arguments if one.is_floating_point()]
-    first = next(iter((*floating, *results, *arguments)), None)
-    return "none" if first is None else dtype_name(first.dtype)
+    for one in arguments:
+        if one.is_floating_point():
+            return dtype_name(one.dtype)
+    first = results or arguments
+    return dtype_name(first[0].dtype) if first else "none"
 
 
 def multiplied_in(dtype: str, arguments: list[torch.Tensor]) -> str:
@@ -93,19 +102,32 @@ def bytes_of(operator: OpOverload, tensors: Iterable[torch.Tensor]) -> int:
     """Bytes of arguments and results, without the repetitions of expanded tensors."""
     if _base(operator) in _RESERVATIONS:
         return 0
-    return sum(min(one.numel() * one.element_size(), one.untyped_storage().nbytes()) for one in tensors)
+    return sum([min(one.numel() * one.element_size(), one.untyped_storage().nbytes()) for one in tensors])
 
 
 def flops_of(operator: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> int:
     """FLOPs of a contraction; 0 if there is no formula for it."""
+    formula = _formula(operator)
+    if formula is None:
+        base = _base(operator).removesuffix("_")
+        return _MORE_FLOPS[base](*args) if base in _MORE_FLOPS else 0
+    if not kwargs and all(isinstance(one, torch.Tensor) for one in (*args, result)):
+        return _flops_of_shapes(formula, tuple(one.shape for one in args), result.shape)
+    return int(formula(*args, **kwargs, out_val=result))
+
+
+@cache
+def _formula(operator: OpOverload) -> Formula | None:
+    """Torch's formula of a contraction; an operator in place has that of the one that returns a new tensor."""
     base = _base(operator).removesuffix("_")
-    # An in-place operator has the formula of the operator that returns a new tensor.
     packet = getattr(torch.ops.aten, base) if operator.namespace == "aten" else operator.overloadpacket
-    if formula := flop_registry.get(packet):
-        return int(formula(*args, **kwargs, out_val=result))
-    if formula := _MORE_FLOPS.get(base):
-        return formula(*args)
-    return 0
+    return flop_registry.get(packet)
+
+
+@lru_cache(maxsize=4096)
+def _flops_of_shapes(formula: Formula, shapes: tuple[torch.Size, ...], result: torch.Size) -> int:
+    """FLOPs of a contraction of tensors alone; torch's formula, which is slow, reads their shapes only."""
+    return int(formula(*shapes, out_val=result))
 
 
 def waits_for_device(operator: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> bool:
@@ -120,25 +142,24 @@ def waits_for_device(operator: OpOverload, args: tuple[Any, ...], kwargs: dict[s
         return False
     if kwargs.get("non_blocking") or args[2:] == (True,):
         return False
-    return len({one.device.type for one in (result, *tensors_in((args, kwargs)))}) > 1
+    return len({one.device.type for one in (result, *tensors_in(*args, *kwargs.values()))}) > 1
 
 
-def tensors_in(value: Any) -> list[torch.Tensor]:
+def tensors_in(*values: Any) -> list[torch.Tensor]:
     """Every tensor in nested arguments or results, in order."""
     found: list[torch.Tensor] = []
-    _collect(value, found)
+    _collect(values, found)
     return found
 
 
-def _collect(value: Any, found: list[torch.Tensor]) -> None:
-    if isinstance(value, torch.Tensor):
-        found.append(value)
-    elif isinstance(value, (list, tuple)):
-        for one in value:
+def _collect(values: Iterable[Any], found: list[torch.Tensor]) -> None:
+    for one in values:
+        if isinstance(one, torch.Tensor):
+            found.append(one)
+        elif isinstance(one, (list, tuple)):
             _collect(one, found)
-    elif isinstance(value, dict):
-        for one in value.values():
-            _collect(one, found)
+        elif isinstance(one, dict):
+            _collect(one.values(), found)
 
 
 @cache

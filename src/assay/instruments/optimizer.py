@@ -25,8 +25,6 @@ class Writes:
 
     def note(self, operator: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Count the elements that one operator of the update wrote into parameters."""
-        if not operator._schema.is_mutable:
-            return
         for tensor in _written(operator, args, kwargs):
             if name := self._names.get(identity(tensor.untyped_storage())):
                 self._elements.setdefault(name, Counter())[operations.name_of(operator)] += tensor.numel()
@@ -71,10 +69,8 @@ def _updated(name: str, parameter: torch.Tensor, state: Mapping[str, Any], write
 
 
 def _written(operator: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterable[torch.Tensor]:
-    for place, argument in enumerate(operator._schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            given = args[place] if place < len(args) else kwargs.get(argument.name)
-            yield from operations.tensors_in(given)
+    for place, name in operations.written_arguments(operator):
+        yield from operations.tensors_in(args[place] if place < len(args) else kwargs.get(name))
 
 
 def _settings(group: Mapping[str, Any]) -> Iterable[tuple[str, Setting]]:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 from typing import Any
 
@@ -27,6 +28,12 @@ from assay.step.program import Step
 
 _Key = tuple[str, str, Phase, OperationClass, str]
 _ArgumentsAndResults = tuple[list[torch.Tensor], list[torch.Tensor]]
+
+
+@cache
+def _is_wrapper(kind: type) -> bool:
+    """True for a wrapper subclass of a tensor."""
+    return hasattr(kind, "__tensor_flatten__")
 
 
 @dataclass
@@ -78,17 +85,18 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: OpOverload, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if any(hasattr(kind, "__tensor_flatten__") for kind in types):
+        if any(map(_is_wrapper, types)):
             return NotImplemented  # a wrapper subclass dispatches first, then its inner tensors are dispatched here
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         if self.graphs.running or not isinstance(func, OpOverload):
             return result
-        self._record(func, args, kwargs, result)
+        phase = current_phase(updating=self.updating > 0)
+        self._record(CompiledCall(func, args, kwargs, result, again=False), phase)
         if self.updating:
             self.writes.note(func, args, kwargs)
         elif self._replayed is None:  # values cannot be read while a CUDA graph is captured
-            self.masks.note(func, args, result, current_phase(updating=self.updating > 0))
+            self.masks.note(func, args, result, phase)
         return result
 
     def origin(self, storage: int) -> str:
@@ -121,13 +129,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             for (name, axis, phase, dtype), tally in self._sent.items()
         )
 
-    def _record(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
-        arguments, results = operations.tensors_in((args, kwargs)), operations.tensors_in(result)
-        name, phase = operations.name_of(func), current_phase(updating=self.updating > 0)
+    def _record(self, call: CompiledCall, phase: Phase) -> None:
+        func, args, kwargs, result = call.operator, call.args, call.kwargs, call.result
+        arguments, results = operations.tensors_in(*args, *kwargs.values()), operations.tensors_in(result)
         view = operations.is_view(func, arguments, results)
         kind = operations.class_of(func, view=view)
         moved = 0 if view else operations.bytes_of(func, [*arguments, *results])
-        call = CompiledCall(func, args, kwargs, result, again=False)
         self._count(call, phase, kind, moved, (arguments, results))
         self.float8.note(call, phase, readable=self._replayed is None)
         if kind == "contraction" and self._replayed is not None and self._replayed.capturing:
@@ -142,12 +149,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if phase == "recompute":
             read = (identity(storage) for one in arguments for storage in storages(one))
             self.recomputed_blocks.update(self._block_of[one] for one in read if one in self._block_of)
-        self._remember(name, arguments, results)
+        if not view:  # the results of a view have the origin of its argument
+            self._remember(operations.name_of(func), arguments, results)
 
     def _count_compiled(self, call: CompiledCall, phase: Phase) -> None:
         """Count one operator of compiled code. Only contractions have bytes: a fused kernel's are unknown."""
         kind = class_of(call)
-        tensors = operations.tensors_in((call.args, call.kwargs)), operations.tensors_in(call.result)
+        tensors = operations.tensors_in(*call.args, *call.kwargs.values()), operations.tensors_in(call.result)
         moved = operations.bytes_of(call.operator, chain(*tensors)) if kind == "contraction" else 0
         self._count(call, phase, kind, moved, tensors)
         self.float8.note(call, phase, readable=False)
@@ -168,7 +176,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         tally.count += 1
         tally.flops += flops
         tally.bytes += moved_bytes
-        tally.largest_bytes = max([tally.largest_bytes, *(one.numel() * one.element_size() for one in results)])
+        for one in results:
+            tally.largest_bytes = max(tally.largest_bytes, one.numel() * one.element_size())
         self._blocks.note(phase, kind, flops)
 
     def _remember_compiled(self, given: Any, made: Any) -> None:

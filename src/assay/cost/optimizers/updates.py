@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from assay.cost.tensors import DTYPE_BYTES, Tensor, altered
+from assay.cost.tensors import BLANK, DTYPE_BYTES, Tensor, altered
 
 Pieces = Mapping[str, Tensor]
 
@@ -115,7 +115,8 @@ def like(pieces: Pieces, *labels: str) -> tuple[Tensor, ...]:
 
 def counts(pieces: Pieces) -> tuple[Tensor, ...]:
     """The step count of every parameter."""
-    return tuple(Tensor(f"step.{name}", (), "float32", batched=False) for name in pieces)
+    count = altered(BLANK, dtype="float32", batched=False)
+    return tuple([altered(count, name=f"step.{name}") for name in pieces])
 
 
 def groups(pieces: Pieces) -> tuple[list[Tensor], list[Tensor]]:

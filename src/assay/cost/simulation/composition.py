@@ -1,11 +1,12 @@
 """The parts of a predicted peak: each byte that is alive at its instant belongs to one of them.
 
-A second replay sorts the storages that are alive at the peak's instant. A storage that backward holds counts as saved,
-by the module that made it. One that a gradient has overwritten counts as that gradient. The parts sum to the peak
-exactly.
+A second replay ends at the peak's instant, and sorts the storages that are alive then. A storage that backward holds
+counts as saved, by the module that made it. One that a gradient has overwritten counts as that gradient. The parts sum
+to the peak exactly.
 """
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from assay.cost.simulation.allocator import Category, Ledger, Moment, Storage
@@ -44,16 +45,20 @@ _NAMES = {
 }
 
 
+class _Found(Exception):
+    """Ends the second replay at its instant."""
+
+
 @dataclass
 class _Sorting(Ledger):
     """A ledger that knows its storages, and sorts them at one instant."""
 
-    instant: Moment | None = None
+    instant: Moment = field(kw_only=True)
     """The instant whose parts are wanted."""
     alive: set[Storage] = field(default_factory=set)
     replaced: int = 0
     """Bytes of buffers whose tensors were replaced by ones that operations made."""
-    found: Counter[str] | None = None
+    found: Counter[str] = field(default_factory=Counter)
     """Bytes of the storages alive at the instant, by part."""
 
     def take(self, nbytes: int, category: Category = Category.TEMPORARY, site: str = "") -> Storage:
@@ -69,11 +74,11 @@ class _Sorting(Ledger):
             self.alive.discard(storage)
 
     def mark(self, phase: str, operation: str, site: str) -> None:
-        super().mark(phase, operation, site)
-        if self.found is None and Moment(phase, operation, site, self.live) == self.instant:
-            self.found = Counter({"tables and buffers": -self.replaced})
+        if self.live == self.instant.nbytes and self.instant == (phase, operation, site, self.live):
+            self.found["tables and buffers"] -= self.replaced
             for storage in self.alive:
                 self.found[_part(storage)] += storage.nbytes
+            raise _Found
 
 
 def composition(cost: Cost, timeline: Timeline) -> dict[str, int]:
@@ -87,9 +92,10 @@ def composition(cost: Cost, timeline: Timeline) -> dict[str, int]:
         instant = max(captured, key=lambda moment: moment.nbytes)
         temporaries = timeline.peak.nbytes - instant.nbytes
     ledger = _Sorting(live=cost.held_bytes, instant=instant)
-    replay(cost, ledger)
+    with suppress(_Found):
+        replay(cost, ledger)
     bytes_of = Counter(_held(cost))
-    bytes_of.update(ledger.found or {})
+    bytes_of.update(ledger.found)
     bytes_of["temporaries"] += temporaries
     return {part: bytes_of[part] for part in PARTS if bytes_of[part]}
 

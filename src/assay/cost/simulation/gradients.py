@@ -29,7 +29,7 @@ class Gradients:
 
     def take(self, operation: Operation) -> list[Storage]:
         """Remove the gradients of an operation's outputs, which its node reads."""
-        return [self.by_name.pop(name) for name in self.of_results(operation)]
+        return [self.by_name.pop(one.name) for one in operation.outputs if one.name in self.by_name]
 
     def deliver(self, name: str, storage: Storage, operation: Operation) -> None:
         """Add a gradient to the value's earlier one; accumulate a parameter's gradient when it is complete."""

@@ -125,7 +125,8 @@ class Pass:
     def _keep(self, index: int, names: tuple[str, ...]) -> None:
         """Save the storages of `names` until the node at `index` has run; parameters exist anyway."""
         kept = self.kept.setdefault(index, [])
-        for base in (self.plan.base[name] for name in names):
+        for name in names:
+            base = self.plan.base[name]
             if base not in self.cost.parameters:
                 kept.append(base)
             if base not in self.lasting:

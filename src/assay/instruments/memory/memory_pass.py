@@ -21,6 +21,7 @@ import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import compress
 
 import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
@@ -110,9 +111,13 @@ def live_tensors(device: torch.device) -> Iterator[torch.Tensor]:
 
 
 def _known_tensors() -> Iterator[torch.Tensor]:
-    for one in gc.get_objects():
-        if not issubclass(type(one), torch.Tensor):
-            continue
+    objects = gc.get_objects()
+    kinds = list(map(type, objects))
+    # There are few kinds among very many objects, so only kinds are asked whether they are tensors.
+    tensors = {
+        name for name, kind in dict(zip(map(id, kinds), kinds, strict=True)).items() if issubclass(kind, torch.Tensor)
+    }
+    for one in compress(objects, map(tensors.__contains__, map(id, kinds))):
         yield one
         if one.is_leaf and one.grad is not None:  # a gradient that Python never accessed has no Python object yet
             yield one.grad

@@ -33,8 +33,10 @@ class SavedTensors:
     def __init__(self, left_out: set[int], role: Callable[[int], str]) -> None:
         self.left_out = left_out
         self.role = role
-        self.highest: dict[str, int] = {}
-        """Bytes by category at the peak."""
+        self._highest: dict[str, int] = {}
+        self._peak = 0
+        self._rising = False
+        """True while the tensors saved now are the highest so far, and not yet summed by category."""
         self._holders: Counter[int] = Counter()
         self._kept: dict[int, tuple[str, int]] = {}
         self._total = 0
@@ -49,6 +51,12 @@ class SavedTensors:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._hooks.__exit__(kind, error, trace)
+
+    @property
+    def highest(self) -> dict[str, int]:
+        """Bytes by category at the peak."""
+        self._settle()
+        return self._highest
 
     def note(self, results: Any) -> None:
         """Count results that are kept for backward outside of autograd, until `forward_ended`."""
@@ -68,8 +76,8 @@ class SavedTensors:
 
     def _counted(self, tensor: torch.Tensor) -> list[int]:
         names = [self._keep(storage, tensor.dtype) for storage in storages(tensor)]
-        if self._total > sum(self.highest.values()):
-            self.highest = self._by_category()
+        if self._total > self._peak:
+            self._peak, self._rising = self._total, True
         return [name for name in names if name is not None]
 
     def _keep(self, storage: torch.UntypedStorage, dtype: torch.dtype) -> int | None:
@@ -78,22 +86,29 @@ class SavedTensors:
             return None
         self._holders[name] += 1
         if self._holders[name] == 1:
-            self._kept[name] = (f"{self.role(name)} {dtype_name(dtype)}", storage.nbytes())
-            self._total += storage.nbytes()
+            nbytes = storage.nbytes()
+            if not nbytes:  # it adds nothing to a peak that was reached before
+                self._settle()
+            self._kept[name] = (f"{self.role(name)} {dtype_name(dtype)}", nbytes)
+            self._total += nbytes
         return name
 
     def _release(self, names: list[int]) -> None:
+        self._settle()
         for name in names:
             self._holders[name] -= 1
             if self._holders[name] == 0:
                 del self._holders[name]
                 self._total -= self._kept.pop(name)[1]
 
-    def _by_category(self) -> dict[str, int]:
+    def _settle(self) -> None:
+        """Sum the highest so far by category, before the tensors saved now are no longer those of the peak."""
+        if not self._rising:
+            return
         sums: Counter[str] = Counter()
         for category, size in self._kept.values():
             sums[category] += size
-        return dict(sums)
+        self._highest, self._rising = dict(sums), False
 
 
 class _Holder:

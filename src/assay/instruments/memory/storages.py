@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import cache
 
 import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
@@ -37,6 +38,7 @@ def bytes_by_dtype(tensors: Iterable[torch.Tensor]) -> dict[str, int]:
     return dict(found)
 
 
+@cache
 def dtype_name(dtype: torch.dtype) -> str:
     """Name of a dtype as in ledgers and records: ``"float32"``."""
     return str(dtype).removeprefix("torch.")

@@ -16,7 +16,7 @@ Fused attention on a CPU and the backward of a layer norm work in buffers of eac
 another operator and free them themselves. The buffers depend on the number of threads, so they are scratch, too.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ from torch.profiler import ProfilerActivity, profile
 _NODE = "autograd::engine::evaluate_function: "
 _OPTIMIZER = "Optimizer.step#"
 _OPERATOR = "aten::"
+_ALLOCATION = "[memory]"
 _PRODUCTS = frozenset(
     _OPERATOR + name for name in ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "linear", "_addmm_activation")
 )
@@ -57,13 +58,11 @@ class _Change(NamedTuple):
     """One allocation or free."""
 
     event: Any
+    start_ns: int
+    nbytes: int
+    """Size in bytes, negative for a free."""
     scratch: bool
     """True for a library's scratch."""
-
-    @property
-    def nbytes(self) -> int:
-        """Size in bytes, negative for a free."""
-        return int(self.event.extra_fields.alloc_size)
 
 
 def tensor_peak(one_step: Callable[[], None], device_type: str) -> TensorPeak:
@@ -76,8 +75,8 @@ def tensor_peak(one_step: Callable[[], None], device_type: str) -> TensorPeak:
     if profiler.profiler is None or profiler.profiler.kineto_results is None:
         raise RuntimeError("this build of torch has no profiler, so the peak of tensors cannot be read")
     tree = profiler.profiler.kineto_results.experimental_event_tree()
-    nodes_end = max((event.end_time_ns for event in _all_events(tree) if event.name.startswith(_NODE)), default=None)
-    changes = sorted(_changes(tree, device_type), key=lambda one: one.event.start_time_ns)
+    read = Changes(tree, device_type)
+    changes = sorted(read.found, key=lambda one: one.start_ns)  # stable: at one instant they keep their order
     tensors = scratch = peak = most_scratch = together = 0
     highest: Any = None
     for change in changes:
@@ -90,51 +89,64 @@ def tensor_peak(one_step: Callable[[], None], device_type: str) -> TensorPeak:
         most_scratch, together = max(most_scratch, scratch), max(together, tensors + scratch)
     return TensorPeak(
         above_start_bytes=peak,
-        instant="none" if highest is None else _instant(highest, nodes_end),
+        instant="none" if highest is None else _instant(highest, read.nodes_end),
         allocations=sum(change.nbytes > 0 and not change.scratch for change in changes),
         library_scratch_bytes=most_scratch,
         with_scratch_bytes=together,
     )
 
 
-def _all_events(tree: list[Any]) -> Iterator[Any]:
-    """Yield parents before children and siblings in order, so that a stable sort by time keeps ties in order."""
-    pending = list(reversed(tree))
-    while pending:
-        event = pending.pop()
-        yield event
-        pending.extend(reversed(event.children))
+class Changes:
+    """Every allocation and free on one type of device; those of an operator with scratch follow its event.
+
+    The tree is walked once, and each attribute is read once: every read makes a Python object.
+    """
+
+    def __init__(self, tree: Sequence[Any], device_type: str) -> None:
+        self.found: list[_Change] = []
+        self.nodes_end: int | None = None
+        """End of the last node of backward, in nanoseconds; None without one."""
+        self._device_type = device_type
+        self._visit(tree)
+
+    def _visit(self, events: Sequence[Any], *, own: bool = False, request: str | None = None) -> None:
+        """Read events in order, parents before children.
+
+        `own` is true for those directly in an operator with scratch, which are read already. `request` is the operator
+        through which the one around them requests buffers.
+        """
+        for event in events:
+            name = event.name
+            if name == _ALLOCATION:
+                if not own and self._is_allocation(event):
+                    self._note(event, scratch=False)
+                continue
+            if name.startswith(_NODE):
+                self.nodes_end = max(self.nodes_end or 0, event.end_time_ns)
+            children = event.children
+            scratch = _takes_scratch(name)
+            if scratch:
+                self._note_own(children, _BUFFERED.get(name))
+            self._visit(children, own=scratch or name == request, request=_BUFFERED.get(name))
+
+    def _note_own(self, children: Sequence[Any], request: str | None) -> None:
+        """Note what happens directly in an operator with scratch, its requests of buffers among them."""
+        parts = (child.children if child.name == request else (child,) for child in children)
+        own = [one for part in parts for one in part if one.name == _ALLOCATION and self._is_allocation(one)]
+        scratch = _released_inside(own)
+        for index, event in enumerate(own):
+            self._note(event, scratch=index in scratch)
+
+    def _note(self, event: Any, *, scratch: bool) -> None:
+        self.found.append(_Change(event, event.start_time_ns, int(event.extra_fields.alloc_size), scratch))
+
+    def _is_allocation(self, event: Any) -> bool:
+        """True for an event of the device; a mark of the user's may have the same name."""
+        return bool(event.tag == _EventType.Allocation and event.extra_fields.device.type == self._device_type)
 
 
-def _changes(tree: list[Any], device_type: str) -> Iterator[_Change]:
-    """Yield every allocation and free on one type of device; those of an operator with scratch follow its event."""
-    for event in _all_events(tree):
-        if _takes_scratch(event):
-            own = [one for one in _own_events(event) if _is_allocation(one, device_type)]
-            scratch = _released_inside(own)
-            yield from (_Change(change, index in scratch) for index, change in enumerate(own))
-        elif _is_allocation(event, device_type) and not _is_own(event):
-            yield _Change(event, scratch=False)
-
-
-def _takes_scratch(event: Any) -> bool:
-    return event.name in _BUFFERED or event.name.removesuffix("_") in _PRODUCTS
-
-
-def _own_events(event: Any) -> Iterator[Any]:
-    """Yield the events that happen directly in an operator with scratch, its requests of buffers among them."""
-    for child in event.children:
-        yield from child.children if child.name == _BUFFERED.get(event.name) else (child,)
-
-
-def _is_own(event: Any) -> bool:
-    """True if it is among the own events of an operator with scratch."""
-    parent = event.parent
-    if parent is None:
-        return False
-    outer = parent.parent
-    through = outer is not None and _BUFFERED.get(outer.name) == parent.name
-    return through or _takes_scratch(parent)
+def _takes_scratch(name: str) -> bool:
+    return name in _BUFFERED or name.removesuffix("_") in _PRODUCTS
 
 
 def _released_inside(changes: list[Any]) -> set[int]:
@@ -142,15 +154,12 @@ def _released_inside(changes: list[Any]) -> set[int]:
     requested: dict[int, int] = {}
     inside: set[int] = set()
     for index, change in enumerate(changes):
-        if change.extra_fields.alloc_size > 0:
-            requested[change.extra_fields.ptr] = index
-        elif change.extra_fields.ptr in requested:
-            inside |= {requested.pop(change.extra_fields.ptr), index}
+        fields = change.extra_fields
+        if fields.alloc_size > 0:
+            requested[fields.ptr] = index
+        elif fields.ptr in requested:
+            inside |= {requested.pop(fields.ptr), index}
     return inside
-
-
-def _is_allocation(event: Any, device_type: str) -> bool:
-    return bool(event.tag == _EventType.Allocation and event.extra_fields.device.type == device_type)
 
 
 def _instant(event: Any, nodes_end: int | None) -> str:
