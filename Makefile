@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # would compile all of assay anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test slow check gpu setup bench docs clean
+.PHONY: demo test slow browser check gpu setup bench docs clean
 
 demo: setup
 	$(BIN)/assay compare demo --with sdpa_attention --with bf16_mixed --with activation_checkpointing \
@@ -17,6 +17,10 @@ test: setup
 
 slow: setup
 	$(BIN)/pytest -m slow -n 2 --dist loadfile --no-loadscope-reorder
+
+browser: setup
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[browser]'
+	$(BIN)/pytest -m browser tests/browser
 
 check: setup
 	$(BIN)/ruff check .

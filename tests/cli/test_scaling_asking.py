@@ -121,7 +121,10 @@ def test_chinchillas_points_without_the_outliers_have_besiroglus_optimum(shared:
         (("optimal", "--flops", "1e400"), "inf FLOPs are not possible"),
         (("optimal", "--flops", "1e21", "--devices", "8"), "name one with --device"),
         (("optimal", "--flops", "1e21", "--device", "abacus"), "no datasheet of a device 'abacus' is known"),
-        (("optimal", "--flops", "1e21", "--device", "h100", "--mfu", "2"), "the MFU from 1e-6 to 1"),
+        (
+            ("optimal", "--flops", "1e21", "--device", "h100", "--mfu", "2"),
+            "mfu=2 is not possible; give a number from 1e-06 to 1",
+        ),
         (("optimal", "--flops", "1e21", "--points", "none.csv"), "none.csv cannot be read"),
         (("optimal", "--flops", "1e21", "--tokens-per-parameter", "0"), "0 tokens for each parameter are not possible"),
         (("optimal", "--flops", "1e21", "--points", "POINTS", "--law", "kaplan-size"), "has no best size"),

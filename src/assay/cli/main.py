@@ -40,6 +40,7 @@ VERBS = (
     "runs",
     "study",
     "scaling",
+    "dashboard",
 )
 """Verbs in the order in which help lists them."""
 

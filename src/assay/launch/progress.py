@@ -72,9 +72,17 @@ class Meter:
         seconds, tokens = recent[(len(recent) - 1) // 2] if recent else (0.0, 0)
         if seconds > 0:
             parts.append(f"{format_count(tokens / seconds)} tokens/s")
-            left = self._left(seconds) if len(recent) > 1 else 0.0
-            parts += [f"{format_seconds(left)} left"] if left > 0 else []
+            left = self.seconds_left
+            parts += [f"{format_seconds(left)} left"] if left else []
         return ", ".join(parts)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds of the remaining steps, at the median of the last ones; None before the second step."""
+        recent = sorted(self._recent)
+        if len(recent) < 2:
+            return None
+        return self._left(recent[(len(recent) - 1) // 2][0])
 
     def _enter(self, phase: str) -> None:
         now = time.monotonic()

@@ -44,7 +44,7 @@ def _step(projection: "Projection") -> Iterator[tuple[str, str]]:
     executed, peak = planned.executed_flops, sheet.peak_flops
     yield "work per device", f"{format_flops(executed)}/s including recompute, {executed / peak:.1%} of its peak"
     yield "MFU", f"{projection.mfu:.1%}"
-    yield f"{format_count(tokens)} tokens", _days(planned.training_seconds(tokens))
+    yield f"{format_count(tokens)} tokens", days(planned.training_seconds(tokens))
 
 
 def _micro_batches(layout: "Layout") -> str:
@@ -62,11 +62,12 @@ def _bubble(projection: "Projection") -> str:
     return f"{played}; (p−1)/({'v' if chunks > 1 else ''}m+p−1) = {formula:.1%}"
 
 
-def _days(seconds: float) -> str:
+def days(seconds: float) -> str:
+    """Format a long time in days, or in years from a thousand days on."""
     if seconds < 2 * _DAY:
         return format_seconds(seconds)
-    days = seconds / _DAY
-    return f"{days:.1f} days" if days < 1000 else f"{format_count(days / 365)} years"
+    count = seconds / _DAY
+    return f"{count:.1f} days" if count < 1000 else f"{format_count(count / 365)} years"
 
 
 def _held(projection: "Projection") -> Table:

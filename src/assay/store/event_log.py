@@ -67,17 +67,21 @@ def read_log(path: Path) -> Log:
     return Log(whole, found.count(None) + broken)
 
 
-def read_since(path: Path, offset: int) -> tuple[list[Event], int]:
+def read_since(path: Path, offset: int, most: int = -1) -> tuple[list[Event], int]:
     """Return the whole events after `offset` bytes of a growing log, and the offset from which to read on.
 
-    A missing file is an empty log, and a line without its line break is left for the next call.
+    A missing file is an empty log, and a line without its line break is left for the next call. At most `most` bytes
+    are read, if it is not negative; a longer line is skipped.
     """
     try:
         with path.open("rb") as log:
             log.seek(offset)
-            lines, separator, _ = log.read().rpartition(b"\n")
+            read = log.read(most)
     except FileNotFoundError:
         return [], offset
+    lines, separator, rest = read.rpartition(b"\n")
+    if not separator and len(rest) == most:
+        return [], offset + most
     found = [parse_event(line) for line in lines.split(b"\n")] if separator else []
     return [event for event in found if event is not None], offset + len(lines) + len(separator)
 

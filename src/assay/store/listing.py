@@ -31,7 +31,7 @@ class Listing(NamedTuple):
 
 def reconcile(home: Home, store: Store) -> Listing:
     """Update the store from the run folders, and return all entries."""
-    known, there = store.entries(), _stamps(home)
+    known, there = store.entries(), stamps(home)
     news = {run: _look(home, run, stamp) for run, stamp in there.items() if _has_news(known.get(run), stamp)}
     notes = [entry.reason for entry in news.values() if entry.identity is None and entry.reason is not None]
     try:
@@ -45,7 +45,7 @@ def reconcile(home: Home, store: Store) -> Listing:
     return Listing(sorted(entries, key=lambda entry: (entry.created or "", entry.run), reverse=True), notes)
 
 
-def _stamps(home: Home) -> dict[str, int]:
+def stamps(home: Home) -> dict[str, int]:
     """Modification time of each run's `result.json` in nanoseconds, by run; 0 if there is none yet.
 
     Hidden folders are being removed, and a folder without files is being created; both are left out.

@@ -48,8 +48,8 @@ def _with_damage(status: Status, reason: str | None, lines: int) -> tuple[Status
     return over, f"{reason}; {said}" if reason else said
 
 
-def settle(folder: RunFolder) -> RunResult:
-    """Return a run's present result; a dead run without a result is recorded as killed.
+def settle(folder: RunFolder, *, recorded: bool = True) -> RunResult:
+    """Return a run's present result; a dead run without a result is recorded as killed, unless `recorded` is false.
 
     Raises `UsageError` if `run.json` cannot be read.
     """
@@ -57,15 +57,15 @@ def settle(folder: RunFolder) -> RunResult:
         result = folder.result()
         if result is None and not is_running(folder):
             # Read again: a process that has ended since then may have written its result.
-            result = folder.result() or _killed(folder)
+            result = folder.result() or _killed(folder, recorded)
     except UsageError as error:
         return compose(folder, Status.DAMAGED, str(error))
     return result or compose(folder, Status.RUNNING, None)
 
 
-def _killed(folder: RunFolder) -> RunResult:
+def _killed(folder: RunFolder, recorded: bool) -> RunResult:
     result = compose(folder, Status.KILLED, _UNSEEN)
-    if _seen_dead(folder):
+    if recorded and _seen_dead(folder):
         with suppress(StorageError):  # the runs of a read-only home can still be listed
             folder.write_result(result)
     return result

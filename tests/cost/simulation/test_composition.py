@@ -6,7 +6,7 @@ import pytest
 
 from assay.config import Run, load
 from assay.config.loading import stack as specs
-from assay.cost.simulation.composition import PARTS
+from assay.cost.simulation.composition import PARTS, compositions
 from assay.estimator import Estimate, estimate
 from assay.estimator.ranks import estimate_every_rank
 from assay.hardware import Machine
@@ -44,6 +44,24 @@ def test_the_parts_of_a_random_configuration_sum_to_its_peak(first: int, monkeyp
 
     for number in range(first, first + 20):
         assert_sums(estimate(drawn(number), MACHINE))
+
+
+EVERYWHERE = (
+    "sdpa_attention",
+    "activation_checkpointing",
+    "gradient_accumulation:micro_batches=4",
+    "cuda_graphs",
+    "cpu_offload",
+)
+
+
+@pytest.mark.parametrize("stack", EVERYWHERE)
+def test_the_parts_of_every_instant_sum_to_it(stack: str) -> None:
+    found = estimate(run_of(stack, "device=cuda"), CLUSTER)
+    instants = found.timeline.instants
+    parts = compositions(found.cost, found.timeline, instants)
+    assert [sum(one.values()) for one in parts] == [moment.nbytes for moment in instants]
+    assert found.peak_parts in parts
 
 
 @pytest.mark.parametrize("stack", ON_TWO)

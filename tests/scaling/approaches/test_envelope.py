@@ -55,7 +55,10 @@ def test_curves_are_read_by_run_or_by_size(tmp_path: Path) -> None:
     ("made", "says"),
     [
         (curves(2), "the curves are of 2 sizes"),
-        ([*curves(3), TrainingCurve(1e8, np.array([2.0, 1.0]), np.array([3.0, 3.0]))], "curve 3 do not increase"),
+        (
+            [*curves(3), TrainingCurve(1e8, np.array([2.0, 1.0]), np.array([3.0, 3.0]))],
+            "the curve of 100M parameters do not increase",
+        ),
         (
             [TrainingCurve(1e8, np.array([1.0, 2.0]), np.array([3.0, np.nan]))],
             "the curve of 100M parameters has a size, tokens or a loss",

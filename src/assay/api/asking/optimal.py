@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from assay.api.asking.results import Grown, Optima
     from assay.scaling.asking.answer import Answer, Quantity
     from assay.scaling.asking.frontier import Frontier
+    from assay.scaling.fitted import FittedLaw
     from assay.scaling.points import Points
 
 _LEAST, _MOST = 1e3, {"flops": 1e40, "parameters": 1e20, "tokens": 1e20}
@@ -25,7 +26,7 @@ def optimal(
     flops: float | None = None,
     parameters: float | None = None,
     tokens: float | None = None,
-    points: "Points | Path | str | None" = None,
+    points: "Points | Frontier | Path | str | None" = None,
     law: str = "hoffmann",
     drop: int = 0,
     tokens_per_parameter: float | None = None,
@@ -38,10 +39,10 @@ def optimal(
 ) -> "Optima":
     """Return the best model size and data for a budget, for a size or for an amount of data, under each law.
 
-    `points` are a CSV file, or points, to which one more `law` is fitted, without the `drop` highest losses.
-    `tokens_per_parameter` asks for a model with the loss of the optimum and so many tokens for each parameter.
-    `inference_tokens` asks for the one that is cheapest with its inference. With `device`, each answer has hours,
-    energy and money, as in `training_cost`. An answer beyond 10,000
+    `points` are a CSV file, or points, to which one more `law` is fitted, without the `drop` highest losses; or a
+    frontier that was fitted before (`frontier_of`). `tokens_per_parameter` asks for a model with the loss of the
+    optimum and so many tokens for each parameter. `inference_tokens` asks for the one that is cheapest with its
+    inference. With `device`, each answer has hours, energy and money, as in `training_cost`. An answer beyond 10,000
     times the compute of the largest fitted run is left out, except with `far`. Raises `UsageError` unless exactly one
     of the first three is given, for impossible numbers, and if no law answers.
     """
@@ -51,6 +52,7 @@ def optimal(
     quantity, value = _asked({"flops": flops, "parameters": parameters, "tokens": tokens})
     _check("tokens for each parameter", tokens_per_parameter, _RATIOS)
     _check("tokens of inference", inference_tokens, _SERVED)
+    _check_fit(points, law, drop)
     if device is None and any(one is not None for one in (devices, mfu, price)):
         raise UsageError("devices, MFU and price are those of a device; name one with --device, such as h100")
     found = {name: answer(name, law, quantity, value, far) for name, law in _frontiers(points, law, drop).items()}
@@ -112,23 +114,35 @@ def _check(name: str, value: float | None, ends: tuple[float, float]) -> None:
         raise UsageError(f"{value:g} {name} are not possible; give a number from {ends[0]:g} to {ends[1]:g}")
 
 
-def _frontiers(points: "Points | Path | str | None", law: str, drop: int) -> "Mapping[str, Frontier]":
-    from assay.scaling.published import FRONTIERS
-
+def _check_fit(points: object, law: str, drop: int) -> None:
     if points is None and (law != "hoffmann" or drop):
         raise UsageError("a law and dropped points are those of a fit; name its points")
-    return FRONTIERS if points is None else {FITTED: _fitted(points, law, drop), **FRONTIERS}
 
 
-def _fitted(points: "Points | Path | str", name: str, drop: int) -> "Frontier":
-    """Return the frontier of a law that is fitted to all points, with the bootstrap's laws."""
+def _frontiers(points: "Points | Frontier | Path | str | None", law: str, drop: int) -> "Mapping[str, Frontier]":
     from assay.api.laws.fitting import fit
+    from assay.scaling.asking.frontier import Frontier
+    from assay.scaling.published import FRONTIERS
+
+    if points is None:
+        return FRONTIERS
+    if isinstance(points, Frontier):
+        return {FITTED: points, **FRONTIERS}
+    found = fit(points, law=law, drop=drop, hold_out=False)
+    count = f"{len(found.fit.points)} points"
+    place = f"the {count} of {points}" if isinstance(points, Path | str) else count
+    return {FITTED: frontier_of(found, place), **FRONTIERS}
+
+
+def frontier_of(found: "FittedLaw", place: str) -> "Frontier":
+    """Return the frontier of a fitted law, with the laws of its bootstrap; `place` names its points.
+
+    Raises `UsageError` for a law without an optimum.
+    """
     from assay.scaling.asking.frontier import Frontier, Minimum, Reach, Spread
 
-    found = fit(points, law=name, drop=drop, hold_out=False)
     form, flops = found.law.form, found.fit.points.flops
     found.law.optimum(float(flops.max()))  # refuses a law without an optimum
-    place = f"the {len(flops)} points of {points}" if isinstance(points, Path | str) else f"{len(flops)} points"
     reach = Reach(float(flops.min()), float(flops.max()), place)
     able = [one for one in found.draws if form.optimum(one.values, float(flops.max())) is not None]
     spread = Spread(tuple(map(Minimum, able)), 0.95, f"bootstrap of {len(able)} draws")

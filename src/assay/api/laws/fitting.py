@@ -55,17 +55,22 @@ def fit(
 
     form = form_named(law)
     _check_options(drop, draws, profile)
-    if below_flops is not None and not hold_out:
-        raise UsageError("a cut tests the law on the points above it; leave it out, or let points be held out")
     given, name, held_out = _given(points, form, home)
     below_flops = held_out if below_flops is None and form.extent == "flops" else below_flops
     check(given, form.needs, form.least_points, name)
-    if held_out is None and below_flops is not None and extents(given, form).max() < below_flops:
-        raise UsageError(f"no point of {name} is above {below_flops:g}, so nothing tests the law; give a lower cut")
+    if held_out is None and below_flops is not None:
+        _check_cut(below_flops, extents(given, form).max(), name, hold_out=hold_out)
     found = fitted(
         given, form, drop=drop, below=below_flops, hold_out=hold_out, profile=profile, draws=draws, seed=seed
     )
     return LawFit(**vars(found))
+
+
+def _check_cut(below: float, most: float, name: str, *, hold_out: bool) -> None:
+    if not hold_out:
+        raise UsageError("a cut tests the law on the points above it; leave it out, or let points be held out")
+    if most < below:
+        raise UsageError(f"no point of {name} is above {below:g}, so nothing tests the law; give a lower cut")
 
 
 def _check_options(drop: int, draws: int, profile: "Likelihood | None") -> None:

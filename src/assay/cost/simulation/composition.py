@@ -1,11 +1,12 @@
-"""The parts of a predicted peak: each byte that is alive at its instant belongs to one of them.
+"""The parts of a predicted peak, or of any instant: each byte that is alive then belongs to one of them.
 
-A second replay ends at the peak's instant, and sorts the storages that are alive then. A storage that backward holds
-counts as saved, by the module that made it. One that a gradient has overwritten counts as that gradient. The parts sum
-to the peak exactly.
+A second replay sorts the storages that are alive at an instant, and ends when all that were asked for are found. A
+storage that backward holds counts as saved, by the module that made it. One that a gradient has overwritten counts as
+that gradient. The parts sum to the peak exactly.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -51,15 +52,18 @@ class _Found(Exception):
 
 @dataclass
 class _Sorting(Ledger):
-    """A ledger that knows its storages, and sorts them at one instant."""
+    """A ledger that knows its storages, and sorts them at some instants."""
 
-    instant: Moment = field(kw_only=True)
-    """The instant whose parts are wanted."""
+    instants: frozenset[Moment] = field(kw_only=True)
+    """The instants whose parts are wanted."""
     alive: set[Storage] = field(default_factory=set)
     replaced: int = 0
     """Bytes of buffers whose tensors were replaced by ones that operations made."""
-    found: Counter[str] = field(default_factory=Counter)
-    """Bytes of the storages alive at the instant, by part."""
+    found: dict[Moment, Counter[str]] = field(default_factory=dict)
+    """Bytes of the storages alive at each instant, by part."""
+
+    def __post_init__(self) -> None:
+        self._sizes = frozenset(one.nbytes for one in self.instants)
 
     def take(self, nbytes: int, category: Category = Category.TEMPORARY, site: str = "") -> Storage:
         storage = super().take(nbytes, category, site)
@@ -74,30 +78,41 @@ class _Sorting(Ledger):
             self.alive.discard(storage)
 
     def mark(self, phase: str, operation: str, site: str) -> None:
-        if self.live == self.instant.nbytes and self.instant == (phase, operation, site, self.live):
-            self.found["tables and buffers"] -= self.replaced
+        if self.live not in self._sizes:
+            return
+        here = Moment(phase, operation, site, self.live)
+        if here in self.instants and here not in self.found:
+            parts = Counter({"tables and buffers": -self.replaced})
             for storage in self.alive:
-                self.found[_part(storage)] += storage.nbytes
-            raise _Found
+                parts[_part(storage)] += storage.nbytes
+            self.found[here] = parts
+            if len(self.found) == len(self.instants):
+                raise _Found
 
 
 def composition(cost: Cost, timeline: Timeline) -> dict[str, int]:
-    """Bytes of each part of the peak of `timeline`, a replay of `cost`, without parts of zero bytes.
+    """Bytes of each part of the peak of `timeline`, a replay of `cost`, without parts of zero bytes."""
+    return compositions(cost, timeline, (timeline.peak,))[0]
+
+
+def compositions(cost: Cost, timeline: Timeline, instants: Sequence[Moment]) -> list[dict[str, int]]:
+    """Bytes of each part of some instants of `timeline`, a replay of `cost`, without parts of zero bytes.
 
     A captured graph keeps the parts of its own peak during the update, whose temporaries are added to them.
     """
-    instant, temporaries = timeline.peak, 0
-    if cost.replayed and instant.phase == "update":
-        captured = [moment for moment in timeline.instants if moment.phase != "update"]
-        instant = max(captured, key=lambda moment: moment.nbytes)
-        temporaries = timeline.peak.nbytes - instant.nbytes
-    ledger = _Sorting(live=cost.held_bytes, instant=instant)
+    captured = [moment for moment in timeline.instants if moment.phase != "update"] if cost.replayed else []
+    kept = max(captured, key=lambda moment: moment.nbytes, default=None)
+    sorted_at = [kept if kept is not None and one.phase == "update" else one for one in instants]
+    ledger = _Sorting(live=cost.held_bytes, instants=frozenset(sorted_at))
     with suppress(_Found):
         replay(cost, ledger)
-    bytes_of = Counter(_held(cost))
-    bytes_of.update(ledger.found)
-    bytes_of["temporaries"] += temporaries
-    return {part: bytes_of[part] for part in PARTS if bytes_of[part]}
+    held, found = _held(cost), []
+    for instant, moment in zip(instants, sorted_at, strict=True):
+        bytes_of = Counter(held)
+        bytes_of.update(ledger.found.get(moment, {}))
+        bytes_of["temporaries"] += instant.nbytes - moment.nbytes
+        found.append({part: bytes_of[part] for part in PARTS if bytes_of[part]})
+    return found
 
 
 def _held(cost: Cost) -> dict[str, int]:

@@ -13,15 +13,24 @@ from assay.report.wording import columns, status, texts, value_check
 
 def comparison_report(comparison: Comparison) -> Iterator[Block]:
     """Yield the table, the sentences on each row, and the footnotes."""
-    rows, shown = (comparison.baseline, comparison.again, *comparison.rows), columns()
-    titles = [metric.title for metric in shown]
-    yield Table.of(("", *titles), [_row(row, shown) for row in rows], titles)
-    for row in rows:
+    yield rows_table(comparison)
+    for row in _rows(comparison):
         yield from (f"{row.treatment}: {sentence}" for sentence in _sentences(row))
     yield from footnotes(comparison)
     for one in filled(comparison):
         yield one.section.title
         yield from one.blocks
+
+
+def rows_table(comparison: Comparison) -> Table:
+    """Return the table of all rows: the baseline, its second run, and the treatments, with all metrics."""
+    shown = columns()
+    titles = [metric.title for metric in shown]
+    return Table.of(("", *titles), [_row(row, shown) for row in _rows(comparison)], titles)
+
+
+def _rows(comparison: Comparison) -> tuple[Row, ...]:
+    return (comparison.baseline, comparison.again, *comparison.rows)
 
 
 def _row(row: Row, shown: list[Metric]) -> tuple[str, ...]:

@@ -105,11 +105,11 @@ def _templates() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters["breakable"] = _breakable
+    templates.filters["breakable"] = breakable
     return templates
 
 
-def _breakable(name: str) -> Markup:
+def breakable(name: str) -> Markup:
     """Return a name that may be broken after each ``+`` and ``:``."""
     text = str(escape(name))
     for joint in "+:":

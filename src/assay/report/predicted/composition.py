@@ -8,6 +8,7 @@ from assay.report.blocks import Table
 from assay.units import format_bytes
 
 if TYPE_CHECKING:
+    from assay.cost.simulation.allocator import Moment
     from assay.estimator import Estimate
 
 _WIDTH = 32
@@ -17,9 +18,13 @@ _PEAK, _INSTANT = "peak of tensors", "instant"
 
 def composition_table(answer: "Estimate") -> Table:
     """Parts of the peak with bytes, shares and bars, and the peak with its instant."""
-    peak = answer.timeline.peak
+    return parts_table(answer.peak_parts, answer.timeline.peak)
+
+
+def parts_table(parts: Mapping[str, int], peak: "Moment") -> Table:
+    """Parts of a peak that are known already, as a table."""
     rows, below = [], 0
-    for part, nbytes in answer.peak_parts.items():
+    for part, nbytes in parts.items():
         rows.append((part, format_bytes(nbytes), f"{nbytes / peak.nbytes:.1%}", _bar(below, nbytes, peak.nbytes)))
         below += nbytes
     rows.append((_PEAK, format_bytes(peak.nbytes), "100.0%", str(peak)))

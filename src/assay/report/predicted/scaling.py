@@ -121,7 +121,7 @@ def _spread(beyond: "Extrapolation", times: float) -> float:
 
 def fit_values(found: "FittedLaw") -> dict[str, Any]:
     """Return the same figures for programs; None stands for an open end and a number that is too large."""
-    return finite(_values(found))
+    return {name: finite(value) for name, value in _values(found).items()}
 
 
 def _values(found: "FittedLaw") -> dict[str, Any]:

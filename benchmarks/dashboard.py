@@ -1,0 +1,113 @@
+"""Answer times of the dashboard: filters on many runs, and the questions of *What if*.
+
+    python benchmarks/dashboard.py [--runs 10000] [--repeats 50]
+
+A home is filled with synthetic runs that differ in status, stack and loss. Each request goes through the whole
+application, without the network. A filter is timed twice: as a reader sees it, where folders are looked at once a
+second at most, and with a look at all folders in every request. *What if* is asked for another batch size each time, so
+no answer is a remembered one.
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from statistics import median
+
+from starlette.testclient import TestClient
+
+from assay.config import Home, Run, load
+from assay.config.run import Spec
+from assay.dashboard.app import build_app
+from assay.optimizations import resolved
+from assay.records.run import RunResult
+from assay.records.status import Status
+from assay.store.entry import entry_of
+from assay.store.index import Store
+from assay.store.reconcile import begun
+from assay.store.run_folder import RunFolder, RunSpec
+
+FILTERS = (
+    "",
+    "&q=0042",
+    "&q=demo+bf16",
+    "&status=failed",
+    "&optimization=sdpa_attention&sort=val+loss&order=up",
+    "&q=demo&page=40",
+)
+_STACKS = ((), ("sdpa_attention",), ("bf16_mixed",), ("sdpa_attention", "bf16_mixed"))
+_STATUSES = (Status.DONE, Status.DONE, Status.DONE, Status.FAILED, Status.OUT_OF_MEMORY)
+_SPACE = 1 << 20
+
+
+def filled(home: Home, count: int) -> None:
+    """Write so many runs, and index them."""
+    home.ready()
+    base = load("demo").with_vocabulary()
+    stacks = [tuple(Spec(name=name) for name in names) for names in _STACKS]
+    templates = [_result(base.model_copy(update={"optimizations": stack})) for stack in stacks]
+    entries = []
+    for number in range(count):
+        result = templates[number % len(templates)]
+        run = f"20261124-{number % 240000:06d}-{result.identity[:6]}-{number % _SPACE:05x}"
+        status = _STATUSES[number % len(_STATUSES)]
+        changes = {"run": run, "status": status, "val_loss": 4.0 - number / count, "steps": number}
+        folder = RunFolder(home.runs / run)
+        folder.path.mkdir()
+        result = result.model_copy(update=changes)
+        folder.write_result(result)
+        entries.append(entry_of(result, folder.stamp()))
+    Store(home).put(entries)
+
+
+def _result(run: Run) -> RunResult:
+    identity, created = "0123456789ab", "2026-11-24"
+    spec = RunSpec(id="none", created=created, identity=identity, preset="demo", config=resolved(run), data_folder="")
+    return begun(spec).model_copy(update={"tokens_per_second": 31200.0})
+
+
+def timed(ask: Callable[[int], None], repeats: int) -> tuple[float, float]:
+    """Return the median and the largest milliseconds of so many requests, after one that is not counted."""
+    ask(-1)
+    spent = []
+    for number in range(repeats):
+        before = time.perf_counter()
+        ask(number)
+        spent.append(1000 * (time.perf_counter() - before))
+    return median(spent), max(spent)
+
+
+def main() -> None:
+    """Print the times."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=10_000)
+    parser.add_argument("--repeats", type=int, default=50)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        home = Home(folder)
+        filled(home, given.runs)
+        app = build_app(home.root)
+        browser = TestClient(app, base_url="http://127.0.0.1")
+
+        def ask(path: str) -> None:
+            assert browser.get(path).status_code == 200, path
+
+        def answered(path: str) -> None:
+            answer = browser.get(path).json()
+            assert answer["memory"], path
+
+        for interval, words in ((1.0, "as a reader sees it"), (0.0, "with a look at all folders each time")):
+            app.state.memory.watch.interval = interval
+            print(f"filters on {given.runs} runs, {words}")
+            for one in FILTERS:
+                middle, most = timed(lambda number, one=one: ask(f"/?part=table{one}"), given.repeats)
+                print(f"  {one or 'all runs':55} median {middle:6.1f} ms   largest {most:6.1f} ms")
+        print("what if with bf16_mixed and sdpa_attention, another batch size each time")
+        for model in ("demo", "gpt2-124m", "gpt2-1558m"):
+            path = f"/what-if/answer?preset={model}&with=bf16_mixed%2Bsdpa_attention&batch={{}}"
+            middle, most = timed(lambda number, path=path: answered(path.format(number + 2)), given.repeats)
+            print(f"  {model:55} median {middle:6.1f} ms   largest {most:6.1f} ms")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The view *Runs*: the table of all runs, and the page of one with its live curves."""

@@ -1,0 +1,97 @@
+"""The course of one run as its log tells it: points of its curves, its phase, and the time left.
+
+A resumed run trains some steps anew. A batch that begins with `resumed_at` therefore takes back the points from that
+step on.
+"""
+
+from collections.abc import Iterator, Sequence
+from math import exp, isfinite
+from typing import Any
+
+from assay.dashboard.pages import legible
+from assay.launch.progress import Meter
+from assay.records.evidence import Evidence, ValueProof
+from assay.report.run import proof
+from assay.report.wording import value_check
+from assay.store.event_log import Event
+from assay.store.run_folder import RunSpec
+from assay.units import format_seconds
+
+_LARGEST_LOG = 700.0
+"""Largest logarithm whose exponential is a float."""
+
+
+class Course:
+    """Digest of one run's log (`dashboard.tail`)."""
+
+    def __init__(self, spec: RunSpec) -> None:
+        training = spec.config.training
+        self._meter = Meter()
+        self._meter.hear({"event": "run", "steps": training.steps, "eval_interval": training.eval_interval})
+
+    def __call__(self, events: Sequence[Event]) -> list[dict[str, Any]]:
+        """Return the batches of a piece of the log; each start of a process begins a new one."""
+        return [self._batch(piece) for piece in _by_process(events)]
+
+    def _batch(self, events: Sequence[Event]) -> dict[str, Any]:
+        steps, evaluations, blocks, proofs = [], [], [], []
+        resumed_at = None
+        for event in events:
+            self._meter.hear(event)
+            kind = event["event"]
+            if kind == "start":
+                resumed_at = event.get("resumed_at", 0)
+            elif kind == "step":
+                steps.append(point(event))
+            elif kind == "evaluation":
+                evaluations.append([event["step"], event["loss"]])
+            elif kind == "block":
+                blocks.append([self._meter.done, event["process_peak_bytes"]])
+            elif (said := _proof(event)) is not None:
+                proofs.append(said)
+        left = self._meter.seconds_left
+        return {
+            "resumed_at": resumed_at,
+            "steps": steps,
+            "evaluations": evaluations,
+            "blocks": blocks,
+            "proofs": proofs,
+            "phase": legible(self._meter.phase),
+            "done": self._meter.done,
+            "total": self._meter.steps,
+            "left": format_seconds(left) if left else None,
+        }
+
+
+def point(event: Event) -> list[float | None]:
+    """Return a step as index, loss, seconds, gradient norm and tokens."""
+    return [event["step"], event["loss"], event["seconds"], _norm(event.get("log_gradient_norm")), event["tokens"]]
+
+
+def _norm(logarithm: object) -> float | None:
+    """Gradient norm of its logarithm; None if it is no finite number."""
+    if isinstance(logarithm, float) and isfinite(logarithm) and logarithm < _LARGEST_LOG:
+        return exp(logarithm)
+    return None
+
+
+def _by_process(events: Sequence[Event]) -> Iterator[Sequence[Event]]:
+    begin = 0
+    for at, event in enumerate(events):
+        if event["event"] == "start" and at > begin:
+            yield events[begin:at]
+            begin = at
+    if events:
+        yield events[begin:]
+
+
+def _proof(event: Event) -> str | None:
+    """Sentence of an event that proves something, or says something to the user; None for all others."""
+    try:
+        if event["event"] == "evidence":
+            return legible(proof(Evidence.model_validate({name: event[name] for name in Evidence.model_fields})))
+        if event["event"] == "values":
+            return legible(f"values: {value_check(ValueProof.model_validate(event['proof']))}")
+    except ValueError:  # a later version may write other fields
+        return None
+    return legible(event["text"]) if event["event"] == "note" else None

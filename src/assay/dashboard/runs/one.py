@@ -1,0 +1,79 @@
+"""The page of one run: its summary and proofs, its configuration, and its differences to another run.
+
+A run that has not ended shows its configuration and prediction; its figures come with the events (`live`). So its log
+is not read for the page.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from assay.config.home import Home
+from assay.errors import UsageError
+from assay.records.run import RunResult
+from assay.report.blocks import Block, Table
+from assay.report.difference import changed, configurations, environments, figures
+from assay.report.run import flat, proof, run_report
+from assay.report.wording import value_check
+from assay.store.liveness import is_running
+from assay.store.lookup import find
+from assay.store.reconcile import begun, settle
+from assay.store.run_folder import RunFolder
+
+
+def present(folder: RunFolder) -> RunResult:
+    """Return the result of a run, or of a living one its beginning. Raises `UsageError` if it cannot be read."""
+    if ended(folder):
+        return settle(folder, recorded=False)
+    return begun(folder.spec())
+
+
+def ended(folder: RunFolder) -> bool:
+    """True if a run has a result, or no process any more."""
+    return folder.stamp() != 0 or not is_running(folder)
+
+
+def content(result: RunResult, home: Home) -> dict[str, Any]:
+    """Return what the page of a run shows, without its curves."""
+    return {
+        "run": result.run,
+        "status": result.status.value.replace("_", " "),
+        "live": result.status.value == "running",
+        "summary": list(run_report(result, home)),
+        "proofs": _proofs(result),
+        "configuration": Table.of(("key", "value"), flat(result.config.model_dump(mode="json")).items()),
+        "environment": None
+        if result.environment is None
+        else Table.of(("fact", "value"), flat(result.environment.model_dump(mode="json")).items()),
+        "predicted": _predicted(result),
+    }
+
+
+def against(result: RunResult, other: str, home: Home) -> tuple[list[Block], str]:
+    """Return the differences of a run to another one, and a sentence if there is no such run."""
+    try:
+        theirs = present(find(home, other))
+    except UsageError as error:
+        return [], str(error)
+    return list(differences(result, theirs)), ""
+
+
+def differences(ours: RunResult, theirs: RunResult) -> Iterable[Block]:
+    """Yield tables of what differs between two runs."""
+    here, there = f"this run ({ours.run})", f"the other ({theirs.run})"
+    for title, pairs in (("setting", configurations(ours, theirs)), ("environment", environments(ours, theirs))):
+        if pairs:
+            yield Table.of((title, here, there), [(key, *pair) for key, pair in pairs.items()])
+        else:
+            yield f"No {title} differs."
+    yield Table.of(("figure", here, there, "change"), changed(figures(ours, theirs)), (here, there, "change"))
+
+
+def _proofs(result: RunResult) -> list[str]:
+    found = [proof(one) for one in result.evidence]
+    return found if result.values is None else [*found, f"values: {value_check(result.values)}"]
+
+
+def _predicted(result: RunResult) -> dict[str, float | None]:
+    """Predicted figures that the curves show as lines."""
+    known = result.predicted
+    return {} if known is None else {"step_seconds": known.step_seconds, "tensors_peak_bytes": known.tensors_peak_bytes}

@@ -1,0 +1,56 @@
+"""Routes of the view *Runs*."""
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from assay.config.home import Home
+from assay.dashboard.pages import page
+from assay.dashboard.runs import one, table
+from assay.dashboard.runs.live import Course
+from assay.dashboard.state import state_of
+from assay.dashboard.stream import follow
+from assay.store.lookup import find
+
+
+def every_run(request: Request) -> Response:
+    """Page of the table; with `part=table`, the table alone."""
+    state, query = state_of(request), table.Query.of(request.query_params)
+    entries = state.watch.entries()
+    chosen = table.choose(entries, query, state.studies.runs(query.study) if query.study else None)
+    content: dict[str, Any] = {
+        "query": query,
+        "columns": table.columns(query),
+        "rows": [table.shown(entry) for entry in chosen.entries],
+        "chosen": chosen,
+        "total": len(entries),
+    }
+    if request.query_params.get("part") == "table":
+        return page(request, "runs_table.html", **content)
+    return page(request, "runs.html", **content, choices=table.choices(entries), studies=state.studies.known())
+
+
+def one_run(request: Request) -> Response:
+    """Page of one run, and with `against` its differences to another."""
+    home: Home = request.app.state.home
+    result = one.present(find(home, request.path_params["run"]))
+    other = request.query_params.get("against", "")
+    blocks, refusal = one.against(result, other, home) if other else ([], "")
+    content = one.content(result, home)
+    return page(request, "run.html", **content, against=other, differences=blocks, refusal=refusal)
+
+
+def run_events(request: Request) -> Response:
+    """Events of one run from an offset, as a stream."""
+    folder = find(request.app.state.home, request.path_params["run"])
+    tail = state_of(request).tails.of(folder.events_file, lambda: Course(folder.spec()))
+    return follow(request, tail, lambda: one.ended(folder))
+
+
+routes = [
+    Route("/", every_run),
+    Route("/runs/{run}", one_run),
+    Route("/runs/{run}/events", run_events),
+]

@@ -1,0 +1,102 @@
+"""The answer of a law to a budget: the best N and D, their loss with its interval, and time and money on devices."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from assay.api.asking.optimal import FITTED, optimal
+from assay.config.home import Home
+from assay.dashboard.scaling.figures import losses_figure, sizes_figure
+from assay.dashboard.scaling.laws import StudyLaw, law_of
+from assay.dashboard.scaling.question import Question
+from assay.report.blocks import Block, Facts
+from assay.report.formats import UNKNOWN
+from assay.report.plan import days
+from assay.report.predicted.optimal import interval, mark, optimal_report
+from assay.scaling.asking.answer import Answer as LawAnswer
+from assay.scaling.asking.frontier import Optimum
+from assay.scaling.fitted import REFUSED
+from assay.scaling.points import planned
+from assay.units import format_count
+
+_WHOLE = 100
+"""Amount from which no decimals are shown."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Answer to a question about a law."""
+
+    question: Question
+    facts: Facts
+    """The figures of the chosen law."""
+    report: tuple[Block, ...]
+    """All laws side by side, with what they rest on."""
+    sizes: dict[str, Any]
+    losses: dict[str, Any] | None
+    """None for a law that states no loss."""
+
+
+def answer(question: Question, home: Home) -> Answer:
+    """Return the answer to a question.
+
+    Raises `UsageError` if a study has too few runs, and if every law refuses the budget.
+    """
+    studied = None if question.study is None else law_of(question.study, home)
+    found = optimal(
+        flops=question.flops,
+        points=None if studied is None else studied.frontier,
+        device=question.device,
+        devices=question.devices,
+        mfu=question.mfu,
+        price=question.price,
+    )
+    chosen = FITTED if studied is not None else question.law
+    one = found.answers[chosen]
+    law = one.frontier.law
+    return Answer(
+        question=question,
+        facts=Facts.of(_facts(question, one, studied)),
+        report=tuple(optimal_report(found)),
+        sizes=sizes_figure(found, chosen),
+        losses=None if law is None else losses_figure(law, question.flops, studied),
+    )
+
+
+def _facts(question: Question, one: LawAnswer, studied: StudyLaw | None) -> Iterator[tuple[str, str]]:
+    best = one.optimum
+    if best is None:
+        yield "refused", f"the budget is more than {REFUSED:,.0f} times that of the largest run behind this law"
+        return
+    yield "parameters, N", _with_interval(best.parameters, one, "parameters")
+    yield "tokens, D", _with_interval(best.tokens, one, "tokens")
+    yield "tokens per parameter", f"{best.tokens_per_parameter:.3g}"
+    yield "loss", _loss(best, studied)
+    if one.bill is not None:
+        where = f"{question.devices:,} × {one.bill.device.name} at {question.mfu:.0%} of the peak".replace("%", " %")
+        yield "time", f"{days(one.bill.seconds)} on {where}"
+        if one.bill.money is not None:
+            yield "money", f"{_plain(one.bill.money)}, in the unit of the price"
+        if one.bill.kilowatt_hours is not None:
+            yield "energy", f"{_plain(one.bill.kilowatt_hours)} kWh of the boards"
+    if one.far:
+        yield "caution", mark(one.beyond)[2:]
+
+
+def _with_interval(value: float, one: LawAnswer, name: Any) -> str:
+    ends = interval(one.intervals.get(name), one.frontier, format_count)
+    return format_count(value) if ends == UNKNOWN else f"{format_count(value)}, {ends}"
+
+
+def _plain(amount: float) -> str:
+    return f"{amount:,.0f}" if amount >= _WHOLE else f"{amount:.3g}"
+
+
+def _loss(best: Optimum, studied: StudyLaw | None) -> str:
+    """Return the loss of an optimum, with the interval of a new run where the law was fitted here."""
+    if best.loss is None:
+        return "this law states no loss"
+    if studied is None:
+        return f"{best.loss:.3f} nats per token; no interval is published"
+    found = studied.law.predict(planned(parameters=best.parameters, tokens=best.tokens), far=True)
+    return f"{best.loss:.3f}, {float(found.low[0]):.3f} to {float(found.high[0]):.3f} nats per token (95 %)"

@@ -1,0 +1,72 @@
+"""Figures of *Scaling* as plain numbers: the best size by compute under each law, and the loss by size at a compute."""
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from assay.dashboard.scaling.laws import StudyLaw
+from assay.dashboard.scaling.question import LEAST_POWER, MOST_POWER
+from assay.scaling.asking.answer import Answers
+from assay.scaling.asking.frontier import Frontier, LossLaw
+from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN
+from assay.scaling.published import FRONTIERS
+from assay.units import format_count, format_power
+
+_AROUND = 30.0
+"""Largest factor from the optimum to the sizes of a curve of losses."""
+
+
+def sizes_figure(found: Answers, chosen: str) -> dict[str, Any]:
+    """Return the best N by compute: a line for each law, its end of fitted runs, and the answers of the budget."""
+    lines = []
+    for name, one in found.answers.items():
+        best = one.optimum
+        line = {"name": name, "chosen": name == chosen, "most": one.frontier.reach.most, **_line(name, one.frontier)}
+        lines.append({**line, "best": None if best is None else [best.flops, best.parameters]})
+    return {"lines": lines}
+
+
+def losses_figure(law: LossLaw, flops: float, studied: StudyLaw | None) -> dict[str, Any]:
+    """Return the loss by N at the budget, and at each budget of a study with its runs."""
+    curves = [{"name": f"{format_power(flops)} FLOPs", "asked": True, **_losses(law, flops), "runs": []}]
+    best = law.optimum(flops)
+    curves[0]["best"] = [best[0], float(law.loss(*best))]
+    if studied is not None:
+        curves += list(_studied(law, studied))
+    return {"curves": curves}
+
+
+def _studied(law: LossLaw, studied: StudyLaw) -> Iterator[dict[str, Any]]:
+    groups: dict[str, list[Any]] = {}
+    for one in studied.points:
+        if one.role != "rate":
+            groups.setdefault(one.budget or format_power(one.flops), []).append(one)
+    for name, runs in groups.items():
+        held_out = any(one.role == "held out" for one in runs)
+        label = f"{name} FLOPs{', held out' if held_out else ''}"
+        runs_at = [[one.parameters, one.loss, one.label] for one in runs]
+        flops = float(np.median([one.flops for one in runs]))
+        yield {"name": label, "asked": False, **_losses(law, flops), "runs": runs_at}
+
+
+def _losses(law: LossLaw, flops: float) -> dict[str, Any]:
+    best = law.optimum(flops)[0]
+    sizes = np.geomspace(best / _AROUND, best * _AROUND, 61)
+    losses = law.loss(sizes, flops / FLOPS_PER_PARAMETER_AND_TOKEN / sizes)
+    return {"x": sizes.tolist(), "y": losses.tolist(), "texts": list(map(format_count, sizes))}
+
+
+def _line(name: str, law: Frontier) -> Mapping[str, list[float]]:
+    return _published(name) if name in FRONTIERS else _sizes(law)
+
+
+@cache
+def _published(name: str) -> Mapping[str, list[float]]:
+    return _sizes(FRONTIERS[name])
+
+
+def _sizes(law: Frontier) -> Mapping[str, list[float]]:
+    compute = np.geomspace(10.0**LEAST_POWER, 10.0**MOST_POWER, 73)
+    return {"x": compute.tolist(), "y": [law.at(float(one)).parameters for one in compute]}

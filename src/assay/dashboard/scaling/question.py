@@ -1,0 +1,91 @@
+"""A question of *Scaling*: a law, a budget of FLOPs, and the devices that should spend it, as an address has it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from urllib.parse import urlencode
+
+from assay.errors import UsageError, among, shown
+from assay.estimator.budget import USUAL_MFU
+from assay.hardware.devices import DEVICES
+from assay.scaling.published import FRONTIERS
+from assay.units import parse_count
+
+STUDY = "study:"
+"""Beginning of the name of a law that is fitted to a study."""
+LEAST_POWER, MOST_POWER = 9, 27
+"""Powers of ten of the budgets that the slider reaches."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A budget, the law that is asked, and the devices of the bill."""
+
+    law: str = "Besiroglu"
+    """A published law, or `study:` with the id of a study."""
+    flops: float = 1e21
+    device: str = "h100"
+    devices: int = 8
+    mfu: float = USUAL_MFU
+    price: float | None = None
+    """Money for an hour of one device."""
+
+    @property
+    def study(self) -> str | None:
+        """Id of the study whose law is asked; None for a published law."""
+        return self.law.removeprefix(STUDY) if self.law.startswith(STUDY) else None
+
+    @property
+    def query(self) -> str:
+        """The question as the query of an address, without whatever is the default."""
+        defaults = Question()
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        given = {name: one for name, one in values.items() if one != getattr(defaults, name)}
+        return urlencode(
+            {name: f"{one:.10g}".replace("e+", "e") if isinstance(one, float) else one for name, one in given.items()}
+        )
+
+    @property
+    def budget(self) -> str:
+        """The FLOPs as a reader writes them, such as ``1.2e21``."""
+        return f"{self.flops:.4g}".replace("e+", "e")
+
+    @property
+    def command(self) -> str:
+        """The command that answers it."""
+        points = "" if self.study is None else f" --points {self.study}"
+        where = f" --device {self.device} --devices {self.devices} --mfu {self.mfu:g}"
+        price = "" if self.price is None else f" --price {self.price:g}"
+        return f"assay scaling optimal --flops {self.budget}{points}{where}{price}"
+
+
+def read(query: Mapping[str, str]) -> Question:
+    """Return the question of an address. Raises `UsageError` for an unknown name and for an impossible number."""
+    defaults = Question()
+    law = query.get("law") or defaults.law
+    if law not in FRONTIERS and not law.startswith(STUDY):
+        raise UsageError(f"there is no law {shown(law)}{among(law, FRONTIERS)}")
+    device = query.get("device") or defaults.device
+    if device not in DEVICES:
+        raise UsageError(f"there is no device {shown(device)}{among(device, DEVICES)}")
+    devices = _number("devices", query.get("devices"), 1, 1e6) or defaults.devices
+    return Question(
+        law=law,
+        flops=_number("FLOPs", query.get("flops"), 10.0**LEAST_POWER, 10.0**MOST_POWER) or defaults.flops,
+        device=device,
+        devices=int(devices),
+        mfu=_number("MFU", query.get("mfu"), 1e-3, 1.0) or defaults.mfu,
+        price=_number("price", query.get("price"), 0.0, 1e6),
+    )
+
+
+def _number(name: str, text: str | None, least: float, most: float) -> float | None:
+    """Return a number of an address; None if it is not there. Raises `UsageError`."""
+    if text is None or not text.strip():
+        return None
+    try:
+        value = parse_count(text[:40])
+    except ValueError:
+        value = float("nan")
+    if not least <= value <= most:
+        raise UsageError(f"{name}={shown(text)} is not possible; give a number from {least:g} to {most:g}")
+    return value

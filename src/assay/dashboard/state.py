@@ -1,0 +1,29 @@
+"""Memory of the server between requests: entries of runs, studies, and digested logs. Files stay the truth."""
+
+from threading import Event
+from typing import cast
+
+from starlette.requests import Request
+
+from assay.config.home import Home
+from assay.dashboard.runs.watching import Watch
+from assay.dashboard.studies.answer import Answers
+from assay.dashboard.studies.known import Studies
+from assay.dashboard.tail import Tails
+
+
+class State:
+    """Memory of one server."""
+
+    def __init__(self, home: Home) -> None:
+        self.watch = Watch(home)
+        self.tails = Tails()
+        self.studies = Studies(home, self.tails)
+        self.answers = Answers()
+        self.ending = Event()
+        """Set once the server ends, so that streams end before it."""
+
+
+def state_of(request: Request) -> State:
+    """Return the memory of the server that answers a request."""
+    return cast(State, request.app.state.memory)

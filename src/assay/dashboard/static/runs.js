@@ -1,0 +1,45 @@
+// Filters the table of runs while the reader types. Without this script the form and the links do the same.
+const form = document.getElementById("filters");
+const target = document.getElementById("runs");
+let waiting = 0;
+let latest = 0;
+
+async function show(address, { keep = false } = {}) {
+  const number = ++latest;
+  const url = new URL(address, location.href);
+  url.searchParams.set("part", "table");
+  const answer = await fetch(url);
+  if (number !== latest) return; // a later question has been asked
+  if (!answer.ok) { location.assign(address); return; }
+  // The server's own page, with all text escaped; it has no scripts, and the policy would run none.
+  target.innerHTML = await answer.text();
+  if (!keep) history.replaceState(null, "", address);
+}
+
+function address() {
+  const values = new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
+  return `/?${values}`;
+}
+
+form.addEventListener("input", () => {
+  clearTimeout(waiting);
+  waiting = setTimeout(() => show(address()), 120);
+});
+form.addEventListener("submit", (event) => { event.preventDefault(); show(address()); });
+target.addEventListener("click", (event) => {
+  const link = event.target.closest("thead a, .pages a");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  const chosen = new URL(link.href).searchParams;
+  form.elements.sort.value = chosen.get("sort") ?? "run";
+  form.elements.order.value = chosen.get("order") ?? "down";
+  const title = link.textContent.replace(/ [↓↑]$/, "");
+  show(link.getAttribute("href")).then(() => {
+    const again = [...target.querySelectorAll("thead a")].find((one) => one.textContent.startsWith(title));
+    (again ?? target).focus?.();
+  });
+});
+// Runs that train show their newest figures, as long as the page is in view and nobody reads a later page.
+setInterval(() => {
+  if (!document.hidden && !target.contains(document.activeElement)) show(location.href, { keep: true });
+}, 5000);

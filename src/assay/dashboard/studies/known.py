@@ -1,0 +1,106 @@
+"""The studies of a home: one line each, from their plans and logs. A plan is read once, and again when it changes."""
+
+import threading
+from pathlib import Path
+from typing import NamedTuple
+
+from assay.config.home import Home
+from assay.dashboard.pages import legible
+from assay.dashboard.studies.progress import Course, merged
+from assay.dashboard.tail import Tail, Tails
+from assay.errors import UsageError
+from assay.studies.folder import StudyFolder, StudyPlan, folders
+
+_LONGEST = 200
+
+
+class Line(NamedTuple):
+    """One study in the list."""
+
+    id: str
+    title: str
+    """Its name, or its base if it has none."""
+    kind: str
+    question: str
+    status: str
+    cells: int
+    """Planned cells."""
+    ended: int
+
+
+class _Planned(NamedTuple):
+    """Facts for the list, of a plan, or of the record of a comparison that has none."""
+
+    title: str
+    kind: str
+    question: str
+    cells: int
+    runs: frozenset[str]
+    """Runs that the record names; empty for a plan, whose log names them."""
+
+
+class Studies:
+    """The studies of a home. Any thread may use it."""
+
+    def __init__(self, home: Home, tails: Tails) -> None:
+        self._home = home
+        self._tails = tails
+        self._plans: dict[Path, tuple[int, _Planned]] = {}
+        self._lock = threading.Lock()
+
+    def known(self) -> list[Line]:
+        """All studies, newest first; one that cannot be read is damaged."""
+        return [self.line(folder) for folder in reversed(folders(self._home))]
+
+    def line(self, folder: StudyFolder) -> Line:
+        """Return one study for the list."""
+        try:
+            planned = self._planned(folder)
+        except UsageError as error:
+            return Line(folder.id, "", "", legible(str(error), _LONGEST), "damaged", 0, 0)
+        cells, over = merged(self.tail(folder).since(0)[0])
+        status = "running" if folder.running else over or ("complete" if planned.runs else "stopped")
+        ended = len(planned.runs) or sum(one["ended"] for one in cells.values())
+        return Line(folder.id, planned.title, planned.kind, planned.question, status, planned.cells, ended)
+
+    def runs(self, name: str) -> frozenset[str]:
+        """Return the ids of a study's runs; none if there is no such study."""
+        folder = next((one for one in folders(self._home) if one.id == name), None)
+        if folder is None:
+            return frozenset()
+        cells, _ = merged(self.tail(folder).since(0)[0])
+        try:
+            return self._planned(folder).runs | {one["run"] for one in cells.values()}
+        except UsageError:
+            return frozenset()
+
+    def tail(self, folder: StudyFolder) -> Tail:
+        """Return the tail of a study's log."""
+        return self._tails.of(folder.events_file, Course)
+
+    def _planned(self, folder: StudyFolder) -> _Planned:
+        """Read what the list needs, or recall it. Raises `UsageError` if a file cannot be read."""
+        path = folder.plan_file if folder.plan_file.exists() else folder.record_file
+        stamp = path.stat().st_mtime_ns
+        with self._lock:
+            known = self._plans.get(path)
+            if known is None or known[0] != stamp:
+                known = self._plans[path] = (stamp, _read(folder))
+            return known[1]
+
+
+def _read(folder: StudyFolder) -> _Planned:
+    stated: StudyPlan | None = folder.plan()
+    if stated is not None:
+        count, runs = len(stated.cells), frozenset[str]()
+        return _Planned(*_texts(stated.name or stated.title, stated.kind, stated.question), count, runs)
+    record = folder.record()
+    if record is None:
+        raise UsageError(f"the study {folder.id} has neither a plan nor a record")
+    runs = frozenset(one.result.run for one in (*record.cells, *record.nudged))
+    return _Planned(*_texts(record.name or record.title, record.kind, record.question), len(runs), runs)
+
+
+def _texts(*texts: str) -> tuple[str, str, str]:
+    title, kind, question = (legible(text, _LONGEST) for text in texts)
+    return title, kind, question

@@ -1,0 +1,93 @@
+"""The course of one study as its log tells it: the state of every cell.
+
+    waiting → starting → a phase or a block of its work → the status of its run
+
+The log is read through `dashboard.tail`, never as a whole for each look, and no record of a run is opened.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from assay.dashboard.pages import legible
+from assay.store.event_log import Event
+from assay.studies.folder import StudyFolder
+
+WAITING = "waiting"
+_LONGEST_NAME = 300
+
+
+class CellState(NamedTuple):
+    """State of one cell."""
+
+    cell: str
+    run: str
+    """Id of its run; empty before it starts."""
+    state: str
+    ended: bool
+
+
+class Course:
+    """Digest of a study's log (`dashboard.tail`): the cells that changed in a piece, as far as it tells."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, CellState] = {}
+        self._over: str | None = None
+
+    def __call__(self, events: Sequence[Event]) -> list[dict[str, Any]]:
+        """Return one batch with the newest state of each cell that the piece names."""
+        changed: dict[str, CellState] = {}
+        for event in events:
+            if event["event"] == "over":
+                self._over = legible(str(event.get("ending", "")), 100)
+            elif event["event"] == "plan":  # a resumed study begins again
+                self._over = None
+            elif isinstance(event.get("cell"), str):
+                name = event["cell"]
+                before = self._states.get(name, CellState(legible(name, _LONGEST_NAME), "", WAITING, False))
+                changed[name] = self._states[name] = _after(before, event)
+        return [{"cells": [one._asdict() for one in changed.values()], "over": self._over}]
+
+
+def _after(before: CellState, event: Event) -> CellState:
+    """State of a cell after an event; an event of another version changes nothing."""
+    kind = event["event"]
+    if kind == "cell_start":
+        return before._replace(run=legible(str(event.get("run", "")), _LONGEST_NAME), state="starting", ended=False)
+    if kind == "turn":
+        piece, number = event.get("piece"), event.get("number")
+        words = {"start": "starting", "block": f"block {number}", "finish": "finishing"}
+        return before._replace(state=words.get(str(piece), before.state))
+    if kind == "cell_phase" and not before.state.startswith("block"):
+        return before._replace(state=legible(str(event.get("phase", "")), 100).replace("_", " "))
+    if kind == "cell_end":
+        return before._replace(state=legible(str(event.get("status", "")), 100).replace("_", " "), ended=True)
+    return before
+
+
+def merged(batches: Iterable[dict[str, Any]]) -> tuple[dict[str, dict[str, Any]], str | None]:
+    """Return the newest state of each cell by name, and the ending of the study, if it is over."""
+    cells: dict[str, dict[str, Any]] = {}
+    over = None
+    for batch in batches:
+        cells |= {one["cell"]: one for one in batch["cells"]}
+        over = batch["over"]
+    return cells, over
+
+
+def planned_cells(names: Iterable[str], known: dict[str, dict[str, Any]], *, running: bool) -> list[dict[str, Any]]:
+    """Return the state of every planned cell; of a study that has stopped, a cell without an end is missing."""
+    found = []
+    for name in names:
+        shown = legible(name, _LONGEST_NAME)
+        one = known.get(shown, CellState(shown, "", WAITING, False)._asdict())
+        found.append(one if one["ended"] or running else {**one, "state": "missing"})
+    return found
+
+
+def cell_names(folder: StudyFolder) -> list[str]:
+    """Return the names of all planned cells, or of those of the record if an earlier version wrote no plan."""
+    plan = folder.plan()
+    if plan is not None:
+        return [cell.name for cell in plan.cells]
+    record = folder.record()
+    return [] if record is None else [one.cell.name for one in record.cells]

@@ -1,0 +1,64 @@
+"""Routes of the view *Studies*.
+
+The page that a study has written is shown in a frame. It is answered with a policy that allows no script and no
+request, because a study may have been imported from anywhere.
+"""
+
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.routing import Route
+
+from assay.dashboard.pages import page
+from assay.dashboard.state import state_of
+from assay.dashboard.stream import follow
+from assay.dashboard.studies.answer import page_of
+from assay.dashboard.studies.progress import cell_names, merged, planned_cells
+from assay.studies.folder import StudyFolder, find
+
+WRITTEN = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'; sandbox"
+"""Content-Security-Policy of a page that a study has written."""
+
+
+def every_study(request: Request) -> Response:
+    """Page of the list."""
+    return page(request, "studies.html", studies=state_of(request).studies.known())
+
+
+def one_study(request: Request) -> Response:
+    """Page of one study."""
+    state, folder = state_of(request), _folder(request)
+    line = state.studies.line(folder)
+    batches, offset = state.studies.tail(folder).since(0)
+    return page(
+        request,
+        "study.html",
+        study=line,
+        cells=planned_cells(cell_names(folder), merged(batches)[0], running=line.status == "running"),
+        offset=offset,
+        answer=state.answers.of(folder),
+        written=folder.page_file.is_file(),
+    )
+
+
+def study_events(request: Request) -> Response:
+    """Events of one study from an offset, as a stream."""
+    folder = _folder(request)
+    return follow(request, state_of(request).studies.tail(folder), lambda: not folder.running)
+
+
+def written_page(request: Request) -> Response:
+    """The page that the study has written, without any right to run scripts."""
+    headers = {"content-security-policy": WRITTEN}
+    return FileResponse(page_of(_folder(request)), media_type="text/html", headers=headers)
+
+
+def _folder(request: Request) -> StudyFolder:
+    return find(request.app.state.home, request.path_params["study"])
+
+
+routes = [
+    Route("/studies", every_study),
+    Route("/studies/{study}", one_study),
+    Route("/studies/{study}/events", study_events),
+    Route("/studies/{study}/page", written_page),
+]

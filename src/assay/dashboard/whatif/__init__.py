@@ -1,0 +1,77 @@
+"""The view *What if*: memory, time and fit of a step before it runs, and what to turn on."""
+
+import threading
+from dataclasses import replace
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from assay.dashboard.pages import page
+from assay.dashboard.whatif.answer import Answer, answer
+from assay.dashboard.whatif.content import answer_values, answered, controls, recommended_values
+from assay.dashboard.whatif.question import Question, read
+from assay.dashboard.whatif.recommendation import Recommended, Recommender
+from assay.errors import UsageError
+
+_LOCK = threading.Lock()
+
+
+def _view(request: Request) -> Response:
+    """The page: its form, and the answer, so that it serves a browser without scripts too."""
+    found = _answer(request)
+    shown = answer_values(found)
+    return page(
+        request,
+        "what-if.html",
+        **controls(found.question),
+        **answered(found),
+        techniques=found.techniques,
+        values_for_script={name: shown[name] for name in ("memory", "stack")},
+    )
+
+
+def _answered(request: Request) -> Response:
+    """An answer for the page's script; a question that is not possible is answered by its sentence."""
+    return JSONResponse(answer_values(_answer(request)))
+
+
+def _recommended(request: Request) -> Response:
+    """The recommendation as far as it is known; a script asks again while its search goes on."""
+    try:
+        question = read(_query(request))
+    except UsageError as reason:
+        return JSONResponse(recommended_values(Recommended("refused", refusal=str(reason)), Question()))
+    return JSONResponse(recommended_values(_recommender(request.app).ask(question), question))
+
+
+def _answer(request: Request) -> Answer:
+    """Return the answer to an address; to one that cannot be read, its sentence over the form of the default."""
+    home = request.app.state.home
+    try:
+        return answer(read(_query(request)), home)
+    except UsageError as reason:
+        return replace(answer(Question(), home), predicted=None, refusal=str(reason), read=False)
+
+
+def _query(request: Request) -> dict[str, str]:
+    """Parameters of an address; several optimizations add up."""
+    given = request.query_params
+    return {**given, "with": "+".join(filter(None, given.getlist("with")))}
+
+
+def _recommender(app: Starlette) -> Recommender:
+    with _LOCK:
+        if not hasattr(app.state, "recommender"):
+            app.state.recommender = Recommender(app.state.home)
+    found: Recommender = app.state.recommender
+    return found
+
+
+routes: list[Route] = [
+    Route("/what-if", _view),
+    Route("/what-if/answer", _answered),
+    Route("/what-if/recommendation", _recommended),
+]
+"""Addresses of the view."""

@@ -1,0 +1,85 @@
+"""Devices on which a step fits: its need against the memory of each, or the sentence that refuses the stack there.
+
+One ledger serves all absent devices, because a ledger depends on the kind of a device only. Its working storage is that
+of a device of unknown capability, so no need is too small. The high end is what `assay capacity --device` counts.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from assay.cost.simulation.reserved import Interval
+from assay.dashboard.whatif.places import absent
+from assay.dashboard.whatif.question import ABSENT
+from assay.errors import UsageError
+from assay.estimator import Estimate
+from assay.estimator.device_memory import OBJECTS, STARTED, device_memory
+from assay.hardware.devices import DEVICES
+from assay.optimizations import check
+from assay.report.blocks import Table
+from assay.units import format_bytes
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A device and the need of a step on it."""
+
+    device: str
+    memory_bytes: int
+    need: Interval | None
+    """Bytes in use, least and most; None if they are not predicted."""
+    why_not: str = ""
+    """Why the stack cannot run there, or why the need is not predicted."""
+
+    @property
+    def verdict(self) -> str:
+        """One word on whether it fits, or the reason why that is not known."""
+        if self.need is None:
+            return self.why_not
+        if self.need.high <= self.memory_bytes:
+            return "fits"
+        return "may fit" if self.need.low <= self.memory_bytes else "does not fit"
+
+
+def fit_here(found: Estimate) -> Fit:
+    """Return the need on this machine: of its process on a CPU, of the device on a GPU."""
+    machine = found.machine
+    if machine.device(found.run.device) == "cuda":
+        gpu = machine.accelerators[0]
+        return Fit(f"this machine, {gpu.name}", gpu.memory_bytes, *_on_gpu(found))
+    tensors = found.timeline.peak.nbytes + OBJECTS
+    need = Interval(tensors + STARTED.low, found.most_bytes + OBJECTS + STARTED.high)
+    return Fit(f"this machine, {machine.processor}", machine.memory_bytes, need)
+
+
+def fits(found: Estimate) -> Iterator[Fit]:
+    """Yield every absent device, by its memory, for a step whose ledger is that of an absent device."""
+    need = _on_gpu(found)
+    for name in sorted(ABSENT, key=lambda one: DEVICES[one].memory_bytes):
+        machine, sheet = absent(name), DEVICES[name]
+        try:
+            check(found.run, machine)
+        except UsageError as reason:
+            yield Fit(sheet.name, sheet.memory_bytes, None, str(reason))
+            continue
+        yield Fit(sheet.name, sheet.memory_bytes, *need)
+
+
+def fits_table(rows: "list[Fit]") -> Table:
+    """Return the devices as a table."""
+    columns = ("device", "memory", "need", "share", "does it fit?")
+    return Table.of(columns, (_row(one) for one in rows), columns[1:4])
+
+
+def _row(one: Fit) -> tuple[str, ...]:
+    if one.need is None:
+        return (one.device, format_bytes(one.memory_bytes), "–", "–", one.verdict)
+    share = f"{one.need.high / one.memory_bytes:.0%}".replace("%", " %")
+    need = " to ".join(dict.fromkeys(map(format_bytes, (one.need.low, one.need.high))))
+    return (one.device, format_bytes(one.memory_bytes), need, share, one.verdict)
+
+
+def _on_gpu(found: Estimate) -> tuple[Interval | None, str]:
+    """Return the bytes in use on a GPU, and why they are not predicted."""
+    memory = device_memory(found)
+    total = None if memory is None else memory.total
+    return total, "" if total else "captured graphs have a pool of their own, which is not predicted"

@@ -1,0 +1,112 @@
+"""Recommendations of the dashboard: one search at a time, in a thread, and all that was found is kept.
+
+A known answer is returned at once. Else the latest one of the same preset and device is, and the page requests it again
+while the search goes on. A search uses rates that are known: it times nothing and starts no process. A question that
+waits is replaced by a newer one, because its reader has moved on.
+"""
+
+import logging
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from assay.api import recommend
+from assay.config.home import Home
+from assay.dashboard.whatif.places import known_since, this_machine
+from assay.dashboard.whatif.question import HERE, Question, search_command
+from assay.errors import UsageError
+from assay.report.blocks import Block
+
+_KEPT = 64
+_FAILED = "The search failed. The terminal in which the dashboard runs shows why."
+State = Literal["found", "searching", "refused"]
+
+
+@dataclass(frozen=True)
+class Recommended:
+    """A question's recommendation as far as it is known."""
+
+    state: State
+    blocks: tuple[Block, ...] = ()
+    stack: str = ""
+    """Recommended optimizations as after ``--with``; empty for none."""
+    of: Question | None = None
+    """The question that the content answers; another one while the search goes on."""
+    refusal: str = ""
+    command: str = ""
+    """The command that searches the same."""
+
+
+_Key = tuple[Question, tuple[int, ...]]
+"""A question without a stack, and the state of the rates that its answer rests on."""
+
+
+class Recommender:
+    """Searches for one home, one at a time."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._lock = threading.Lock()
+        self._found: OrderedDict[_Key, Recommended] = OrderedDict()
+        self._waiting: _Key | None = None
+        self._working: _Key | None = None
+
+    def ask(self, question: Question) -> Recommended:
+        """Return the recommendation of a question if it is known; else begin its search, and return the nearest one."""
+        key = (replace(question, stack="", micro=1), known_since(self._home) if question.device == HERE else ())
+        with self._lock:
+            if key in self._found:
+                self._found.move_to_end(key)
+                return self._found[key]
+            if self._working is None:
+                self._working = key
+                threading.Thread(target=self._search, daemon=True).start()
+            elif self._working != key:
+                self._waiting = key
+            near = self._nearest(question)
+        return Recommended("searching") if near is None else replace(near, state="searching")
+
+    def _nearest(self, question: Question) -> Recommended | None:
+        """Return the latest recommendation for the same preset and device."""
+        for (other, _), one in reversed(self._found.items()):
+            if one.state == "found" and (other.preset, other.device) == (question.preset, question.device):
+                return one
+        return None
+
+    def _search(self) -> None:
+        """Answer the question in work, then the one that waits, until none does."""
+        while (key := self._working) is not None:
+            try:
+                found = searched(key[0], self._home)
+            except Exception:  # a fault of one search must not end all later ones
+                logging.getLogger(__name__).exception("the search for a recommendation failed")
+                found = Recommended("refused", of=key[0], refusal=_FAILED)
+            with self._lock:
+                self._found[key] = found
+                while len(self._found) > _KEPT:
+                    self._found.popitem(last=False)
+                self._working, self._waiting = self._waiting, None
+
+
+def searched(question: Question, home: Home) -> Recommended:
+    """Return the recommendation of a question, searched now. It takes seconds."""
+    try:
+        if question.gpus > 1:
+            raise UsageError("stacks are searched for one device; choose one GPU")
+        here = this_machine(home) if question.device == HERE else None
+        found = recommend(
+            *(question.preset, *question.overrides),
+            memory_bytes=None if here is None else here.memory_bytes,
+            of=None if here is None else "process",
+            device=None if here is not None else question.device,
+            machine=here,
+            calibrate=0.0,
+            home=home,
+        )
+    except UsageError as reason:
+        return Recommended("refused", of=question, refusal=str(reason))
+    return Recommended(
+        *("found", tuple(found.report()), "+".join(found.recommended.stack), question),
+        command=search_command(question, found.budget_bytes),
+    )

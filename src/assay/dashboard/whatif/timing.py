@@ -1,0 +1,65 @@
+"""Time of a step with what it rests on: timed steps, a roofline of measured rates or of a datasheet, or a plan."""
+
+from dataclasses import dataclass
+
+from assay.api import project
+from assay.dashboard.whatif.question import HERE, Question
+from assay.errors import UsageError
+from assay.estimator import Estimate
+from assay.hardware.cluster import DATASHEETS
+from assay.units import format_seconds, with_margin
+
+_SHEET = "a roofline of the datasheet's peaks: no step is faster, and real ones take 1.5 to 4 times as long"
+_MEASURED = "a roofline at the rates measured on this machine, which ranks stacks better than it times them"
+_PLAN = "a plan from datasheets, with 16-bit products and Adam in 32 bits, without overlap"
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of one optimizer step, as text and with their source."""
+
+    seconds: float | None
+    text: str
+    source: str
+
+
+def timing(question: Question, found: Estimate) -> Timing:
+    """Return the time of a question's step, or why it is not predicted."""
+    if question.gpus > 1:
+        return _planned(question)
+    step = found.step_time
+    if step is None:
+        return _unknown(question, found)
+    if step.margin is not None:
+        load = ", while other programs worked" if step.under_load else ""
+        source = f"from timed steps of few blocks on this machine{load}"
+        return Timing(step.seconds, with_margin(step.seconds, step.margin), source)
+    if question.device != HERE:
+        return Timing(step.seconds, format_seconds(step.seconds), _SHEET)
+    caveat = found.machine.rates[found.machine.device(found.run.device)].caveat
+    return Timing(step.seconds, format_seconds(step.seconds), f"{_MEASURED}{f'; {caveat}' if caveat else ''}")
+
+
+def _unknown(question: Question, found: Estimate) -> Timing:
+    rates = found.machine.rates.get(found.machine.device(found.run.device))
+    if rates is None:
+        return Timing(None, "not predicted", "`assay machine` measures the rates that it needs")
+    missing = ", ".join(sorted(set(found.flops) - set(rates.matmul_flops)))
+    whose = "the rates measured here have" if question.device == HERE else "the datasheet has"
+    return Timing(None, "not predicted", f"{whose} no product in {missing}")
+
+
+def _planned(question: Question) -> Timing:
+    """Return the time of a plan over several GPUs of one node."""
+    if question.device not in DATASHEETS:
+        return Timing(None, "not planned", f"links between GPUs are known for {', '.join(DATASHEETS)} only")
+    try:
+        plan = project(
+            *(question.preset, *question.overrides),
+            optimizations=question.optimizations or None,
+            gpu=question.device,
+            gpus_per_node=question.gpus,
+        ).plan
+    except UsageError as reason:
+        return Timing(None, "not planned", str(reason))
+    return Timing(plan.step_seconds, format_seconds(plan.step_seconds), _PLAN)

@@ -1,0 +1,80 @@
+"""Figures, tables and filters in a real Chromium, and hostile names, of which nothing is executed."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from assay.config import Home
+from assay.launch.prepare import ReadyRun
+from assay.records.status import Status
+from assay.store.reconcile import begun
+from assay.studies.folder import StudyFolder
+from support.browsers import dashboard
+from support.comparisons import record
+from support.records import made, say, step
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.browser
+
+Open = Callable[..., "Page"]
+
+HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script><b>\"'><svg/onload=alert(3)>"
+
+
+def test_a_rectangle_marks_rows_and_rows_mark_points(opened: Open, served: tuple[str, dict[str, str]]) -> None:
+    page = opened(f"/studies/{served[1]['study']}")
+    page.wait_for_selector("#front .points")
+    page.locator("#front").scroll_into_view_if_needed()
+    box = page.locator("#front .nsewdrag").first.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 2, box["y"] + 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 2, box["y"] + box["height"] - 2, steps=5)
+    page.mouse.up()
+    page.wait_for_function("() => document.querySelectorAll('#rows tr.chosen').length >= 5")
+    assert "chosen" not in (page.get_attribute('#rows tr[data-row="baseline (again)"]', "class") or "")
+    page.click("#unmark")
+    assert page.locator("#rows tr.chosen").count() == 0
+    page.check('#rows tr[data-row="baseline"] .mark')
+    page.wait_for_function("() => Math.max(...document.querySelector('#front').data[0].marker.size) > 11")
+
+
+def test_runs_are_filtered_while_typing_and_sorted_by_a_click(opened: Open) -> None:
+    page = opened("/")
+    page.fill("input[name=q]", "no such run")
+    page.wait_for_selector("text=No run matches.")
+    assert "q=no+such+run" in page.url
+    page.fill("input[name=q]", "demo")
+    page.wait_for_selector("#runs tbody tr")
+    page.click("thead a:has-text('val loss')")
+    page.wait_for_selector("th[aria-sort=descending] >> text=val loss")
+    assert page.evaluate("document.activeElement.textContent").startswith("val loss")
+    page.go_back()  # filters replace the address, so one step leaves the page
+    assert page.url == "about:blank"
+
+
+def test_nothing_of_a_hostile_record_is_executed(opened: Open, home: Home, ready_run: ReadyRun) -> None:
+    folder = made(home, ready_run)
+    spec = folder.spec().model_copy(update={"preset": HOSTILE})
+    say(folder, {"event": "note", "text": HOSTILE}, {"event": "phase", "name": HOSTILE}, step(0), step(1))
+    folder.write_result(begun(spec).model_copy(update={"status": Status.FAILED, "reason": HOSTILE}))
+    found = record(seeds=3, name=HOSTILE, question=HOSTILE)
+    study = StudyFolder(home.reports / found.id)
+    study.path.mkdir()
+    study.write_record(found)
+    # Figures and tables take the names of rows as texts as well.
+    cells = study.record_file.read_text().replace('"bf16_mixed"', '"<img src=x onerror=alert(4)>"')
+    study.record_file.write_text(cells)
+    with dashboard(home.root) as address:
+        for path in ("/", f"/runs/{folder.id}", "/studies", f"/studies/{study.id}"):
+            page = opened(path, address=address)
+            page.on("dialog", lambda dialog: pytest.fail(f"a script ran: {dialog.message}"))
+            page.wait_for_timeout(1500)
+            assert page.locator("main img, main b, main svg[onload], main script:not([type])").count() == 0
+        assert page.locator("#rows tr[data-row*=onerror]").count() == 1  # the last page is the study's
+        page = opened(f"/runs/{folder.id}", address=address)
+        page.wait_for_selector("#proofs li:has-text('onerror')")
+        page.goto("about:blank")

@@ -1,0 +1,103 @@
+"""The table: words, menus, orders and pages choose the runs that a plain loop chooses."""
+
+import json
+
+import pytest
+
+from assay.dashboard.runs import table
+from assay.dashboard.runs.table import Query, choose
+from assay.store.entry import Entry
+
+
+def entry(number: int, **fields: object) -> Entry:
+    stack = [[], ["sdpa_attention:backend=auto"], ["sdpa_attention", "bf16_mixed"]][number % 3]
+    values = {
+        "run": f"20261124-{number:06d}-abc",
+        "status": ["done", "failed"][number % 2],
+        "stamp": 1,
+        "preset": "demo",
+        "optimizations": json.dumps(stack),
+        "val_loss": None if number % 5 == 0 else 4.0 - number / 1000,
+        **fields,
+    }
+    return Entry(**values)  # type: ignore[arg-type]
+
+
+ENTRIES = [entry(number) for number in range(250)]
+
+
+def ids(query: Query, study: frozenset[str] | None = None) -> list[str]:
+    found, page = [], 1
+    while True:
+        chosen = choose(ENTRIES, query._replace(page=str(page)), study)
+        found += [one.run for one in chosen.entries]
+        if page == chosen.pages:
+            assert len(found) == chosen.matching
+            return found
+        page += 1
+
+
+def test_newest_first_and_every_run_once() -> None:
+    assert ids(Query()) == sorted((one.run for one in ENTRIES), reverse=True)
+
+
+def test_menus_and_words_are_all_required() -> None:
+    query = Query(q="DEMO  0001", status="failed", optimization="bf16_mixed")
+    assert ids(query) == [
+        one.run
+        for one in reversed(ENTRIES)
+        if "0001" in one.run and one.status == "failed" and "bf16_mixed" in one.optimizations
+    ]
+    assert ids(Query(q="demo nowhere")) == []
+
+
+def test_a_technique_is_found_with_its_parameters_and_the_baseline_as_none() -> None:
+    assert len(ids(Query(optimization="sdpa_attention"))) == sum("sdpa" in one.optimizations for one in ENTRIES)
+    assert len(ids(Query(optimization="none"))) == sum(one.optimizations == "[]" for one in ENTRIES)
+    assert table.choices(ENTRIES) == (["done", "failed"], ["bf16_mixed", "none", "sdpa_attention"])
+
+
+def test_runs_of_a_study() -> None:
+    study = frozenset({ENTRIES[3].run, ENTRIES[7].run, "gone"})
+    assert ids(Query(study="x"), study) == [ENTRIES[7].run, ENTRIES[3].run]
+
+
+@pytest.mark.parametrize("order", ["up", "down"])
+def test_runs_without_the_figure_are_last(order: str) -> None:
+    known = {one.run: one.val_loss for one in ENTRIES}
+    losses = [known[run] for run in ids(Query(sort="val loss", order=order))]
+    assert losses[-50:] == [None] * 50
+    first = [one for one in losses[:-50] if one is not None]
+    assert first == sorted(first, reverse=order == "down")
+
+
+@pytest.mark.parametrize("sort", table.TITLES)
+def test_every_column_sorts(sort: str) -> None:
+    assert len(ids(Query(sort=sort))) == len(ENTRIES)
+
+
+def test_a_page_out_of_reach_is_the_nearest() -> None:
+    assert choose(ENTRIES, Query(page="99")).page == 3
+    assert choose(ENTRIES, Query(page="0")).page == 1
+    assert choose(ENTRIES, Query(page="x")).page == 1
+
+
+def test_an_address_keeps_the_state_and_reads_back() -> None:
+    query = Query(q="a&b", status="done", sort="val loss", order="up", page="2")
+    address = query.address(page="3")
+    assert address == "/?q=a%26b&status=done&sort=val+loss&order=up&page=3"
+    assert Query().address() == "/"
+    assert Query.of({"q": "x" * 500, "sort": "__class__", "other": "1"}) == Query(q="x" * 200)
+
+
+def test_a_heading_turns_its_own_order_round() -> None:
+    headings = {one["title"]: one for one in table.columns(Query(sort="steps"))}
+    assert headings["steps"]["sorted"] == "descending"
+    assert headings["steps"]["address"] == "/?sort=steps&order=up"
+    assert headings["val loss"]["address"] == "/?sort=val+loss"
+
+
+def test_a_line_has_a_text_for_each_heading() -> None:
+    line = table.shown(entry(1, corpus="x" * 1000))
+    assert len(line["cells"]) + 1 == len(table.columns(Query()))
+    assert max(map(len, line["cells"])) == 200

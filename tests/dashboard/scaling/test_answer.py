@@ -1,0 +1,114 @@
+"""Answers of laws in the browser: those of `assay scaling optimal`, for published laws and for a study's own."""
+
+import shlex
+from urllib.parse import parse_qsl
+
+import pytest
+
+from assay.api.asking.optimal import FITTED, optimal
+from assay.config.home import Home
+from assay.dashboard.scaling.answer import answer
+from assay.dashboard.scaling.laws import studies
+from assay.dashboard.scaling.question import STUDY, Question, read
+from assay.errors import UsageError
+from assay.studies.folder import StudyFolder
+from support.scaled import LAW, scaled_record
+
+STUDIED = "20261101-101010-abcde12"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
+    """A home with a study of scaling whose losses follow a known law."""
+    found = Home(tmp_path_factory.mktemp("home"))
+    folder = StudyFolder(found.reports / STUDIED)
+    folder.path.mkdir(parents=True)
+    folder.write_record(scaled_record(noise=0.0005).model_copy(update={"id": STUDIED}))
+    return found
+
+
+def test_a_published_law_answers_as_the_command_does(home: Home) -> None:
+    found = answer(Question(flops=1e23, price=2.5), home)
+    best = optimal(flops=1e23).answers["Besiroglu"].optimum
+    assert best is not None
+    assert found.losses is not None
+    assert found.losses["curves"][0]["best"] == pytest.approx([best.parameters, best.loss])
+    rows = dict(found.facts.rows)
+    assert rows["parameters, N"] == "29.4B, 23.5B to 36.9B (80 %)"
+    # 1e23 FLOPs at 40 % of 8 × 989 TFLOP/s are 366 days, and 8 × 8,777 hours at 2.5 each.
+    assert rows["time"].startswith("365.7 days")
+    assert rows["money"].startswith("175,5")
+
+
+def test_the_law_of_a_study_is_that_of_its_runs(home: Home) -> None:
+    assert list(studies(home)) == [STUDIED]
+    found = answer(Question(law=STUDY + STUDIED, flops=1e12), home)
+    rows = dict(found.facts.rows)
+    true = float(LAW.loss(*LAW.optimum(1e12)))
+    loss, low, high = (float(rows["loss"].replace(",", "").split()[place]) for place in (0, 1, 3))
+    assert loss == pytest.approx(true, rel=0.01)
+    assert low < true < high
+    assert found.losses is not None
+    runs = [run for curve in found.losses["curves"] for run in curve["runs"]]
+    assert len(runs) == 31
+    (line,) = (one for one in found.sizes["lines"] if one["chosen"])
+    assert line["name"] == FITTED
+
+
+def test_a_law_is_fitted_once(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    question = Question(law=STUDY + STUDIED, flops=1e12)
+    answer(question, home)
+    monkeypatch.setattr("assay.dashboard.scaling.laws.answer", lambda *given, **options: pytest.fail("fitted again"))
+    assert answer(Question(law=STUDY + STUDIED, flops=2e12), home).facts
+
+
+def test_a_budget_far_beyond_a_law_is_refused(home: Home) -> None:
+    rows = dict(answer(Question(law="Kaplan, C_min = C", flops=1e26), home).facts.rows)
+    assert "10,000 times" in rows["refused"]
+
+
+def test_a_law_without_a_loss_has_no_figure_of_it(home: Home) -> None:
+    found = answer(Question(law="Hoffmann 1"), home)
+    assert found.losses is None
+    assert dict(found.facts.rows)["loss"] == "this law states no loss"
+
+
+def test_an_address_keeps_a_question() -> None:
+    question = Question(law="Hoffmann 2", flops=1.23e22, device="a100", devices=16, mfu=0.3, price=1.5)
+    assert read(dict(parse_qsl(question.query))) == question
+    assert Question().query == ""
+
+
+def test_the_command_asks_the_same(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    from assay.cli.main import app
+
+    monkeypatch.setenv("ASSAY_HOME", str(home.root))
+    for question in (Question(flops=1.234e22, price=2), Question(law=STUDY + STUDIED, flops=1e12)):
+        assert not app([*shlex.split(question.command)[1:], "--json"], standalone_mode=False)
+    assert "1.234e22" in Question(flops=1.234e22).command
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("law", "Moore"),
+        ("law", "<script>"),
+        ("flops", "1e40"),
+        ("flops", "nan"),
+        ("flops", "-1"),
+        ("mfu", "2"),
+        ("mfu", "40%"),
+        ("price", "-1"),
+        ("devices", "0"),
+        ("device", "abacus"),
+    ],
+)
+def test_what_is_not_possible_is_a_sentence(name: str, value: str) -> None:
+    with pytest.raises(UsageError):
+        read({name: value})
+
+
+@pytest.mark.parametrize("name", ["../../etc", "20261101-nope", "/"])
+def test_a_study_that_is_not_there_is_a_sentence(name: str, home: Home) -> None:
+    with pytest.raises(UsageError):
+        answer(Question(law=STUDY + name), home)

@@ -1,0 +1,78 @@
+"""The list of studies: what their plans and logs say, read once."""
+
+from pathlib import Path
+
+import pytest
+
+from assay.config import Home
+from assay.dashboard.state import State
+from assay.records.study import ComparisonRecord
+from assay.studies.folder import StudyFolder, StudyPlan
+from support.comparisons import record
+from support.dashboards import batches, client
+
+RECORD = record(treatments=("sdpa_attention",))
+
+
+def planned(record: ComparisonRecord) -> StudyPlan:
+    cells = tuple(one.cell for one in record.cells)
+    return StudyPlan(
+        **{name: getattr(record, name) for name in ("id", "created", "kind", "title", "base", "seeds", "treatments")},
+        protocol=record.protocol,
+        waves=tuple(tuple(cell for cell in cells if cell.seed == seed) for seed in record.seeds),
+    )
+
+
+@pytest.fixture
+def studied(home: Home) -> StudyFolder:
+    """A study that ran to its end, without its record."""
+    folder = StudyFolder(home.reports / RECORD.id)
+    folder.path.mkdir()
+    folder.write_plan(planned(RECORD))
+    folder.append({"event": "plan"})
+    for number, one in enumerate(RECORD.cells):
+        named = {"cell": one.cell.name, "run": f"run-{number}", "wave": one.wave}
+        folder.append({"event": "cell_start", **named})
+        folder.append({"event": "cell_end", **named, "status": "done"})
+    folder.append({"event": "over", "ending": "complete"})
+    return folder
+
+
+def home_of(folder: StudyFolder) -> Home:
+    return Home(folder.path.parents[1])
+
+
+def test_a_study_is_listed_with_its_cells(studied: StudyFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = State(home_of(studied)).studies
+    (line,) = known.known()
+    assert (line.id, line.title, line.kind, line.status) == (studied.id, "demo", "comparison", "complete")
+    assert line.cells == line.ended == len(RECORD.cells)
+    monkeypatch.setattr(StudyFolder, "plan", lambda self: pytest.fail("the plan was read again"))
+    assert known.known() == [line]
+
+
+def test_its_runs_are_those_of_its_log(studied: StudyFolder) -> None:
+    home = home_of(studied)
+    assert State(home).studies.runs(studied.id) == {f"run-{number}" for number in range(len(RECORD.cells))}
+    assert State(home).studies.runs("../" + studied.id) == frozenset()
+
+
+def test_the_page_and_the_stream_name_every_cell(studied: StudyFolder) -> None:
+    browser = client(home_of(studied))
+    text = browser.get(f"/studies/{studied.id}").text
+    assert text.count('data-ended="yes"') == len(RECORD.cells)
+    stream = batches(browser.get(f"/studies/{studied.id}/events").text)
+    assert {one["state"] for one in stream[-1]["cells"]} == {"done"}
+    assert stream[-1]["over"] == "complete"
+
+
+def test_a_study_that_cannot_be_read_is_damaged(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home").ready()
+    folder = StudyFolder(home.reports / "20261124-000000-00000")
+    folder.path.mkdir()
+    folder.plan_file.write_text("{")
+    (line,) = State(home).studies.known()
+    assert line.status == "damaged"
+    assert "study.json cannot be read" in line.question
+    assert client(home).get("/studies").status_code == 200
+    assert client(home).get(f"/studies/{folder.id}").status_code == 404

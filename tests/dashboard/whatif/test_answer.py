@@ -1,0 +1,121 @@
+"""Answers are those of `assay estimate`: memory by category, time with its source, what fits, and what can be added."""
+
+from pathlib import Path
+
+import pytest
+
+from assay.api import estimate_every_rank
+from assay.config.home import Home
+from assay.dashboard.whatif.answer import Answer, Predicted, answer, fullest
+from assay.dashboard.whatif.places import absent
+from assay.dashboard.whatif.question import read
+from assay.files import write_file
+from assay.hardware.detect import detect
+from assay.hardware.rates import rates_file, with_rates
+from support.machines import MEASURED
+
+
+def answered(home: Path, **query: str) -> Answer:
+    return answer(read({("with" if name == "stack" else name): value for name, value in query.items()}), Home(home))
+
+
+def predicted(home: Path, **query: str) -> Predicted:
+    found = answered(home, **query)
+    assert found.predicted is not None, found.refusal
+    return found.predicted
+
+
+def facts(found: Answer) -> dict[str, str]:
+    return dict(found.facts.rows)
+
+
+@pytest.mark.parametrize("stack", ["", "sdpa_attention+bf16_mixed", "activation_checkpointing"])
+def test_the_categories_of_each_instant_sum_to_its_bytes(stack: str, tmp_path: Path) -> None:
+    found = predicted(tmp_path, stack=stack, device="a100")
+    moments = found.found.timeline.instants
+    columns = zip(*(layer["bytes"] for layer in found.memory["layers"]), strict=True)
+    assert [sum(column) for column in columns] == [moment.nbytes for moment in moments]
+    assert moments[found.memory["peak"]].nbytes == found.memory["peak_bytes"] == found.found.timeline.peak.nbytes
+
+
+@pytest.mark.parametrize(
+    "stack",
+    [
+        "data_parallel",
+        "fully_sharded",
+        "tensor_parallel",
+        *(f"pipeline_parallel:schedule={one}" for one in ("gpipe", "1f1b")),
+    ],
+)
+def test_the_first_rank_of_each_stage_stands_for_all(stack: str) -> None:
+    question = read({"device": "a100", "gpus": "2", "with": stack, "layers": "4"})
+    changes = (*question.overrides, *question.ranks)
+    every = estimate_every_rank(question.preset, *changes, optimizations=stack, machine=absent("a100"))
+    assert fullest(question, absent("a100")).timeline.peak.nbytes == every.fullest.timeline.peak.nbytes
+
+
+def test_the_time_says_what_it_rests_on(tmp_path: Path) -> None:
+    assert "assay machine" in facts(answered(tmp_path))["step time"]
+    home = Home(tmp_path)
+    home.ready()
+    write_file(rates_file(home), with_rates(home, detect(), {"cpu": MEASURED}))
+    assert "measured on this machine" in facts(answered(tmp_path))["step time"]
+    assert "datasheet's peaks" in facts(answered(tmp_path, device="h100"))["step time"]
+    several = facts(answered(tmp_path, device="h100", gpus="2", stack="data_parallel"))
+    assert "plan from datasheets" in several["step time"]
+    assert "not planned" in facts(answered(tmp_path, device="l4", gpus="2", stack="data_parallel"))["step time"]
+
+
+def test_a_larger_batch_takes_more_and_fits_on_fewer_devices(tmp_path: Path) -> None:
+    less, more = (predicted(tmp_path, preset="gpt2-124m", batch=batch, device="a100") for batch in ("1", "16"))
+    assert less.memory["peak_bytes"] < more.memory["peak_bytes"]
+    counts = [sum(one.verdict == "fits" for one in found.fits) for found in (less, more)]
+    assert counts[0] > counts[1] > 0
+
+
+def test_the_fit_is_that_of_assay_capacity(tmp_path: Path) -> None:
+    """A device fits by the high end of its need, which is what the command counts."""
+    from assay.estimator.capacity import peak_bytes
+
+    question = read({"preset": "gpt2-124m", "device": "l4", "batch": "2"})
+    found = predicted(tmp_path, preset="gpt2-124m", device="l4", batch="2")
+    (row,) = (one for one in found.fits if one.device == "L4")
+    assert row.need is not None
+    assert row.need.high == peak_bytes(question.run(), absent("l4"), "device")
+
+
+def test_a_device_without_bfloat16_says_so(tmp_path: Path) -> None:
+    found = predicted(tmp_path, stack="bf16_mixed", device="a100")
+    (old,) = (one for one in found.fits if one.device.startswith("V100"))
+    assert old.need is None
+    assert "Ampere" in old.verdict
+    assert "Ampere" in answered(tmp_path, stack="bf16_mixed", device="v100").refusal
+
+
+def test_a_technique_that_does_not_go_with_the_stack_says_why(tmp_path: Path) -> None:
+    found = {one.name: one for one in answered(tmp_path, stack="lion").techniques}
+    assert found["lion"].on
+    assert "optimizer" in found["sgd"].why_not
+    assert not found["bf16_mixed"].why_not
+    assert "rank" in found["data_parallel"].why_not
+
+
+def test_a_stack_that_is_not_possible_can_be_changed(tmp_path: Path) -> None:
+    found = answered(tmp_path, stack="lion+sgd")
+    assert found.predicted is None
+    assert "choose one" in found.refusal
+    assert not any(one.why_not for one in found.techniques)
+
+
+def test_techniques_of_the_preset_stay_on(tmp_path: Path) -> None:
+    fixed = {one.name for one in answered(tmp_path, preset="scaling-stdlib").techniques if one.fixed}
+    assert fixed == {"sdpa_attention", "fused_adamw"}
+
+
+def test_an_answer_is_kept_until_the_rates_change(tmp_path: Path) -> None:
+    first = answered(tmp_path)
+    assert answered(tmp_path) is first
+    home = Home(tmp_path)
+    home.ready()
+    write_file(rates_file(home), with_rates(home, detect(), {"cpu": MEASURED}))
+    assert answered(tmp_path) is not first

@@ -1,0 +1,109 @@
+"""Addresses of questions: what they keep, what they refuse, and the commands that answer the same."""
+
+import shlex
+from pathlib import Path
+from urllib.parse import parse_qsl
+
+import pytest
+
+from assay.dashboard.whatif.question import VOCABULARY, commands, cutting, read, search_command
+from assay.errors import UsageError
+
+
+def test_an_address_keeps_a_question() -> None:
+    asked = {"preset": "gpt2-124m", "layers": "6", "with": "bf16_mixed+lion", "micro": "4", "device": "h100"}
+    question = read(asked)
+    assert question.run().model.n_layer == 6
+    assert {str(one) for one in question.run().optimizations} >= {"bf16_mixed", f"{cutting()}:micro_batches=4"}
+    assert read(dict(parse_qsl(question.query))) == question
+
+
+def test_numbers_of_the_preset_are_left_out() -> None:
+    assert read({"preset": "gpt2-124m", "layers": "12", "width": "768"}).changes == ()
+    assert read({}).query == "preset=demo"
+
+
+def test_a_vocabulary_that_only_the_text_determines_has_a_number() -> None:
+    assert read({"preset": "shakespeare-char"}).changes == (("vocabulary", VOCABULARY),)
+
+
+def test_micro_batches_within_a_stack_become_those_of_the_menu() -> None:
+    question = read({"with": f"lion+{cutting()}:micro_batches=2"})
+    assert (question.stack, question.micro) == ("lion", 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("preset", "../../etc/passwd"),
+        ("preset", "/etc/passwd"),
+        ("device", "mi300x"),
+        ("device", "abacus"),
+        ("layers", "-1"),
+        ("layers", "1e3"),
+        ("layers", "٣"),
+        ("layers", "9" * 5000),
+        ("layers", "000000000001" + "9" * 5000),
+        ("batch", "0"),
+        ("gpus", "2"),
+        ("with", "lion+" * 2000),
+        ("with", f"{cutting()}:micro_batches=1"),
+        ("with", "streaming:path=/etc"),
+        ("with", "lion+streaming:dataset=glue"),
+    ],
+)
+def test_what_is_not_possible_is_one_short_sentence(name: str, value: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        read({name: value})
+    assert len(str(caught.value)) < 500
+
+
+def test_fields_that_name_no_file_are_kept() -> None:
+    stack = "sdpa_attention:backend=math+selective_checkpointing:policy=matmuls"
+    assert read({"with": stack}).stack == stack
+
+
+QUESTIONS = (
+    {},
+    {"preset": "demo", "batch": "16", "with": "bf16_mixed"},
+    {"preset": "demo", "device": "a100", "with": "bf16_mixed", "micro": "2"},
+    {"preset": "demo", "device": "h100", "gpus": "4", "with": "data_parallel"},
+)
+
+
+@pytest.mark.parametrize("query", QUESTIONS)
+def test_assay_answers_each_command(query: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from assay.cli.main import app
+
+    monkeypatch.setenv("ASSAY_HOME", str(tmp_path))
+    monkeypatch.setattr("assay.api.fitting.capacity", lambda *given, **options: [])  # it searches for minutes
+    lines = [shlex.split(line) for _, line in commands(read(query))]
+    assert all(program == "assay" for program, *_ in lines)
+    for _, *words in lines:
+        if words[0] != "train":
+            assert not app([*words, "--json"], standalone_mode=False), words
+
+
+def test_the_search_is_a_command_that_is_understood(monkeypatch: pytest.MonkeyPatch) -> None:
+    from assay.cli.main import app
+
+    asked: list[dict[str, object]] = []
+    monkeypatch.setattr(
+        "assay.api.advising.recommending.recommend", lambda *words, **options: asked.append(options) or Shown()
+    )
+    for query in QUESTIONS[:3]:
+        _, *words = shlex.split(search_command(read(query), 8 * 10**9))
+        assert not app([*words, "--json"], standalone_mode=False)
+    assert [(one["memory_bytes"], one["device"]) for one in asked] == [(8 * 10**9, None)] * 2 + [(None, "a100")]
+
+
+class Shown:
+    """A recommendation without content."""
+
+    def to_dict(self) -> dict[str, object]:
+        return {}
+
+
+def test_only_this_machine_trains() -> None:
+    trains = [any(" train " in line for _, line in commands(read(query))) for query in QUESTIONS]
+    assert trains == [True, True, False, False]

@@ -1,0 +1,95 @@
+"""Recommendations: one search at a time, the newest question next, and what is known at once."""
+
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from assay.config.home import Home
+from assay.dashboard.whatif import recommendation
+from assay.dashboard.whatif.question import Question
+from assay.dashboard.whatif.recommendation import Recommended, Recommender, searched
+
+ON_GPU = Question(device="a100")
+
+
+class Searches:
+    """Searches that end when they are let."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked: list[Question] = []
+        self.at_once = self.most = 0
+        self.gate = threading.Semaphore(0)
+        monkeypatch.setattr(recommendation, "searched", self)
+
+    def __call__(self, question: Question, home: Home) -> Recommended:
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        self.asked.append(question)
+        assert self.gate.acquire(timeout=10)
+        self.at_once -= 1
+        if question.preset == "llama-tiny":
+            raise ValueError("a fault")
+        return Recommended("found", ("an answer",), "lion", question)
+
+
+def until(recommender: Recommender, question: Question) -> Recommended:
+    end = time.monotonic() + 10
+    while (found := recommender.ask(question)).state == "searching":
+        assert time.monotonic() < end
+        time.sleep(0.005)
+    return found
+
+
+def test_one_search_at_a_time_and_the_newest_question_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    searches, recommender = Searches(monkeypatch), Recommender(Home(tmp_path))
+    several = [replace(ON_GPU, changes=(("batch", batch),)) for batch in (1, 2, 4, 8)]
+    assert [recommender.ask(one).state for one in several] == ["searching"] * 4
+    for _ in several:
+        searches.gate.release()
+    found = until(recommender, several[3])
+    assert found.of == several[3]
+    assert searches.asked == [several[0], several[3]]
+    assert searches.most == 1
+
+
+def test_another_stack_has_the_same_recommendation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    searches, recommender = Searches(monkeypatch), Recommender(Home(tmp_path))
+    searches.gate.release()
+    found = until(recommender, ON_GPU)
+    assert recommender.ask(replace(ON_GPU, stack="lion", micro=2)) is found
+    assert len(searches.asked) == 1
+
+
+def test_the_nearest_answer_is_shown_while_a_search_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    searches, recommender = Searches(monkeypatch), Recommender(Home(tmp_path))
+    searches.gate.release()
+    until(recommender, ON_GPU)
+    larger = replace(ON_GPU, changes=(("batch", 64),))
+    early = recommender.ask(larger)
+    assert (early.state, early.of, early.blocks) == ("searching", ON_GPU, ("an answer",))
+    assert recommender.ask(replace(larger, device="h100")).blocks == ()
+    searches.gate.release(2)
+    assert until(recommender, larger).of == larger
+
+
+def test_a_fault_of_a_search_ends_no_later_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    searches, recommender = Searches(monkeypatch), Recommender(Home(tmp_path))
+    searches.gate.release(2)
+    assert until(recommender, replace(ON_GPU, preset="llama-tiny")).state == "refused"
+    assert until(recommender, ON_GPU).state == "found"
+
+
+def test_a_search_without_rates_says_what_to_do_and_starts_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("subprocess.Popen", lambda *given, **options: pytest.fail("a process is started"))
+    found = searched(Question(), Home(tmp_path))
+    assert found.state == "refused"
+    assert "assay machine" in found.refusal
+
+
+def test_several_devices_are_refused(tmp_path: Path) -> None:
+    assert "one GPU" in searched(replace(ON_GPU, gpus=2), Home(tmp_path)).refusal
