@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # would compile all of assay anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test slow browser check gpu setup bench docs clean
+.PHONY: demo test slow browser check gpu setup bench docs docs-run site notebooks clean
 
 demo: setup
 	$(BIN)/assay compare demo --with sdpa_attention --with bf16_mixed --with activation_checkpointing \
@@ -28,6 +28,7 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python docs/generate.py --check
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 gpu: setup
 	$(BIN)/pytest -m gpu
@@ -39,13 +40,23 @@ bench: setup
 docs: setup
 	$(BIN)/python docs/generate.py
 
+# The commands of the tutorial and of the how-tos, as they are written, in a home of their own. Minutes.
+docs-run: setup
+	$(BIN)/python docs/walk.py
+
+site: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+notebooks: setup
+	$(BIN)/pytest -m notebooks
+
 setup: $(VENV)/.ready
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "assay needs Python 3.11 or newer; run make PYTHON=python3.11" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test,docs]'
 	touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -2,7 +2,8 @@
 
 `docs/optimizations.md` is made from the cards of the catalogue and their measurements, and `docs/measured/catalogue.md`
 from the measurements. `docs/cli.md` is made from the command line's help, and `docs/plans.md` from a command's output.
-`docs/estimating.md` is made from the ledger, datasheets and published laws.
+`docs/estimating.md` is made from the ledger, datasheets and published laws, and `docs/configuration.md` from the
+models that read a configuration.
 `docs/figures/` is made from the arithmetic that the package predicts with.
 """
 
@@ -11,6 +12,7 @@ import sys
 from pathlib import Path
 
 import typer
+from configuration import configuration
 from estimating import estimating
 from figures import FIGURES
 from plans import plans
@@ -92,6 +94,7 @@ def pages() -> dict[str, str]:
         "optimizations.md": optimizations(),
         "measured/catalogue.md": measurements(),
         "cli.md": command_line(),
+        "configuration.md": NOTE + configuration(),
         "plans.md": NOTE + plans(),
         "estimating.md": NOTE + estimating(),
         **drawn,

@@ -39,6 +39,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "assay.launch.anatomy._measured",
         "assay.launch.rates._measure",
         "assay.launch.step_times._answers",
+        "uvicorn.Server.run",
     ):
         monkeypatch.setattr(seam, started)
     monkeypatch.setattr("assay.data.published._fetch", unreachable)

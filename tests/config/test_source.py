@@ -22,7 +22,7 @@ def test_faults_of_the_user_s_code_are_named(tmp_path: Path) -> None:
     (tmp_path / "faulty.py").write_text("def build():\n    raise KeyError('data')\nvalue = 3\n")
     for name, sentence in (
         ("faulty.py:build", "faulty.py:build failed: KeyError: 'data'"),
-        ("faulty.py:value", "has no function 'value'"),
+        ("faulty.py:value", "value of faulty.py is no function"),
         ("absent.py:build", "cannot be imported"),
     ):
         with pytest.raises(UsageError, match=sentence):

@@ -40,6 +40,8 @@ def test_what_cannot_be_bound_is_one_sentence() -> None:
         taken.listen()
         with pytest.raises(UsageError, match="name another --port"):
             serving.place("127.0.0.1", taken.getsockname()[1])
+    with pytest.raises(UsageError, match="is no name of a machine"):
+        serving.place("a..b", 0)
     with pytest.raises(UsageError, match="cannot be bound"):
         serving.place("no.such.host.invalid", 0)
     for token in ("short", "with space in it", "ümlaute-und-mehr", "a&b=cdefgh"):

@@ -1,5 +1,6 @@
 """Round trips on arbitrary text, pieces that change nothing, and vocabularies from every place."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,9 @@ from assay.errors import UsageError
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
 STORY = Corpus("story", "def f(x):\n    return x + 1\n\n\nThe cat sat on the mat.\n" * 50, "é")
+
+_WORDS = {"type": "WordLevel", "vocab": {"a": 0, "b": 1}, "unk_token": "[UNK]"}
+"""A tokenizer's model without its token for unknown words."""
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +74,14 @@ def test_an_unknown_character_is_named() -> None:
 def test_half_a_surrogate_pair_is_refused(tokenizer: Tokenizer) -> None:
     with pytest.raises(UsageError, match="udc80"):
         tokenizer.encode("a\udc80")
+
+
+@pytest.mark.parametrize("encode", [lambda one, text: one.encode(text), lambda one, text: list(one.encode_long(text))])
+def test_text_without_an_id_is_refused(encode: Callable[[Tokenizer, str], object]) -> None:
+    """The library raises a bare exception if a word is unknown, and there is no token for such words."""
+    words = json.dumps({"version": "1.0", "added_tokens": [], "model": _WORDS})
+    with pytest.raises(UsageError, match="words has no id for a part of this text"):
+        encode(from_json(words, "words", 2), "c")
 
 
 def test_ids_that_name_nothing_still_decode(pairs: Tokenizer) -> None:

@@ -14,6 +14,7 @@ from assay.config import Home, ModelConfig, Run, load, validate
 from assay.cost.parameters import parameters
 from assay.errors import UsageError
 from assay.launch.initial_weights import with_initial_weights
+from assay.launch.prepare import ready
 from assay.launch.spawn import start
 from support.children import Fake, make_ready
 
@@ -92,6 +93,14 @@ def test_what_hugging_faces_checkpoints_allow(home: Home, tmp_path: Path) -> Non
     assert with_initial_weights(asked(folder, context_length=5, bias=False), home).model.context_length == 5
     with pytest.raises(UsageError, match=r"set model\.context_length=12 \(now 5\)"):
         with_initial_weights(asked(exported(tmp_path / "made"), context_length=5), home)
+
+
+def test_a_tokenizer_that_is_not_the_checkpoints_is_named(home: Home, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("words, and more of them. " * 100)
+    folder = exported(tmp_path / "made", SMALL.model_copy(update={"vocab_size": 92}))
+    run = load(None, [f"model.init_from={folder}", f"data.path={tmp_path / 'text.txt'}"])
+    with pytest.raises(UsageError, match=r"give the tokenizer of model\.init_from"):
+        ready(run, home)
 
 
 def test_tensors_that_do_not_fit_are_listed(home: Home, tmp_path: Path) -> None:

@@ -23,9 +23,13 @@ class ModelConfig(Setting):
     """A decoder-only transformer: GPT-2, Llama, Qwen, and what lies between them."""
 
     n_layer: Annotated[int, Field(ge=1, le=10_000)] = 6
+    """Number of transformer blocks."""
     n_head: PositiveInt = 6
+    """Number of query heads in each block."""
     n_embd: PositiveInt = 384
+    """Width of the residual stream."""
     context_length: PositiveInt = 256
+    """Tokens of a sequence."""
     vocab_size: PositiveInt | None = None
     """Rows of the embedding. None: the tokenizer's size."""
     n_kv_head: PositiveInt | None = None
@@ -39,18 +43,23 @@ class ModelConfig(Setting):
     qkv_bias: bool | None = None
     """Use a bias in the projection to queries, keys and values, as Qwen2 does. None: as `bias`."""
     dropout: Probability = 0.0
+    """Probability with which a value is dropped in training: of embeddings, attention and branches."""
     norm: Literal["layer", "rms"] = "layer"
+    """`layer` is LayerNorm, `rms` is RMSNorm."""
     norm_eps: Annotated[float, Field(gt=0.0, lt=1.0)] = EPSILON
     """Number added to the variance in every norm."""
     norm_position: Literal["pre", "post"] = "pre"
     """`pre` normalizes each branch's input and the decoder's output; `post` normalizes the sum after each branch."""
     position: Literal["learned", "rotary"] = "learned"
+    """`learned` adds an embedding of the position; `rotary` rotates queries and keys."""
     rotary_base: PositiveFloat = 10_000.0
+    """Base of the rotations' periods."""
     rotary_factor: Annotated[float, Field(ge=1.0)] = 1.0
     """Factor by which Llama 3.1 slows rotations that are slow in its first context. 1: no change."""
     rotary_context: PositiveInt = 8192
     """Context before that change: rotations of a longer period slow down by the whole factor."""
     activation: Literal["gelu", "gelu_tanh", "swiglu"] = "gelu"
+    """Nonlinearity of the MLP. `gelu_tanh` is the approximation of GPT-2."""
     n_expert: PositiveInt | None = None
     """Number of experts that replace each MLP, each `hidden` wide and without biases. None: the dense MLP."""
     n_expert_active: PositiveInt = 2
@@ -64,6 +73,7 @@ class ModelConfig(Setting):
     tie_embeddings: bool = True
     """Use the token embedding's weight in the output projection as well (arXiv:1608.05859)."""
     init_std: PositiveFloat = 0.02
+    """Standard deviation of initial weights."""
     init_from: PathText | None = None
     """Source of the initial weights: a folder with a Hugging Face checkpoint or an export, or a run.
 

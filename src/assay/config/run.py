@@ -80,7 +80,9 @@ class Run(Setting):
     data: DataConfig = Field(default_factory=DataConfig)
     training: TrainingConfig = Field(default_factory=TrainingConfig)
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    """Number that decides initial weights, the order of batches, and dropout."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    """`auto` takes a GPU if torch finds one."""
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
     """Threads for CPU kernels. None: torch's choice, or one for each of `cores`."""
     cores: Annotated[tuple[Annotated[int, Field(ge=0, lt=4096)], ...], Field(min_length=1)] | None = None
@@ -90,6 +92,7 @@ class Run(Setting):
     oversubscribe: bool = False
     """Allow more processes than cores. They then wait for each other, and times mean little."""
     optimizations: tuple[Spec, ...] = ()
+    """Techniques that are on, as after `--with`; their order does not matter."""
     nudge: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """If not 0, each initial weight moves by one unit in the last place, and dropout draws other masks.
 

@@ -16,6 +16,7 @@ class TrainingConfig(Setting):
     batch_size: PositiveInt = 12
     """Sequences per optimizer step."""
     steps: PositiveInt = 2000
+    """Optimizer steps."""
     tokens: PositiveInt | None = None
     """Stop, resumably, after training on this many tokens."""
     seconds: PositiveFloat | None = None
@@ -24,15 +25,23 @@ class TrainingConfig(Setting):
     """Stop when the loss of an evaluation is at or below this value."""
 
     learning_rate: PositiveFloat = 1e-3
+    """Largest learning rate, after warm-up."""
     min_learning_rate: NonNegativeFloat = 1e-4
+    """Learning rate at the end of the cosine schedule."""
     warmup_steps: NonNegativeInt = 100
+    """Steps in which the learning rate rises linearly to its largest value."""
     decay_steps: PositiveInt | None = None
     """Step at which the cosine schedule reaches `min_learning_rate`. None: the last step."""
     schedule: Literal["cosine", "constant"] = "cosine"
+    """Learning rate after warm-up: a cosine, or constant."""
     weight_decay: NonNegativeFloat = 0.1
+    """Decoupled weight decay of matrices and embeddings."""
     beta1: Momentum = 0.9
+    """Decay of the optimizer's mean of gradients."""
     beta2: Momentum = 0.99
+    """Decay of the optimizer's mean of squared gradients."""
     epsilon: PositiveFloat = 1e-8
+    """Number added to the root of the mean square, so that no update divides by zero."""
     gradient_clip: NonNegativeFloat = 1.0
     """Largest global gradient norm; 0 turns clipping off."""
 

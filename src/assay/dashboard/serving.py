@@ -59,6 +59,8 @@ def place(host: str, port: int, token: str | None = None) -> Place:
         token = secrets.token_hex(16)
     try:
         bound = _bound(host, port)
+    except UnicodeError:
+        raise UsageError(f"{shown(host)} is no name of a machine; give an address such as 127.0.0.1") from None
     except OSError as error:
         reason = error.strerror or error
         raise UsageError(

@@ -16,6 +16,7 @@ import json
 import re
 from abc import abstractmethod
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
@@ -149,17 +150,28 @@ class LibraryTokenizer:
         self.vocab_size = vocab_size or library.get_vocab_size()
 
     def encode(self, text: str) -> Ids:
-        """Return the ids, uint32. Raises `UsageError` for half a surrogate pair."""
+        """Return the ids, uint32. Raises `UsageError` for half a surrogate pair, and for text that has no ids."""
         utf8(text)
-        return np.asarray(self._library.encode(text, add_special_tokens=False).ids, dtype=np.uint32)
+        with self._known_text():
+            return np.asarray(self._library.encode(text, add_special_tokens=False).ids, dtype=np.uint32)
 
     def encode_long(self, text: str) -> Iterator[tuple[Ids, int]]:
         """Yield ids in pieces, cut where a byte-level tokenizer splits anyway; several are encoded in parallel."""
         cuts = pieces(text) if self._cuts_before_line_breaks else iter([text] if text else [])
         while batch := list(islice(cuts, _PIECES_AT_ONCE)):
-            encodings = self._library.encode_batch(batch, add_special_tokens=False)
+            with self._known_text():
+                encodings = self._library.encode_batch(batch, add_special_tokens=False)
             for piece, encoding in zip(batch, encodings, strict=True):
                 yield np.asarray(encoding.ids, dtype=np.uint32), len(piece)
+
+    @contextmanager
+    def _known_text(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # the library raises bare Exceptions
+            raise UsageError(
+                f"the tokenizer {self.name} has no id for a part of this text ({error}); choose another data.tokenizer"
+            ) from error
 
     def decode(self, ids: Ids) -> str:
         """Return the text, with special tokens written out and unknown ids left out."""

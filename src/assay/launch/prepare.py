@@ -117,10 +117,10 @@ def predict(run: ResolvedRun, machine: Machine) -> Predicted | None:
 def _vocabulary_fits(run: Run, tokens: int) -> None:
     asked = run.model.vocab_size
     if asked is not None and asked < tokens:
-        raise UsageError(
-            f"model.vocab_size={asked} is smaller than the tokenizer's {tokens}; "
-            "raise it, or leave it out to use the tokenizer's size"
-        )
+        remedy = "raise it, or leave it out to use the tokenizer's size"
+        if run.model.init_from is not None:
+            remedy = "give the tokenizer of model.init_from, such as data.tokenizer=FOLDER/tokenizer.json"
+        raise UsageError(f"model.vocab_size={asked} is smaller than the tokenizer's {tokens}; {remedy}")
 
 
 def check_room(run: Run, machine: Machine, ranks: int) -> None:

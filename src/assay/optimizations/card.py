@@ -42,7 +42,7 @@ class Card(Frozen):
 
 def card(kind: type[Optimization]) -> Card:
     """Return the card of an optimization."""
-    texts = _field_texts(kind)
+    texts = field_texts(kind)
     return Card(
         optimization=kind.name(),
         title=kind.title,
@@ -71,8 +71,8 @@ def availability(kind: type[Optimization], machine: Machine) -> str:
     return "available"
 
 
-def _field_texts(kind: type[Optimization]) -> dict[str, str]:
-    """The docstring under each field's definition, by field name."""
+def field_texts(kind: type[Frozen]) -> dict[str, str]:
+    """Return the docstring under each field's definition, by field name; inherited fields are left out."""
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(tree, ast.ClassDef)
     return {

@@ -1,0 +1,48 @@
+"""Two additions to the site: folders in the navigation stand for their pages, and two pages come from outside docs/."""
+
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+HERE = Path(__file__).parent
+OUTSIDE = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
+"""Name in the site, and name at the root of the repository."""
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Replace each folder in the navigation by its pages, in the order of their names."""
+    config.nav = _spread(config.nav)
+    return config
+
+
+def _spread(entry: Any) -> Any:
+    if isinstance(entry, dict):
+        return {title: _spread(child) for title, child in entry.items()}
+    if isinstance(entry, list):
+        return [one for child in entry for one in (_pages(child) if _is_folder(child) else [_spread(child)])]
+    return entry
+
+
+def _is_folder(entry: Any) -> bool:
+    return isinstance(entry, str) and entry.endswith("/")
+
+
+def _pages(folder: str) -> list[str]:
+    return [f"{folder}{path.name}" for path in sorted((HERE / folder).glob("*.md"))]
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages from the root of the repository."""
+    for name, source in OUTSIDE.items():
+        text = (HERE.parent / source).read_text(encoding="utf-8").replace("](docs/", "](")
+        files.append(File.generated(config, name, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, **given: Any) -> str:
+    """Let links to these pages stay inside the site."""
+    for name, source in OUTSIDE.items():
+        markdown = markdown.replace(f"](../{source}", f"]({name}")
+    return markdown

@@ -1,0 +1,147 @@
+"""Commands that pages show can be parsed, and the walk through a page stops at what a reader would stumble over."""
+
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from assay.cli.main import VERBS, app
+from assay.config.data import DataConfig
+from assay.config.model import ModelConfig
+from assay.config.training import TrainingConfig
+from assay.optimizations import catalogue
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+WALKED = [DOCS / "tutorial.md", *sorted((DOCS / "how-to").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md")), *WALKED[1:]]
+TRANSLATED = [DOCS / "coming-from.md", DOCS / "left-out.md", *WALKED]
+
+
+def shown(page: str) -> set[str]:
+    """Return the commands of a page: lines of its blocks, and code in its text, without the remarks beside them."""
+    blocks = re.findall(r"```(?:sh|text)?\n(.*?)```", page, flags=re.DOTALL)
+    lines = [line.removeprefix("$ ") for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    text = re.sub(r"```.*?```", "", page, flags=re.DOTALL)
+    named = [" ".join(one.split()) for one in re.findall(r"`(assay [^`]*)`", text)]
+    lines += [re.sub(r" --[\w-]+$", "", one) for one in named]  # "`assay estimate --nodes`" names an option
+    parts = [part.strip() for line in lines for part in re.split(r"\s·\s|\s{3,}|\s#\s|\sfrom a\s", line.strip())]
+    return {part for part in parts if part.startswith("assay ") and "…" not in part and "|" not in part}
+
+
+COMMANDS = sorted({one for page in PAGES for one in shown(page.read_text(encoding="utf-8"))})
+
+
+def fault(command: str, root: Any) -> str:
+    """Return why the command line cannot read a command, without running it; empty if it can."""
+    words, found = shlex.split(command)[1:], root
+    if "--help" in words:
+        return ""
+    try:
+        context = found.make_context("assay", list(words))
+        while words and hasattr(found, "commands"):
+            _, found, words = found.resolve_command(context, words)
+        if words:
+            found.make_context("verb", list(words), parent=context)
+    except Exception as error:
+        if not hasattr(error, "exit_code"):
+            raise
+        return f"{command}: {error}"
+    return ""
+
+
+@pytest.fixture(scope="module")
+def root() -> Any:
+    return typer.main.get_command(app)
+
+
+def test_every_command_of_a_page_can_be_read(root: Any) -> None:
+    assert len(COMMANDS) > 150
+    assert [found for one in COMMANDS if (found := fault(one, root))] == []
+
+
+@pytest.mark.parametrize("wrong", ["assay trian demo", "assay train demo --seeds 3", "assay scaling fit --law kaplan"])
+def test_a_wrong_command_cannot(wrong: str, root: Any) -> None:
+    assert fault(wrong, root)
+
+
+def test_every_verb_is_run_by_a_page_that_is_walked(walk: Any) -> None:
+    run = [
+        line.split()[1]
+        for page in WALKED
+        for block in walk.blocks(page.read_text(encoding="utf-8"))
+        if block.language == "sh"
+        for line in block.text.splitlines()
+        if line.startswith("assay ")
+    ]
+    assert set(run) == set(VERBS)
+
+
+@pytest.mark.parametrize("page", TRANSLATED, ids=lambda page: page.stem)
+def test_named_keys_and_techniques_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    parts = {"model": ModelConfig, "data": DataConfig, "training": TrainingConfig}
+    for part, key in re.findall(r"\b(model|data|training)\.([a-z_0-9]+)=", text):
+        assert key in parts[part].model_fields, f"{part}.{key}"
+    for stack in re.findall(r"--with ([a-z_0-9+]+)", text):
+        assert set(stack.split("+")) <= set(catalogue()), stack
+
+
+@pytest.fixture(scope="module")
+def walk() -> Any:
+    sys.path.insert(0, str(DOCS))
+    try:
+        import walk
+    finally:
+        sys.path.remove(str(DOCS))
+    return walk
+
+
+def walked(walk: Any, folder: Path, text: str) -> int:
+    page = folder / "page.md"
+    page.write_text(text, encoding="utf-8")
+    return int(walk.walk(page, folder))
+
+
+def test_a_page_is_walked_from_its_first_block_to_its_last(walk: Any, tmp_path: Path) -> None:
+    text = """
+<!-- file: words.txt -->
+```text
+one two
+```
+<!-- says: one -->
+```sh
+cat words.txt
+echo $ASSAY_HOME > home.txt
+```
+```python
+first = 1
+```
+<!-- says: 2 -->
+```python
+print(first + 1)
+```
+<!-- says: no -->
+<!-- exits: 3 -->
+```sh
+echo no >&2; exit 3
+```
+```text
+false
+```
+"""
+    assert walked(walk, tmp_path, text) == 5
+    assert (tmp_path / "home.txt").read_text().strip() == str(tmp_path / "home")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["```sh\nfalse\n```", "<!-- exits: 1 -->\n```sh\ntrue\n```", "<!-- says: yes -->\n```sh\necho no\n```"],
+)
+def test_a_walk_stops_where_a_reader_would(walk: Any, tmp_path: Path, text: str) -> None:
+    with pytest.raises(walk.Stumbled):
+        walked(walk, tmp_path, text)
