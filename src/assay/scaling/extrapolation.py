@@ -57,7 +57,7 @@ def extrapolation(found: Fit, least_a_constant: int = _LEAST_A_CONSTANT) -> Extr
         small, large = points.where(logs < origin), points.where(logs >= origin)
         if len(small) < max(least_a_constant * len(form.constants), _LEAST_SHARE * len(points)):
             continue
-        nested = fit(small, form)
+        nested = fit(small, form, found.delta)
         far = _distances(extents(large, form), float(extents(small, form).max()))
         errors = np.log(large.loss / nested.law.losses(large))
         chosen = far > _NEAREST

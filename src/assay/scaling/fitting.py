@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize
 
-from assay.scaling.descent import Problem, descend, objectives
+from assay.scaling.descent import DELTA, Problem, descend, objectives
 from assay.scaling.laws.base import Form, Law
 from assay.scaling.laws.hoffmann import HOFFMANN
 from assay.scaling.points import Floats, Points
@@ -30,6 +30,8 @@ class Fit:
     law: Law
     objective: float
     points: Points
+    delta: float = DELTA
+    """Residual of log L from which the Huber loss is linear."""
 
     @property
     def residuals(self) -> Floats:
@@ -37,15 +39,15 @@ class Fit:
         return np.log(self.points.loss) - np.log(self.law.losses(self.points))
 
 
-def fit(points: Points, form: Form = HOFFMANN) -> Fit:
+def fit(points: Points, form: Form = HOFFMANN, delta: float = DELTA) -> Fit:
     """Fit a law to points: the lowest objective of several descents."""
-    problem = Problem(form, points)
+    problem = Problem(form, points, delta)
     every = form.starts(points)
     starts = every[np.argsort(objectives(problem, every), kind="stable")[:_STARTS]]
     near = descend(problem, starts, most_steps=_FEW_STEPS)
     reached = descend(problem, near[np.argsort(objectives(problem, near), kind="stable")[:_FINALISTS]])
     values, lowest = finish(problem, reached[int(np.argmin(objectives(problem, reached)))])
-    return Fit(law_of(form, values), lowest, points)
+    return Fit(law_of(form, values), lowest, points, delta)
 
 
 def bootstrap(found: Fit, draws: int, seed: int = 0) -> list[Law]:
@@ -53,7 +55,8 @@ def bootstrap(found: Fit, draws: int, seed: int = 0) -> list[Law]:
     chance, count, form = np.random.default_rng(seed), len(found.points), found.law.form
     times_drawn = chance.multinomial(count, np.full(count, 1 / count), size=draws).astype(float)
     starts = np.repeat(found.law.values[None], draws, axis=0)
-    return [law_of(form, values) for values in descend(Problem(form, found.points), starts, times_drawn)]
+    problem = Problem(form, found.points, found.delta)
+    return [law_of(form, values) for values in descend(problem, starts, times_drawn)]
 
 
 def objective(law: Law, points: Points) -> float:

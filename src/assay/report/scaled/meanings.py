@@ -27,7 +27,11 @@ def meanings(found: "ScalingAnswer") -> list[tuple[str, str]]:
             f"all of them it has a standard error of at most {error:.4f}. All runs share this error, so it "
             "moves their losses together, and hardly their law.",
         ),
-        ("law", "L = E + A/N^α + B/D^β by Huber's loss of log L (Hoffmann et al. 2022), on the fitted runs only."),
+        (
+            "law",
+            f"L = {found.law.law.form.formula}, by Huber's loss of log L with δ = {found.law.fit.delta:g}, on the "
+            "fitted runs only.",
+        ),
         (
             "95 % interval",
             "of one new loss: the bootstrap of the law with its residuals, and at least the errors of hold-outs among "
