@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from assay.errors import UsageError
 from assay.units import (
+    finite,
     format_bytes,
     format_count,
     format_flops,
@@ -65,3 +66,7 @@ def test_counts_are_read(text: str, count: float) -> None:
 def test_what_is_no_count_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="could not convert"):
         parse_count(text)
+
+
+def test_numbers_that_json_cannot_write_become_none() -> None:
+    assert finite({"a": [1.0, float("inf")], "b": (float("nan"), "x", 2)}) == {"a": [1.0, None], "b": [None, "x", 2]}

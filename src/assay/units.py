@@ -6,6 +6,7 @@ Every figure in the package is a plain number in a base unit, with the unit in i
 
 import math
 import re
+from typing import Any
 
 from assay.errors import UsageError
 
@@ -116,3 +117,12 @@ def _three(value: float) -> str:
     rounded = float(f"{value:.3g}")  # rounded first: 0.9999 becomes 1.00, with one decimal fewer
     digits = max(0, 2 - math.floor(math.log10(abs(rounded))))
     return f"{rounded:.{digits}f}"
+
+
+def finite(value: Any) -> Any:
+    """Return nested values with None in place of numbers that JSON cannot write."""
+    if isinstance(value, dict):
+        return {name: finite(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,7 +1,7 @@
 import pytest
 
 from assay.analysis.metrics.base import Unit
-from assay.report.formats import finite, quantity
+from assay.report.formats import quantity
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,3 @@ from assay.report.formats import finite, quantity
 )
 def test_a_value_is_printed_in_its_unit(value: float, unit: Unit, text: str) -> None:
     assert quantity(value, unit) == text
-
-
-def test_numbers_that_json_cannot_write_become_none() -> None:
-    assert finite({"a": [1.0, float("inf")], "b": (float("nan"), "x", 2)}) == {"a": [1.0, None], "b": [None, "x", 2]}

@@ -1,7 +1,6 @@
 """Figures as text, with a dash for a missing one. Imports only units."""
 
-import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from assay.units import format_bytes, format_count, format_seconds
 
@@ -29,12 +28,3 @@ def quantity(value: float, unit: "Unit") -> str:
     if unit == "seconds":
         return format_seconds(value)
     return figure(value) if unit in ("nats", "ratio") else format_count(value)
-
-
-def finite(value: Any) -> Any:
-    """Return nested values with None in place of numbers that JSON cannot write."""
-    if isinstance(value, dict):
-        return {name: finite(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,11 +1,10 @@
 """Inference and the cost of a training, predicted from a datasheet, as text."""
 
-import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from assay.report.blocks import Block, Table
-from assay.units import format_bytes, format_count, format_flops, format_seconds
+from assay.units import finite, format_bytes, format_count, format_flops, format_seconds
 
 if TYPE_CHECKING:
     from assay.config.model import ModelConfig
@@ -60,7 +59,7 @@ def inference_values(found: "Inference") -> dict[str, Any]:
         "weights_bytes": {str(bits): weights_bytes(model, bits) for bits in BITS},
         "cache_bytes_per_token": cache_bytes_per_token(model),
         "compute_bound_sequences": found.compute_bound_sequences(),
-        "compute_bound_tokens": found.compute_bound_tokens if math.isfinite(found.compute_bound_tokens) else None,
+        "compute_bound_tokens": finite(found.compute_bound_tokens),
         "outgrown_tokens": found.outgrown_tokens,
         "rows": [_value(one) for one in rows],
         "by_context": [_value(found.at(count, one)) for count in _SEQUENCES for one in _contexts(model)],

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from assay.report.blocks import Block, Table
-from assay.report.formats import finite
-from assay.units import format_count, format_flops
+from assay.units import finite, format_count, format_flops
 
 if TYPE_CHECKING:
     from assay.scaling.extrapolation import Extrapolation

@@ -10,7 +10,6 @@ its events itself, and there are no turns.
 """
 
 import json
-import math
 import os
 import queue
 import select
@@ -27,6 +26,7 @@ from typing import Any, Protocol
 from assay.files import refused
 from assay.records.events import AGAIN, GO
 from assay.store.sealed import seal_line
+from assay.units import finite
 
 PARENT_GONE = 3
 """Exit code of a child whose parent has ended. Its run is recorded as killed."""
@@ -204,16 +204,7 @@ def _line(event: dict[str, Any]) -> bytes:
     try:
         return json.dumps(event, allow_nan=False).encode() + b"\n"
     except ValueError:
-        return json.dumps(_finite(event), allow_nan=False).encode() + b"\n"
-
-
-def _finite(value: Any) -> Any:
-    """The value with null in place of every number that is not finite, which JSON cannot express."""
-    if isinstance(value, dict):
-        return {key: _finite(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return json.dumps(finite(event), allow_nan=False).encode() + b"\n"
 
 
 def _write(descriptor: int, line: bytes) -> None:
