@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,9 @@ from assay.config.data import DataConfig
 from assay.config.model import ModelConfig
 from assay.config.training import TrainingConfig
 from assay.optimizations import catalogue
+from support.docs import DOCS, program
 
 ROOT = Path(__file__).parents[1]
-DOCS = ROOT / "docs"
 WALKED = [DOCS / "tutorial.md", *sorted((DOCS / "how-to").glob("*.md"))]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md")), *WALKED[1:]]
 TRANSLATED = [DOCS / "coming-from.md", DOCS / "left-out.md", *WALKED]
@@ -93,12 +92,7 @@ def test_named_keys_and_techniques_exist(page: Path) -> None:
 
 @pytest.fixture(scope="module")
 def walk() -> Any:
-    sys.path.insert(0, str(DOCS))
-    try:
-        import walk
-    finally:
-        sys.path.remove(str(DOCS))
-    return walk
+    return program("walk")
 
 
 def walked(walk: Any, folder: Path, text: str) -> int:

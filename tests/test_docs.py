@@ -14,9 +14,9 @@ from assay.hardware import Machine
 from assay.hardware.devices import DEVICES
 from assay.optimizations import check, mesh_of
 from assay.scaling.published import BESIROGLU
+from support.docs import DOCS, program
 
 ROOT = Path(__file__).parents[1]
-DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", DOCS / "parallelism.md"]
 LARGE = Machine(processor="any", cores=64, memory_bytes=2**40)
 COMMANDS = sorted(
@@ -30,12 +30,7 @@ COMMANDS = sorted(
 
 @pytest.fixture(scope="module")
 def generate() -> Any:
-    sys.path.insert(0, str(DOCS))
-    try:
-        import generate
-    finally:
-        sys.path.remove(str(DOCS))
-    return generate
+    return program("generate")
 
 
 def test_generated_pages_are_current(generate: Any, monkeypatch: pytest.MonkeyPatch) -> None:
