@@ -115,6 +115,18 @@ def test_two_proofs_of_one_treatment_agree_between_seeds() -> None:
     assert flags_of(analyse(record(changes={BF16: {"evidence": proofs}})), BF16) == ""
 
 
+def test_a_time_in_a_proof_may_differ_between_seeds() -> None:
+    def waited(time: str) -> tuple[Evidence, ...]:
+        return (Evidence(optimization=BF16, observed=f"16 of 16 sequences; the step waited {time}", verdict=True),)
+
+    made = record(changes={BF16: {"evidence": waited("890 µs")}})
+    cells = list(made.cells)
+    last = max(place for place, one in enumerate(cells) if one.cell.treatment == BF16)
+    late = cells[last].result.model_copy(update={"evidence": waited("1.20 ms")})
+    cells[last] = cells[last].model_copy(update={"result": late})
+    assert flags_of(analyse(made.model_copy(update={"cells": tuple(cells)})), BF16) == ""
+
+
 def test_a_proof_that_changes_with_the_seed_is_flagged() -> None:
     made = record()
     cells = tuple(

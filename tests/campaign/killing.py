@@ -17,6 +17,8 @@ from pathlib import Path
 
 import psutil
 
+from support.forked import Forked
+
 STEPS = 20
 SHAPE = (
     *("model.n_layer=2", "model.n_head=2", "model.n_embd=16", "model.context_length=16", "model.dropout=0.1"),
@@ -74,9 +76,9 @@ class Moment:
         return cls(number, kind, victim, line, draw.uniform(0, 3.0 if line < 5 else 0.1), draw.random() < 0.2)
 
 
-def assay(home: Path, *words: str) -> "subprocess.Popen[str]":
-    """The command line as a process of its own."""
-    return subprocess.Popen(
+def assay(home: Path, *words: str, start: type["subprocess.Popen[str]"] = Forked) -> "subprocess.Popen[str]":
+    """The command line as a process of its own. One that is to be killed is started, as its children are looked for."""
+    return start(
         [sys.executable, "-m", "assay.cli.main", *words],
         env={**os.environ, "ASSAY_HOME": str(home), "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
@@ -87,7 +89,7 @@ def assay(home: Path, *words: str) -> "subprocess.Popen[str]":
 
 def killed(home: Path, moment: Moment, text: str) -> tuple[int, list[int]]:
     """Start, kill at the moment, wait for the command's end → its exit code, and who is left 10 s later."""
-    process = assay(home, *moment.words, text)
+    process = assay(home, *moment.words, text, start=subprocess.Popen)
     deadline = time.monotonic() + _STARTED_SECONDS
     while _lines(home) < moment.line and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.005)

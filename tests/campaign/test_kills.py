@@ -7,6 +7,7 @@ disturbed. One moment is in the quick suite.
 import json
 import random
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from assay.store.listing import reconcile
 from assay.store.run_folder import RunFolder
 from campaign.killing import KINDS, STEPS, Moment, assay, killed, resumed
 from support.corpora import TEXT
+from support.forked import Forked
 
 MOMENTS = 40
 QUICK = 3
@@ -52,7 +54,9 @@ def undisturbed(kind: str, straight: dict[str, Straight], template: Path, text: 
     """What the runs of one kind come to, and a home that has its corpus and the machine's rates."""
     if kind not in straight:
         home = template / kind
-        process = assay(home, *KINDS[kind], "training.check_values=false", text)
+        # A comparison measures the machine, which is switched off in the process that tests.
+        start = subprocess.Popen if kind == "compare" else Forked
+        process = assay(home, *KINDS[kind], "training.check_values=false", text, start=start)
         process.communicate(timeout=300)
         assert process.returncode == 0
         folders = [RunFolder(path) for path in (home / "runs").iterdir()]

@@ -39,6 +39,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "assay.launch.anatomy._measured",
         "assay.launch.rates._measure",
         "assay.launch.step_times._answers",
+        "assay.launch.own._answer",
         "uvicorn.Server.run",
     ):
         monkeypatch.setattr(seam, started)
@@ -47,6 +48,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("assay.data.documents._ask_hub", unreachable)
     monkeypatch.setattr("assay.data.corpora._library_files", lambda root: [tmp_path / "corpus.txt"])
     monkeypatch.setattr("assay.cli.answer._watched", lambda measure: measure())
+    monkeypatch.setattr("assay.hardware.clock._REPEATS", 20)  # 400 take half a second of each assay doctor
     monkeypatch.setenv("ASSAY_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     for name in ("ASSAY_DEBUG", "COLUMNS"):

@@ -75,9 +75,11 @@ def recurrent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...
     (tmp_path / "recurrent.py").write_text(BLOCKS[-1])
     (tmp_path / "text.txt").write_text("Some words, again and again. " * 200)
     monkeypatch.chdir(tmp_path)
-    return "recurrent.py:recurrent", "training.steps=6", "training.eval_batches=1", f"data.path={tmp_path / 'text.txt'}"
+    short = ("model.context_length=16", "training.steps=6", "training.eval_batches=1")
+    return "recurrent.py:recurrent", *short, f"data.path={tmp_path / 'text.txt'}"
 
 
+@pytest.mark.usefixtures("forked")
 def test_the_model_of_the_page_trains_with_proven_techniques(recurrent: tuple[str, ...], tmp_path: Path) -> None:
     stack = "fused_adamw+activation_checkpointing"
     result = assay.train(*recurrent, optimizations=stack, home=tmp_path / "home")
@@ -106,7 +108,8 @@ def test_a_technique_of_other_layers_is_refused(recurrent: tuple[str, ...], tmp_
         assay.estimate(recurrent[0])
 
 
+@pytest.mark.usefixtures("forked")
 def test_a_trace_has_at_least_weights_and_optimizer_state(recurrent: tuple[str, ...]) -> None:
-    traced = assay.trace(recurrent[0], "model.vocab_size=256")
+    traced = assay.trace(*recurrent[:2], "model.vocab_size=256")
     assert traced.peak_bytes > 3 * 4 * traced.parameters
     assert traced.parts["weights"] == 4 * traced.parameters

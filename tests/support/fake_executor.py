@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -10,13 +11,14 @@ from assay import executors
 from assay.executors.base import Executor, Work
 from assay.executors.elsewhere import LEASHED, Elsewhere, WaveFiles
 from support import fake_wave
+from support.forked import Forked
 
 
 class Process:
-    """A process that was submitted."""
+    """A process that was submitted. It works in the folder of its study, by which it is found."""
 
-    def __init__(self, command: list[str]) -> None:
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE)
+    def __init__(self, command: list[str], folder: Path) -> None:
+        self.process = Forked(command, stdin=subprocess.PIPE, cwd=folder)
 
     def alive(self) -> bool:
         return self.process.poll() is None
@@ -35,7 +37,8 @@ class Here(Elsewhere):
         return 2
 
     def submit(self, files: WaveFiles, cores: int) -> Process:
-        self.submitted.append(Process([sys.executable, fake_wave.__file__, *files.command[-2:], LEASHED]))
+        command = [sys.executable, fake_wave.__file__, *files.command[-2:], LEASHED]
+        self.submitted.append(Process(command, files.folder))
         return self.submitted[-1]
 
 

@@ -45,10 +45,10 @@ def full(change: str) -> None:
 
 def arm(place: Path, number: int, fault: Fault, lasting: bool = False) -> None:
     """Let the fault happen in the place of this process's change of that number, from 0; a lasting one at all later."""
-    seen = count()
+    seen, mine = count(), os.getpid()
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
-        if _changes(event, args, str(place)):
+        if _changes(event, args, str(place)) and os.getpid() == mine:  # what is forked from it is another
             at = next(seen)
             if at == number or (lasting and at > number):
                 fault(event)
@@ -130,10 +130,11 @@ def until(holds: Callable[[], bool], what: str, patience_seconds: float = PATIEN
 
 
 def processes_of(place: Path) -> list[psutil.Process]:
-    """Living processes that have the place in their command line."""
+    """Living processes that have the place in their command line, or that work in it."""
     found = []
-    for one in psutil.process_iter(["cmdline", "status"]):
-        if one.info["status"] != psutil.STATUS_ZOMBIE and str(place) in " ".join(one.info["cmdline"] or ()):
+    for one in psutil.process_iter(["cmdline", "cwd", "status"]):
+        words = " ".join((*(one.info["cmdline"] or ()), one.info["cwd"] or ""))
+        if one.info["status"] != psutil.STATUS_ZOMBIE and str(place) in words:
             found.append(one)
     return found
 

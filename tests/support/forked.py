@@ -1,8 +1,8 @@
-"""Children of a run that are forked from the process that tests: what they import, it has imported once.
+"""Programs of assay that are forked from the process that tests: what they import, it has imported once.
 
-A cold start takes seconds of processor time. A forked child has its own session, streams and environment like a started
-one, and the ranks and the reference process that it starts in turn are forked, too. It has no command line of its own,
-so a test that looks for processes, kills one or measures a process takes started ones.
+A cold start takes seconds of processor time. A forked program has its own session, streams and environment like a
+started one, and the ranks and the reference process that a run starts in turn are forked, too. It has no command line
+of its own, so a test that looks for processes by theirs or measures a process takes started ones.
 """
 
 import atexit
@@ -18,21 +18,15 @@ import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-import torch.distributed.checkpoint
-import torch.distributed.fsdp
-import torch.distributed.pipelining
-import torch.distributed.tensor.parallel  # noqa: F401
-from torch.distributed.elastic.multiprocessing.subprocess_handler import subprocess_handler
 
-import assay.worker.proof.reference
-import assay.worker.session  # noqa: F401
-
-_PROGRAMS = ("assay.worker", "torch.distributed.run")
-_STARTING = (subprocess, subprocess_handler)
-"""Modules by whose `Popen` the children of runs are started."""
+_MODULES = ("assay.worker", "torch.distributed.run", "assay.cli.main")
+"""Beginnings of the names of modules that are forked."""
+_WAVE = str(Path(__file__).with_name("fake_wave.py"))
+"""File that is forked as well. It trains nothing, so it needs no torch."""
 
 
 @pytest.fixture
@@ -43,45 +37,63 @@ def forked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def fork_children(patch: pytest.MonkeyPatch) -> None:
     """Have the children of runs forked until the patch is undone."""
-    for place in _STARTING:
+    _import_what_runs_need()
+    from torch.distributed.elastic.multiprocessing.subprocess_handler import subprocess_handler
+
+    for place in (subprocess, subprocess_handler):
         patch.setattr(place, "Popen", Forked)
 
 
+def _import_what_runs_need() -> None:
+    import torch.distributed.checkpoint
+    import torch.distributed.fsdp
+    import torch.distributed.pipelining
+    import torch.distributed.tensor.parallel  # noqa: F401
+
+    import assay.worker.proof.reference
+    import assay.worker.session  # noqa: F401
+
+
 class Forked(subprocess.Popen):  # type: ignore[type-arg]
-    """A process that is forked if it runs a module of the worker, and started if not."""
+    """A process that is forked if it runs a program of assay's, and started if not."""
 
     def _execute_child(self, args: Sequence[str], *others: Any) -> None:
-        module, arguments = _module(args)
-        if module is None:
+        program, arguments = _program(args)
+        if program is None:
             super()._execute_child(args, *others)  # type: ignore[misc]
             return
+        if program != _WAVE:
+            _import_what_runs_need()
         _, _, _, kept, folder, environment, _, _, _, *rest = others
         own_in, their_in, their_out, own_out, their_error, own_error, *_ = rest
+        sys.audit("subprocess.Popen", args[0], args, folder, environment)  # as a started one's
         sys.stdout.flush()
         sys.stderr.flush()
         self.pid = os.fork()
         if self.pid == 0:
-            _be(module, arguments, (own_in, own_out, own_error), set(kept), folder, environment)
+            _be(program, arguments, (own_in, own_out, own_error), set(kept), folder, environment)
         self._child_created = True
         self._close_pipe_fds(own_in, their_in, their_out, own_out, their_error, own_error)  # type: ignore[attr-defined]
 
 
-def _module(command: Sequence[str]) -> tuple[str | None, list[str]]:
-    """Module of ``python [-P] -m MODULE ARGUMENT…`` and its arguments; no module if it is another program."""
-    rest = [one for one in command if one != "-P"] if command[0] == sys.executable else []
-    found = len(rest) > 2 and rest[1] == "-m" and rest[2].startswith(_PROGRAMS)
-    return (rest[2], list(rest[3:])) if found else (None, [])
+def _program(command: Sequence[str]) -> tuple[str | None, list[str]]:
+    """Module or file that ``python [-P] [-m] PROGRAM ARGUMENT…`` runs, and its arguments; none of another program."""
+    rest = [one for one in command[1:] if one != "-P"] if command[0] == sys.executable else []
+    if rest[:1] == [_WAVE]:
+        return _WAVE, rest[1:]
+    found = len(rest) > 1 and rest[0] == "-m" and rest[1].startswith(_MODULES)
+    return (rest[1], rest[2:]) if found else (None, [])
 
 
 def _be(
-    module: str,
+    program: str,
     arguments: Sequence[str],
     streams: tuple[int, int, int],
     kept: set[int],
     folder: str | None,
     environment: Mapping[str, str] | None,
 ) -> NoReturn:
-    """Run a module as the program of this new process, and end."""
+    """Run a program as that of this new process, and end."""
     code = 1
     try:
         os.setsid()
@@ -90,9 +102,12 @@ def _be(
             os.environ.clear()
             os.environ.update(environment)
         os.chdir(folder or os.curdir)
-        fork_children(pytest.MonkeyPatch())
-        sys.argv = [module, *arguments]
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        sys.argv = [program, *arguments]
+        if program == _WAVE:
+            runpy.run_path(program, run_name="__main__")
+        else:
+            fork_children(pytest.MonkeyPatch())
+            runpy.run_module(program, run_name="__main__", alter_sys=True)
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from torch.utils.data._utils import worker
 
 from assay.data import Prepared
 from assay.records.events import StepEvent
@@ -33,8 +34,9 @@ def losses(folder: RunFolder) -> list[float]:
 
 
 def test_a_killed_run_takes_its_workers_along_and_goes_on_as_one_without_them(
-    corpus: Prepared, plain: RunFolder, tmp_path: Path
+    corpus: Prepared, plain: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(worker, "MP_STATUS_CHECK_INTERVAL", 0.2)  # seconds to a look at it; torch has 5
     folder = run_folder(tmp_path / "run", corpus, STEPS, **LOADED)
     with Process(folder, start=Forked) as process:
         process.until("step", step=10)

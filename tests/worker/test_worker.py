@@ -119,7 +119,7 @@ def losses(folder: RunFolder) -> list[object]:
 def test_a_run_that_was_killed_goes_on_bit_for_bit(whole: RunFolder, corpus: Prepared, tmp_path: Path) -> None:
     last = random.randrange(1, 39)
     folder = run_folder(tmp_path / "run", corpus, LONG, **NOISY)
-    with Process(folder) as process:
+    with Process(folder, start=Forked) as process:
         process.until("step", step=last)
         process.child.send_signal(signal.SIGKILL)
         assert process.end()[0] == -signal.SIGKILL

@@ -5,6 +5,7 @@ change training in different ways and have equal losses are as suspect. Losses t
 change the status of their row (`promises`).
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
@@ -18,6 +19,9 @@ from assay.proofs.mispredicted import mispredicted
 from assay.records.environment import Environment
 from assay.records.run import RunResult
 from assay.records.study import CellResult
+
+_TIME = re.compile(r"\d[\d.]* (µs|ms|s)\b")
+"""A time in the sentence of a proof, which differs between equal processes."""
 
 _DIFFERING = (Numerics.LOSSY, Numerics.DIFFERENT_TRAINING)
 
@@ -65,7 +69,7 @@ def evidence_flags(results: Sequence[RunResult]) -> list[str]:
     for result in results:
         said: dict[str, list[str]] = {spec.name: [] for spec in result.config.optimizations}
         for item in result.evidence:
-            said.setdefault(item.optimization, []).append(item.observed)
+            said.setdefault(item.optimization, []).append(_TIME.sub("a time", item.observed))
             if not item.verdict:
                 failed.add(f"the proof of {item.optimization} failed: {item.observed}")
         missing |= {f"{name} has no recorded proof" for name, observed in said.items() if not observed}

@@ -101,12 +101,12 @@ class FittedLaw:
         an open end names a constant as well.
         """
         flat = unidentified(self.fit, IDENTIFIED)
-        limits = {one.symbol: 1.05 * one.least for one in self.law.form.constants}
+        constants = {one.symbol: one for one in self.law.form.constants}
         open_ended = () if self.profile is None else self.profile.open_ended
         return tuple(
             name
             for name, ends in self.intervals.items()
-            if name in flat or name in open_ended or not _is_narrow(ends) or 0 < ends[0] < limits[name]
+            if name in flat or name in open_ended or not _is_narrow(ends) or constants[name].reaches_limit(ends)
         )
 
     @property

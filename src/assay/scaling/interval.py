@@ -40,5 +40,6 @@ def of_losses(found: Fit, laws: Sequence[Law], points: Points, seed: int = 0) ->
     # The constants took part of the scatter with them.
     residuals = found.residuals * np.sqrt(count / max(1, count - constants))
     noise = chance.choice(residuals, size=logs.shape)
-    low, high = np.quantile(np.exp(logs + noise), (_LOW, _HIGH), axis=0)
+    # A draw far off may have a loss beyond the largest number, but its logarithm is a number.
+    low, high = np.exp(np.quantile(logs + noise, (_LOW, _HIGH), axis=0))
     return low, high

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import statsmodels.formula.api as smf
+from statsmodels.regression.linear_model import OLS
 
 from assay.analysis.comparison import analyse
 from assay.analysis.factors.changes import ProcessChanges, Scale, row_changes
@@ -74,7 +74,7 @@ def contrast(fit: Any, data: pd.DataFrame, changes: Sequence[Change]) -> np.ndar
 
 def ordinary(data: pd.DataFrame) -> Any:
     """The fit of all interactions with a block for each wave."""
-    return smf.ols("y ~ C(a) * C(b) * C(c) + C(wave)", data).fit()
+    return OLS.from_formula("y ~ C(a) * C(b) * C(c) + C(wave)", data).fit()
 
 
 @pytest.mark.parametrize("balanced", [True, False])
@@ -129,7 +129,7 @@ def test_with_four_factors_and_one_row_missing_it_is_the_model_without_the_large
          "y": float(np.mean([np.log(block.median_step_seconds) for block in one.result.blocks]))}
         for one in record.cells
     )  # fmt: skip
-    fit = smf.ols("y ~ (a + b + c + d) ** 3 + C(wave)", data).fit()
+    fit = OLS.from_formula("y ~ (a + b + c + d) ** 3 + C(wave)", data).fit()
     assert len(found.effects) == 14
     for one in found.effects:
         expected = fit.params[":".join(key for key, _ in one.changes)]

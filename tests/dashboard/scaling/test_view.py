@@ -1,16 +1,14 @@
 """The page and its answers over HTTP."""
 
-from pathlib import Path
-
 import pytest
 from starlette.testclient import TestClient
 
 from assay.dashboard.app import build_app
 
 
-@pytest.fixture
-def client(tmp_path: Path) -> TestClient:
-    return TestClient(build_app(tmp_path), base_url="http://127.0.0.1")
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
+    return TestClient(build_app(tmp_path_factory.mktemp("home")), base_url="http://127.0.0.1")
 
 
 def test_the_page_answers_without_scripts(client: TestClient) -> None:

@@ -10,9 +10,9 @@ from assay.dashboard.app import build_app
 HOSTILE = "</script><script>alert(1)</script>"
 
 
-@pytest.fixture
-def client(tmp_path: Path) -> TestClient:
-    return TestClient(build_app(tmp_path), base_url="http://127.0.0.1")
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
+    return TestClient(build_app(tmp_path_factory.mktemp("home")), base_url="http://127.0.0.1")
 
 
 def test_the_page_answers_without_scripts(client: TestClient) -> None:
@@ -54,13 +54,14 @@ def test_an_address_that_cannot_be_read_leaves_the_controls_alone(client: TestCl
     assert found["memory"] is None
 
 
-def test_a_recommendation_is_searched_and_then_known(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recommendation_is_searched_and_then_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from assay.dashboard.whatif import recommendation
 
     def known(question: object, home: object) -> recommendation.Recommended:
         return recommendation.Recommended("found", ("Turn on Lion.",), "lion", recommendation.Question())
 
     monkeypatch.setattr(recommendation, "searched", known)
+    client = TestClient(build_app(tmp_path), base_url="http://127.0.0.1")
     states = [client.get("/what-if/recommendation?preset=demo").json() for _ in range(200)]
     assert states[-1]["state"] == "found"
     assert "Turn on Lion." in states[-1]["html"]

@@ -33,6 +33,7 @@ def answer(case: Mapping[str, Any]) -> dict[str, Any]:
     run = run_of(technique, mutant)
     with joined(mesh_of(run), device_of(run, int(os.environ["LOCAL_RANK"]))) as ranks:
         own = account(run, mutant.break_it if broken else lambda patch: None, late=late, ranks=ranks)
-        everyone = [json.loads(said) for said in ranks.gather(json.dumps(asdict(own)))]
+        said = ranks.gather(json.dumps(asdict(own)))
+        everyone = [json.loads(one) for one in said] if ranks.rank == 0 else []  # which alone is asked
     failures = [failure for one in everyone for failure in one["failures"]]
     return {"failures": list(dict.fromkeys(failures)), "seen": {str(n): one["seen"] for n, one in enumerate(everyone)}}

@@ -9,6 +9,7 @@ from scipy.optimize import minimize_scalar
 from assay.errors import UsageError
 from assay.scaling.fitting import fit
 from assay.scaling.laws import form_named, forms
+from assay.scaling.laws.base import Constant
 from assay.scaling.points import planned
 from support.laws import design, drawn, known_law
 
@@ -97,6 +98,23 @@ def test_the_joint_law_ends_in_a_power_of_each() -> None:
     law = known_law("kaplan-joint")
     assert law.loss(1e9, 1e40) == pytest.approx((6.4e13 / 1e9) ** 0.076)
     assert law.loss(1e40, 1e9) == pytest.approx((1.8e13 / 1e9) ** 0.103)
+
+
+def test_the_law_of_droppo_has_two_laws_as_cases() -> None:
+    form, points = form_named("droppo"), design(30, 4)
+    hoffmann, joint = known_law("hoffmann"), known_law("kaplan-joint")
+    assert form.of(*hoffmann.printed.values(), 1.0).losses(points) == pytest.approx(hoffmann.losses(points))
+    n, d, by_size, by_data = joint.printed.values()
+    same = form.of(1e-300, n**by_size, d**by_data, by_size, by_data, by_data)
+    assert same.losses(points) == pytest.approx(joint.losses(points))
+
+
+def test_a_constant_stays_within_its_limits() -> None:
+    constant = Constant("γ", least=0.2, most=1.0)
+    assert [constant.printed(value) for value in (-1e9, 0.0, 1e9)] == pytest.approx([0.2, 0.6, 1.0])
+    assert constant.printed(constant.value(0.37)) == pytest.approx(0.37)
+    assert [constant.reaches_limit(ends) for ends in ((0.21, 0.5), (0.3, 0.9), (0.5, 0.96))] == [True, False, True]
+    assert not Constant("A").reaches_limit((1e-9, 1e9))
 
 
 def test_text_that_is_not_repeated_is_the_parametric_law() -> None:

@@ -69,7 +69,8 @@ def _answer(case: Case) -> dict[str, Any]:
         own["peak"] = _peak(step, probes, ranks) if case.get("peaks") else None
         own["busy"] = [_busy(step, ranks) for _ in range(case.get("watched", 0))]
         own["named"] = _named(case["broken"], step, ranks) if "broken" in case else None
-        everyone = [json.loads(said) for said in ranks.gather(json.dumps(own))]
+        said = ranks.gather(json.dumps(own))
+        everyone = [json.loads(one) for one in said] if ranks.rank == 0 else []  # which alone is asked
         return {
             "losses": [record.loss for record in records],
             "norms": [record.log_gradient_norm for record in records],

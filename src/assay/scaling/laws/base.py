@@ -9,12 +9,14 @@ fitted as logarithms, and exponents as they are. Each printed constant is a mono
 interval of the value is an interval of the constant.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
+from scipy.special import expit, logit
 
 from assay.errors import UsageError
 from assay.scaling.points import Floats, Points, planned
@@ -34,15 +36,27 @@ class Constant:
     """Printed constants are in this unit, such as the FLOPs of a PF-day."""
     least: float = 0.0
     """A logarithmic constant is at least so large; the value is the logarithm of what is above."""
+    most: float = math.inf
+    """A logarithmic constant is at most so large; the value is then the logarithm of its odds, x / (most − x)."""
 
     def printed(self, value: float) -> float:
         """Return the constant as papers print it."""
+        if not self.logarithmic:
+            return float(value)
         with np.errstate(over="ignore"):
-            return float(self.least + np.exp(value) / self.unit) if self.logarithmic else float(value)
+            above = np.exp(value) / self.unit if math.isinf(self.most) else (self.most - self.least) * expit(value)
+        return float(self.least + above)
 
     def value(self, printed: float) -> float:
-        """Return the value of a fit for a printed constant."""
-        return float(np.log((printed - self.least) * self.unit)) if self.logarithmic else float(printed)
+        """Return the value of a fit for a printed constant; infinite at a limit."""
+        if not self.logarithmic:
+            return float(printed)
+        above = printed - self.least
+        return float(np.log(above * self.unit) if math.isinf(self.most) else logit(above / (self.most - self.least)))
+
+    def reaches_limit(self, ends: tuple[float, float]) -> bool:
+        """Return whether an interval reaches a limit, within 5 %."""
+        return 0 < ends[0] < 1.05 * self.least or ends[1] > 0.95 * self.most
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ constants cover 70 %, because values of γ above 1 fit as well.
 from itertools import product
 
 import numpy as np
+from scipy.special import expit, logit
 
 from assay.scaling.laws.base import Constant, Form
 from assay.scaling.laws.terms import balance, columns, log_sum, slopes
@@ -19,22 +20,22 @@ from assay.scaling.points import Floats, Points
 
 _FLOORS, _SHARES = (0.3, 0.7, 0.95), (0.3, 0.7)
 """E over the lowest loss, and either term over the mean loss at the middle of the points, where fits begin."""
-_EXPONENTS, _JOINS = (0.1, 0.3, 0.7), (0.2, 0.5, 1.0)
+_EXPONENTS, _JOINS = (0.1, 0.3, 0.7), (0.2, 0.5, 0.9)
 
 
 class Droppo(Form):
-    """The law with one more constant; its values are log E, log A, log B, α, β and log γ."""
+    """The law with one more constant; its values are log E, log A, log B, α, β and log γ/(1 − γ)."""
 
     def log_losses(self, values: Floats, points: Points) -> tuple[Floats, Floats]:
         """Return log L and its slopes."""
         sizes, data = points.log("parameters"), points.log("tokens")
-        e, a, b, alpha, beta, log_join = columns(values)
-        join = np.exp(log_join)
+        e, a, b, alpha, beta, odds = columns(values)
+        join = expit(odds)
         terms = np.broadcast_arrays(e, a - alpha * sizes, b - beta * data)
         total, (none, size, tokens) = log_sum(*(one / join for one in terms))
         losses = join * total
         mean = none * terms[0] + size * terms[1] + tokens * terms[2]
-        return losses, slopes(none, size, tokens, -size * sizes, -tokens * data, losses - mean)
+        return losses, slopes(none, size, tokens, -size * sizes, -tokens * data, (losses - mean) * (1 - join))
 
     def starts(self, points: Points) -> Floats:
         """Return a grid of floors, exponents, shares of the terms and ways to join them."""
@@ -43,13 +44,13 @@ class Droppo(Form):
         grid = product(_FLOORS, _SHARES, _SHARES, _EXPONENTS, _EXPONENTS, _JOINS)
         for floor, by_size, by_data, alpha, beta, join in grid:
             a, b = level + np.log(by_size) + alpha * size, level + np.log(by_data) + beta * data
-            found.append((np.log(floor * points.loss.min()), a, b, alpha, beta, np.log(join)))
+            found.append((np.log(floor * points.loss.min()), a, b, alpha, beta, logit(join)))
         return np.array(found)
 
     def optimum(self, values: Floats, flops: float) -> tuple[float, float] | None:
         """Return the N and D of the lowest loss at a compute: the outer power is monotone, so two terms balance."""
-        _, a, b, alpha, beta, log_join = values
-        join = float(np.exp(log_join))
+        _, a, b, alpha, beta, odds = values
+        join = float(expit(odds))
         return balance((a / join, alpha / join), (b / join, beta / join), flops)
 
 
@@ -64,7 +65,7 @@ DROPPO = Droppo(
         Constant("B"),
         Constant("α", logarithmic=False),
         Constant("β", logarithmic=False),
-        Constant("γ"),
+        Constant("γ", most=1.0),
     ),
     needs=("parameters", "tokens"),
 )
