@@ -1,11 +1,12 @@
 """Answer times of the dashboard: filters on many runs, and the questions of *What if*.
 
-    python benchmarks/dashboard.py [--runs 10000] [--repeats 50]
+    python benchmarks/dashboard.py [--runs 10000] [--repeats 50] [--processor]
 
 A home is filled with synthetic runs that differ in status, stack and loss. Each request goes through the whole
 application, without the network. A filter is timed twice: as a reader sees it, where folders are looked at once a
 second at most, and with a look at all folders in every request. *What if* is asked for another batch size each time, so
-no answer is a remembered one.
+no answer is a remembered one. The devices on which the step fits are a second request, as the page makes it. With
+`--processor` the time is that of the processor, for a machine that others use meanwhile.
 """
 
 import argparse
@@ -14,9 +15,11 @@ import time
 from collections.abc import Callable
 from statistics import median
 
+from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from assay.config import Home, Run, load
+from assay.config.loading import presets
 from assay.config.run import Spec
 from assay.dashboard.app import build_app
 from assay.optimizations import resolved
@@ -35,6 +38,12 @@ FILTERS = (
     "&optimization=sdpa_attention&sort=val+loss&order=up",
     "&q=demo&page=40",
 )
+QUESTIONS = (
+    *((name, "bf16_mixed+sdpa_attention") for name in ("demo", "gpt2-124m", "gpt2-1558m")),
+    *((name, "") for name in presets()),
+)
+"""Presets and stacks of *What if*."""
+Measured = Callable[[Callable[[int], None]], tuple[float, float]]
 _STACKS = ((), ("sdpa_attention",), ("bf16_mixed",), ("sdpa_attention", "bf16_mixed"))
 _STATUSES = (Status.DONE, Status.DONE, Status.DONE, Status.FAILED, Status.OUT_OF_MEMORY)
 _SPACE = 1 << 20
@@ -66,15 +75,56 @@ def _result(run: Run) -> RunResult:
     return begun(spec).model_copy(update={"tokens_per_second": 31200.0})
 
 
-def timed(ask: Callable[[int], None], repeats: int) -> tuple[float, float]:
+def timed(ask: Callable[[int], None], repeats: int, clock: Callable[[], float]) -> tuple[float, float]:
     """Return the median and the largest milliseconds of so many requests, after one that is not counted."""
     ask(-1)
     spent = []
     for number in range(repeats):
-        before = time.perf_counter()
+        before = clock()
         ask(number)
-        spent.append(1000 * (time.perf_counter() - before))
+        spent.append(1000 * (clock() - before))
     return median(spent), max(spent)
+
+
+def shown(name: str, times: tuple[float, float]) -> None:
+    """Print a line of the table."""
+    print(f"  {name:55} median {times[0]:6.1f} ms   largest {times[1]:6.1f} ms")
+
+
+def filters(app: Starlette, given: argparse.Namespace, measured: Measured) -> None:
+    """Time filters of the table of runs."""
+    browser = TestClient(app, base_url="http://127.0.0.1")
+
+    def ask(path: str) -> None:
+        assert browser.get(path).status_code == 200, path
+
+    for interval, words in ((1.0, "as a reader sees it"), (0.0, "with a look at all folders each time")):
+        app.state.memory.watch.interval = interval
+        print(f"filters on {given.runs} runs, {words}")
+        for one in FILTERS:
+            shown(one or "all runs", measured(lambda number, one=one: ask(f"/?part=table{one}")))
+
+
+def what_if(app: Starlette, measured: Measured) -> None:
+    """Time answers, and the devices on which a step fits."""
+    browser = TestClient(app, base_url="http://127.0.0.1")
+
+    def answered(query: str) -> None:
+        assert browser.get(f"/what-if/answer?{query}").json()["memory"], query
+
+    def fitted(query: str) -> None:
+        assert "<table" in browser.get(f"/what-if/fit?{query}").json()["html"], query
+
+    def both(query: str) -> None:
+        answered(query)
+        fitted(query)
+
+    print("what if, another batch size each time")
+    for model, stack in QUESTIONS:
+        query = f"preset={model}&with={stack.replace('+', '%2B')}&batch={{}}"
+        for words, ask, first in (("answer", answered, 2), ("answer and fit", both, 1002)):
+            times = measured(lambda number, ask=ask, query=query, first=first: ask(query.format(number + first)))
+            shown(f"{model} {stack}, {words}", times)
 
 
 def main() -> None:
@@ -82,31 +132,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--repeats", type=int, default=50)
+    parser.add_argument("--processor", action="store_true")
     given = parser.parse_args()
+    clock = time.process_time if given.processor else time.perf_counter
     with tempfile.TemporaryDirectory() as folder:
         home = Home(folder)
         filled(home, given.runs)
         app = build_app(home.root)
-        browser = TestClient(app, base_url="http://127.0.0.1")
-
-        def ask(path: str) -> None:
-            assert browser.get(path).status_code == 200, path
-
-        def answered(path: str) -> None:
-            answer = browser.get(path).json()
-            assert answer["memory"], path
-
-        for interval, words in ((1.0, "as a reader sees it"), (0.0, "with a look at all folders each time")):
-            app.state.memory.watch.interval = interval
-            print(f"filters on {given.runs} runs, {words}")
-            for one in FILTERS:
-                middle, most = timed(lambda number, one=one: ask(f"/?part=table{one}"), given.repeats)
-                print(f"  {one or 'all runs':55} median {middle:6.1f} ms   largest {most:6.1f} ms")
-        print("what if with bf16_mixed and sdpa_attention, another batch size each time")
-        for model in ("demo", "gpt2-124m", "gpt2-1558m"):
-            path = f"/what-if/answer?preset={model}&with=bf16_mixed%2Bsdpa_attention&batch={{}}"
-            middle, most = timed(lambda number, path=path: answered(path.format(number + 2)), given.repeats)
-            print(f"  {model:55} median {middle:6.1f} ms   largest {most:6.1f} ms")
+        filters(app, given, lambda ask: timed(ask, given.repeats, clock))
+        what_if(app, lambda ask: timed(ask, given.repeats, clock))
 
 
 if __name__ == "__main__":

@@ -30,6 +30,8 @@ POINTS = 'Math.max(0, ...(document.querySelector("#plot-loss").data ?? []).map((
 """Number of points of the curve of losses."""
 CHANGED = "(before) => (document.querySelector('#answer dd') ?? {innerText: before}).innerText !== before"
 """Whether the first figure of an answer is another one."""
+FITTED = "(before) => (document.querySelector('#fit:not(.stale) tbody') ?? {innerText: before}).innerText !== before"
+"""Whether the devices on which a step fits have other needs."""
 RULES = ("wcag2a", "wcag2aa", "wcag21aa")
 
 
@@ -96,7 +98,7 @@ def test_the_curves_of_a_run_move_while_it_trains(opened: Open, tmp_path: Path) 
 
 def test_what_if_answers_a_slider_and_keeps_it_in_the_address(opened: Open) -> None:
     page = settled(opened("/what-if?preset=demo"))
-    peak = page.inner_text("#answer dd >> nth=0")
+    peak, fit = page.inner_text("#answer dd >> nth=0"), page.inner_text("#fit tbody")
     slider = page.get_by_label("layers, slider")
     slider.focus()
     layers = int(page.input_value("#number-layers"))
@@ -105,6 +107,7 @@ def test_what_if_answers_a_slider_and_keeps_it_in_the_address(opened: Open) -> N
     assert page.input_value("#number-layers") == str(layers + 3)
     page.wait_for_url(re.compile("layers="))
     page.wait_for_function(CHANGED, arg=peak)
+    page.wait_for_function(FITTED, arg=fit)
     address = page.url
     assert page.input_value("#number-layers") in address
     again = settled(opened(address.removeprefix(address.split("/what-if")[0])))
@@ -141,8 +144,10 @@ def test_what_if_says_what_is_not_possible_and_goes_on(opened: Open) -> None:
     page = settled(opened("/what-if?preset=demo"))
     page.fill("#number-layers", "99999")
     page.wait_for_selector("#answer .caution")
+    assert page.query_selector("#fit h2") is None
     page.fill("#number-layers", "2")
     page.wait_for_selector("#answer .caution", state="detached")
+    page.wait_for_selector("#fit h2")
 
 
 def test_scaling_answers_a_budget_that_is_dragged(opened: Open) -> None:

@@ -104,6 +104,8 @@ class Compatible:
         self.wanted = [self._wants(i, machine, given, bears) for i in range(count)]
         """Sets of elements, of each of which a stack with the element has at least one."""
         self._cuts = [each.one.cuts() for each in found]
+        self._given_cuts = [one.cuts() for one in self._given]
+        self._rows = run.sequences_per_step
 
     def _clash(self, i: int, j: int, bears: list[frozenset[str]], excludes: list[frozenset[str]]) -> bool:
         one, other = self.found[i].one, self.found[j].one
@@ -133,19 +135,20 @@ class Compatible:
 
     def _divides(self, chosen: tuple[int, ...]) -> bool:
         """True if ranks and micro-batches divide the batch."""
-        stack = tuple(self.found[i] for i in chosen)
-        ranks = 1
-        if self.run.ranks > 1:
-            try:
-                mesh = mesh_of(self.run.model_copy(update={"optimizations": _specs(self.run, stack)}))
-            except UsageError:
-                return False
-            if mesh.size != self.run.ranks:
-                return False
-            ranks = mesh.dp
-        cuts = [each for i in chosen if (each := self._cuts[i]) > 1] + [one.cuts() for one in self._given]
-        rows = self.run.sequences_per_step
-        return rows % ranks == 0 and all(rows // ranks % each == 0 for each in cuts)
+        ranks = self._ranks(chosen) if self.run.ranks > 1 else 1
+        if ranks is None:
+            return False
+        cuts = [*self._given_cuts, *(each for i in chosen if (each := self._cuts[i]) > 1)]
+        return self._rows % ranks == 0 and all(self._rows // ranks % each == 0 for each in cuts)
+
+    def _ranks(self, chosen: tuple[int, ...]) -> int | None:
+        """Return the ranks among which a stack divides the batch; None if it does not divide all."""
+        specs = _specs(self.run, tuple(self.found[i] for i in chosen))
+        try:
+            mesh = mesh_of(self.run.model_copy(update={"optimizations": specs}))
+        except UsageError:
+            return None
+        return mesh.dp if mesh.size == self.run.ranks else None
 
 
 def _specs(run: ResolvedRun, stack: Stack) -> tuple[Spec, ...]:

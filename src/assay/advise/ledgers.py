@@ -41,10 +41,10 @@ class _Depth:
 
 @dataclass(frozen=True)
 class _Update:
-    """Work and needs of an update; no work if a rate is not known."""
+    """Work of an update at the whole depth, and its needs at each shallow one; no work if a rate is not known."""
 
     work: Work | None
-    need: Update
+    needs: tuple[Update, ...]
 
 
 class Ledgers:
@@ -55,8 +55,9 @@ class Ledgers:
         self._on_gpu = machine.device(run.device) == "cuda"
         shallow = _SHALLOW if run.model.n_layer > _CHECKED and run.ranks == 1 else (run.model.n_layer,)
         self._depths = [self._at(layers) for layers in shallow]
-        self._works: dict[tuple[Positions, int], Work | None] = {}
-        self._updates: dict[tuple[int, int, int, Positions], _Update] = {}
+        self._parts: dict[Positions, tuple[Positions, Positions]] = {}
+        self._works: dict[Positions, Work | None] = {}
+        self._updates: dict[tuple[object, ...], _Update] = {}
         self._passes: dict[tuple[Positions, int], Passes] = {}
         self._quick: dict[tuple[Positions, int], Passes] = {}
 
@@ -92,19 +93,15 @@ class Ledgers:
         alone = ((i, self._ledger(self._depths[0], (i,))) for i in range(len(self.found)))
         return frozenset(i for i, one in alone if one is not None and holds(one))
 
-    def work(self, stack: Positions) -> Work | None:
-        """Return the work of a step; None if it is not predicted."""
-        shape, rule = self._parted(stack)
-        found = [self._work_at(place, shape, rule) for place in range(len(self._depths))]
-        if any(one is None for one in found):
-            return None
-        at = self.run.model.n_layer
-        return _line([(d.run.model.n_layer, w) for d, w in zip(self._depths, found, strict=True) if w], at)
-
     def seconds(self, stack: Positions) -> float | None:
         """Return the seconds of a step by the roofline; None if they are not predicted."""
-        work = self.work(stack)
-        return None if work is None else work.seconds(self.rates)
+        shape, rule = self._parted(stack)
+        if shape not in self._works:
+            ledgers = [self._ledger(depth, shape) for depth in self._depths]
+            self._works[shape] = self._whole([None if one is None else pass_work(one, self.rates) for one in ledgers])
+        passing = self._works[shape]
+        updating = None if passing is None else self._update(shape, rule).work
+        return None if passing is None or updating is None else passing.plus(updating).seconds(self.rates)
 
     def least_bytes(self, stack: Positions) -> int:
         """Return a lower bound of what a step needs of the memory that the budget limits; it is nearly always exact."""
@@ -121,14 +118,24 @@ class Ledgers:
         extra = 0 if low == high else (self.run.model.n_layer - high) * (most - least) // (high - low)
         return most + extra + least_around(self.of, self._on_gpu)
 
+    def _whole(self, works: Sequence[Work | None]) -> Work | None:
+        """Return the work at the whole depth, on the line through that of the shallow ones; None if one is unknown."""
+        less, more = works[0], works[-1]
+        if less is None or more is None:
+            return None
+        low, high = (self._depths[place].run.model.n_layer for place in (0, -1))
+        further = 0.0 if low == high else (self.run.model.n_layer - high) / (high - low)
+        return more.plus(more.plus(less, -1.0), further)
+
     def _parted(self, stack: Positions) -> tuple[Positions, Positions]:
         """Return the elements that shape forward and backward, and those that only replace the update rule."""
-        rule = tuple(i for i in stack if i in self.rules)
-        shape = tuple(i for i in stack if i not in self.rules)
-        folded = self._ledger(self._depths[0], shape)
-        if rule and folded is not None and (folded.optimizer.in_backward or folded.sharding.on_host):
-            return stack, ()
-        return shape, rule
+        if stack not in self._parts:
+            rule = tuple(i for i in stack if i in self.rules)
+            shape = tuple(i for i in stack if i not in self.rules)
+            folded = self._ledger(self._depths[0], shape) if rule else None
+            together = folded is not None and (folded.optimizer.in_backward or folded.sharding.on_host)
+            self._parts[stack] = (stack, ()) if together else (shape, rule)
+        return self._parts[stack]
 
     def _ledger(self, depth: _Depth, stack: Positions) -> Cost | None:
         """Return the ledger of a stack at a depth; None if it cannot be predicted."""
@@ -143,43 +150,42 @@ class Ledgers:
         except UsageError:
             return None
 
-    def _work_at(self, place: int, shape: Positions, rule: Positions) -> Work | None:
-        key = (shape, place)
-        if key not in self._works:
-            cost = self._ledger(self._depths[place], shape)
-            self._works[key] = None if cost is None else pass_work(cost, self.rates)
-        forward = self._works[key]
-        update = None if forward is None else self._update_at(place, shape, rule)
-        return None if forward is None or update is None or update.work is None else forward.plus(update.work)
+    def _known(self, place: int, shape: Positions) -> Cost:
+        found = self._ledger(self._depths[place], shape)
+        assert found is not None
+        return found
 
-    def _update_at(self, place: int, shape: Positions, rule: Positions) -> _Update:
+    def _update(self, shape: Positions, rule: Positions) -> _Update:
         """Return the update of a stack, which all stacks with the same weights share."""
-        cost = self._ledger(self._depths[place], shape)
-        assert cost is not None
-        key = (place, id(cost.pieces), id(cost.optimizer.shards), rule or shape)
+        every = [self._known(place, shape) for place in range(len(self._depths))]
+        key = (*(id(one.pieces) for one in every), *(id(one.optimizer.shards) for one in every), rule or shape)
         if key not in self._updates:
-            alone = self._ledger(self._depths[place], rule) if rule else None
-            ruled = cost if alone is None else cost.updated_by(alone.optimizer.rule)
-            used = {one.dtype for one in ruled.optimizer.rule.products(ruled.updated)}
-            work = update_work(ruled, self.rates) if used <= set(self.rates.matmul_flops) else None
-            self._updates[key] = _Update(work, update(ruled, on_gpu=self._on_gpu))
+            ruled = [self._ruled(place, one, rule) for place, one in enumerate(every)]
+            needs = tuple(update(one, on_gpu=self._on_gpu) for one in ruled)
+            self._updates[key] = _Update(self._whole(list(map(self._update_work, ruled))), needs)
         return self._updates[key]
 
+    def _ruled(self, place: int, cost: Cost, rule: Positions) -> Cost:
+        """Return a ledger with the rule of an element."""
+        alone = self._ledger(self._depths[place], rule) if rule else None
+        return cost if alone is None else cost.updated_by(alone.optimizer.rule)
+
+    def _update_work(self, cost: Cost) -> Work | None:
+        used = {one.dtype for one in cost.optimizer.rule.products(cost.updated)}
+        return update_work(cost, self.rates) if used <= set(self.rates.matmul_flops) else None
+
     def _need_at(self, place: int, shape: Positions, rule: Positions) -> int:
-        cost = self._ledger(self._depths[place], shape)
-        assert cost is not None
+        cost = self._known(place, shape)
         if cost.optimizer.in_backward or cost.sharding.on_host:
-            alone = self._ledger(self._depths[place], rule) if rule else None
-            ruled = cost if alone is None else cost.updated_by(alone.optimizer.rule)
+            ruled = self._ruled(place, cost, rule)
             return most_bytes(ruled, self._scratch(ruled), on_gpu=self._on_gpu)
         key = (shape, place)
         if key not in self._passes:
             self._passes[key] = passes(cost, self._scratch(cost), on_gpu=self._on_gpu)
-        return self._passes[key].updated(self._update_at(place, shape, rule).need)
+        return self._passes[key].updated(self._update(shape, rule).needs[place])
 
     def _quick_at(self, place: int, shape: Positions, rule: Positions) -> int:
-        cost = self._ledger(self._depths[place], shape)
-        assert cost is not None
+        cost = self._known(place, shape)
         if cost.optimizer.in_backward or cost.sharding.on_host:
             return 0
         key = (shape, place)
@@ -187,18 +193,10 @@ class Ledgers:
             held, gradients = sum(one.nbytes for one in cost.held_at_first), cost.gradient_bytes
             saved = held + saved_at_least(cost) + (gradients if cost.micro_batches > 1 else 0)
             self._quick[key] = Passes(saved, held + gradients)
-        return self._quick[key].updated(self._update_at(place, shape, rule).need)
+        return self._quick[key].updated(self._update(shape, rule).needs[place])
 
     def _scratch(self, cost: Cost) -> dict[tuple[str, str], int]:
         if self._on_gpu:
             return {}
         threads = thread_count(self.machine, self.run.threads)
         return scratch_by_operation(cost, self.machine.instruction_set, threads) or {}
-
-
-def _line(at: Sequence[tuple[int, Work]], layers: int) -> Work:
-    """Return the work at a depth on the line through that of other depths."""
-    (low, less), (high, more) = at[0], at[-1]
-    if low == high:
-        return more
-    return more.plus(more.plus(less, -1.0), (layers - high) / (high - low))

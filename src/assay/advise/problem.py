@@ -10,7 +10,7 @@ from functools import cached_property
 from assay.advise.advice import Choice
 from assay.advise.correction import corrected
 from assay.advise.elements import Compatible, Element, elements, with_stack, written
-from assay.advise.evidence import Losses, keeps, numerics
+from assay.advise.evidence import Losses, keeps, numerics, upper_change
 from assay.advise.ledgers import Ledgers, Positions
 from assay.advise.search import Bounds, Point, frontier, simplest, smallest
 from assay.config.run import ResolvedRun
@@ -76,9 +76,11 @@ class Problem:
         compatible = Compatible(self.run, self.machine, self.found)
         needed = {i for i in range(len(self.found)) for offers in compatible.wanted for one in offers if one >> i & 1}
         idle = self.ledgers.idle - needed
-        found: dict[Positions, float] = {}
+        changes = [upper_change((one,), self.limits.losses or {}) for one in self.found]
+        limit, found = self.limits.loss_change, dict[Positions, float]()
         for stack in compatible.stacks():
-            if not keeps(self.named(stack), self.limits.losses or {}, self.limits.loss_change):
+            # With a limit, elements whose change was never measured are not among those that are searched.
+            if limit is not None and sum([changes[i] or 0.0 for i in stack]) > limit:
                 continue
             self.candidates += 1
             seconds = None if not idle.isdisjoint(stack) else self.ledgers.seconds(stack)

@@ -13,6 +13,7 @@ from assay.cost.tensors import Tensor, altered
 
 FRESH, ALIAS, INPLACE, NONE = Gradient.FRESH, Gradient.ALIAS, Gradient.INPLACE, Gradient.NONE
 CONVERTED, TRANSPOSED, VIEWED = Gradient.CONVERTED, Gradient.TRANSPOSED, Gradient.VIEWED
+INSIDE, OVERWRITING = Gradient.INSIDE, Gradient.OVERWRITING
 
 RMS_NORM = "aten._fused_rms_norm"
 

@@ -4,6 +4,7 @@ They must agree with those of the module.
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 from math import prod
 
 from assay.config import ModelConfig
@@ -20,6 +21,7 @@ def parameters(config: ModelConfig) -> dict[str, Tensor]:
     return {name: altered(learned, name=name, shape=shape) for name, shape in shapes.items()}
 
 
+@lru_cache(maxsize=64)
 def parameter_count(config: ModelConfig) -> int:
     """Number of parameters of a GPT."""
     return sum(map(prod, dict(_shapes(config)).values()))

@@ -20,7 +20,8 @@ with `avx512_core_bf16`. Newer instruction sets use the second kernel; they were
 processors is not known.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import permutations
 from typing import NamedTuple
 
@@ -44,6 +45,10 @@ _KEYS, _PACKED = 512, 64
 """Keys of its largest block, and the multiple to which packed keys are padded."""
 
 
+Place = tuple[str, str]
+"""Name and site of an operation."""
+
+
 class _Product(NamedTuple):
     """Products of `matrices` matrices `[rows, inner] × [inner, columns]`, one after the other or on several threads."""
 
@@ -54,9 +59,8 @@ class _Product(NamedTuple):
 
 
 class _Kernel(NamedTuple):
-    """One operation: the dtype in which it multiplies, its products, one at a time, and the buffers of each thread."""
+    """One operation: the products that take scratch, one at a time, and the buffers of each thread."""
 
-    dtype: str
     products: tuple[_Product, ...]
     buffers: int = 0
 
@@ -67,8 +71,10 @@ def library_scratch(cost: Cost, instruction_set: str, threads: int) -> int | Non
     return None if by_operation is None else max(by_operation.values(), default=0)
 
 
-def scratch_by_operation(cost: Cost, instruction_set: str, threads: int) -> dict[tuple[str, str], int] | None:
-    """Most bytes that each operation may take, by its name and site; backward nodes have names of their own.
+def scratch_by_operation(cost: Cost, instruction_set: str, threads: int) -> dict[Place, int] | None:
+    """Most bytes that operations may take, by name and site; backward nodes have names of their own.
+
+    Operations that take none are left out.
 
     None if the processor's library is not known.
     """
@@ -77,46 +83,60 @@ def scratch_by_operation(cost: Cost, instruction_set: str, threads: int) -> dict
     narrow = {"bfloat16"} if instruction_set in _WITHOUT_FLOAT16 else {"bfloat16", "float16"}
     bound = _accumulated if instruction_set in _ACCUMULATING else _blocks
     dtypes = set() if instruction_set in _WITHOUT else narrow
-    found: dict[tuple[str, str], int] = {}
-    for place, kernel in _kernels(cost):
+    found: dict[Place, int] = {}
+    for places, kernel in _kernels(cost, dtypes):
         buffers = threads * kernel.buffers
-        products = kernel.products if kernel.dtype in dtypes else ()
-        found[place] = max(found.get(place, 0), buffers, *(buffers + bound(one, threads) for one in products))
+        most = max((buffers + bound(one, threads) for one in kernel.products), default=buffers)
+        for place in places:
+            found[place] = max(found.get(place, 0), most)
     return found
 
 
-def _kernels(cost: Cost) -> Iterator[tuple[tuple[str, str], _Kernel]]:
-    """Yield each kernel with the name and the site of its operation, forward and backward apart."""
+def _kernels(cost: Cost, dtypes: Collection[str]) -> Iterator[tuple[Sequence[Place], _Kernel]]:
+    """Yield each kernel that takes scratch where products in `dtypes` do, with the places of its operations."""
     values = cost.values
     for operation in cost.tape:
         ahead, back = (operation.name, operation.site), (operation.backward, operation.site)
         if operation.name == FLASH:
-            yield from zip((ahead, back), _fused(values[operation.inputs[0]]), strict=True)
+            q = values[operation.inputs[0]]
+            kernels = _fused(q.shape, q.dtype, multiplied=q.dtype in dtypes)
+            yield from zip(((ahead,), (back,)), kernels, strict=True)
         elif operation.name == "aten.native_layer_norm":
             x = values[operation.inputs[0]]
-            yield back, _Kernel(x.dtype, (), 2 * DTYPE_BYTES[x.dtype] * x.shape[-1])
-        elif operation.kind == "contraction" and len(operation.inputs) > 1:
-            dtype, (first, *gradients) = values[operation.inputs[0]].dtype, _of_operation(operation, values)
-            yield ahead, _Kernel(dtype, (first,))
-            yield back, _Kernel(dtype, tuple(gradients))
-    for product in cost.optimizer.rule.products(cost.updated):
-        own = _Kernel(product.dtype, (_Product(1, product.rows, product.inner, product.columns),))
-        yield from (((one.operation, one.site), own) for one in cost.optimizer.rule.instants(cost.updated))
+            yield (back,), _Kernel((), 2 * DTYPE_BYTES[x.dtype] * x.shape[-1])
+        elif _multiplies(operation) and values[operation.inputs[0]].dtype in dtypes:
+            first, *gradients = _of_operation(operation, values)
+            yield (ahead,), _Kernel((first,))
+            yield (back,), _Kernel(tuple(gradients))
+    rule = cost.optimizer.rule
+    products = [one for one in rule.products(cost.updated) if one.dtype in dtypes]
+    if products:
+        places = [(one.operation, one.site) for one in rule.instants(cost.updated)]
+        yield places, _Kernel(tuple(_Product(1, one.rows, one.inner, one.columns) for one in products))
 
 
-def _fused(q: Tensor) -> tuple[_Kernel, _Kernel]:
-    """Fused attention: the scores of a block, and its sums; in backward two blocks of scores, and a sum a query."""
-    rows, heads, length, depth = q.shape
+@lru_cache(maxsize=64)
+def _fused(shape: tuple[int, ...], dtype: str, *, multiplied: bool) -> tuple[_Kernel, _Kernel]:
+    """Fused attention: the scores of a block, and its sums; in backward two blocks of scores, and a sum a query.
+
+    It has products only if they take scratch in its dtype (`multiplied`).
+    """
+    rows, heads, length, depth = shape
     queries = min(length, next(block for context, block in _QUERIES if length >= context))
     keys = min(length, _KEYS)
-    copied = 0 if q.dtype == "float32" else DTYPE_BYTES[q.dtype]
+    copied = 0 if dtype == "float32" else DTYPE_BYTES[dtype]
     # Keys are padded if they are packed, which only a processor with products in float16 does.
     padded = _rounded(keys, _PACKED) if copied else keys
     forward = 4 * queries * (padded + 2 + depth) + copied * queries * padded
     backward = 2 * (4 + copied) * queries * keys + 4 * queries
     matrices = rows * heads * -(-length // queries)
-    products = tuple(_Product(matrices, *one) for one in permutations((queries, depth, keys)))
-    return _Kernel(q.dtype, products, forward), _Kernel(q.dtype, products, backward)
+    sides = permutations((queries, depth, keys)) if multiplied else ()
+    products = tuple(_Product(matrices, *one) for one in sides)
+    return _Kernel(products, forward), _Kernel(products, backward)
+
+
+def _multiplies(operation: Operation) -> bool:
+    return operation.kind == "contraction" and len(operation.inputs) > 1
 
 
 def _of_operation(operation: Operation, values: Mapping[str, Tensor]) -> Iterator[_Product]:
@@ -133,10 +153,12 @@ def _of_operation(operation: Operation, values: Mapping[str, Tensor]) -> Iterato
     yield _Product(count, columns, rows, inner)
 
 
+@lru_cache
 def _accumulated(product: _Product, threads: int) -> int:
     return min(threads, product.matrices) * 4 * product.rows * product.columns + threads * _SLACK
 
 
+@lru_cache
 def _blocks(product: _Product, threads: int) -> int:
     rows, inner = _rounded(min(product.rows, _ROWS), 16), _rounded(min(product.inner, _INNER), 32)
     columns = _rounded(min(product.columns, _COLUMNS), 64)

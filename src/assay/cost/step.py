@@ -156,6 +156,11 @@ class Cost:
         return held | {tensor.name: tensor for tensor in made}
 
     @cached_property
+    def sizes(self) -> dict[str, int]:
+        """Bytes of every tensor of `values`; not to be changed."""
+        return {name: tensor.nbytes for name, tensor in self.values.items()}
+
+    @cached_property
     def lifetimes(self) -> "Lifetimes":
         """Lifetimes of the tape's storages, and its recomputed segments; computed once."""
         from assay.cost.simulation.liveness import plan
@@ -207,8 +212,8 @@ class Cost:
     @cached_property
     def held_bytes(self) -> int:
         """Bytes on the device before a step: weights, optimizer state, tables and buffers; gradients are cleared."""
-        padding = 0 if self.sharding.on_host else self.sharding.padding_bytes
-        return sum(tensor.nbytes for tensor in self.held) + padding
+        lasting = sum(tensor.nbytes for tensor in (*self.tables, *self.buffers))
+        return lasting if self.sharding.on_host else lasting + self.parameter_bytes + self.optimizer_state_bytes
 
     @property
     def held(self) -> tuple[Tensor, ...]:

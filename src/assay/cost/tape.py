@@ -4,7 +4,7 @@
 and backwards to count live bytes. It holds shapes and names only, so rewriting a tape is list editing.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from assay.cost.operation import Collectives, Flops, Gradient, Operation, Scratch
 from assay.cost.tensors import BLANK, Tensor, altered
@@ -79,6 +79,39 @@ class Writer:
                 counts=counts,
                 collectives=collectives,
             )
+        )
+
+
+class Renamed(dict[str, str]):
+    """Names of one module under those of another with equal operations; each is computed when it is first read."""
+
+    def __init__(self, old: str, new: str, given: Mapping[str, str]) -> None:
+        """Rename what is at the site `old` to the site `new`, and the names in `given` as it says."""
+        super().__init__(given)
+        self._old, self._new = old, new
+
+    def __missing__(self, name: str) -> str:
+        found = self._new + name[len(self._old) :] if name.startswith(self._old) else name
+        self[name] = found
+        return found
+
+    def tensor(self, one: Tensor) -> Tensor:
+        """The tensor under its new name."""
+        if one.view_of is None:
+            return altered(one, name=self[one.name])
+        return altered(one, name=self[one.name], view_of=self[one.view_of])
+
+    def operation(self, one: Operation) -> Operation:
+        """The operation at its new site, without communications."""
+        return altered(
+            one,
+            site=self[one.site],
+            inputs=tuple([self[name] for name in one.inputs]),
+            outputs=tuple([self.tensor(each) for each in one.outputs]),
+            saves=tuple([self[name] for name in one.saves]),
+            extras=tuple([self.tensor(each) for each in one.extras]) if one.extras else (),
+            holds=tuple([self[name] for name in one.holds]) if one.holds else (),
+            scratch=one.scratch.changed(self.tensor),
         )
 
 

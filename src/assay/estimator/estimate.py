@@ -16,10 +16,9 @@ from assay.cost import (
     executed_flops,
     model_flops,
     parameter_count,
-    replay,
 )
 from assay.cost.scratch import library_scratch, scratch_by_operation
-from assay.cost.simulation.composition import composition
+from assay.cost.simulation.composition import Composed, composed
 from assay.cost.simulation.served import most_bytes
 from assay.errors import UsageError
 from assay.estimator.timing.roofline import step_seconds
@@ -38,14 +37,19 @@ class Estimate:
     cost: Cost
 
     @cached_property
+    def composed(self) -> Composed:
+        """The replayed step, with the parts of its instants."""
+        return composed(self.cost)
+
+    @property
     def timeline(self) -> Timeline:
         """Live bytes at each instant of the step."""
-        return replay(self.cost)
+        return self.composed.timeline
 
     @cached_property
     def peak_parts(self) -> dict[str, int]:
         """Bytes of the parts of the peak, by name; they sum to the peak."""
-        return composition(self.cost, self.timeline)
+        return self.composed.parts(self.timeline.peak)
 
     @cached_property
     def library_scratch_bytes(self) -> int | None:

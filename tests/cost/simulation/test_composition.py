@@ -6,7 +6,9 @@ import pytest
 
 from assay.config import Run, load
 from assay.config.loading import stack as specs
-from assay.cost.simulation.composition import PARTS, compositions
+from assay.cost.simulation.allocator import Category, Part, Storage
+from assay.cost.simulation.composition import PARTS, Sorted, composed
+from assay.cost.simulation.timeline import replay
 from assay.estimator import Estimate, estimate
 from assay.estimator.ranks import estimate_every_rank
 from assay.hardware import Machine
@@ -46,6 +48,66 @@ def test_the_parts_of_a_random_configuration_sum_to_its_peak(first: int, monkeyp
         assert_sums(estimate(drawn(number), MACHINE))
 
 
+class Looking(Sorted):
+    """A ledger that sorts the storages alive at each of its highest instants anew, one by one."""
+
+    def __init__(self, live: int) -> None:
+        super().__init__(live)
+        self.alive: set[Storage] = set()
+
+    def take(self, nbytes: int, category: Category = Category.TEMPORARY, site: str = "") -> Storage:
+        storage = super().take(nbytes, category, site)
+        self.alive.add(storage)
+        return storage
+
+    def drop(self, storage: Storage) -> None:
+        super().drop(storage)
+        if storage.holders == 0:
+            self.alive.discard(storage)
+
+    def mark(self, phase: str, operation: str, site: str) -> Part | None:
+        part = super().mark(phase, operation, site)
+        if part is not None and phase != "update":
+            found = dict.fromkeys(PARTS, 0)
+            for storage in self.alive:
+                found[part_of(storage)] += storage.nbytes
+            # Buffers whose tensors were replaced are among the tables.
+            found["tables and buffers"] = self.counts["tables and buffers"]
+            assert self.counts == found
+        return part
+
+
+def part_of(storage: Storage) -> str:
+    """The part of a storage by its category, and by the names in its site."""
+    if storage.category is Category.GRADIENT:
+        return "gradients"
+    if storage.category is not Category.ACTIVATION:
+        words = {"COPY": "copies of weights", "GENERATOR": "saved: generator states", "BATCH": "token ids and targets"}
+        words |= {"ACTIVATION_GRADIENT": "gradients of activations", "GATHERED": "gathered weights"}
+        return (words | {"MESSAGE": "messages of collectives", "TEMPORARY": "temporaries"})[storage.category.name]
+    if not storage.saved:
+        return "activations in use"
+    names = storage.site.replace("blocks.", "").split(".")
+    if any(name.endswith("norm") for name in names[1:2]):
+        return "saved: norms"
+    if names[0] in ("embedding", "head"):
+        return {"embedding": "saved: embedding", "head": "saved: logits and loss"}[names[0]]
+    kinds = {"attention": "saved: attention", "mlp": "saved: MLP"}
+    return next((kinds[name] for name in names[1:2] if name in kinds), "saved: residual stream")
+
+
+@pytest.mark.parametrize("first", range(0, 60, 20))
+def test_a_search_through_all_storages_sorts_them_alike(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "benchmarks"))
+    from random_peaks import drawn
+
+    for number in range(first, first + 20):
+        cost = estimate(drawn(number), MACHINE).cost
+        assert replay(cost, Looking(cost.held_bytes)) == replay(cost) == composed(cost).timeline
+        made = (tensor for operation in cost.tape for tensor in (*operation.outputs, *operation.extras))
+        assert all(cost.sizes[tensor.name] == tensor.nbytes for tensor in made)
+
+
 EVERYWHERE = (
     "sdpa_attention",
     "activation_checkpointing",
@@ -59,7 +121,7 @@ EVERYWHERE = (
 def test_the_parts_of_every_instant_sum_to_it(stack: str) -> None:
     found = estimate(run_of(stack, "device=cuda"), CLUSTER)
     instants = found.timeline.instants
-    parts = compositions(found.cost, found.timeline, instants)
+    parts = list(map(found.composed.parts, instants))
     assert [sum(one.values()) for one in parts] == [moment.nbytes for moment in instants]
     assert found.peak_parts in parts
 

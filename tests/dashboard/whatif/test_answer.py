@@ -7,16 +7,26 @@ import pytest
 from assay.api import estimate_every_rank
 from assay.config.home import Home
 from assay.dashboard.whatif.answer import Answer, Predicted, answer, fullest
+from assay.dashboard.whatif.fits import Fit
+from assay.dashboard.whatif.fitting import fitting
 from assay.dashboard.whatif.places import absent
-from assay.dashboard.whatif.question import read
+from assay.dashboard.whatif.question import Question, read
 from assay.files import write_file
 from assay.hardware.detect import detect
 from assay.hardware.rates import rates_file, with_rates
 from support.machines import MEASURED
 
 
+def asked(**query: str) -> Question:
+    return read({("with" if name == "stack" else name): value for name, value in query.items()})
+
+
 def answered(home: Path, **query: str) -> Answer:
-    return answer(read({("with" if name == "stack" else name): value for name, value in query.items()}), Home(home))
+    return answer(asked(**query), Home(home))
+
+
+def fitted(home: Path, **query: str) -> dict[str, Fit]:
+    return {one.device: one for one in fitting(asked(**query), Home(home))}
 
 
 def predicted(home: Path, **query: str) -> Predicted:
@@ -67,9 +77,10 @@ def test_the_time_says_what_it_rests_on(tmp_path: Path) -> None:
 
 
 def test_a_larger_batch_takes_more_and_fits_on_fewer_devices(tmp_path: Path) -> None:
-    less, more = (predicted(tmp_path, preset="gpt2-124m", batch=batch, device="a100") for batch in ("1", "16"))
+    questions = [{"preset": "gpt2-124m", "batch": batch, "device": "a100"} for batch in ("1", "16")]
+    less, more = (predicted(tmp_path, **one) for one in questions)
     assert less.memory["peak_bytes"] < more.memory["peak_bytes"]
-    counts = [sum(one.verdict == "fits" for one in found.fits) for found in (less, more)]
+    counts = [sum(one.verdict == "fits" for one in fitted(tmp_path, **query).values()) for query in questions]
     assert counts[0] > counts[1] > 0
 
 
@@ -78,15 +89,14 @@ def test_the_fit_is_that_of_assay_capacity(tmp_path: Path) -> None:
     from assay.estimator.capacity import peak_bytes
 
     question = read({"preset": "gpt2-124m", "device": "l4", "batch": "2"})
-    found = predicted(tmp_path, preset="gpt2-124m", device="l4", batch="2")
-    (row,) = (one for one in found.fits if one.device == "L4")
+    row = fitted(tmp_path, preset="gpt2-124m", device="l4", batch="2")["L4"]
     assert row.need is not None
     assert row.need.high == peak_bytes(question.run(), absent("l4"), "device")
 
 
 def test_a_device_without_bfloat16_says_so(tmp_path: Path) -> None:
-    found = predicted(tmp_path, stack="bf16_mixed", device="a100")
-    (old,) = (one for one in found.fits if one.device.startswith("V100"))
+    rows = fitted(tmp_path, stack="bf16_mixed", device="a100")
+    (old,) = (one for name, one in rows.items() if name.startswith("V100"))
     assert old.need is None
     assert "Ampere" in old.verdict
     assert "Ampere" in answered(tmp_path, stack="bf16_mixed", device="v100").refusal
@@ -119,3 +129,17 @@ def test_an_answer_is_kept_until_the_rates_change(tmp_path: Path) -> None:
     home.ready()
     write_file(rates_file(home), with_rates(home, detect(), {"cpu": MEASURED}))
     assert answered(tmp_path) is not first
+
+
+def test_a_step_without_a_prediction_fits_nowhere_and_several_gpus_are_not_here(tmp_path: Path) -> None:
+    assert fitted(tmp_path, stack="lion+sgd") == {}
+    here, *_ = fitted(tmp_path)
+    assert here.startswith("this machine")
+    several = fitted(tmp_path, device="a100", gpus="2", stack="data_parallel")
+    assert several
+    assert not any(name.startswith("this machine") for name in several)
+
+
+def test_the_need_of_a_captured_graph_is_not_predicted(tmp_path: Path) -> None:
+    rows = fitted(tmp_path, stack="cuda_graphs", device="a100").values()
+    assert all(one.need is None and "captured graphs" in one.why_not for one in rows if "A100" in one.device)

@@ -31,6 +31,16 @@ def test_an_answer_has_all_that_the_script_shows(client: TestClient) -> None:
     assert found["summary"].startswith("Peak of tensors")
 
 
+def test_what_fits_is_asked_for_after_the_answer(client: TestClient) -> None:
+    query = "preset=demo&device=l4"
+    assert "What fits where" not in client.get(f"/what-if/answer?{query}").json()["html"]
+    table = client.get(f"/what-if/fit?{query}").json()["html"]
+    assert "22.4 GiB" in table
+    assert table.strip() in client.get(f"/what-if?{query}").text
+    for nothing in ("layers=99999", "with=lion%2Bsgd"):
+        assert client.get(f"/what-if/fit?{nothing}").json()["html"].strip() == ""
+
+
 def test_the_figure_has_the_memory_of_the_device(client: TestClient) -> None:
     found = client.get("/what-if/answer?preset=demo&device=l4").json()["memory"]
     assert found["limit_bytes"] == 24 * 10**9
@@ -39,7 +49,7 @@ def test_the_figure_has_the_memory_of_the_device(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("name", ["preset", "device", "layers", "with", "gpus", "micro"])
-@pytest.mark.parametrize("address", ["/what-if", "/what-if/answer", "/what-if/recommendation"])
+@pytest.mark.parametrize("address", ["/what-if", *(f"/what-if/{one}" for one in ("answer", "fit", "recommendation"))])
 def test_text_of_an_address_stays_text(address: str, name: str, client: TestClient) -> None:
     found = client.get(address, params={name: HOSTILE})
     assert found.status_code == 200

@@ -5,15 +5,14 @@ A rule receives this rank's shards of the parameters, so its state and temporari
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from assay.cost.tensors import BLANK, DTYPE_BYTES, Tensor, altered
 
 Pieces = Mapping[str, Tensor]
 
 
-@dataclass(frozen=True)
-class Instant:
+class Instant(NamedTuple):
     """A point of the update: its operation, its parameter, and the bytes of its temporaries."""
 
     operation: str

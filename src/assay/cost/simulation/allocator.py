@@ -29,6 +29,10 @@ class Moment(NamedTuple):
         return self.label + (f" ({self.site})" if self.site else "")
 
 
+Part = tuple[str, str]
+"""A part of the step: its phase and module."""
+
+
 class Category(Enum):
     """Category of a storage that is allocated during a step."""
 
@@ -41,6 +45,14 @@ class Category(Enum):
     MESSAGE = "messages of collectives"
     BATCH = "token ids and targets"
     TEMPORARY = "temporaries of one operation"
+
+    __hash__ = object.__hash__
+    """Identities are hashed, because the hash of a name, which is the default, is computed in Python each time."""
+
+
+ACTIVATION, ACTIVATION_GRADIENT = Category.ACTIVATION, Category.ACTIVATION_GRADIENT
+COPY, GRADIENT = Category.COPY, Category.GRADIENT
+"""Categories by names of their own, because a replay reads them thousands of times, and as attributes slowly."""
 
 
 @dataclass(eq=False, slots=True)
@@ -58,11 +70,8 @@ class Storage:
     """True if it is read under another shape than the one it was made with."""
     transposed: bool = False
     """True if its elements are in another order than those of the parameter whose gradient it is."""
-
-    def save(self) -> None:
-        """Add a holder: backward."""
-        self.holders += 1
-        self.saved = True
+    counted: str = ""
+    """Name under which a ledger that sorts storages counts it; empty if that has not allocated it."""
 
     def may_become(self, nbytes: int) -> bool:
         """True if a compiled loop may overwrite it: it has `nbytes` bytes and a single holder."""
@@ -76,7 +85,8 @@ class Ledger:
     live: int
     allocations: int = 0
     allocated_bytes: int = 0
-    highest: dict[tuple[str, str], Moment] = field(default_factory=dict)
+    highest: dict[Part, tuple[str, str, str, int]] = field(default_factory=dict)
+    """Fields of a `Moment` by part of the step; most are replaced by higher ones, so they become moments at the end."""
 
     def take(self, nbytes: int, category: Category = Category.TEMPORARY, site: str = "") -> Storage:
         """Allocate a storage with one holder."""
@@ -90,6 +100,19 @@ class Ledger:
         storage.holders -= 1
         if storage.holders == 0:
             self.live -= storage.nbytes
+
+    def save(self, storage: Storage) -> None:
+        """Add a holder: backward."""
+        storage.holders += 1
+        storage.saved = True
+
+    def overwrite(self, storage: Storage, category: Category, site: str) -> None:
+        """Let a storage have another content, which an operation at `site` made."""
+        storage.category, storage.site = category, site
+
+    def capture(self) -> None:
+        """Keep the highest instant allocated, as a captured graph does, so that later requests come on top of it."""
+        self.live = max(nbytes for *_, nbytes in self.highest.values())
 
     @contextmanager
     def held(self, nbytes: int) -> Iterator[None]:
@@ -110,12 +133,12 @@ class Ledger:
         return total
 
     def converted(
-        self, computed: Iterable[tuple[str, Storage]], operation: Operation, values: Mapping[str, Tensor]
+        self, computed: Iterable[tuple[str, Storage]], operation: Operation, sizes: Mapping[str, int]
     ) -> list[tuple[str, Storage]]:
         """The gradients of a node after the engine has cast or summed those of another size, one by one."""
         gradients = []
         for name, storage in computed:
-            nbytes = values[name].nbytes
+            nbytes = sizes[name]
             kept = storage.nbytes == nbytes
             gradients.append((name, storage if kept else self.take(nbytes, storage.category, storage.site)))
             self.mark("backward", operation.backward, operation.site)
@@ -132,12 +155,14 @@ class Ledger:
         self.drop(gradient)
         return copied
 
-    def mark(self, phase: str, operation: str, site: str) -> None:
-        """Record this instant if it is the highest of its part of the step."""
+    def mark(self, phase: str, operation: str, site: str) -> Part | None:
+        """Record this instant if it is the highest of its part of the step; return the part then, else None."""
         part = (phase, "" if phase == "update" else _module(site))
         highest = self.highest.get(part)
-        if highest is None or self.live > highest.nbytes:
-            self.highest[part] = Moment(phase, operation, site, self.live)
+        if highest is not None and self.live <= highest[3]:
+            return None
+        self.highest[part] = (phase, operation, site, self.live)
+        return part
 
     def mark_with(self, temporaries: Sequence[Tensor], phase: str, operation: str, site: str) -> None:
         """Record an instant at which temporaries are allocated as well."""

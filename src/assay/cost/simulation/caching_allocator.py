@@ -13,7 +13,6 @@ Left out: what the allocator does when the device is full. It then frees the seg
 
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
-from itertools import count
 
 MIN_BLOCK = 512
 SMALL_REQUEST = 2**20
@@ -23,8 +22,11 @@ OWN_SEGMENT = 10 * 2**20
 """Smallest request that has a segment of its own size."""
 ROUNDED_SEGMENT = 2 * 2**20
 
+Key = tuple[int, int]
+"""Bytes and address of a free block: the order in which free blocks are tried."""
 
-@dataclass(eq=False)
+
+@dataclass(eq=False, slots=True)
 class Block:
     """A piece of a segment."""
 
@@ -37,11 +39,6 @@ class Block:
     after: "Block | None" = None
     """Neighbours in the same segment."""
 
-    @property
-    def key(self) -> tuple[int, int]:
-        """The order in which free blocks are tried."""
-        return self.nbytes, self.address
-
 
 @dataclass
 class CachingAllocator:
@@ -51,77 +48,65 @@ class CachingAllocator:
     allocated_bytes: int = 0
     """Bytes of the blocks in use, rounded as the allocator rounds them."""
     allocated_peak_bytes: int = 0
-    _free: dict[bool, list[tuple[tuple[int, int], int]]] = field(default_factory=lambda: {True: [], False: []})
-    """Free blocks of each pool by key, with a number of their own."""
-    _blocks: dict[int, Block] = field(default_factory=dict)
-    _segments: count = field(default_factory=count)  # type: ignore[type-arg]
+    _small: list[Key] = field(default_factory=list)
+    _large: list[Key] = field(default_factory=list)
+    """Free blocks of each pool, in order."""
+    _at: dict[int, Block] = field(default_factory=dict)
+    """Free blocks by address."""
 
     def allocate(self, nbytes: int) -> Block | None:
         """Return a block for a request; None for an empty one, which takes nothing."""
         if nbytes == 0:
             return None
-        size = rounded(nbytes)
-        block = self._found(size) or self._segment(size)
-        rest = block.nbytes - size
-        if rest >= MIN_BLOCK if block.small else rest > SMALL_REQUEST:
-            self._split(block, size)
+        size = -(-nbytes // MIN_BLOCK) * MIN_BLOCK
+        small = size <= SMALL_REQUEST
+        free = self._small if small else self._large
+        place = bisect_left(free, (size, 0))
+        block = self._at.pop(free.pop(place)[1]) if place < len(free) else self._segment(size)
         block.free = False
+        rest = block.nbytes - size
+        if rest >= MIN_BLOCK if small else rest > SMALL_REQUEST:
+            other = Block(block.address + size, rest, small, True, block, block.after)
+            if block.after is not None:
+                block.after.before = other
+            block.nbytes, block.after = size, other
+            self._at[other.address] = other
+            insort(free, (rest, other.address))
         self.allocated_bytes += block.nbytes
-        self.allocated_peak_bytes = max(self.allocated_peak_bytes, self.allocated_bytes)
+        if self.allocated_bytes > self.allocated_peak_bytes:
+            self.allocated_peak_bytes = self.allocated_bytes
         return block
 
     def release(self, block: Block) -> None:
         """Free a block, and join it with free neighbours."""
         self.allocated_bytes -= block.nbytes
-        for other in (block.before, block.after):
-            if other is not None and other.free:
-                self._remove(other)
-                self._join(block, other)
-        self._insert(block)
-
-    def _found(self, size: int) -> Block | None:
-        free = self._free[size <= SMALL_REQUEST]
-        place = bisect_left(free, ((size, -1), -1))
-        if place == len(free):
-            return None
-        block = self._blocks[free[place][1]]
-        self._remove(block)
-        return block
-
-    def _segment(self, size: int) -> Block:
-        nbytes = segment_bytes(size)
-        self.reserved_bytes += nbytes
-        # Segments are as far apart as addresses need to be, and a later one lies higher.
-        return Block(next(self._segments) << 48, nbytes, size <= SMALL_REQUEST)
-
-    def _split(self, block: Block, size: int) -> None:
-        rest = Block(block.address + size, block.nbytes - size, block.small, before=block, after=block.after)
-        if rest.after is not None:
-            rest.after.before = rest
-        block.nbytes, block.after = size, rest
-        self._insert(rest)
-
-    def _join(self, block: Block, other: Block) -> None:
-        if other is block.before:
-            block.address, block.before = other.address, other.before
+        free, before, after = self._small if block.small else self._large, block.before, block.after
+        if before is not None and before.free:
+            self._remove(before, free)
+            block.address, block.before = before.address, before.before
+            block.nbytes += before.nbytes
             if block.before is not None:
                 block.before.after = block
-        else:
-            block.after = other.after
+        if after is not None and after.free:
+            self._remove(after, free)
+            block.after = after.after
+            block.nbytes += after.nbytes
             if block.after is not None:
                 block.after.before = block
-        block.nbytes += other.nbytes
-
-    def _insert(self, block: Block) -> None:
         block.free = True
-        self._blocks[id(block)] = block
-        insort(self._free[block.small], (block.key, id(block)))
+        self._at[block.address] = block
+        insort(free, (block.nbytes, block.address))
 
-    def _remove(self, block: Block) -> None:
-        free = self._free[block.small]
-        free.pop(bisect_left(free, (block.key, id(block))))
-        del self._blocks[id(block)]
-        block.free = False
+    def _segment(self, size: int) -> Block:
+        """Return a new segment. It has no neighbours, and lies higher than all earlier ones."""
+        nbytes = segment_bytes(size)
+        block = Block(self.reserved_bytes, nbytes, size <= SMALL_REQUEST)
+        self.reserved_bytes += nbytes
+        return block
+
+    def _remove(self, block: Block, free: list[Key]) -> None:
+        del free[bisect_left(free, (block.nbytes, block.address))]
+        del self._at[block.address]
 
 
 def rounded(nbytes: int) -> int:

@@ -1,40 +1,41 @@
 """The parts of a predicted peak, or of any instant: each byte that is alive then belongs to one of them.
 
-A second replay sorts the storages that are alive at an instant, and ends when all that were asked for are found. A
+The replay counts bytes by part, and notes the counts at each instant that is the highest of its part of the step. A
 storage that backward holds counts as saved, by the module that made it. One that a gradient has overwritten counts as
 that gradient. The parts sum to the peak exactly.
 """
 
-from collections import Counter
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
-from assay.cost.simulation.allocator import Category, Ledger, Moment, Storage
+from assay.cost.simulation.allocator import ACTIVATION, Category, Ledger, Moment, Part, Storage
 from assay.cost.simulation.timeline import Timeline, replay
 from assay.cost.step import Cost
 
 _SAVED = "saved: "
+_IN_USE, _TABLES = "activations in use", "tables and buffers"
 SAVED_KINDS = ("embedding", "norms", "attention", "MLP", "residual stream", "logits and loss")
 """Kinds of modules by which saved activations are sorted."""
 PARTS = (
     "weights",
     "optimizer state",
     "gradients",
-    "tables and buffers",
+    _TABLES,
     "token ids and targets",
     "gathered weights",
     "messages of collectives",
     "copies of weights",
     *(f"{_SAVED}{kind}" for kind in SAVED_KINDS),
     "saved: generator states",
-    "activations in use",
+    _IN_USE,
     "gradients of activations",
     "temporaries",
 )
 """Names of all parts, in the order in which they are shown."""
 
 _NAMES = {
+    Category.ACTIVATION: _IN_USE,
     Category.COPY: "copies of weights",
     Category.GENERATOR: "saved: generator states",
     Category.ACTIVATION_GRADIENT: "gradients of activations",
@@ -46,100 +47,109 @@ _NAMES = {
 }
 
 
-class _Found(Exception):
-    """Ends the second replay at its instant."""
-
-
 @dataclass
-class _Sorting(Ledger):
-    """A ledger that knows its storages, and sorts them at some instants."""
+class Sorted(Ledger):
+    """A ledger that counts its storages by part.
 
-    instants: frozenset[Moment] = field(kw_only=True)
-    """The instants whose parts are wanted."""
-    alive: set[Storage] = field(default_factory=set)
-    replaced: int = 0
-    """Bytes of buffers whose tensors were replaced by ones that operations made."""
-    found: dict[Moment, Counter[str]] = field(default_factory=dict)
-    """Bytes of the storages alive at each instant, by part."""
+    `take` and `drop` repeat those of `Ledger`, because calls of these would double the time of the most frequent steps.
+    """
 
-    def __post_init__(self) -> None:
-        self._sizes = frozenset(one.nbytes for one in self.instants)
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PARTS, 0))
+    """Bytes alive by part. Tables lose those of buffers whose tensors were replaced by ones that operations made."""
+    noted: dict[Part, dict[str, int]] = field(default_factory=dict)
+    """Counts at the highest instant of each part of the step, in the order of `highest`."""
 
     def take(self, nbytes: int, category: Category = Category.TEMPORARY, site: str = "") -> Storage:
-        storage = super().take(nbytes, category, site)
-        self.alive.add(storage)
-        return storage
+        """Allocate a storage, and count it."""
+        self.live += nbytes
+        self.allocations += 1
+        self.allocated_bytes += nbytes
+        name = _NAMES[category]
+        self.counts[name] += nbytes
+        return Storage(nbytes, category, site, counted=name)
 
     def drop(self, storage: Storage) -> None:
-        super().drop(storage)
+        """Remove one holder; with the last the storage counts no more."""
+        storage.holders -= 1
         if storage.holders == 0:
-            if storage not in self.alive:
-                self.replaced += storage.nbytes
-            self.alive.discard(storage)
+            self.live -= storage.nbytes
+            self.counts[storage.counted or _TABLES] -= storage.nbytes
 
-    def mark(self, phase: str, operation: str, site: str) -> None:
-        if self.live not in self._sizes:
-            return
-        here = Moment(phase, operation, site, self.live)
-        if here in self.instants and here not in self.found:
-            parts = Counter({"tables and buffers": -self.replaced})
-            for storage in self.alive:
-                parts[_part(storage)] += storage.nbytes
-            self.found[here] = parts
-            if len(self.found) == len(self.instants):
-                raise _Found
+    def save(self, storage: Storage) -> None:
+        """Add a holder: backward."""
+        super().save(storage)
+        self._count(storage)
+
+    def overwrite(self, storage: Storage, category: Category, site: str) -> None:
+        """Let a storage have another content, and count it as that."""
+        super().overwrite(storage, category, site)
+        self._count(storage)
+
+    def capture(self) -> None:
+        """Keep the highest instant allocated, with its parts."""
+        kept = max(self.highest, key=lambda part: self.highest[part][3])
+        super().capture()
+        self.counts = self.noted[kept].copy()
+
+    def mark(self, phase: str, operation: str, site: str) -> Part | None:
+        """Record this instant, with its parts, if it is the highest of its part of the step."""
+        part = super().mark(phase, operation, site)
+        if part is not None:
+            self.noted[part] = self.counts.copy()
+        return part
+
+    def _count(self, storage: Storage) -> None:
+        """Count a storage that has changed under its new name, unless the step began with it."""
+        name = _saved(storage.site) if storage.saved and storage.category is ACTIVATION else None
+        name = name or _NAMES[storage.category]
+        if storage.counted and name != storage.counted:
+            self.counts[storage.counted] -= storage.nbytes
+            self.counts[name] += storage.nbytes
+            storage.counted = name
 
 
-def composition(cost: Cost, timeline: Timeline) -> dict[str, int]:
-    """Bytes of each part of the peak of `timeline`, a replay of `cost`, without parts of zero bytes."""
-    return compositions(cost, timeline, (timeline.peak,))[0]
+@dataclass(frozen=True)
+class Composed:
+    """A replayed step with the parts of its instants."""
+
+    timeline: Timeline
+    held: Mapping[str, int]
+    """Bytes on the device before the step, by part."""
+    counts: tuple[Mapping[str, int], ...]
+    """Further bytes at each instant of the timeline, by part."""
+
+    def parts(self, instant: Moment) -> dict[str, int]:
+        """Bytes of each part of one of the timeline's instants, without parts of zero bytes."""
+        counts = self.counts[self.timeline.instants.index(instant)]
+        whole = {part: count + self.held.get(part, 0) for part, count in counts.items()}
+        return {part: count for part, count in whole.items() if count}
 
 
-def compositions(cost: Cost, timeline: Timeline, instants: Sequence[Moment]) -> list[dict[str, int]]:
-    """Bytes of each part of some instants of `timeline`, a replay of `cost`, without parts of zero bytes.
-
-    A captured graph keeps the parts of its own peak during the update, whose temporaries are added to them.
-    """
-    captured = [moment for moment in timeline.instants if moment.phase != "update"] if cost.replayed else []
-    kept = max(captured, key=lambda moment: moment.nbytes, default=None)
-    sorted_at = [kept if kept is not None and one.phase == "update" else one for one in instants]
-    ledger = _Sorting(live=cost.held_bytes, instants=frozenset(sorted_at))
-    with suppress(_Found):
-        replay(cost, ledger)
-    held, found = _held(cost), []
-    for instant, moment in zip(instants, sorted_at, strict=True):
-        bytes_of = Counter(held)
-        bytes_of.update(ledger.found.get(moment, {}))
-        bytes_of["temporaries"] += instant.nbytes - moment.nbytes
-        found.append({part: bytes_of[part] for part in PARTS if bytes_of[part]})
-    return found
+def composed(cost: Cost) -> Composed:
+    """Replay a step, and sort its bytes by part."""
+    ledger = Sorted(cost.held_bytes)
+    return Composed(replay(cost, ledger), _held(cost), tuple(ledger.noted.values()))
 
 
 def _held(cost: Cost) -> dict[str, int]:
     """Bytes on the device before a step, by part; they sum to `Cost.held_bytes`."""
-    lasting = {"tables and buffers": sum(tensor.nbytes for tensor in (*cost.tables, *cost.buffers))}
+    lasting = {_TABLES: sum(tensor.nbytes for tensor in (*cost.tables, *cost.buffers))}
     if cost.sharding.on_host:
         return lasting
     return {"weights": cost.parameter_bytes, "optimizer state": cost.optimizer_state_bytes, **lasting}
 
 
-def _part(storage: Storage) -> str:
-    """Part to which a storage belongs."""
-    if storage.category is not Category.ACTIVATION:
-        return _NAMES[storage.category]
-    return _SAVED + _kind(storage.site) if storage.saved else "activations in use"
-
-
-def _kind(site: str) -> str:
-    """Kind of the module at a site, one of `SAVED_KINDS`."""
+@lru_cache(maxsize=4096)
+def _saved(site: str) -> str:
+    """Part of an activation that backward holds, by the kind of the module at its site."""
     first, *inner = site.split(".")
     if first == "blocks":
         inner = inner[1:]
     module = inner[0] if inner else ""
     if module.endswith("norm"):
-        return "norms"
+        return f"{_SAVED}norms"
     if first == "embedding":
-        return "embedding"
+        return f"{_SAVED}embedding"
     if first == "head":
-        return "logits and loss"
-    return {"attention": "attention", "mlp": "MLP"}.get(module, "residual stream")
+        return f"{_SAVED}logits and loss"
+    return _SAVED + {"attention": "attention", "mlp": "MLP"}.get(module, "residual stream")

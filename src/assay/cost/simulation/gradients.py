@@ -4,10 +4,8 @@ A second gradient of a value is added into the first if nothing else holds that.
 once all its uses have contributed.
 """
 
-from collections import Counter
-
 from assay.cost.operation import Operation
-from assay.cost.simulation.allocator import Category, Storage
+from assay.cost.simulation.allocator import GRADIENT, Storage
 from assay.cost.simulation.step_state import PlayedStage, PlayedStep
 
 
@@ -19,7 +17,8 @@ class Gradients:
         self._cost, self._ledger = step.cost, step.ledger
         self._together = step.cost.backward.accumulated_together
         self.by_name: dict[str, Storage] = {}
-        self._reported: Counter[str] = Counter()
+        self._missing = dict(step.plan.readers)
+        """Contributions to each parameter's gradient that are still to come."""
         self._complete: list[str] = []
         """Weights whose gradients are complete, and wait until their module's backward has finished."""
 
@@ -33,15 +32,16 @@ class Gradients:
 
     def deliver(self, name: str, storage: Storage, operation: Operation) -> None:
         """Add a gradient to the value's earlier one; accumulate a parameter's gradient when it is complete."""
+        learned = name in self._cost.parameters
         earlier = self.by_name.get(name)
         if earlier is not None:
             # Measured: torch's engine for replicas and shards sums a tied weight's gradients in a third tensor.
-            shared = bool(self._cost.sharding.groups) and name in self._cost.parameters
+            shared = bool(self._cost.sharding.groups) and learned
             storage = self._ledger.add(earlier, storage, operation.site, in_place=not shared)
         self.by_name[name] = storage
-        if name in self._cost.parameters:
-            self._reported[name] += 1
-            if self._reported[name] == self._step.plan.readers[name]:
+        if learned:
+            self._missing[name] -= 1
+            if self._missing[name] == 0:
                 if self._together and operation.within(*self._together):
                     self._complete.append(name)
                 else:
@@ -59,7 +59,8 @@ class Gradients:
         With updates in backward, use it and free it.
         """
         storage, site = self.by_name.pop(name), name.rpartition(".")[0]
-        storage.category = Category.GRADIENT
+        if storage.category is not GRADIENT:
+            self._ledger.overwrite(storage, GRADIENT, storage.site)
         if self._cost.optimizer.in_backward:
             storage = self._ledger.ordered(storage, site)
             self._step.update(self._cost.optimizer.rule.instants({name: self._cost.pieces[name]}))

@@ -59,20 +59,21 @@ class Lifetimes:
 
 def plan(cost: Cost) -> Lifetimes:
     """Compute the plan of a tape."""
-    values = cost.values
+    values, learned = cost.values, cost.parameters
     base: dict[str, str] = {}
     for name, tensor in values.items():
         base[name] = name if tensor.view_of is None else base[tensor.view_of]
     last_use: dict[str, int] = {}
     readers: dict[str, int] = {}
     for index, operation in enumerate(cost.tape):
-        for name in (*operation.inputs, *operation.holds):
+        for name, how in zip(operation.inputs, operation.gradients, strict=True):
+            last_use[base[name]] = index
+            if name in learned and how is not Gradient.NONE:
+                readers[name] = readers.get(name, 0) + 1
+        for name in operation.holds:
             last_use[base[name]] = index
         for tensor in (*operation.outputs, *operation.extras):
             last_use[base[tensor.name]] = index
-        for name, how in zip(operation.inputs, operation.gradients, strict=True):
-            if name in cost.parameters and how is not Gradient.NONE:
-                readers[name] = readers.get(name, 0) + 1
     dying: dict[int, list[str]] = {}
     for name, index in last_use.items():
         if not values[name].held:

@@ -9,14 +9,13 @@ other module.
 from collections.abc import Iterable
 from itertools import chain
 
-from assay.cost.layers import RMS_NORM
+from assay.cost.layers import ALIAS, CONVERTED, INPLACE, INSIDE, NONE, OVERWRITING, RMS_NORM, TRANSPOSED, VIEWED
 from assay.cost.operation import Gradient, Operation
-from assay.cost.simulation.allocator import Category, Storage
+from assay.cost.simulation.allocator import ACTIVATION, ACTIVATION_GRADIENT, COPY, GRADIENT, Category, Storage
 from assay.cost.simulation.fsdp_groups import Group
 from assay.cost.simulation.gradients import Gradients
 from assay.cost.simulation.liveness import Segment, before_product
 from assay.cost.simulation.step_state import PlayedStage, PlayedStep
-from assay.cost.tensors import Tensor
 
 
 class Pass:
@@ -24,9 +23,8 @@ class Pass:
 
     def __init__(self, step: PlayedStep, stage: PlayedStage, *, first: bool, last: bool) -> None:
         self.step, self.stage, self.first, self.last = step, stage, first, last
-        self.cost, self.values, self.plan, self.ledger = step.cost, step.values, step.plan, step.ledger
-        self.lasting = step.lasting | (step.values.keys() - stage.made)
-        """Values that exist before this pass, or belong to another stage on the same rank."""
+        self.cost, self.sizes, self.plan, self.ledger = step.cost, step.sizes, step.plan, step.ledger
+        self.lasting = stage.lasting
         self.storages: dict[str, Storage] = {}
         """Storages of the values alive in forward, by name."""
         self.kept: dict[int, list[str]] = {}
@@ -43,15 +41,16 @@ class Pass:
     def forward(self) -> None:
         """Run the tape; recomputed modules save only their inputs."""
         inside = {index: one for one in self.plan.segments for index in range(one.first, one.last + 1)}
-        gathered = self.stage.gathered
+        gathered, tape, dying = self.stage.gathered, self.cost.tape, self.plan.dying
+        begins, ends, last = self.stage.begins, self.stage.ends, self.stage.indices[-1]
         for index in self.stage.indices:
-            operation, segment = self.cost.tape[index], inside.get(index)
-            for group in self.stage.begins.get(index, ()):
+            operation, segment = tape[index], inside.get(index)
+            for group in begins.get(index, ()):
                 gathered.before_forward(group)
             if segment is not None and index == segment.first and self.cost.backward.noise_bytes:
                 self.noise[index] = self.ledger.take(self.cost.backward.noise_bytes, Category.GENERATOR)
             self._run(index, operation, "forward")
-            if index == self.stage.indices[-1] and self.stage.output is not None:
+            if index == last and self.stage.output is not None:
                 self.storages[self.plan.base[self.stage.output]].holders += 1
             if segment is None:
                 self._keep(index, operation.saves)
@@ -60,8 +59,8 @@ class Pass:
                     self._keep(index, segment.inputs)
                 if index in segment.cached:
                     self._cache(index, operation)
-            self._release(*self.plan.dying.get(index, ()))
-            for group in reversed(self.stage.ends.get(index, [])):
+            self._release(dying.get(index, ()))
+            for group in reversed(ends.get(index, ())):
                 gathered.after_forward(group)
         gathered.leave_forward()
         self._leave_contexts(self.stage.indices)
@@ -73,24 +72,25 @@ class Pass:
     def backward(self) -> None:
         """Run the tape's nodes in reverse; recompute a module before the first node that needs its saved tensors."""
         segments = {segment.stop: segment for segment in self.plan.segments}
+        tape, begins, ends = self.cost.tape, self.stage.begins, self.stage.ends
         self._receive()
         for index in reversed(self.stage.indices):
-            for group in self.stage.ends.get(index, ()):
+            for group in ends.get(index, ()):
                 self.stage.gathered.before_backward(group)
             if index in segments:
                 with self.ledger.held(self.cost.backward.noise_bytes):
                     self._recompute(segments[index])
-            self._node(index, self.cost.tape[index])
+            self._node(index, tape[index])
             if index in self.plan.hands_over:
                 self.gradients.accumulate_complete()
-            if not self.cost.order:
-                self._exchange(reversed(self.stage.begins.get(index, [])))
+            if index in begins and not self.cost.order:
+                self._exchange(reversed(begins[index]))
         self._leave()
 
     def _receive(self) -> None:
         """Receive the gradient of a stage's output, in a permanent buffer that is never freed."""
         if self.stage.output is not None:
-            received = Storage(self.values[self.stage.output].nbytes, Category.ACTIVATION_GRADIENT, holders=2)
+            received = Storage(self.sizes[self.stage.output], ACTIVATION_GRADIENT, holders=2)
             self.gradients.by_name[self.stage.output] = received
 
     def _leave(self) -> None:
@@ -107,44 +107,44 @@ class Pass:
             self.stage.gathered.after_backward(group, self.step.gradients, first=self.first, last=self.last)
 
     def _run(self, index: int, operation: Operation, phase: str) -> None:
+        loop = operation.compiled and not operation.flops.forward
         for tensor in (*operation.outputs, *operation.extras):
             if tensor.view_of is None:
-                self.storages[tensor.name] = self._in_place(index, operation, tensor)
+                name, category = tensor.name, COPY if tensor.held else ACTIVATION
+                argument = self._overwritten(index, operation, name) if loop else None
+                self.storages[name] = argument or self.ledger.take(self.sizes[name], category, operation.site)
         self.ledger.mark_with(operation.scratch.forward, phase, operation.name, operation.site)
 
-    def _in_place(self, index: int, operation: Operation, tensor: Tensor) -> Storage:
-        """Storage of a result; a compiled loop takes that of an argument which nothing needs any more."""
-        if operation.compiled and not operation.flops.forward:
-            for base in self.plan.read_last(index, operation):
-                storage = self.storages.get(base)
-                if storage is not None and base not in self.lasting and storage.may_become(tensor.nbytes):
-                    storage.site = operation.site
-                    return self.storages.pop(base)
-        return self.ledger.take(tensor.nbytes, Category.COPY if tensor.held else Category.ACTIVATION, operation.site)
+    def _overwritten(self, index: int, operation: Operation, name: str) -> Storage | None:
+        """Argument whose storage a compiled loop takes for a result, because nothing needs it any more."""
+        for base in self.plan.read_last(index, operation):
+            storage = self.storages.get(base)
+            if storage is not None and base not in self.lasting and storage.may_become(self.sizes[name]):
+                self.ledger.overwrite(storage, storage.category, operation.site)
+                return self.storages.pop(base)
+        return None
 
     def _keep(self, index: int, names: tuple[str, ...]) -> None:
         """Save the storages of `names` until the node at `index` has run; parameters exist anyway."""
-        kept = self.kept.setdefault(index, [])
+        kept, bases = self.kept.setdefault(index, []), self.plan.base
         for name in names:
-            base = self.plan.base[name]
-            if base not in self.cost.parameters:
-                kept.append(base)
+            base = bases[name]
             if base not in self.lasting:
-                self.storages[base].save()
+                kept.append(base)
+                self.ledger.save(self.storages[base])
+            elif base not in self.cost.parameters:
+                kept.append(base)
 
     def _cache(self, index: int, operation: Operation) -> None:
         """Keep the results until their module is recomputed."""
         made = [tensor.name for tensor in (*operation.outputs, *operation.extras) if tensor.view_of is None]
         self.cached[index] = made
         for name in made:
-            self.storages[name].save()
+            self.ledger.save(self.storages[name])
 
     def _leave_contexts(self, indices: range) -> None:
         """Release the tensors that forward's contexts held, unless backward needs them."""
-        for index in indices:
-            for tensor in self.cost.tape[index].outputs:
-                if tensor.held:
-                    self._release(tensor.name)
+        self._release([tensor.name for index in indices for tensor in self.cost.tape[index].outputs if tensor.held])
 
     def _recompute(self, segment: Segment) -> None:
         again = range(segment.first, segment.stop + 1)
@@ -161,12 +161,11 @@ class Pass:
             elif index < segment.end:
                 self.cached.pop(index)  # from here on it is released like a recomputed result
             self._keep(index, operation.saves)
-            self._release(*self.plan.dying.get(index, ()))
+            self._release(self.plan.dying.get(index, ()))
         for index in range(segment.first, segment.stop if segment.stops_within else segment.end):
-            for tensor in self.cost.tape[index].outputs:
-                # Results that only operations beyond the stop would read are released when recomputation ends.
-                if tensor.view_of is None and not tensor.held and self.plan.last_use[tensor.name] > segment.stop:
-                    self._release(tensor.name)
+            # Results that only operations beyond the stop would read are released when recomputation ends.
+            made = (one for one in self.cost.tape[index].outputs if one.view_of is None and not one.held)
+            self._release([one.name for one in made if self.plan.last_use[one.name] > segment.stop])
         self._leave_contexts(again)
         unused = [name for index in segment.cached for name in self.cached.pop(index, ())]
         self.kept[segment.first] = inputs + unused + self.kept.get(segment.first, [])
@@ -182,10 +181,10 @@ class Pass:
             # It adds to its input's gradient twice: also before it differentiates the squares.
             self.gradients.deliver(*given.pop(0), operation)
         self.ledger.mark_with(operation.scratch.backward, "backward", operation.backward, operation.site)
-        if Gradient.CONVERTED in operation.gradients:
+        if CONVERTED in operation.gradients:
             if index in self.again:
                 self._free_saved(index)  # a recomputed node has no other references to them
-            given = self.ledger.converted(given, operation, self.values)
+            given = self.ledger.converted(given, operation, self.sizes)
         self._free_saved(index)
         if index in self.noise:
             self.ledger.drop(self.noise.pop(index))
@@ -199,11 +198,11 @@ class Pass:
 
         A recomputed node computes a bias's gradient last, after it has freed its saved tensors.
         """
-        handed = [one for one in zip(operation.inputs, operation.gradients, strict=True) if one[1] is not Gradient.NONE]
+        handed = [one for one in zip(operation.inputs, operation.gradients, strict=True) if one[1] is not NONE]
         if not (operation.compiled and operation.flops.forward):
             given = []
             for name, how in handed:
-                if operation.name == "aten.addmm" and how is Gradient.INPLACE and index in self.again:
+                if operation.name == "aten.addmm" and how is INPLACE and index in self.again:
                     self.ledger.mark("backward", operation.backward, operation.site)
                     self._free_saved(index)
                 given.append((name, self._gradient(index, name, how, operation, incoming)))
@@ -214,33 +213,34 @@ class Pass:
         if base in self.kept[index] and base not in self.lasting:
             self.ledger.mark("backward", operation.backward, operation.site)
             self.kept[index].remove(base)
-            self._release(base)
+            self._release((base,))
         return [(factor, self._gradient(index, factor, how, operation, incoming)), *given]
 
     def _gradient(self, index: int, name: str, how: Gradient, operation: Operation, incoming: list[Storage]) -> Storage:
-        value = self.values[operation.outputs[0].name if how is Gradient.CONVERTED else name]
-        if how is Gradient.INSIDE and not incoming:
-            return self.ledger.take(0, Category.ACTIVATION_GRADIENT)  # gradient of the loss, which is one number
-        aliased = how is Gradient.ALIAS and incoming and value.dtype == operation.outputs[0].dtype
-        if aliased or how is Gradient.INSIDE:
+        out = operation.outputs[0]
+        if how is INSIDE and not incoming:
+            return self.ledger.take(0, ACTIVATION_GRADIENT)  # gradient of the loss, which is one number
+        aliased = how is ALIAS and incoming and self.cost.values[name].dtype == out.dtype
+        if aliased or how is INSIDE:
             incoming[0].holders += 1
             return incoming[0]
-        category = Category.GRADIENT if name in self.cost.parameters else Category.ACTIVATION_GRADIENT
-        if how is Gradient.OVERWRITING:
+        nbytes = self.sizes[out.name if how is CONVERTED else name]
+        category = GRADIENT if name in self.cost.parameters else ACTIVATION_GRADIENT
+        if how is OVERWRITING:
             kept = (self.storages[one] for one in self.kept.get(index, ()) if one not in self.lasting)
             for storage in chain(incoming, kept):
-                if storage.may_become(value.nbytes):
+                if storage.may_become(nbytes):
                     storage.holders += 1
-                    storage.category = category
+                    self.ledger.overwrite(storage, category, storage.site)
                     return storage
-        storage = self.ledger.take(value.nbytes, category, operation.site)
-        storage.viewed, storage.transposed = how is Gradient.VIEWED, how is Gradient.TRANSPOSED
+        storage = self.ledger.take(nbytes, category, operation.site)
+        storage.viewed, storage.transposed = how is VIEWED, how is TRANSPOSED
         return storage
 
     def _free_saved(self, index: int) -> None:
-        self._release(*self.kept.pop(index, ()))
+        self._release(self.kept.pop(index, ()))
 
-    def _release(self, *bases: str) -> None:
+    def _release(self, bases: Iterable[str]) -> None:
         """Remove a holder of each storage, unless it outlasts the micro-batch or is freed already."""
         for base in bases:
             storage = None if base in self.lasting else self.storages.get(base)

@@ -2,7 +2,8 @@
 
 Each allocation and each free of the replayed ledger is passed to a simulated allocator (`caching_allocator`), from the
 weights on. The first step has no optimizer state; the state is made in its update, in blocks that activations have
-left. Two more steps follow, after which reserved memory no longer grows.
+left. Two more steps follow, after which reserved memory no longer grows. The third repeats the second if that has added
+no segment, and is left out then.
 
 - Low: the highest bytes of blocks in use, in whole segments, without any fragmentation.
 - High: the most that is reserved when a block is freed as the ledger frees it, or when up to eight freed blocks wait.
@@ -24,7 +25,6 @@ from assay.cost.step import Cost
 _DELAYS = (0, 8)
 """Freed blocks that may wait until the allocator has them back."""
 _STEPS = 3
-_FREED = -1
 
 
 @dataclass(frozen=True)
@@ -44,22 +44,24 @@ class Recorded(Ledger):
 
     def __init__(self, live: int) -> None:
         super().__init__(live=live)
-        self.events: list[tuple[int, int]] = []
-        """Number of a request with its bytes, and again with −1 when it is freed."""
+        self.events: list[int] = []
+        """Bytes of each request; for a free −1 − n, where n is the number of the request, from 0 on."""
         self._numbers: dict[Storage, int] = {}
+        self._requests = 0
 
     def take(self, nbytes: int, category: Category = Category.TEMPORARY, site: str = "") -> Storage:
         """Record a request."""
         storage = super().take(nbytes, category, site)
-        self._numbers[storage] = len(self.events)
-        self.events.append((len(self.events), nbytes))
+        self._numbers[storage] = self._requests
+        self._requests += 1
+        self.events.append(nbytes)
         return storage
 
     def drop(self, storage: Storage) -> None:
         """Remove one holder; record the free with the last."""
         super().drop(storage)
         if storage.holders == 0 and storage in self._numbers:
-            self.events.append((self._numbers.pop(storage), _FREED))
+            self.events.append(-1 - self._numbers.pop(storage))
 
 
 def reserved(cost: Cost, working: Interval) -> Interval | None:
@@ -79,34 +81,38 @@ def reserved(cost: Cost, working: Interval) -> Interval | None:
     return Interval(low, max(one.reserved_bytes for one in played))
 
 
-def _played(cost: Cost, events: Sequence[tuple[int, int]], working: int, delay: int) -> CachingAllocator:
+def _played(cost: Cost, events: Sequence[int], working: int, delay: int) -> CachingAllocator:
     """Return the allocator after some steps that begin with no memory at all."""
     allocator = CachingAllocator()
     for tensor in cost.held_at_first:
         allocator.allocate(tensor.nbytes)
     allocator.allocate(working)
     for step in range(_STEPS):
+        before = allocator.reserved_bytes
         left = _step(allocator, events, delay)
         if step == 0 and not cost.sharding.on_host:
             for tensor in cost.optimizer_state:
                 allocator.allocate(tensor.nbytes)
         for block in left:
             allocator.release(block)
+        if step > 0 and allocator.reserved_bytes == before:
+            break  # all that the step took is free and joined again, so that a further one is the same
     return allocator
 
 
-def _step(allocator: CachingAllocator, events: Sequence[tuple[int, int]], delay: int) -> list[Block]:
+def _step(allocator: CachingAllocator, events: Sequence[int], delay: int) -> list[Block]:
     """Serve the requests of one step; return the blocks that are left, such as gradients and the batch."""
-    blocks: dict[int, Block] = {}
+    blocks: list[Block | None] = []
     waiting: deque[Block] = deque()
-    for number, nbytes in events:
-        if nbytes == _FREED:
-            if number in blocks:
-                waiting.append(blocks.pop(number))
-        else:
-            block = allocator.allocate(nbytes)
-            if block is not None:
-                blocks[number] = block
-        while len(waiting) > delay:
-            allocator.release(waiting.popleft())
-    return [*waiting, *blocks.values()]
+    allocate, release = allocator.allocate, allocator.release
+    for event in events:
+        if event >= 0:
+            blocks.append(allocate(event))
+            continue
+        block = blocks[-1 - event]
+        if block is not None:
+            blocks[-1 - event] = None
+            waiting.append(block)
+            if len(waiting) > delay:
+                release(waiting.popleft())
+    return [*waiting, *filter(None, blocks)]

@@ -8,13 +8,14 @@
 Segments that a caching allocator keeps are left out (`caching_allocator`).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 
-from assay.cost.simulation.allocator import Category, Ledger, Storage
+from assay.cost.simulation.allocator import Category, Ledger, Part, Storage
 from assay.cost.simulation.caching_allocator import rounded
 from assay.cost.simulation.timeline import replay
 from assay.cost.step import Cost
+from assay.cost.tensors import Tensor
 
 _PAGE, _MAPPED = 4096, 64 * 2**10
 _HEADER, _SMALL = 136, 64
@@ -42,10 +43,12 @@ class Served(Ledger):
         if storage.holders == 0:
             self.served_bytes -= self._taken(storage.nbytes)
 
-    def mark(self, phase: str, operation: str, site: str) -> None:
+    def mark(self, phase: str, operation: str, site: str) -> Part | None:
         """Count this instant, with the scratch of its operation."""
-        super().mark(phase, operation, site)
-        self.most_bytes = max(self.most_bytes, self.served_bytes + self._scratch.get((operation, site), 0))
+        need = self.served_bytes + self._scratch.get((operation, site), 0)
+        if need > self.most_bytes:
+            self.most_bytes = need
+        return super().mark(phase, operation, site)
 
 
 def most_bytes(cost: Cost, scratch: Mapping[tuple[str, str], int], *, on_gpu: bool) -> int:
@@ -53,7 +56,8 @@ def most_bytes(cost: Cost, scratch: Mapping[tuple[str, str], int], *, on_gpu: bo
 
     `scratch` has the bytes that a library may take, by operation and site.
     """
-    held = [one.nbytes for one in cost.held] + [cost.held_bytes - sum(one.nbytes for one in cost.held)]
+    held = [one.nbytes for one in cost.held]
+    held.append(cost.held_bytes - sum(held))
     ledger = Served(held, rounded if on_gpu else mapped, scratch)
     replay(cost, ledger)
     return ledger.most_bytes
@@ -97,11 +101,26 @@ def saved_at_least(cost: Cost) -> int:
     """
     if cost.order:
         return 0
-    plan, values = cost.lifetimes, cost.values
-    again = {index for one in plan.segments for index in range(one.first, one.last + 1)}
-    saved = {plan.base[name] for index, one in enumerate(cost.tape) if index not in again for name in one.saves}
-    made = {one.name for operation in cost.tape for one in (*operation.outputs, *operation.extras)}
-    return sum(values[name].nbytes for name in saved & made)
+    again, values = set(cost.backward.recomputed), cost.values
+    saved = {name for one in cost.tape if not (again and _inside(one.site, again)) for name in one.saves}
+    bases = {_base(name, values) for name in saved}
+    given = (*cost.tables, *cost.batch.tensors, *cost.batch.picked)
+    made = bases - cost.parameters.keys() - {one.name for one in given}
+    return sum(values[name].nbytes for name in made)
+
+
+def _inside(site: str, modules: Container[str]) -> bool:
+    """True if a site is one of some modules, or belongs to one of them."""
+    while site and site not in modules:
+        site = site.rpartition(".")[0]
+    return bool(site)
+
+
+def _base(name: str, values: Mapping[str, Tensor]) -> str:
+    """Return the tensor whose storage another one has."""
+    while (of := values[name].view_of) is not None:
+        name = of
+    return name
 
 
 def update(cost: Cost, *, on_gpu: bool) -> Update:

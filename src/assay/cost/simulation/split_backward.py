@@ -86,4 +86,4 @@ class Halved(Pass):
 
     def _replace(self, name: str) -> None:
         """Free a buffer's earlier tensor."""
-        self.ledger.drop(Storage(self.values[name].nbytes, Category.ACTIVATION))
+        self.ledger.drop(Storage(self.sizes[name], Category.ACTIVATION))

@@ -20,7 +20,10 @@ class PlayedStage:
         self.output = cost.tape[inside[-1]].outputs[0].name if cost.order else None
         """Output of the stage, None without a pipeline. It is kept until the stage's backward, which receives its
         gradient."""
-        self.made = {one.name for index in inside for one in (*cost.tape[index].outputs, *cost.tape[index].extras)}
+        made = {one.name for index in inside for one in (*cost.tape[index].outputs, *cost.tape[index].extras)}
+        given = {one.name for one in (*cost.tables, *cost.batch.tensors)} | cost.parameters.keys()
+        self.lasting = cost.values.keys() - made | given
+        """Values that exist before a pass, or belong to another stage on the same rank."""
         operations = [cost.tape[index] for index in self.indices]
         groups = [one for one in cost.sharding.groups if any(each.within(*one.sites) for each in operations)]
         self.gathered = Gathered(tuple(groups), ledger, cost.kernels.copied_gathers)
@@ -55,11 +58,10 @@ class PlayedStep:
 
     def __init__(self, cost: Cost, ledger: Ledger) -> None:
         self.cost = cost
-        self.values = cost.values
+        self.sizes = cost.sizes
         self.plan = cost.lifetimes
         self.ledger = ledger
         self.stages = [PlayedStage(cost, *chunk, self.ledger) for chunk in enumerate(cost.pipeline.stages or ((),))]
-        self.lasting = set(cost.parameters) | {tensor.name for tensor in (*cost.tables, *cost.batch.tensors)}
         self.gradients: dict[str, Storage] = {}
         """Gradients of parameters, once all uses in a micro-batch have contributed."""
 

@@ -48,11 +48,10 @@ def replay(cost: Cost, ledger: Ledger | None = None, *, update: bool = True) -> 
     if cost.order:
         saved = _in_order(step)
     if cost.replayed:
-        # A captured graph keeps its peak allocated, so the update's temporaries come on top of it.
-        ledger.live = max(moment.nbytes for moment in ledger.highest.values())
+        ledger.capture()
     if update:
         step.update(cost.update)
-    instants = tuple(ledger.highest.values())
+    instants = tuple(Moment(*fields) for fields in ledger.highest.values())
     peak = max(instants, key=lambda moment: moment.nbytes)
     return Timeline(peak, instants, saved, ledger.allocations, ledger.allocated_bytes)
 
@@ -83,5 +82,5 @@ def _together(step: PlayedStep, passes: Iterable[Pass]) -> int:
     """Bytes that several micro-batches save; tables and token ids, which all of them share, count once."""
     shared = {one.name for one in (*step.cost.tables, *step.cost.batch.tensors) if not one.batched}
     kept = [one.saved() for one in passes]
-    own = sum(step.values[name].nbytes for names in kept for name in names - shared)
-    return own + sum(step.values[name].nbytes for name in shared & set().union(*kept))
+    own = sum(step.sizes[name] for names in kept for name in names - shared)
+    return own + sum(step.sizes[name] for name in shared & set().union(*kept))

@@ -2,6 +2,7 @@
 const QUESTION = (() => {
   const form = document.getElementById("question");
   const answer = document.getElementById("answer");
+  const fit = document.getElementById("fit");
   const recommendation = document.getElementById("recommendation");
   const STEPS = 1000;
   const REST = 1500; // milliseconds without a change before a recommendation is searched
@@ -81,6 +82,8 @@ const QUESTION = (() => {
     answer.innerHTML = found.html; // the server has escaped all text
     said(found.summary);
     document.getElementById("memory").classList.toggle("stale", !found.memory);
+    fit.classList.add("stale");
+    if (!found.memory) fit.replaceChildren();
     if (!found.read) return; // the controls stay as the reader left them
     query = found.query;
     history.replaceState(null, "", `/what-if?${query}`);
@@ -99,9 +102,22 @@ const QUESTION = (() => {
       line.dataset.fixed = one.fixed ? "yes" : "";
       line.querySelector(".why").textContent = one.fixed ? "the preset turns it on" : one.why_not;
     }
-    if (found.memory) draw(found.memory);
+    if (found.memory) {
+      draw(found.memory);
+      fits();
+    }
     clearTimeout(resting);
     resting = setTimeout(recommend, REST);
+  }
+
+  async function fits() {
+    const now = query;
+    try {
+      const found = await (await fetch(`/what-if/fit?${now}`, { signal: asking.signal })).json();
+      if (now !== query) return;
+      fit.innerHTML = found.html; // the server has escaped all text
+      fit.classList.remove("stale");
+    } catch { /* a newer question, or the next answer says that the dashboard does not answer */ }
   }
 
   function said(text) { document.getElementById("said").textContent = text; }

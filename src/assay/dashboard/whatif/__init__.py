@@ -10,7 +10,15 @@ from starlette.routing import Route
 
 from assay.dashboard.pages import page
 from assay.dashboard.whatif.answer import Answer, answer
-from assay.dashboard.whatif.content import answer_values, answered, controls, recommended_values
+from assay.dashboard.whatif.content import (
+    answer_values,
+    answered,
+    controls,
+    fit_values,
+    fitted,
+    recommended_values,
+)
+from assay.dashboard.whatif.fitting import fitting
 from assay.dashboard.whatif.question import Question, read
 from assay.dashboard.whatif.recommendation import Recommended, Recommender
 from assay.errors import UsageError
@@ -27,6 +35,7 @@ def _view(request: Request) -> Response:
         "what-if.html",
         **controls(found.question),
         **answered(found),
+        **fitted(fitting(found.question, request.app.state.home) if found.predicted else ()),
         techniques=found.techniques,
         values_for_script={name: shown[name] for name in ("memory", "stack")},
     )
@@ -35,6 +44,15 @@ def _view(request: Request) -> Response:
 def _answered(request: Request) -> Response:
     """An answer for the page's script; a question that is not possible is answered by its sentence."""
     return JSONResponse(answer_values(_answer(request)))
+
+
+def _fitted(request: Request) -> Response:
+    """The devices on which a step fits, for the page's script; none where the answer is a sentence."""
+    try:
+        rows = fitting(read(_query(request)), request.app.state.home)
+    except UsageError:
+        rows = ()
+    return JSONResponse(fit_values(rows))
 
 
 def _recommended(request: Request) -> Response:
@@ -72,6 +90,7 @@ def _recommender(app: Starlette) -> Recommender:
 routes: list[Route] = [
     Route("/what-if", _view),
     Route("/what-if/answer", _answered),
+    Route("/what-if/fit", _fitted),
     Route("/what-if/recommendation", _recommended),
 ]
 """Addresses of the view."""

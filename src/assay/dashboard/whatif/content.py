@@ -1,12 +1,13 @@
 """Content of the view *What if* as plain values: the controls, the answer for scripts, and the parts of its page."""
 
+from collections.abc import Collection
 from typing import Any
 
 from assay.config.loading import presets
 from assay.config.run import Spec
 from assay.dashboard.pages import rendered
-from assay.dashboard.whatif.answer import Answer, place_of
-from assay.dashboard.whatif.fits import fits_table
+from assay.dashboard.whatif.answer import Answer
+from assay.dashboard.whatif.fits import Fit, fits_table, place_of
 from assay.dashboard.whatif.question import ABSENT, COUNTS, HERE, SETTINGS, Question, commands, value
 from assay.dashboard.whatif.recommendation import Recommended
 from assay.errors import UsageError
@@ -40,10 +41,19 @@ def answered(found: Answer) -> dict[str, Any]:
     return {
         "refusal": found.refusal,
         "facts": found.facts,
-        "fits": None if predicted is None else fits_table(list(predicted.fits)),
         "parts": None if predicted is None else predicted.parts,
         "commands": commands(found.question) if found.read else (),
     }
+
+
+def fitted(rows: Collection[Fit]) -> dict[str, Any]:
+    """Return the content of the template of devices."""
+    return {"fits": fits_table(rows) if rows else None}
+
+
+def fit_values(rows: Collection[Fit]) -> dict[str, Any]:
+    """Return the devices for the page's script."""
+    return {"html": rendered("what-if-fit.html", **fitted(rows))}
 
 
 def answer_values(found: Answer) -> dict[str, Any]:
@@ -64,10 +74,10 @@ def answer_values(found: Answer) -> dict[str, Any]:
 
 def _figure(found: Answer) -> dict[str, Any] | None:
     """Return the figure of memory with the whole memory of the device that was asked for."""
-    place = place_of(found)
-    if found.predicted is None or place is None:
-        return None if found.predicted is None else found.predicted.memory
-    whole = {"limit_bytes": place.memory_bytes, "limit": f"{place.device}: {format_bytes(place.memory_bytes)}"}
+    if found.predicted is None:
+        return None
+    device, nbytes = place_of(found.question, found.predicted.found)
+    whole = {"limit_bytes": nbytes, "limit": f"{device}: {format_bytes(nbytes)}"}
     return {**found.predicted.memory, **whole}
 
 

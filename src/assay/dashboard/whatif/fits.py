@@ -4,12 +4,12 @@ One ledger serves all absent devices, because a ledger depends on the kind of a 
 of a device of unknown capability, so no need is too small. The high end is what `assay capacity --device` counts.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from assay.cost.simulation.reserved import Interval
 from assay.dashboard.whatif.places import absent
-from assay.dashboard.whatif.question import ABSENT
+from assay.dashboard.whatif.question import ABSENT, HERE, Question
 from assay.errors import UsageError
 from assay.estimator import Estimate
 from assay.estimator.device_memory import OBJECTS, STARTED, device_memory
@@ -40,15 +40,20 @@ class Fit:
         return "may fit" if self.need.low <= self.memory_bytes else "does not fit"
 
 
+def place_of(question: Question, found: Estimate) -> tuple[str, int]:
+    """Return the name of the device that was asked for, and the bytes of its memory."""
+    if question.device != HERE:
+        return DEVICES[question.device].name, DEVICES[question.device].memory_bytes
+    return _this_place(found)
+
+
 def fit_here(found: Estimate) -> Fit:
     """Return the need on this machine: of its process on a CPU, of the device on a GPU."""
-    machine = found.machine
-    if machine.device(found.run.device) == "cuda":
-        gpu = machine.accelerators[0]
-        return Fit(f"this machine, {gpu.name}", gpu.memory_bytes, *_on_gpu(found))
+    place = _this_place(found)
+    if found.machine.device(found.run.device) == "cuda":
+        return Fit(*place, *_on_gpu(found))
     tensors = found.timeline.peak.nbytes + OBJECTS
-    need = Interval(tensors + STARTED.low, found.most_bytes + OBJECTS + STARTED.high)
-    return Fit(f"this machine, {machine.processor}", machine.memory_bytes, need)
+    return Fit(*place, Interval(tensors + STARTED.low, found.most_bytes + OBJECTS + STARTED.high))
 
 
 def fits(found: Estimate) -> Iterator[Fit]:
@@ -64,7 +69,7 @@ def fits(found: Estimate) -> Iterator[Fit]:
         yield Fit(sheet.name, sheet.memory_bytes, *need)
 
 
-def fits_table(rows: "list[Fit]") -> Table:
+def fits_table(rows: Iterable[Fit]) -> Table:
     """Return the devices as a table."""
     columns = ("device", "memory", "need", "share", "does it fit?")
     return Table.of(columns, (_row(one) for one in rows), columns[1:4])
@@ -76,6 +81,14 @@ def _row(one: Fit) -> tuple[str, ...]:
     share = f"{one.need.high / one.memory_bytes:.0%}".replace("%", " %")
     need = " to ".join(dict.fromkeys(map(format_bytes, (one.need.low, one.need.high))))
     return (one.device, format_bytes(one.memory_bytes), need, share, one.verdict)
+
+
+def _this_place(found: Estimate) -> tuple[str, int]:
+    machine = found.machine
+    if machine.device(found.run.device) == "cuda":
+        gpu = machine.accelerators[0]
+        return f"this machine, {gpu.name}", gpu.memory_bytes
+    return f"this machine, {machine.processor}", machine.memory_bytes
 
 
 def _on_gpu(found: Estimate) -> tuple[Interval | None, str]:

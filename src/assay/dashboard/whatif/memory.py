@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from assay.cost.simulation.allocator import Moment
-from assay.cost.simulation.composition import PARTS, compositions
+from assay.cost.simulation.composition import PARTS
 from assay.estimator import Estimate
 from assay.report.blocks import Table
 from assay.report.predicted.composition import parts_table
@@ -33,7 +33,7 @@ def over_instants(found: Estimate) -> tuple[dict[str, Any], Table]:
     The figure has labels of the instants, the bytes of each category at each of them, and the place of the peak.
     """
     instants, peak = found.timeline.instants, found.timeline.peak
-    parts = compositions(found.cost, found.timeline, instants)
+    parts = list(map(found.composed.parts, instants))
     table = parts_table(parts[instants.index(peak)], peak)
     return _figure(instants, peak, parts), table
 

@@ -5,6 +5,7 @@ Nothing is measured for an answer. This machine is looked at once, and again whe
 
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import Self
 
 from assay.config.home import Home
 from assay.dashboard.whatif.question import HERE, Question
@@ -13,9 +14,23 @@ from assay.hardware.devices import absent_machine, sheet_rates
 from assay.hardware.rates import known_machine, rates_file, step_times_file
 
 
-def machine_of(question: Question, home: Home) -> Machine:
-    """Return the machine on which a question's step should run."""
-    return this_machine(home) if question.device == HERE else absent(question.device)
+class Places:
+    """Machines of an answer, compared by identity: they are kept while nothing about them changes."""
+
+    def __init__(self, asked: Machine, here: Machine) -> None:
+        self.asked, self.here = asked, here
+
+    @classmethod
+    def of(cls, question: Question, home: Home) -> Self:
+        """Return the machine on which a question's step should run, and this one."""
+        here = this_machine(home)
+        return cls(here if question.device == HERE else absent(question.device), here)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Places) and self.asked is other.asked and self.here is other.here
+
+    def __hash__(self) -> int:
+        return hash((id(self.asked), id(self.here)))
 
 
 def this_machine(home: Home) -> Machine:

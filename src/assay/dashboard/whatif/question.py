@@ -8,7 +8,7 @@ left out.
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import get_args
 from urllib.parse import urlencode
 
@@ -25,6 +25,8 @@ ABSENT = tuple(name for name, one in DEVICES.items() if one.source.startswith("N
 """Devices whose memory is predicted: those that run CUDA."""
 VOCABULARY = 128
 """Tokens of a vocabulary that only the text determines, until the reader gives another number."""
+_KEPT = 256
+"""Configurations that are kept."""
 _LONGEST, _DIGITS = 2000, 12
 """Characters of a stack and of a number in an address."""
 
@@ -95,13 +97,13 @@ class Question:
 
     def run(self) -> Run:
         """Return its run. Raises `UsageError` with the sentence of a setting or a stack that is not possible."""
-        return configure(self.preset, (*self.overrides, *self.ranks), self.optimizations or None)
+        return _configured(self.preset, (*self.overrides, *self.ranks), self.optimizations)
 
 
 def read(query: Mapping[str, str]) -> Question:
     """Return the question of an address. Raises `UsageError` for an unknown name and for an impossible number."""
     preset = _chosen("preset", query.get("preset") or "demo", presets())
-    bare = configure(preset).with_vocabulary()
+    bare = Question(preset).run().with_vocabulary()
     changes = {}
     for name, setting in SETTINGS.items():
         given = _number(setting.label, query.get(name), setting.least, setting.most)
@@ -115,6 +117,12 @@ def read(query: Mapping[str, str]) -> Question:
         raise UsageError("several GPUs are planned by a datasheet; choose a device by its name, or one GPU")
     stack, cut = _without_cut(query.get("with", "").strip())
     return Question(preset, tuple(changes.items()), cut or counts["micro"], stack, device, counts["gpus"])
+
+
+@lru_cache(maxsize=_KEPT)
+def _configured(preset: str, overrides: tuple[str, ...], optimizations: str) -> Run:
+    """Return a run, which several parts of an answer need."""
+    return configure(preset, overrides, optimizations or None)
 
 
 def value(run: Run, name: str) -> int | None:

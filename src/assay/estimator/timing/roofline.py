@@ -8,10 +8,9 @@ too small or too oddly shaped for the measured rate. The prediction therefore ra
 them, and every report prints it next to the measured time.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-from assay.cost import Cost, Operation, Tensor, executed_flops, repeated
+from assay.cost import Cost, Operation, executed_flops, repeated
 from assay.cost.pipeline.bubble import StageTime
 from assay.hardware import Rates
 
@@ -45,13 +44,13 @@ def pass_work(cost: Cost, rates: Rates) -> Work | None:
     """Work of all forwards and backwards of a step; None if the rate of a dtype was not measured."""
     if not set(executed_flops(cost)) <= set(rates.matmul_flops):
         return None
-    values, again = cost.values, repeated(cost)
+    again = repeated(cost)
     working = launching = 0.0
     for index, operation in enumerate(cost.tape):
-        if all(tensor.view_of is not None for tensor in operation.outputs):
+        if _only_views(operation):
             continue
         forwards = 2 if index in again else 1
-        forward, backward = _operation_seconds(operation, values, rates)
+        forward, backward = _operation_seconds(operation, cost, rates)
         working += forward * forwards + backward
         launching += forwards * rates.launch_seconds + rates.backward_launch_seconds
     if cost.replayed:
@@ -64,14 +63,13 @@ def stage_time(cost: Cost, rates: Rates, sites: tuple[str, ...]) -> StageTime:
 
     A product with a weight spends half of its backward on the weight's gradient.
     """
-    values, again = cost.values, repeated(cost)
+    again = repeated(cost)
     forward = backward = weight = 0.0
     launches = 0
     for index, operation in enumerate(cost.tape):
-        viewed = all(tensor.view_of is not None for tensor in operation.outputs)
-        if viewed or not operation.within(*sites):
+        if _only_views(operation) or not operation.within(*sites):
             continue
-        once, back = _operation_seconds(operation, values, rates)
+        once, back = _operation_seconds(operation, cost, rates)
         half = back / 2 if operation.flops.forward and not cost.parameters.keys().isdisjoint(operation.inputs) else 0.0
         forward, weight = forward + once, weight + half
         backward += back - half + (once if index in again else 0.0)
@@ -104,20 +102,21 @@ def _together(working: float, launching: float, rates: Rates) -> float:
     return working + launching if rates.device == "cpu" else max(working, launching)
 
 
-def _operation_seconds(operation: Operation, values: dict[str, Tensor], rates: Rates) -> tuple[float, float]:
+def _operation_seconds(operation: Operation, cost: Cost, rates: Rates) -> tuple[float, float]:
     """Seconds of forward and of backward, without their launches."""
-    read = [values[name] for name in operation.inputs]
-    moved = _nbytes(read) + _nbytes(tensor for tensor in operation.outputs if tensor.view_of is None)
-    # A compiled graph has operations that read nothing, such as the mask of a padded vocabulary; they multiply nothing.
-    dtype = operation.products or (read[0].dtype if read else None)
-    rate = rates.matmul_flops.get(dtype or "", 0.0)
-
-    def seconds(flops: int, nbytes: int) -> float:
-        return max(flops / rate if flops else 0.0, nbytes / rates.bandwidth_bytes)
-
+    sizes, inputs, flops = cost.sizes, operation.inputs, operation.flops
+    written = sum([sizes[tensor.name] for tensor in operation.outputs if tensor.view_of is None])
+    moved = sum([sizes[name] for name in inputs]) + written
     # Backward reads the tensors that forward read and wrote, and writes a gradient for each.
-    return seconds(operation.flops.forward, moved), seconds(operation.flops.backward, 2 * moved)
+    forward, backward = moved / rates.bandwidth_bytes, 2 * moved / rates.bandwidth_bytes
+    if flops.forward or flops.backward:
+        # A compiled graph has operations that read nothing, such as the mask of a padded vocabulary; these multiply
+        # nothing.
+        rate = rates.matmul_flops[operation.products or cost.values[inputs[0]].dtype]
+        forward, backward = max(flops.forward / rate, forward), max(flops.backward / rate, backward)
+    return forward, backward
 
 
-def _nbytes(tensors: Iterable[Tensor]) -> int:
-    return sum(tensor.nbytes for tensor in tensors)
+def _only_views(operation: Operation) -> bool:
+    """True if an operation writes nothing."""
+    return all(tensor.view_of is not None for tensor in operation.outputs)

@@ -1,0 +1,48 @@
+"""The devices on which the step of a question fits: this machine, and every absent device.
+
+Their allocator is simulated, request by request. So the page fetches them after the answer, and they are kept.
+"""
+
+from dataclasses import replace
+from functools import lru_cache
+
+from assay.config.home import Home
+from assay.dashboard.whatif.answer import answer_at, fullest
+from assay.dashboard.whatif.fits import Fit, fit_here, fits
+from assay.dashboard.whatif.places import Places, absent
+from assay.dashboard.whatif.question import HERE, Question
+from assay.errors import UsageError
+from assay.estimator import Estimate
+from assay.hardware import Machine
+from assay.hardware.devices import DEVICES
+
+_KEPT = 32
+"""Answers that are kept."""
+_REFERENCE = "a100"
+"""Device whose ledger serves all absent devices."""
+
+
+def fitting(question: Question, home: Home) -> tuple[Fit, ...]:
+    """Return the devices for a question, or the reasons why a fit is not known; none if the step is not predicted."""
+    return _fitting(question, Places.of(question, home))
+
+
+@lru_cache(maxsize=_KEPT)
+def _fitting(question: Question, places: Places) -> tuple[Fit, ...]:
+    known = answer_at(question, places).predicted
+    if known is None:
+        return ()
+    local, away = question.device == HERE, replace(question, device=_REFERENCE)
+    here = () if question.gpus > 1 else (_row(question, places.here, known.found if local else None),)
+    try:
+        return (*here, *fits(fullest(away, absent(_REFERENCE)) if local else known.found))
+    except UsageError as reason:
+        return (*here, Fit("a GPU", DEVICES[_REFERENCE].memory_bytes, None, str(reason)))
+
+
+def _row(question: Question, here: Machine, known: Estimate | None) -> Fit:
+    """Return this machine's row, from the estimate if it is known."""
+    try:
+        return fit_here(known or fullest(replace(question, device=HERE), here))
+    except UsageError as reason:
+        return Fit("this machine", here.memory_bytes, None, str(reason))
