@@ -6,7 +6,9 @@ BIN := $(VENV)/bin
 # would compile all of assay anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test slow browser check gpu setup bench docs docs-run site notebooks clean
+TRACK := .venv-track
+
+.PHONY: demo test slow browser track check gpu setup bench docs docs-run site notebooks clean
 
 demo: setup
 	$(BIN)/assay compare demo --with sdpa_attention --with bf16_mixed --with activation_checkpointing \
@@ -21,6 +23,16 @@ slow: setup
 browser: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[browser]'
 	$(BIN)/pytest -m browser tests/browser
+
+# The libraries of trackers, which other versions of some pinned packages go with, so in an environment of their own.
+track: $(TRACK)/.ready
+	$(TRACK)/bin/python -m pytest -m trackers tests/tracking
+
+$(TRACK)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(TRACK)
+	$(TRACK)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  "$$(grep '^torch==' constraints.txt)" --editable '.[track]' pytest hypothesis
+	touch $@
 
 check: setup
 	$(BIN)/ruff check .
@@ -59,4 +71,4 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(TRACK) site .mypy_cache .ruff_cache .pytest_cache .hypothesis

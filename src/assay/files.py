@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from assay.errors import StorageError
+from assay.errors import StorageError, UsageError
 
 DISK_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 """Error numbers of an `OSError` that the disk caused, for libraries that both read and write."""
@@ -37,6 +37,14 @@ def refused(place: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise StorageError(f"{place} could not be written: {error.strerror or error}") from error
+
+
+def check_target(path: Path, what: str, endings: tuple[str, ...]) -> None:
+    """Raise `UsageError` if a file cannot be written for its ending or folder, before its content is computed."""
+    if not path.name.endswith(endings):
+        raise UsageError(f"the {what} {path.name!r} must end in {' or '.join(endings)}")
+    if not path.absolute().parent.is_dir():
+        raise UsageError(f"there is no folder {str(path.parent)!r} for the {what}; create it or name another")
 
 
 def write_file(path: Path, content: bytes) -> None:

@@ -1,5 +1,6 @@
 """`assay anatomy`: sums that are the whole, one JSON value, a figure; and one real step in a process of its own."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from assay.records.anatomy import Anatomy, Part
 from assay.records.evidence import Evidence
 from cli.conftest import TINY, Assay
 from support.forked import fork_children
+from support.traces import nest
 
 PARTS = (
     Part(module="blocks.0.mlp.up", phase="forward", operation_class="contraction", count=1, seconds=3e-3, flops=2000,
@@ -24,7 +26,7 @@ FOUND = Anatomy(parts=PARTS, step_seconds=7e-3, watched_seconds=1.1e-2)
 
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    def taken_apart(run: Any, home: Any, progress: Any) -> Anatomy:
+    def taken_apart(run: Any, home: Any, progress: Any, **options: Any) -> Anatomy:
         return FOUND
 
     monkeypatch.setattr(source, "taken_apart", taken_apart)
@@ -44,7 +46,7 @@ def test_classes_and_modules_in_lines(assay: Assay, home: Home) -> None:
 @pytest.mark.usefixtures("measured")
 def test_what_took_no_effect_ends_with_its_own_code(assay: Assay, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     proofs = (Evidence(optimization="lion", observed="0 of 21 parameters", verdict=False),)
-    monkeypatch.setattr(source, "taken_apart", lambda *_: FOUND.model_copy(update={"evidence": proofs}))
+    monkeypatch.setattr(source, "taken_apart", lambda *_, **options: FOUND.model_copy(update={"evidence": proofs}))
     said = assay("anatomy", "demo", "training.steps=5", "--with", "lion:learning_rate=1e-5")
     assert said.code == 3
     assert said.out.startswith("One step of demo training.steps=5 with lion:")
@@ -71,6 +73,8 @@ def test_a_figure_is_drawn(assay: Assay, home: Home, tmp_path: Path, name: str, 
     [
         (("--figure", "a.jpg"), "must end in .png or .svg"),
         (("--figure", "nowhere/a.png"), "there is no folder"),
+        (("--perfetto", "a.txt"), "must end in .json or .json.gz"),
+        (("--memory-snapshot", "a.json"), "must end in .pickle"),
         (("ranks=2", "oversubscribe=true", "--with", "data_parallel"), "measures the step of one device"),
     ],
 )
@@ -89,3 +93,22 @@ def test_a_real_step(assay: Assay, home: Home, tmp_path: Path, monkeypatch: pyte
     modules = set(said.value["by_module"])
     assert {"blocks.*.mlp.up", "head.projection", "update"} <= modules
     assert not list(home.runs.iterdir() if home.runs.exists() else ())
+
+
+def test_a_real_step_as_a_trace(assay: Assay, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fork_children(monkeypatch)
+    (tmp_path / "text.txt").write_text("to be or not to be, that is the question. " * 40, encoding="utf-8")
+    said = assay("anatomy", *TINY, "data.path=text.txt", "device=cpu", "--perfetto", "step.json")
+    assert said.code == 0, said.err
+    assert said.err.splitlines()[-1] == "trace written to step.json; open it in ui.perfetto.dev"
+    events = json.loads((tmp_path / "step.json").read_text())["traceEvents"]
+    assert {"forward", "backward", "update"} <= {one["name"] for one in events if one["ph"] == "X"}
+    assert nest([one for one in events if one["ph"] == "X"])
+    assert all(one["args"]["bytes alive"] > 0 for one in events if one["ph"] == "C")
+
+
+def test_a_memory_snapshot_on_a_cpu_is_a_sentence(assay: Assay, home: Home) -> None:
+    said = assay("anatomy", "device=cpu", "--memory-snapshot", "step.pickle")
+    assert said.code == 2
+    assert "needs a CUDA device" in said.sentence()
+    assert not home.root.exists()

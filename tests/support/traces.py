@@ -1,5 +1,8 @@
 """Traces that no step made: an empty one, and ones with other values."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from assay.records.trace import Trace
 from assay.records.trace.parts import Batch, Memory, Optimizer
 
@@ -27,3 +30,17 @@ def altered(trace: Trace, **changes: object) -> Trace:
         unknown -= own.keys()
     assert unknown <= Trace.model_fields.keys(), unknown
     return trace.model_copy(update={**parts, **{key: changes[key] for key in unknown}})
+
+
+def nest(slices: Sequence[Mapping[str, Any]]) -> bool:
+    """True if any two slices of a trace are apart, or one is inside the other; times are in microseconds."""
+    stack: list[float] = []
+    rounding = 1e-6
+    for one in sorted(slices, key=lambda one: (one["ts"], -one["dur"])):
+        while stack and stack[-1] <= one["ts"] + rounding:
+            stack.pop()
+        end = one["ts"] + one["dur"]
+        if stack and end > stack[-1] + rounding:
+            return False
+        stack.append(end)
+    return True

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from assay.api.copies.tracking import track, tracking
 from assay.config.home import Home, home_of
 from assay.errors import UsageError
 
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from assay.store.archive import Brought
     from assay.store.entry import Entry
     from assay.store.run_folder import RunFolder
+
+__all__ = ["diff", "export_archive", "import_archive", "listing", "ls", "removable", "rm", "show", "track", "tracking"]
 
 
 def ls(

@@ -4,7 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+from assay.config.paths import absolute
 from assay.cost.simulation.timeline import Timeline
+from assay.errors import UsageError
 from assay.estimator.estimate import Estimate
 from assay.estimator.projection import Projection
 from assay.estimator.ranks import EveryRank
@@ -13,6 +15,8 @@ from assay.report.notebook import Shown
 from assay.units import format_bytes
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pandas
     from matplotlib.figure import Figure
 
@@ -35,6 +39,19 @@ class MeasuredStep(Shown, Anatomy):
         import pandas
 
         return pandas.DataFrame([part.model_dump(mode="json") for part in self.parts])
+
+    def perfetto(self, path: "Path | str") -> None:
+        """Write the operators as a trace for ui.perfetto.dev, compressed if the name ends in ``.json.gz``.
+
+        Raises `UsageError` if they were not asked for, or for another ending, and `StorageError` if the disk refuses.
+        """
+        from assay.report.step.perfetto import writable, write
+
+        where = absolute(path)
+        writable(where)
+        if not self.operators:
+            raise UsageError("the step was measured without its operators; measure it with operators=True")
+        write(self, where)
 
     def plot(self) -> "Figure | None":
         """Return a figure of time by module and class of operator, and of shares of the whole."""

@@ -13,18 +13,21 @@ if TYPE_CHECKING:
     from assay.scaling.studied.answer import ScalingAnswer
 
 
-def finish(ask: "Callable[..., Comparison]", page: Path | None, as_json: bool) -> None:
+def finish(ask: "Callable[..., Comparison]", page: Path | None, as_json: bool, track: list[str] | None = None) -> None:
     """Run a study with its progress, print the answer, and exit with its code."""
     from assay.cli.signals import deaf
+    from assay.cli.tracked import copying, show_how_to_look
     from assay.config import Home
     from assay.report.page import check_page, write_page
 
     home = Home()
     if page is not None:
         check_page(page)  # before hours are spent on its content
-    comparison = _watched(partial(ask, home=home))
+    with copying(track, home) as copies:
+        comparison = _watched(copies.beside(partial(ask, home=home)))
     with deaf():
         print_answer(comparison, write_page(comparison, home, page), as_json)
+        show_how_to_look(copies)
     raise typer.Exit(130 if comparison.interrupted else 3 if comparison.failed else 0)
 
 

@@ -7,6 +7,7 @@ import typer
 
 from assay.cli.answer import finish
 from assay.cli.options import Nproc, Overrides, Oversubscribe, Source, changes
+from assay.cli.tracked import Track
 
 _With = Annotated[
     list[str] | None,
@@ -47,6 +48,7 @@ def compare(
     blocks: _Blocks = 5,
     timeout: _Timeout = None,
     page: _Page = None,
+    track: Track = None,
     as_json: _Json = False,
 ) -> None:
     """Measure a baseline and how each treatment changes memory, time and loss, next to the predictions.
@@ -69,4 +71,4 @@ def compare(
     from assay import api
 
     ask = partial(api.compare, source, *changes(overrides, nproc, oversubscribe), treatments=with_ or ())
-    finish(partial(ask, seeds=seeds, processes=processes, blocks=blocks, timeout=timeout), page, as_json)
+    finish(partial(ask, seeds=seeds, processes=processes, blocks=blocks, timeout=timeout), page, as_json, track)

@@ -7,7 +7,7 @@ import typer
 
 from assay.cli.options import Json, RunName
 
-app = typer.Typer(help="List, show, compare, remove, export and import runs.")
+app = typer.Typer(help="List, show, compare, remove, export, import and track runs.")
 
 
 @app.command("ls")
@@ -162,6 +162,41 @@ def import_runs(
         print_json({"new": brought.new, "known": brought.known})
     else:
         note(f"{_counted(brought.new)} new" + (f", {_counted(brought.known)} here already" if brought.known else ""))
+
+
+@app.command("track")
+def track_runs(
+    record: Annotated[str, typer.Argument(metavar="RUN|STUDY", help="A run or a study: its id or name, or last.")],
+    to: Annotated[str, typer.Option("--to", metavar="NAME", help="tensorboard, mlflow, wandb or trackio.")],
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Folder of the copies; default: tracked/NAME in the home.", show_default=False
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Copy a run, or all runs of a study, for another program. Nothing is sent away.
+
+    A run that was copied before is replaced. The last line is the command that shows the copies.
+
+    \b
+        assay runs track last --to tensorboard
+        assay runs track cpu-fifteen --to mlflow
+    """
+    from assay.api.runs import track
+    from assay.cli.console import note, print_json
+
+    done = track(record, to=to, folder=folder)
+    if as_json:
+        print_json(done._asdict())
+    else:
+        note(f"{len(done.runs)} run{'' if len(done.runs) == 1 else 's'} copied to {done.folder}")
+    if done.failure is not None:
+        note(f"assay: {to} got no further copy ({done.failure})")
+        raise typer.Exit(1)
+    if not as_json and done.look is not None:
+        typer.echo(done.look)
 
 
 def _counted(folders: list[str]) -> str:

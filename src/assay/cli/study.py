@@ -7,6 +7,7 @@ import typer
 
 from assay.cli.answer import finish, print_answer
 from assay.cli.options import Json, Overrides
+from assay.cli.tracked import Track
 
 app = typer.Typer(help="Write, plan, run, list, show, follow, stop and resume studies; a comparison is one.")
 
@@ -76,6 +77,7 @@ def run_study(
         bool, typer.Option("--loss-only", help="Measure no times, and run cells beside each other.")
     ] = False,
     page: _Page = None,
+    track: Track = None,
     as_json: Json = False,
 ) -> None:
     """Run every cell of a study, and print the answer.
@@ -97,7 +99,7 @@ def run_study(
     from assay.api.study import run
 
     asked = partial(run, source, *(overrides or ()), scale=scale, executor=executor)
-    finish(partial(asked, max_hours=max_hours, loss_only=loss_only), page, as_json)
+    finish(partial(asked, max_hours=max_hours, loss_only=loss_only), page, as_json, track)
 
 
 @app.command("library")
@@ -121,7 +123,12 @@ def show_library(
 
 @app.command("resume")
 def resume_study(
-    study: _Name, mode: _Mode = "missing", max_hours: _Hours = None, page: _Page = None, as_json: Json = False
+    study: _Name,
+    mode: _Mode = "missing",
+    max_hours: _Hours = None,
+    page: _Page = None,
+    track: Track = None,
+    as_json: Json = False,
 ) -> None:
     """Run exactly the cells of a stopped study that have no result.
 
@@ -132,7 +139,7 @@ def resume_study(
 
     from assay.api.study import resume
 
-    finish(partial(resume, study, mode=mode, max_hours=max_hours), page, as_json)
+    finish(partial(resume, study, mode=mode, max_hours=max_hours), page, as_json, track)
 
 
 @app.command("status")

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from assay.cli.options import Json, Nproc, Overrides, Oversubscribe, Source, With, changes
+from assay.cli.tracked import Track, copying, show_how_to_look
 
 _Resume = Annotated[
     str | None,
@@ -23,6 +24,7 @@ def train(
     resume: _Resume = None,
     name: _Name = None,
     timeout: _Timeout = None,
+    track: Track = None,
     as_json: Json = False,
 ) -> None:
     """Train one model, measure it, and prove its optimizations.
@@ -47,6 +49,8 @@ def train(
     no effect or computed wrong values; 4 budget reached; 130 interrupted. Workers under your own torchrun exit with the
     same codes and print the reason. If a code is not 0, torchrun itself adds a traceback and exits with 1.
     """
+    from functools import partial
+
     from assay import api
     from assay.cli.console import plain, print_blocks, print_json
     from assay.cli.progress import watcher
@@ -54,13 +58,12 @@ def train(
     from assay.report.run import run_report
 
     home = Home()
-    with watcher() as watch:
-        said, stack = changes(overrides, nproc, oversubscribe), with_ or ()
-        result = api.train(
-            source, *said, optimizations=stack, resume=resume, name=name, home=home, timeout=timeout, on_event=watch
-        )
+    with copying(track, home) as copies, watcher() as watch:
+        ask = partial(api.train, source, *changes(overrides, nproc, oversubscribe), optimizations=with_ or ())
+        result = ask(resume=resume, name=name, home=home, timeout=timeout, on_event=copies.after(watch))
     if as_json:
         print_json(plain(result))
     else:
         print_blocks(run_report(result, home))
+    show_how_to_look(copies)
     raise typer.Exit(result.status.exit_code)

@@ -40,6 +40,11 @@ class Home:
         return self.root / "reports"
 
     @property
+    def tracked(self) -> Path:
+        """Copies of runs for trackers, a folder for each."""
+        return self.root / "tracked"
+
+    @property
     def store(self) -> Path:
         """The SQLite file that lists every run."""
         return self.root / "store.sqlite"

@@ -73,6 +73,8 @@ class Planned:
 
     waves: tuple[Wave, ...]
     blocks: int
+    study: str = ""
+    """Id of the study; empty in news that were read from its log."""
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,7 @@
 """Take one training step apart: the seconds, FLOPs, bytes, class and module of every operator.
 
 A dispatch mode reads the clock before and after each operator. On a GPU it also synchronizes with the device, so the
-time of a kernel includes its launch. A forward operator belongs to the innermost module whose forward is running.
-
-A backward operator belongs to the module whose forward created its autograd node. Nodes have sequence numbers, and the
-latest number is known while a forward operator runs. The accumulation of a gradient belongs to the module that owns the
-weight. A recomputed operator belongs to the innermost module that the recomputation calls, or else to the checkpointed
-module. That module is found from the node that triggers the recomputation, which is inside it.
+time of a kernel includes its launch. `timeline.owners` finds the module of an operator.
 
 Overhead: the time between operators is in no part, and entering the mode, a few microseconds an operator, partly is. So
 the parts of a small model may sum to more than an unwatched step takes; the record has both. Compiled code and replayed
@@ -23,17 +18,15 @@ from types import TracebackType
 from typing import Any
 
 import torch
-from torch import nn
 from torch._ops import OpOverload
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from assay.errors import UsageError
 from assay.instruments import operations
-from assay.instruments.phase import current_phase
-from assay.records.anatomy import BETWEEN, UPDATE, Anatomy, Part
+from assay.instruments.timeline.owners import Owners
+from assay.records.anatomy import Anatomy, Operator, Part
 from assay.records.trace import OperationClass, Phase
-from assay.step.checkpoint import is_repeated
 from assay.step.compiled import Captures
 from assay.step.graphs import StepGraphs
 from assay.step.program import Step
@@ -108,13 +101,16 @@ def _wait(device: torch.device) -> None:
 
 
 class Dissector:
-    """Context that times the operators of one step of `watch()` and attributes them to modules."""
+    """Context that times the operators of one step of `watch()` and attributes them to modules.
 
-    def __init__(self, step: Step) -> None:
+    With `keep` it also keeps each operator, whose memory is not known here.
+    """
+
+    def __init__(self, step: Step, *, keep: bool = False) -> None:
         self.step = step
         self._open = ExitStack()
-        self._owners = _Owners()
-        self._clock = _OperatorClock(step.program.device, self._owners)
+        self._owners = Owners()
+        self._clock = _OperatorClock(step.program.device, self._owners, keep)
 
     def watch(self) -> Step:
         """Return the step to run, whose update is marked."""
@@ -125,6 +121,13 @@ class Dissector:
         return tuple(
             Part(module=module, phase=phase, operation_class=kind, **vars(tally))
             for (module, phase, kind), tally in self._clock.tallies.items()
+        )
+
+    def operators(self) -> tuple[Operator, ...]:
+        """Return the operators in their order, with times since the first one; none unless they are kept."""
+        kept = self._clock.kept
+        return tuple(
+            one.model_copy(update={"begin_seconds": one.begin_seconds - kept[0].begin_seconds}) for one in kept
         )
 
     def __enter__(self) -> "Dissector":
@@ -150,67 +153,6 @@ class Dissector:
         self._owners.updating -= 1
 
 
-class _Owners:
-    """Tracks the module to which the running operator belongs."""
-
-    def __init__(self) -> None:
-        self.updating = 0
-        """Number of nested updates that are running."""
-        self._running: list[str] = []
-        self._of_node: dict[int, str] = {}
-        self._of_weight: dict[int, str] = {}
-        self._repeated: set[str] = set()
-        """Names of the checkpointed modules."""
-
-    def follow(self, parts: Iterable[nn.Module]) -> Iterable[Any]:
-        """Hook every module, and yield the handles."""
-        for part in parts:
-            for name, module in part.named_modules():
-                if is_repeated(module):
-                    self._repeated.add(name)
-                yield module.register_forward_pre_hook(partial(self._enter, name))
-                yield module.register_forward_hook(self._leave, always_call=True)
-                for weight in module.parameters(recurse=False):
-                    self._of_weight.setdefault(id(weight), name)
-
-    def now(self) -> tuple[str, Phase]:
-        """Return (module, phase) of the operator that is about to run."""
-        phase = current_phase(updating=self.updating > 0)
-        if phase == "update":
-            return UPDATE, phase
-        if phase == "forward":
-            return self._of_forward(), phase
-        node = torch._C._current_autograd_node()
-        if phase == "recompute":
-            return self._of_forward(self._repeated_around(node)), phase
-        weight = getattr(node, "variable", None)
-        if weight is not None:
-            return self._of_weight.get(id(weight), BETWEEN), phase
-        return self._of_node.get(node._sequence_nr(), BETWEEN), phase
-
-    def _repeated_around(self, node: Any) -> str:
-        """The checkpointed module that contains a backward node, or `BETWEEN` if there is none."""
-        name = self._of_node.get(node._sequence_nr(), "")
-        while name and name not in self._repeated:
-            name = name.rpartition(".")[0]
-        return name or BETWEEN
-
-    def _of_forward(self, outside: str = BETWEEN) -> str:
-        """The module whose forward is running, else `outside`.
-
-        The newest autograd node is attributed to it, unless the node already has a module.
-        """
-        module = self._running[-1] if self._running else outside
-        self._of_node.setdefault(torch._C._autograd._get_sequence_nr() - 1, module)
-        return module
-
-    def _enter(self, name: str, module: nn.Module, args: Any) -> None:
-        self._running.append(name or BETWEEN)
-
-    def _leave(self, module: nn.Module, args: Any, output: Any) -> None:
-        self._running.pop()
-
-
 @dataclass
 class _Tally:
     """Sums over the operators of one module, phase and class."""
@@ -224,10 +166,11 @@ class _Tally:
 class _OperatorClock(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Times each operator and adds it to the tally of its module, phase and class."""
 
-    def __init__(self, device: torch.device, owners: _Owners) -> None:
+    def __init__(self, device: torch.device, owners: Owners, keep: bool) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.tallies: dict[_Key, _Tally] = {}
-        self._device, self._owners = device, owners
+        self.kept: list[Operator] = []
+        self._device, self._owners, self._keep = device, owners, keep
 
     def __torch_dispatch__(
         self, func: OpOverload, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -244,6 +187,20 @@ class _OperatorClock(TorchDispatchMode):  # type: ignore[no-untyped-call]
         tally = self.tallies.setdefault((module, phase, kind), _Tally())
         tally.count += 1
         tally.seconds += seconds
-        tally.bytes += 0 if view else operations.bytes_of(func, [*arguments, *results])
-        tally.flops += operations.flops_of(func, args, kwargs, result) if kind == "contraction" else 0
+        moved = 0 if view else operations.bytes_of(func, [*arguments, *results])
+        flops = operations.flops_of(func, args, kwargs, result) if kind == "contraction" else 0
+        tally.bytes, tally.flops = tally.bytes + moved, tally.flops + flops
+        if self._keep:
+            self.kept.append(
+                Operator(
+                    name=operations.name_of(func),
+                    module=module,
+                    phase=phase,
+                    operation_class=kind,
+                    begin_seconds=start,
+                    seconds=seconds,
+                    flops=flops,
+                    bytes=moved,
+                )
+            )
         return result

@@ -2,11 +2,13 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 from assay.config.home import Home
 from assay.config.run import Run
 from assay.data.progress import Progress
 from assay.errors import UsageError
+from assay.hardware import detect
 from assay.launch.prepare import ReadyRun, ready
 from assay.optimizations import mesh_of
 from assay.records.anatomy import Anatomy
@@ -15,23 +17,32 @@ from assay.records.status import Status
 _CHILD = (sys.executable, "-P", "-m", "assay.worker.programs.anatomy")
 
 
-def taken_apart(run: Run, home: Home, progress: Progress) -> Anatomy:
-    """Measure the anatomy of a run's step on this machine.
+def taken_apart(
+    run: Run, home: Home, progress: Progress, *, operators: bool = False, snapshot: Path | None = None
+) -> Anatomy:
+    """Measure the anatomy of a run's step on this machine, on request with every operator of one more step.
 
-    Raises `UsageError` for a fault that the user can correct, including a run on several ranks. Raises `StorageError`
-    if the disk refuses, and `RuntimeError` if the child fails.
+    `snapshot` is a file for CUDA's own history of one more step's memory. Raises `UsageError` for a fault that the user
+    can correct, including a run on several ranks, and a snapshot on another device. Raises `StorageError` if the disk
+    refuses, and `RuntimeError` if the child fails.
     """
     if mesh_of(run).size > 1:
         raise UsageError(
             "`assay anatomy` measures the step of one device; leave out techniques that divide it among ranks"
         )
+    if snapshot is not None and detect().device(run.device) != "cuda":
+        raise UsageError(
+            "a memory snapshot needs a CUDA device, because only CUDA's allocator keeps a history; --perfetto shows "
+            "the bytes alive on every device"
+        )
     prepared = ready(run, home, progress)
     progress("measuring one step", None)
-    return _measured(prepared)
+    words = [*(["--operators"] if operators else []), *([] if snapshot is None else ["--snapshot", str(snapshot)])]
+    return _measured(prepared, words)
 
 
-def _measured(prepared: ReadyRun) -> Anatomy:
-    command = [*_CHILD, str(prepared.data_folder)]
+def _measured(prepared: ReadyRun, words: list[str]) -> Anatomy:
+    command = [*_CHILD, str(prepared.data_folder), *words]
     answer = subprocess.run(command, input=prepared.run.model_dump_json(), capture_output=True, text=True, check=False)
     lines = answer.stderr.strip().splitlines() or ["it printed no message"]
     if answer.returncode == Status.UNAVAILABLE.exit_code:

@@ -34,6 +34,23 @@ class Part(Frozen):
     """Least bytes that the operators move."""
 
 
+class Operator(Frozen):
+    """One execution of an operator."""
+
+    name: str
+    module: str
+    phase: Phase
+    operation_class: OperationClass
+    begin_seconds: float
+    """Time since the first operator of the step."""
+    seconds: float
+    flops: int
+    bytes: int
+    """Least bytes that it moves."""
+    alive_bytes: int | None = None
+    """Bytes of live tensors at its end, its arguments among them."""
+
+
 class Sum(Frozen):
     """Sum of several parts."""
 
@@ -64,6 +81,8 @@ class Anatomy(Frozen):
     """Configuration of the step, and the optimizations that it turns on."""
     evidence: tuple[Evidence, ...] = ()
     """Evidence of the optimizations, from one more step, which is traced."""
+    operators: tuple[Operator, ...] = ()
+    """Operators of one more watched step, in their order; empty unless they were asked for."""
 
     @property
     def whole(self) -> Sum:

@@ -28,3 +28,23 @@ def quantity(value: float, unit: "Unit") -> str:
     if unit == "seconds":
         return format_seconds(value)
     return figure(value) if unit in ("nats", "ratio") else format_count(value)
+
+
+def leaves(values: object, prefix: str = "") -> dict[str, object]:
+    """Flatten nested values to ``key.key`` → value; a list or an empty mapping is a value."""
+    if isinstance(values, dict) and values:
+        return {key: leaf for name, value in values.items() for key, leaf in leaves(value, f"{prefix}{name}.").items()}
+    return {prefix.removesuffix("."): values}
+
+
+def spelled(value: object) -> str:
+    """Return a value of a configuration as it is written; None is unknown."""
+    if isinstance(value, list):
+        return " + ".join(one if isinstance(one, str) else _spec(one) for one in value) or "none"
+    return UNKNOWN if value is None else str(value)
+
+
+def _spec(value: object) -> str:
+    from assay.config import Spec
+
+    return str(Spec.model_validate(value))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from assay.records.evidence import BEGINNING_ONLY
 from assay.report.blocks import Block, Facts, Table
-from assay.report.formats import UNKNOWN, amount, figure
+from assay.report.formats import UNKNOWN, amount, figure, leaves, spelled
 from assay.units import format_count, format_flops, format_seconds, with_margin
 
 if TYPE_CHECKING:
@@ -221,19 +221,9 @@ def _the_rest(result: "RunResult") -> Iterator[Block]:
         yield Table.of(("environment", "value"), flat(result.environment.model_dump(mode="json")).items())
 
 
-def flat(values: object, prefix: str = "") -> dict[str, str]:
+def flat(values: object) -> dict[str, str]:
     """Flatten nested values to ``key.key`` → text."""
-    if isinstance(values, dict) and values:
-        return {key: text for name, value in values.items() for key, text in flat(value, f"{prefix}{name}.").items()}
-    if isinstance(values, list):
-        values = " + ".join(one if isinstance(one, str) else _spec(one) for one in values) or "none"
-    return {prefix.removesuffix("."): UNKNOWN if values is None else str(values)}
-
-
-def _spec(value: object) -> str:
-    from assay.config import Spec
-
-    return str(Spec.model_validate(value))
+    return {key: spelled(value) for key, value in leaves(values).items()}
 
 
 def _hints(result: "RunResult", saved: bool) -> Iterator[str]:

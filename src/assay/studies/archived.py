@@ -23,7 +23,7 @@ def chosen(home: Home, runs: Sequence[str], studies: Sequence[str]) -> list[Path
     wanted = folders(home) if everything else [find_study(home, name) for name in studies]
     each = run_folders(home) if everything else [find_run(home, name) for name in runs]
     for study in wanted:
-        each.extend(_runs_of(study, home))
+        each.extend(runs_of(study, home))
     unique = {folder.path: folder for folder in each}
     for folder in unique.values():
         if settle(folder).status is Status.RUNNING:
@@ -37,11 +37,11 @@ def chosen(home: Home, runs: Sequence[str], studies: Sequence[str]) -> list[Path
     return found
 
 
-def _runs_of(study: StudyFolder, home: Home) -> list[RunFolder]:
-    """Return the folders of a study's runs, of every attempt, that are still in the home."""
-    names = {event["run"] for event in study.events() if event["event"] == "cell_start"}
+def runs_of(study: StudyFolder, home: Home) -> dict[RunFolder, str]:
+    """Return the folders of a study's runs, of every attempt, that are still in the home, each with its cell's name."""
+    names = {event["run"]: event["cell"] for event in study.events() if event["event"] == "cell_start"}
     record = study.record()
     if record is not None:
-        names |= {one.result.run for one in (*record.cells, *record.nudged)}
-    found = [RunFolder(home.runs / name) for name in sorted(names)]
-    return [folder for folder in found if folder.path.is_dir()]
+        names |= {one.result.run: one.cell.name for one in (*record.cells, *record.nudged)}
+    found = {RunFolder(home.runs / run): cell for run, cell in sorted(names.items())}
+    return {folder: cell for folder, cell in found.items() if folder.path.is_dir()}

@@ -112,6 +112,11 @@ class StorageLedger(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for handle in (handle for module in self._modules for handle in self._follow(module)):
             self._open.callback(handle.remove)
 
+    @property
+    def alive_bytes(self) -> int:
+        """Bytes that are alive now."""
+        return sum(entry.nbytes for entry, _ in list(self._entries.values()))
+
     def leave_out(self, tensors: Iterable[torch.Tensor]) -> None:
         """Count some tensors no longer, because outside of a trace their memory is not torch's."""
         for storage in (storage for one in tensors for storage in storages(one)):

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.errors import UsageError
+from assay.files import check_target
 from assay.records.anatomy import CLASSES, Anatomy, Sum
 from assay.records.trace import OperationClass
 from assay.report.page.theme import LIGHT, SOFT, canvas, printed, save
@@ -26,10 +26,7 @@ _TITLES: dict[OperationClass, str] = {
 
 def drawable(path: Path) -> None:
     """Raise `UsageError` if the figure's format or folder is impossible, before anything is measured for it."""
-    if path.suffix not in (".png", ".svg"):
-        raise UsageError(f"the figure {path.name!r} must end in .png or .svg")
-    if not path.absolute().parent.is_dir():
-        raise UsageError(f"there is no folder {str(path.parent)!r} for the figure; create it or name another")
+    check_target(path, "figure", (".png", ".svg"))
 
 
 def draw(anatomy: Anatomy, path: Path) -> None:

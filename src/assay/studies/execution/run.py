@@ -147,7 +147,7 @@ def _executed(
             folder.append(event)
         how.tell(news)
 
-    how.tell(Planned(plan.waves, plan.protocol.blocks))
+    how.tell(Planned(plan.waves, plan.protocol.blocks, plan.id))
     for one in done.cells:
         how.tell(Ended(one.cell, one.result, one.wave))
     begin = starter(plan, prepared, how.home)
@@ -173,7 +173,8 @@ def _tell_rung(folder: StudyFolder, plan: StudyPlan, done: Progress, how: How) -
     if plan.halving is not None:
         rows = known_rows(plan, done.cells)
         folder.append({"event": "rung", "rows": sorted(rows)})
-        how.tell(Planned(tuple(wave for wave in plan.waves if wave[0].treatment in rows), plan.protocol.blocks))
+        begun = tuple(wave for wave in plan.waves if wave[0].treatment in rows)
+        how.tell(Planned(begun, plan.protocol.blocks, plan.id))
 
 
 def _run(name: str, work: Work) -> Conducted:

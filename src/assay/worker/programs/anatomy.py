@@ -15,6 +15,7 @@ from assay.data import open_prepared
 from assay.errors import UsageError
 from assay.instruments.anatomy import TAKEN_STEPS, anatomy
 from assay.instruments.memory.process import keep_freed_memory
+from assay.instruments.timeline.recording import memory_snapshot, operators
 from assay.instruments.trace import StepTracer
 from assay.optimizations import Optimization, optimizations_of
 from assay.parallel.ranks import ALONE
@@ -29,6 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure the anatomy of a step and print it; returns the exit code."""
     parser = argparse.ArgumentParser(prog="assay.worker.programs.anatomy")
     parser.add_argument("data", type=Path)
+    parser.add_argument("--operators", action="store_true")
+    parser.add_argument("--snapshot", type=Path)
     options = parser.parse_args(arguments)
     run = ResolvedRun.model_validate_json(sys.stdin.read())
     device = device_of(run)
@@ -41,6 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if step.program.precision.loss_scale.skips:
             train_until_updated(step, 0)
         found = anatomy(step, train_step)
+        if options.operators:
+            found = found.model_copy(update={"operators": operators(step, train_step, TAKEN_STEPS)})
+        if options.snapshot is not None:
+            memory_snapshot(step, train_step, TAKEN_STEPS, options.snapshot)
     except UsageError as error:
         print(error, file=sys.stderr)
         return Status.UNAVAILABLE.exit_code
