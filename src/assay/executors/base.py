@@ -74,7 +74,7 @@ class Planned:
     waves: tuple[Wave, ...]
     blocks: int
     study: str = ""
-    """Id of the study; empty in news that were read from its log."""
+    """Id of the study; empty where a wave alone is followed."""
 
 
 @dataclass(frozen=True)

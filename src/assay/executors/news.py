@@ -31,14 +31,16 @@ def to_event(news: News) -> Event | None:
     return None
 
 
-def from_events(events: Iterable[Event], waves: Sequence[Wave], blocks: int, home: Home) -> Iterator[News]:
+def from_events(
+    events: Iterable[Event], waves: Sequence[Wave], blocks: int, home: Home, study: str = ""
+) -> Iterator[News]:
     """Yield the news of a log's lines. Lines of an unknown kind, or about an unknown cell, are skipped."""
     cells = {cell.name: cell for wave in waves for cell in wave}
     for event in events:
         if event["event"] == "plan":
-            yield Planned(tuple(waves), blocks)
+            yield Planned(tuple(waves), blocks, study)
         elif event["event"] == "rung":
-            yield Planned(tuple(wave for wave in waves if wave[0].treatment in event["rows"]), blocks)
+            yield Planned(tuple(wave for wave in waves if wave[0].treatment in event["rows"]), blocks, study)
         elif event["event"] == "round":
             yield RoundEnded(Round.model_validate(event["round"], strict=False))
         elif event["event"] == "interrupting":

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from assay.scaling.fitting import Fit, fit
-from assay.scaling.laws.base import Form
+from assay.scaling.laws.base import Form, log_losses
 from assay.scaling.points import Floats, Points
 
 _WITHIN = 0.95
@@ -59,7 +59,7 @@ def extrapolation(found: Fit, least_a_constant: int = _LEAST_A_CONSTANT) -> Extr
             continue
         nested = fit(small, form, found.delta)
         far = _distances(extents(large, form), float(extents(small, form).max()))
-        errors = np.log(large.loss / nested.law.losses(large))
+        errors = np.log(large.loss) - log_losses([nested.law], large)[0]
         chosen = far > _NEAREST
         distances.append(far[chosen])
         excesses.append(errors[chosen] ** 2 - _scatter(nested) ** 2)

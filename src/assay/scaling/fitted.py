@@ -98,16 +98,17 @@ class FittedLaw:
 
         Each has an interval whose ends differ by more than a factor of two, or in sign, or reach a limit of the form.
         This holds for the interval of the bootstrap, or for one from the curvature of least squares. A profile with
-        an open end names a constant as well.
+        an open end names a constant as well. If one that decides what the others mean is named, all are.
         """
         flat = unidentified(self.fit, IDENTIFIED)
         constants = {one.symbol: one for one in self.law.form.constants}
         open_ended = () if self.profile is None else self.profile.open_ended
-        return tuple(
+        named = tuple(
             name
             for name, ends in self.intervals.items()
             if name in flat or name in open_ended or not _is_narrow(ends) or constants[name].reaches_limit(ends)
         )
+        return tuple(constants) if any(constants[name].decides for name in named) else named
 
     @property
     def together(self) -> tuple[tuple[str, str], ...]:

@@ -7,7 +7,8 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 from assay.errors import UsageError
-from assay.scaling.fitting import fit
+from assay.scaling.fitted import FittedLaw
+from assay.scaling.fitting import bootstrap, fit
 from assay.scaling.laws import form_named, forms
 from assay.scaling.laws.base import Constant
 from assay.scaling.points import planned
@@ -115,6 +116,15 @@ def test_a_constant_stays_within_its_limits() -> None:
     assert constant.printed(constant.value(0.37)) == pytest.approx(0.37)
     assert [constant.reaches_limit(ends) for ends in ((0.21, 0.5), (0.3, 0.9), (0.5, 0.96))] == [True, False, True]
     assert not Constant("A").reaches_limit((1e-9, 1e9))
+
+
+def test_constants_are_known_only_if_the_one_that_decides_them_is() -> None:
+    law = known_law("droppo")
+    found = fit(drawn(law, 40, 1, 0.01), law.form)
+    fitted = FittedLaw(found, tuple(bootstrap(found, 50)), 0)
+    assert fitted.unidentified == tuple(law.printed)
+    low, high = fitted.intervals["E"]
+    assert high < 2 * low  # alone its interval would do
 
 
 def test_text_that_is_not_repeated_is_the_parametric_law() -> None:

@@ -120,7 +120,7 @@ def test_another_process_can_follow_it(home: Home) -> None:
     folder = find(home, "last")
     plan = folder.plan()
     assert plan is not None
-    told = list(from_events(folder.events(), plan.waves, plan.protocol.blocks, home))
+    told = list(from_events(folder.events(), plan.waves, plan.protocol.blocks, home, plan.id))
     assert told == heard
     assert isinstance(told[0], Planned)
     assert sum(isinstance(one, RoundEnded) for one in told) == 4

@@ -38,6 +38,8 @@ class Constant:
     """A logarithmic constant is at least so large; the value is the logarithm of what is above."""
     most: float = math.inf
     """A logarithmic constant is at most so large; the value is then the logarithm of its odds, x / (most − x)."""
+    decides: bool = False
+    """The other constants mean something else at another value of this one: they are known only if it is."""
 
     def printed(self, value: float) -> float:
         """Return the constant as papers print it."""
