@@ -98,4 +98,5 @@ def _quantile(values: Floats, weights: Floats) -> float:
 def widened(ends: tuple[Floats, Floats], found: Fit, points: Points, beyond: Extrapolation) -> tuple[Floats, Floats]:
     """Return intervals of losses that are at least as wide as errors grow beyond the fitted compute."""
     center, half = found.law.losses(points), beyond.half_widths(extents(points, found.law.form))
-    return np.minimum(ends[0], center * np.exp(-half)), np.maximum(ends[1], center * np.exp(half))
+    with np.errstate(over="ignore"):  # an error that grows beyond all numbers leaves the upper end open
+        return np.minimum(ends[0], center * np.exp(-half)), np.maximum(ends[1], center * np.exp(half))
