@@ -8,7 +8,7 @@
 Segments that a caching allocator keeps are left out (`caching_allocator`).
 """
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from assay.cost.simulation.allocator import Category, Ledger, Part, Storage
@@ -101,19 +101,12 @@ def saved_at_least(cost: Cost) -> int:
     """
     if cost.order:
         return 0
-    again, values = set(cost.backward.recomputed), cost.values
-    saved = {name for one in cost.tape if not (again and _inside(one.site, again)) for name in one.saves}
+    again, values = cost.backward.recomputed, cost.values
+    saved = {name for one in cost.tape if not one.within(*again) for name in one.saves}
     bases = {_base(name, values) for name in saved}
     given = (*cost.tables, *cost.batch.tensors, *cost.batch.picked)
     made = bases - cost.parameters.keys() - {one.name for one in given}
     return sum(values[name].nbytes for name in made)
-
-
-def _inside(site: str, modules: Container[str]) -> bool:
-    """True if a site is one of some modules, or belongs to one of them."""
-    while site and site not in modules:
-        site = site.rpartition(".")[0]
-    return bool(site)
 
 
 def _base(name: str, values: Mapping[str, Tensor]) -> str:

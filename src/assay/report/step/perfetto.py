@@ -60,14 +60,17 @@ def _slices(operators: tuple[Operator, ...]) -> Iterator[Event]:
     for one in operators:
         path = _path(one)
         shared = len(list(takewhile(lambda pair: pair[0][0] == pair[1], zip(around, path, strict=False))))
-        while len(around) > shared:
-            name, begin = around.pop()
-            yield _slice(name, "module" if around else "phase", begin, end)
+        yield from _closed(around, shared, end)
         around += [(name, one.begin_seconds) for name in path[shared:]]
         end = one.begin_seconds + one.seconds
         facts = {"module": one.module, "class": one.operation_class, "FLOPs": one.flops, "bytes": one.bytes}
         yield {**_slice(one.name, one.operation_class, one.begin_seconds, end), "args": facts}
-    while around:
+    yield from _closed(around, 0, end)
+
+
+def _closed(around: list[tuple[str, float]], open_still: int, end: float) -> Iterator[Event]:
+    """Close the innermost slices, and yield them, until so many are open."""
+    while len(around) > open_still:
         name, begin = around.pop()
         yield _slice(name, "module" if around else "phase", begin, end)
 
