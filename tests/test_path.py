@@ -25,7 +25,7 @@ from assay.launch import prepare
 from assay.optimizations.sdpa_attention import SdpaAttention
 from assay.store.run_folder import RunFolder
 from assay.training.stops import Interrupted
-from assay.worker import __main__ as worker
+from assay.worker import main as worker
 from assay.worker.processes.channel import ParentChannel
 from support.corpora import TEXT, small_corpus
 from support.runs import run_folder

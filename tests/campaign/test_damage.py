@@ -23,7 +23,7 @@ from assay.store.entry import Entry
 from assay.store.index import Store
 from assay.store.listing import reconcile
 from assay.store.run_folder import Process, RunFolder
-from assay.worker.__main__ import conclude
+from assay.worker.main import conclude
 from assay.worker.phases import Phases
 from assay.worker.processes.channel import _EventsFile, _line
 from assay.worker.result import Findings

@@ -34,7 +34,8 @@ def test_the_bar_shows_step_loss_and_speed(monkeypatch: pytest.MonkeyPatch) -> N
     shown = stream.getvalue()
     assert "first step" in shown
     assert "7/10" in shown
-    assert "loss 2.0000, 200 tokens/s" in shown
+    assert "loss 2.0000" in shown
+    assert "500 ms a step, 200 tokens/s" in shown
     assert "after 7 steps: validation loss 2.5000" in shown
 
 

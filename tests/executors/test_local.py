@@ -94,6 +94,17 @@ def test_a_curve_ends_before_a_step_whose_event_is_missing() -> None:
     assert curve_of(steps).train_loss == (3.0, 2.0)
 
 
+def test_a_curve_has_the_seconds_of_each_step_and_names_the_unsteady_ones() -> None:
+    phases = ("first_step", "settling", "steady", None)
+    steps: list[Event] = [
+        {"event": "step", "step": n, "loss": 1.0, "seconds": 0.12345678, "tokens": 8, "phase": phase}
+        for n, phase in enumerate(phases)
+    ]
+    curve = curve_of(steps)
+    assert curve.step_seconds == (0.123457,) * 4
+    assert curve.unsteady == (0, 1, 3)
+
+
 def test_an_interrupt_ends_every_living_cell_in_an_orderly_way() -> None:
     stage = Stage()
     stage.interrupts_at = (FIRST[1], "block 3")

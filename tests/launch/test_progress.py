@@ -1,5 +1,7 @@
 """The meter and the plain lines, fed with events by hand."""
 
+import os
+import subprocess
 from typing import Any
 
 import pytest
@@ -20,21 +22,21 @@ def test_the_meter_reckons_with_recent_steps() -> None:
     meter.hear(RUN)
     for index in range(4):
         meter.hear(step(index))
-    assert meter.figures() == "loss 2.0000, 200 tokens/s, 3.00 s left"
+    assert meter.figures() == "loss 2.0000, 500 ms a step, 200 tokens/s, 3.00 s left"
     for index in range(4, 10):
         meter.hear(step(index, loss=None))
-    assert meter.figures() == "200 tokens/s"
+    assert meter.figures() == "500 ms a step, 200 tokens/s"
 
 
 def test_a_first_slow_step_foretells_nothing_and_is_outvoted_at_once() -> None:
     meter = Meter()
     meter.hear(RUN)
     meter.hear(step(0, seconds=100.0))
-    assert meter.figures() == "loss 2.0000, 1 tokens/s"
+    assert meter.figures() == "loss 2.0000, 1 min 40 s a step, 1 tokens/s"
     meter.hear(step(1))
-    assert meter.figures() == "loss 2.0000, 200 tokens/s, 4.00 s left"
+    assert meter.figures() == "loss 2.0000, 500 ms a step, 200 tokens/s, 4.00 s left"
     meter.hear(step(2, seconds=0.4))
-    assert meter.figures() == "loss 2.0000, 200 tokens/s, 3.50 s left"
+    assert meter.figures() == "loss 2.0000, 500 ms a step, 200 tokens/s, 3.50 s left"
 
 
 def test_lines_are_few(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +88,7 @@ def test_a_phase_without_steps_shows_the_time_that_is_left(monkeypatch: pytest.M
     assert meter.position == (0, 10)
     for index in range(4):
         meter.hear(step(index))
-    assert meter.figures() == "loss 2.0000, 200 tokens/s, 15.0 s left"
+    assert meter.figures() == "loss 2.0000, 500 ms a step, 200 tokens/s, 15.0 s left"
     meter.hear({"event": "phase", "name": "evaluation"})
     clock[0] = 14.0
     assert meter.figures() == "loss 2.0000, 10.0 s left"
@@ -105,3 +107,25 @@ def test_lines_tell_of_long_phases(capsys: pytest.CaptureFixture[str], monkeypat
         "memory pass 1/4, 24.0 s left",
         "after 4 steps: validation loss 2.5000 ± 0.0123",
     ]
+
+
+def test_the_meter_has_all_figures_of_a_step() -> None:
+    meter = Meter()
+    meter.hear({**RUN, "model_flops": 10**9, "peak_flops": 10**10, "pid": os.getpid()})
+    meter.hear({**step(0), "learning_rate": 3e-4, "log_gradient_norm": -1.0})
+    figures = meter.figures()
+    known = "loss 2.0000, learning rate 0.0003, gradient norm 0.368, 500 ms a step, 200 tokens/s, MFU 20.0%, "
+    assert figures.startswith(known)
+    assert figures.endswith("iB")
+    meter.hear({**step(1), "log_gradient_norm": None})
+    assert "gradient norm" not in meter.figures()
+    assert meter.figures().endswith(" left")
+
+
+def test_an_unknown_peak_has_no_share_and_a_process_that_has_ended_no_memory() -> None:
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+    meter = Meter()
+    meter.hear({**RUN, "model_flops": 10**9, "peak_flops": None, "pid": ended.pid})
+    meter.hear(step(0))
+    assert meter.figures() == "loss 2.0000, 500 ms a step, 200 tokens/s"

@@ -63,7 +63,7 @@ def test_the_page_has_tables_and_figures_and_json_the_values(comparison: Compari
     for one in SECTIONS:
         if one.name in NAMES:
             assert one.title in page
-            assert f'aria-label="{one.title}"' in page.replace("&#39;", "'")
+            assert f'aria-label="{one.title}: ' in page.replace("&#39;", "'")
     found = json.loads(json.dumps(values(comparison), allow_nan=False))
     assert {one["metric"] for one in found["effects"]} >= {"tensors_peak_bytes", "step_seconds", "val_loss"}
     assert found["additivity"][0]["deviations"][0]["points"]["value"] == pytest.approx(-0.14, abs=1e-3)

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from assay.scaling import fitting
 from assay.scaling.fitting import Fit, bootstrap, fit, objective
 from assay.scaling.interval import interval, of_losses
 from assay.scaling.laws import HOFFMANN
@@ -101,3 +102,20 @@ def test_residuals_are_relative() -> None:
     points = made(0.0, 0)
     shifted = Points(points.parameters, points.tokens, 1.01 * points.loss)
     assert Fit(TRUE, 0.0, shifted).residuals == pytest.approx(np.full(len(points), np.log(1.01)))
+
+
+def test_draws_move_in_a_direction_in_which_losses_do_not_change() -> None:
+    """The loss depends on N alone, so nothing is known of B and β, and little of the best size."""
+    some = made(0.01, 3)
+    found = fit(Points(some.parameters, some.tokens, 1.5 + 400 * some.parameters**-0.34))
+    laws = bootstrap(found, 40, seed=0)
+    low, high = interval(laws, lambda law: np.log(law.printed["B"]))
+    assert high - low > 1
+
+
+def test_draws_of_an_identified_law_descend_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, calls = fit(made(0.001, 5, 200)), []
+    descend = fitting.descend
+    monkeypatch.setattr(fitting, "descend", lambda *given: calls.append(1) or descend(*given))
+    bootstrap(found, 20)
+    assert len(calls) == 1

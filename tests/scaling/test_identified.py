@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from assay.scaling.curvature import LEAST_SCATTER
 from assay.scaling.fitting import fit
-from assay.scaling.identified import LEAST_SCATTER, standard_errors, unidentified
+from assay.scaling.identified import standard_errors, unidentified
 from assay.scaling.points import Floats, Points
 from support.laws import drawn, known_law
 

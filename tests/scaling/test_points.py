@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from assay.errors import UsageError
-from assay.scaling.points import check, read_points
+from assay.scaling.points import Points, check, read_points
 
 ROWS = [(1e6 * (1 + one % 3), 1e7 * (1 + one), 5 - 0.1 * one) for one in range(8)]
 
@@ -50,8 +50,14 @@ def test_the_published_points_are_read(shared: Callable[[str], Path]) -> None:
         ("parameters,tokens,loss", [*ROWS, (1e6, 1e7, -1.0)], "line 10: loss=-1 is not possible"),
         ("parameters,tokens,loss", [*ROWS, (1e6, 1e7, float("nan"))], "line 10: loss=nan is not possible"),
         ("parameters,tokens,loss", [(1e6, d, loss) for _, d, loss in ROWS], "one model size only"),
-        ("N,D,loss,flops", [(n / 1e6, d, loss, 6 * n * d) for n, d, loss in ROWS], "line 2: flops=6e.13, but 6·N·D is"),
-        ("parameters,tokens,loss", [*ROWS, ROWS[0]], "the same point twice"),
+        ("N,D,loss,flops", [(n / 100, d, loss, 6 * n * d) for n, d, loss in ROWS], "line 2: flops=6e.13, but 6·N·D is"),
+        ("parameters,tokens,loss", [*ROWS, ROWS[2]], "the same point twice, as its points 3 and 9"),
+        ("parameters,tokens,loss", [*ROWS, (0.07, 1e7, 3.0)], "line 10: parameters=0.07 is not possible; write the"),
+        ("parameters,tokens,loss", [*ROWS, (1e6, 0.3, 3.0)], "line 10: tokens=0.3 is not possible"),
+        ("parameters,tokens,loss", ROWS[:1], "has 1 point; the law"),
+        ("N,D,loss,loss", [(n, d, loss, loss) for n, d, loss in ROWS], "has the column 'loss' twice"),
+        ("N;D;loss", [(n,) for n, _, _ in ROWS], "separates its columns by semicolons"),
+        ("N\tD\tloss", [(n,) for n, _, _ in ROWS], "separates its columns by tabs"),
         ("N,D,loss", [(n, 1e7 * (1 + row % 2), loss) for row, (n, _, loss) in enumerate(ROWS)], "only 2 values of"),
         ("N,D,loss", [(n, d, 3.0) for n, d, _ in ROWS], "equal losses only"),
         ("N,D,loss", [*ROWS, (1e6, 1e7, 3.0, 4.0)], "line 10 has more fields than the first line has names"),
@@ -86,3 +92,30 @@ def test_a_file_that_is_no_table_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "words.csv").write_text("parameters,tokens,loss\n1e6,many,3\n")
     with pytest.raises(UsageError, match=r"line 2: the column tokens has .many.; write"):
         read_points(tmp_path / "words.csv")
+
+
+def test_a_file_that_is_no_text_or_too_long_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "other.csv").write_bytes("N,D,loss\n1e6,1e7,3\u00e9".encode("latin-1"))
+    with pytest.raises(UsageError, match="is not UTF-8 at byte 18; save it as CSV in UTF-8"):
+        read_points(tmp_path / "other.csv")
+
+
+def test_points_of_a_program_have_the_limits_of_a_file() -> None:
+    sizes, tokens, losses = (np.array(column) for column in zip(*ROWS, strict=True))
+    with pytest.raises(UsageError, match=r"the list has a model size of 0\.001; write plain numbers"):
+        check(Points(sizes / 1e9, tokens, losses), ("parameters", "tokens"), 6, "the list")
+
+
+def test_the_order_of_points_is_theirs(tmp_path: Path) -> None:
+    """Points in their own order are the same, whichever order they were given in."""
+    once = read_points(written(tmp_path, "parameters,tokens,loss", ROWS)).in_order()
+    turned = read_points(written(tmp_path, "parameters,tokens,loss", ROWS[::-1])).in_order()
+    assert np.all(np.diff(once.parameters) >= 0)
+    assert (once.parameters == turned.parameters).all()
+    assert (once.loss == turned.loss).all()
+
+
+def test_empty_lines_count_as_lines_and_not_as_rows(tmp_path: Path) -> None:
+    (tmp_path / "points.csv").write_text("N,D,loss\n\n1e6,1e7,3\n\n\n1e6,2e7,many\n")
+    with pytest.raises(UsageError, match=r"line 6: the column loss has .many."):
+        read_points(tmp_path / "points.csv")

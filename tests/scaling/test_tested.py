@@ -1,22 +1,29 @@
 """A whole fit: the outlier rule before every split, hold-outs by compute, and what a fit of too few points says."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from assay.api import scaling
+from assay.api.asking.optimal import frontier_of
 from assay.errors import UsageError
+from assay.report.predicted.scaling import fit_report
 from assay.scaling.extrapolation import extents
-from assay.scaling.fitting import fit
+from assay.scaling.fitted import FittedLaw
+from assay.scaling.fitting import Fit, fit
 from assay.scaling.laws import HOFFMANN, form_named
+from assay.scaling.points import planned
 from assay.scaling.tested import fitted
 from support.laws import drawn, known_law
 
-POINTS = drawn(known_law("hoffmann"), 50, 0, 0.01)
+POINTS = drawn(known_law("hoffmann"), 50, 0, 0.01).in_order()
 
 
 def test_all_points_are_fitted_and_the_larger_ones_test_a_law_of_the_smaller() -> None:
     found = fitted(POINTS, HOFFMANN, draws=20, seed=0)
-    assert found.fit == fit(POINTS)
+    assert found.fit.law == fit(POINTS).law
     assert found.held_out is not None
     assert (found.held_out.fitted, found.held_out.count) == (40, 10)
     small = POINTS.where(POINTS.flops < found.held_out.below)
@@ -73,3 +80,92 @@ def test_a_cut_above_all_points_is_refused() -> None:
     points = drawn(known_law("hoffmann"), 20, 0, 0.01)
     with pytest.raises(UsageError, match="nothing tests the law; give a lower cut"):
         scaling.fit(points, below_flops=1e40, draws=20)
+
+
+def test_intervals_do_not_depend_on_the_order_of_points() -> None:
+    once, turned = (fitted(one, HOFFMANN, draws=20, seed=0) for one in (POINTS, POINTS.where(np.arange(50)[::-1])))
+    assert once.intervals == turned.intervals
+    assert once.held_out == turned.held_out
+
+
+def test_rising_losses_are_refused() -> None:
+    with pytest.raises(UsageError, match="the losses do not fall"):
+        fitted(replace(POINTS, loss=10 / POINTS.loss), HOFFMANN, draws=20)
+
+
+@pytest.mark.parametrize("below", [-1.0, 0.0, float("nan"), float("inf")])
+def test_a_cut_that_is_no_number_of_flops_is_a_sentence(below: float) -> None:
+    with pytest.raises(UsageError, match="is not possible; give a number above 0"):
+        scaling.fit(POINTS, below_flops=below, draws=20)
+
+
+def test_a_constant_at_its_limit_is_named_with_the_limit() -> None:
+    """A Hoffmann law is a law of Droppo and Elibol whose γ is 1, its limit."""
+    found = fitted(drawn(known_law("hoffmann"), 60, 0, 0.0), form_named("droppo"), draws=20, hold_out=False)
+    assert found.at_limit == {"γ": 1.0}
+    assert found.deciding == ("γ",)
+    assert set(found.unidentified) == set(found.law.printed)
+    text = " ".join(map(str, fit_report(found)))
+    assert "γ is at 1, a limit of this law." in text
+    assert "do not identify γ, which decides what the other constants mean" in text
+
+
+def test_a_law_that_rises_with_data_says_so() -> None:
+    law = HOFFMANN.of(2.0, 400.0, 1e-5, 0.35, -0.4)
+    found = FittedLaw(Fit(law, 0.0, replace(POINTS, loss=law.losses(POINTS))), (law,) * 20, dropped=0)
+    assert found.rising == ("tokens",)
+    assert "The fitted loss rises with tokens" in " ".join(map(str, fit_report(found)))
+
+
+def test_an_optimum_far_from_the_points_is_none_of_theirs() -> None:
+    alone = fitted(replace(POINTS, loss=1.8 + 400 / POINTS.parameters**0.34), HOFFMANN, draws=20, hold_out=False)
+    assert not alone.supports_optimum
+    assert "No best size is near" in " ".join(map(str, fit_report(alone)))
+    with pytest.raises(UsageError, match="no best size is near the sizes of your points"):
+        frontier_of(alone, "your points")
+    assert fitted(POINTS, HOFFMANN, draws=20, hold_out=False).supports_optimum
+
+
+def test_a_point_far_off_the_law_is_named() -> None:
+    off = POINTS.loss.copy()
+    off[7] *= 1.5
+    text = " ".join(map(str, fit_report(fitted(replace(POINTS, loss=off), HOFFMANN, draws=20, hold_out=False))))
+    assert f"a loss of {off[7]:.4g} is" in text
+    assert "times the scatter. Check it" in text
+
+
+def test_points_without_scatter_are_said_to_have_none() -> None:
+    exact = drawn(known_law("hoffmann"), 40, 0, 0.0)
+    assert "The points lie on the law" in " ".join(map(str, fit_report(fitted(exact, HOFFMANN, draws=20))))
+
+
+def test_a_term_that_vanished_is_at_zero() -> None:
+    sizes, tokens = POINTS.parameters, POINTS.tokens
+    found = fitted(replace(POINTS, loss=30 / sizes**0.15 + 60 / tokens**0.15), HOFFMANN, draws=20, hold_out=False)
+    assert found.at_limit == {"E": 0.0}
+
+
+def test_a_question_is_outside_in_the_quantity_in_which_it_is_furthest() -> None:
+    found = fitted(POINTS, HOFFMANN, draws=20, hold_out=False)
+    large, little = 62 * POINTS.parameters.max(), POINTS.tokens.min() / 50
+    answer = found.predict(planned(parameters=[large, 1e9], tokens=[POINTS.tokens.min(), little]), far=True)
+    assert answer.beyond[0] == pytest.approx(62)
+    assert answer.furthest == ("parameters", "tokens")
+    assert answer.beyond[1] == pytest.approx(50)
+    with pytest.raises(UsageError, match="times beyond the fitted points"):
+        found.predict(planned(parameters=2e4 * POINTS.parameters.max(), tokens=1e9))
+
+
+def test_published_constants_have_a_reach() -> None:
+    with pytest.raises(UsageError, match="times beyond the fitted points"):
+        scaling.predict("kaplan-size", parameters=1e14)
+    assert scaling.predict("kaplan-size", parameters=1e14, far=True).beyond == pytest.approx([1e14 / 1.5e9])
+    assert np.isnan(scaling.predict("repeated", parameters=1e9, tokens=1e10, unique_tokens=1e9).beyond).all()
+
+
+def test_what_is_no_set_of_points_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"points are a file, a study, or assay\.scaling\.points\.Points"):
+        scaling.fit([{"parameters": 1}])  # type: ignore[arg-type]
+    (tmp_path / "points.csv").write_text("N,D,loss\n")
+    with pytest.raises(UsageError, match="is a file; fit its points first"):
+        scaling.predict(str(tmp_path / "points.csv"), parameters=1e9, tokens=1e9)

@@ -22,7 +22,7 @@ def forward(ctx, x, weight, targets, chunks):
 
 loss._InPieces.forward = staticmethod(forward)
 from assay.worker.processes.exit import leave
-from assay.worker.__main__ import main
+from assay.worker.main import main
 leave(main())
 """
 """The worker, with a chunked loss that forgets its last piece."""

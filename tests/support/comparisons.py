@@ -10,7 +10,7 @@ from assay.optimizations import resolved
 from assay.records.environment import Environment
 from assay.records.evidence import Evidence
 from assay.records.memory import Memory
-from assay.records.prediction import Predicted
+from assay.records.prediction import MemoryOverStep, Predicted
 from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.records.study import AGAIN, BASELINE, Cell, CellResult, ComparisonRecord, Curve, Protocol, Round, StudyEnding
@@ -99,7 +99,9 @@ def result(
         "memory": Memory(
             tensors_peak_bytes=peak, process_peak_bytes=max(block.process_peak_bytes or 0 for block in timed)
         ),
-        "predicted": Predicted(tensors_peak_bytes=round(peak * 1.002), step_seconds=0.05 * step**1.2),
+        "predicted": Predicted(
+            tensors_peak_bytes=round(peak * 1.002), step_seconds=0.05 * step**1.2, memory=over_step(round(peak * 1.002))
+        ),
         "evidence": tuple(
             Evidence(optimization=spec.name, observed=PROOFS.get(spec.name, "it did"), verdict=True)
             for spec in cell.run.optimizations
@@ -110,11 +112,21 @@ def result(
     return RunResult(**{**values, **changes})
 
 
-def curve(cell: Cell, shift: float, steps: int = 60) -> Curve:
-    """A loss that falls."""
+def over_step(peak: int) -> MemoryOverStep:
+    """Memory of a step that is highest at the end of forward."""
+    return MemoryOverStep(
+        instants=("forward: aten.mm (blocks.0)", "forward: aten.mm (head)", "recompute: aten.mm", "update: AdamW"),
+        layers={"weights": (peak // 4,) * 4, "saved for backward": (peak // 8, peak - peak // 4, peak // 8, 0)},
+    )
+
+
+def curve(cell: Cell, shift: float, steps: int = 60, pace: float = 0.05) -> Curve:
+    """A loss that falls, in steps of about the same time after a long first one."""
     rng = random.Random(cell.seed)
     train = tuple(2.4 + 3.1 * math.exp(-step / 12) + rng.gauss(0, 0.05) + shift * step / steps for step in range(steps))
-    return Curve(train_loss=train, evaluations=((steps, 2.41 + 0.006 * cell.seed + shift),))
+    seconds = tuple(pace * (9 if step == 0 else math.exp(rng.gauss(0, 0.03))) for step in range(steps))
+    seen = ((steps, 2.41 + 0.006 * cell.seed + shift),)
+    return Curve(train_loss=train, evaluations=seen, step_seconds=seconds, unsteady=(0,))
 
 
 def record(
@@ -138,7 +150,7 @@ def record(
             cell=cell,
             wave=waves.index((cell.seed, cell.process)),
             result=result(cell, factors[cell.treatment], noise, between, **(changes or {}).get(cell.treatment, {})),
-            curve=curve(cell, factors[cell.treatment][3]),
+            curve=curve(cell, factors[cell.treatment][3], pace=0.052 * factors[cell.treatment][2]),
         )
         for cell in cells
     )

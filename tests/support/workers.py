@@ -11,7 +11,7 @@ from typing import Any
 from assay.records.run import RunResult
 from assay.store.run_folder import RunFolder
 from assay.worker import session as worker_session
-from assay.worker.__main__ import conclude
+from assay.worker.main import conclude
 from assay.worker.phases import Phases
 from assay.worker.processes.channel import ParentChannel
 from assay.worker.result import Findings

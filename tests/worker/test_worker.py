@@ -19,7 +19,7 @@ from assay.store import history
 from assay.store.reconcile import compose
 from assay.store.run_folder import RunFolder
 from assay.training.stops import Diverged, TargetReached, WrongValues
-from assay.worker.__main__ import conclude
+from assay.worker.main import conclude
 from support.forked import Forked
 from support.runs import run_folder
 from support.workers import Process, finished

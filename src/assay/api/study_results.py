@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 
     from assay.report.blocks import Block
 
+Drawn = Literal["changes", "memory", "seconds", "step_times", "losses", "distances", "predictions"]
+"""Names of the figures of a page."""
+
 
 class StudyResult(Shown, Comparison):
     """Comparison of a study's cells."""
@@ -23,15 +26,17 @@ class StudyResult(Shown, Comparison):
     def __repr__(self) -> str:
         return f"<study {self.record.id}: baseline and {len(self.rows)} rows, {len(self.record.cells)} cells>"
 
-    def plot(self, figure: Literal["changes", "losses", "predictions"] = "changes") -> "Figure | None":
-        """Return a figure of the comparison's page: changes by treatment, losses by step, or errors of predictions.
+    def plot(self, figure: Drawn = "changes") -> "Figure | None":
+        """Return a figure of the comparison's page: changes by treatment, memory over a step, losses by second or step.
 
-        Returns None if there is nothing to draw.
+        `step_times` is their distribution, `distances` has those of losses from the baseline's, and `predictions` the
+        errors of predicted peaks. Returns None if there is nothing to draw.
         """
-        from assay.report.page.figures import FIGURES
+        from assay.report.page.compared import FIGURES
+        from assay.report.page.panels import together
         from assay.report.page.theme import printed
 
-        drawn = FIGURES[figure](self)
+        drawn = together(FIGURES[figure](self))
         return None if drawn is None else printed(drawn)
 
     def report(self) -> "Iterable[Block]":

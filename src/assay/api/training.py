@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 Listener = Callable[[dict[str, Any]], None]
 """Called with each event of a run as it happens: the lines of `events.jsonl`, and three more. `prepare` (message,
-fraction) and `run` (run, folder, steps, tokens_per_step, eval_interval) precede them. `interrupting` follows a
-Ctrl-C."""
+fraction) and `run` precede them. `run` has run, folder, steps, tokens_per_step, eval_interval, and as far as known
+model_flops, peak_flops and pid. `interrupting` follows a Ctrl-C."""
 
 
 def train(
@@ -56,7 +56,7 @@ def train(
     with start(prepared, place, resume=folder, timeout=timeout) as child:
         where, done = {"run": child.folder.id, "folder": str(child.folder.path)}, prepared.run
         told = {"steps": done.training.steps, "tokens_per_step": done.tokens_per_step}
-        tell(_event("run", **where, **told, eval_interval=done.training.eval_interval))
+        tell(_event("run", **where, **told, **_yardsticks(prepared, child), eval_interval=done.training.eval_interval))
         return TrainedRun.of(_follow(child, tell), place)
 
 
@@ -78,6 +78,14 @@ def _ready(
     if folder is not None:
         same_corpus(folder, prepared)
     return folder, prepared
+
+
+def _yardsticks(prepared: "ReadyRun", child: "Child") -> dict[str, Any]:
+    """Return FLOPs of a step and at the peak, as far as known, and the process whose memory is that of the run."""
+    said = prepared.predicted
+    work = {} if said is None else {"model_flops": said.model_flops, "peak_flops": said.peak_flops}
+    alone = {"pid": child.pid} if prepared.run.ranks == 1 else {}
+    return {**work, **alone}
 
 
 def _follow(child: "Child", tell: Listener) -> "RunResult":

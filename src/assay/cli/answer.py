@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from assay.analysis.comparison import Comparison
-    from assay.scaling.studied.answer import ScalingAnswer
 
 
 def finish(ask: "Callable[..., Comparison]", page: Path | None, as_json: bool, track: list[str] | None = None) -> None:
@@ -39,39 +38,30 @@ def _watched(measure: "Callable[..., Comparison]") -> "Comparison":
 
 
 def print_answer(comparison: "Comparison", page: Path | None, as_json: bool) -> None:
-    """Print a study's table, its sections and the path of its page, or one JSON value with all."""
+    """Print a study's table, its sections, its last lines and the path of its page, or one JSON value with all."""
     from rich.console import Console
 
     from assay.cli.console import print_blocks, print_json
-    from assay.report.study.sections import filled, values
+    from assay.report.blocks import Facts
+    from assay.report.closing.study import closing
+    from assay.report.scaled.answer import answer_report
+    from assay.report.study.sections import answer_values, filled
     from assay.report.terminal.comparison import print_comparison
     from assay.scaling.studied.answer import answer_of
 
+    if as_json:
+        print_json({**answer_values(comparison), "page": None if page is None else str(page)})
+        return
     scaled = answer_of(comparison.record)
     if scaled is not None:
-        _print_scaled(scaled, page, as_json)
-        return
-    if as_json:
-        sections = values(comparison)
-        print_json({**comparison.to_json(), "sections": sections, "page": None if page is None else str(page)})
-        return
-    print_comparison(comparison, Console())
-    for one in filled(comparison):
-        if one.section.printed:
-            typer.echo(f"\n{one.section.title}")
-            print_blocks(one.blocks)
-    if page is not None:
-        typer.echo(str(page))
-
-
-def _print_scaled(found: "ScalingAnswer", page: Path | None, as_json: bool) -> None:
-    """Print the answer of a study of scaling, whose rows are points of a law and no treatments."""
-    from assay.cli.console import print_blocks, print_json
-    from assay.report.scaled.answer import answer_report, answer_values
-
-    if as_json:
-        print_json({**answer_values(found), "page": None if page is None else str(page)})
-        return
-    print_blocks(answer_report(found))
+        print_blocks(answer_report(scaled))
+    else:
+        print_comparison(comparison, Console())
+        for one in filled(comparison):
+            if one.section.printed:
+                typer.echo(f"\n{one.section.title}")
+                print_blocks(one.blocks)
+        typer.echo()
+        print_blocks([Facts.of(closing(comparison))])
     if page is not None:
         typer.echo(str(page))

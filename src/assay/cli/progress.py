@@ -4,6 +4,7 @@ Both show the same meter, which only receives the run's events.
 """
 
 import sys
+from collections.abc import Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -11,38 +12,36 @@ from assay.launch.progress import Meter, RunLines, remark
 from assay.store.event_log import Event
 
 if TYPE_CHECKING:
-    from rich.progress import ProgressColumn
+    from rich.progress import Progress
 
 
-def _figures(meter: Meter) -> "ProgressColumn":
-    """Return a column that reads the meter at every redraw, so that time advances between events."""
-    from rich.progress import ProgressColumn, Task
+def _progress(meter: Meter) -> "Progress":
+    """Return a bar, and below it the figures of the meter, which is read at every redraw as time advances."""
+    from rich.console import Console, RenderableType
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
     from rich.text import Text
 
-    class Figures(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            return Text(meter.figures())
+    class Figures(Progress):
+        def get_renderables(self) -> "Iterable[RenderableType]":
+            yield self.make_tasks_table(self.tasks)
+            yield from map(Text, filter(None, meter.lines()))
 
-    return Figures()
+    return Figures(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        console=Console(stderr=True, markup=False, highlight=False),
+        transient=True,
+        refresh_per_second=8,
+    )
 
 
 class Bar:
-    """A bar that redraws itself, with remarks above it."""
+    """A bar that redraws itself, with figures below and remarks above it."""
 
     def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
         self._meter = Meter()
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=30),
-            MofNCompleteColumn(),
-            _figures(self._meter),
-            console=Console(stderr=True, markup=False, highlight=False),
-            transient=True,
-            refresh_per_second=8,
-        )
+        self._progress = _progress(self._meter)
         self._task = self._progress.add_task("preparing", total=None)
 
     def __enter__(self) -> Self:

@@ -1,14 +1,49 @@
-"""Bytes and FLOPs of one device in one optimizer step, as plain arithmetic; no torch."""
+"""Bytes and FLOPs of one device in one optimizer step, as plain arithmetic; no torch.
 
-from assay.cost.operation import Gradient, Operation
-from assay.cost.optimizers.updates import Instant, UpdateRule
-from assay.cost.parameters import active_parameter_count, parameter_count, parameters
-from assay.cost.simulation.allocator import Moment
-from assay.cost.simulation.timeline import Timeline, replay
-from assay.cost.step import Cost, baseline
-from assay.cost.tape import Tape, Writer
-from assay.cost.tensors import DTYPE_BYTES, Tensor
-from assay.cost.work import executed_flops, model_flops, repeated
+Names are imported on first use, so that a process that only counts parameters does not load the ledger.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from assay.cost.parameters import active_parameter_count, parameter_count, parameters  # the last hides its module
+
+if TYPE_CHECKING:
+    from assay.cost.operation import Gradient as Gradient
+    from assay.cost.operation import Operation as Operation
+    from assay.cost.optimizers.updates import Instant as Instant
+    from assay.cost.optimizers.updates import UpdateRule as UpdateRule
+    from assay.cost.simulation.allocator import Moment as Moment
+    from assay.cost.simulation.timeline import Timeline as Timeline
+    from assay.cost.simulation.timeline import replay as replay
+    from assay.cost.step import Cost as Cost
+    from assay.cost.step import baseline as baseline
+    from assay.cost.tape import Tape as Tape
+    from assay.cost.tape import Writer as Writer
+    from assay.cost.tensors import DTYPE_BYTES as DTYPE_BYTES
+    from assay.cost.tensors import Tensor as Tensor
+    from assay.cost.work import executed_flops as executed_flops
+    from assay.cost.work import model_flops as model_flops
+    from assay.cost.work import repeated as repeated
+
+_MODULES = {
+    "DTYPE_BYTES": "tensors",
+    "Cost": "step",
+    "Gradient": "operation",
+    "Instant": "optimizers.updates",
+    "Moment": "simulation.allocator",
+    "Operation": "operation",
+    "Tape": "tape",
+    "Tensor": "tensors",
+    "Timeline": "simulation.timeline",
+    "UpdateRule": "optimizers.updates",
+    "Writer": "tape",
+    "baseline": "step",
+    "executed_flops": "work",
+    "model_flops": "work",
+    "repeated": "work",
+    "replay": "simulation.timeline",
+}
 
 __all__ = [
     "DTYPE_BYTES",
@@ -31,3 +66,11 @@ __all__ = [
     "repeated",
     "replay",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = found
+    return found

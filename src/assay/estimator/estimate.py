@@ -24,6 +24,7 @@ from assay.errors import UsageError
 from assay.estimator.timing.roofline import step_seconds
 from assay.estimator.timing.step_time import StepTime, affine, at_depth, from_times, timed
 from assay.hardware import Machine
+from assay.hardware.peaks import peak_flops
 from assay.hardware.rates import thread_count
 from assay.optimizations import check, mesh_of, optimizations_of, resolved, trained_model
 
@@ -129,8 +130,11 @@ class Estimate:
             "tensors_peak_bytes": self.timeline.peak.nbytes,
             "tensors_peak_instant": self.timeline.peak.label,
             "library_scratch_bytes": self.library_scratch_bytes,
+            "memory": self.composed.over_step(),
             "saved_bytes": self.timeline.saved_bytes,
             "step_flops": self.step_flops,
+            "model_flops": self.model_flops,
+            "peak_flops": peak_flops(self.machine, self.machine.device(self.run.device)),
             "step_seconds": self.step_seconds,
             "step_seconds_margin": None if self.step_time is None else self.step_time.margin,
             "roofline_seconds": self.roofline_seconds,
@@ -148,7 +152,6 @@ class Estimate:
             "gradient_bytes": self.gradient_bytes,
             "optimizer_state_bytes": self.cost.optimizer_state_bytes,
             "waiting_batch_bytes": self.cost.batch.waiting * self.cost.batch.nbytes,
-            "model_flops": self.model_flops,
             "flops_by_dtype": self.flops,
             "instants": [{"instant": str(moment), "bytes": moment.nbytes} for moment in self.timeline.instants],
         }

@@ -8,13 +8,14 @@ from typing import Any
 
 from assay.config import ResolvedRun, Run
 from assay.cost.collectives import Communication
-from assay.cost.work import communications
+from assay.cost.work import communications, model_flops
 from assay.estimator.device_memory import device_memory_values
-from assay.estimator.estimate import Estimate, estimate
+from assay.estimator.estimate import Estimate, bare_ledger, estimate
 from assay.estimator.timing.over_ranks import step_seconds_over_ranks
 from assay.estimator.timing.pipeline_idle import bubble_share, idle_shares
 from assay.estimator.timing.step_time import StepTime
 from assay.hardware import Machine
+from assay.hardware.peaks import peak_flops
 
 
 @dataclass(frozen=True)
@@ -81,8 +82,15 @@ class EveryRank:
         if len(self.ranks) == 1:
             return self.fullest.predicted()
         time = {"step_seconds": self.step_seconds, "roofline_seconds": self.step_seconds}
-        found = {**self.fullest.predicted(), "step_flops": self.step_flops, **time}
+        found = {**self.fullest.predicted(), "step_flops": self.step_flops, **time, **self._utilization()}
         return {**found, "bubble_share": self.bubble_share, "ranks": self._by_rank()}
+
+    def _utilization(self) -> dict[str, Any]:
+        """Both parts of MFU: FLOPs of the undivided model, as ranks may repeat some, and the peak of all devices."""
+        one, count = self.fullest, len(self.ranks)
+        peak = peak_flops(one.machine, one.machine.device(self.run.device))
+        whole = model_flops(bare_ledger(self.run, one.machine))
+        return {"model_flops": whole, "peak_flops": None if peak is None else count * peak}
 
     def to_dict(self) -> dict[str, Any]:
         """All figures as plain values for JSON: those of the fullest rank, and by rank where they differ."""

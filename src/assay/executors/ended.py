@@ -1,4 +1,4 @@
-"""The end of a cell: its result with the curve of its losses, and news that must not fail at a closed terminal."""
+"""The end of a cell: its result with its losses and times, and news that must not fail at a closed terminal."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -9,6 +9,9 @@ from assay.records.study import Cell, CellResult, Curve
 from assay.store import history
 from assay.store.event_log import Event
 
+_DIGITS = 6
+"""Decimals of a step's seconds that are kept."""
+
 
 def cell_result(cell: Cell, wave: int, result: RunResult, events: Sequence[Event]) -> CellResult:
     """Return a cell with its result and its losses, which are in the events of its run."""
@@ -16,11 +19,13 @@ def cell_result(cell: Cell, wave: int, result: RunResult, events: Sequence[Event
 
 
 def curve_of(events: Sequence[Event]) -> Curve:
-    """The losses up to the first step whose event is missing, so that a position in the curve is a step."""
-    steps = history.steps(events)
+    """The losses and times up to the first step whose event is missing, so that a position in the curve is a step."""
+    steps = [step for at, step in enumerate(history.steps(events)) if step.step == at]
     return Curve(
-        train_loss=tuple(step.loss for at, step in enumerate(steps) if step.step == at),
+        train_loss=tuple(step.loss for step in steps),
         evaluations=tuple((seen.step, seen.loss) for seen in history.evaluations(events)),
+        step_seconds=tuple(round(step.seconds, _DIGITS) for step in steps),
+        unsteady=tuple(step.step for step in steps if step.phase != "steady"),
     )
 
 

@@ -65,6 +65,11 @@ class Child:
         self._channel: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         threading.Thread(target=self._listen, daemon=True).start()
 
+    @property
+    def pid(self) -> int:
+        """Number of the process."""
+        return self._process.pid
+
     def events(self) -> Iterator[Event]:
         """Yield events as they happen, until the child has ended. Every turn that it requests is granted."""
         while not self.finished:

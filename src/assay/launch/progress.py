@@ -6,15 +6,20 @@ first ones are slow with compilation and tracing. A single step gives no remaini
 
 import sys
 import time
+from math import exp
 from types import TracebackType
 from typing import Self
 
+from assay.hardware.resident import Resident
 from assay.store.event_log import Event
-from assay.units import format_count, format_seconds
+from assay.units import format_bytes, format_count, format_seconds
 
 _RECENT_STEPS = 20
 _WITHOUT_STEPS = frozenset({"import", "build", "evaluation", "checkpoint", "memory pass", "stopping"})
 """Phases in which no training step ends."""
+
+_LARGEST_LOG = 700.0
+"""Largest logarithm whose exponential is a float."""
 
 _LONG_SECONDS = 2.0
 """Time after which a phase of unknown length shows its elapsed time."""
@@ -31,6 +36,11 @@ class Meter:
         self.done = 0
         self.phase = "preparing"
         self.loss: float | None = None
+        self._rate: float | None = None
+        self._log_norm: float | None = None
+        self._ideal: float | None = None
+        """Seconds of a step at the peak of the device; None if that is unknown."""
+        self._resident: Resident | None = None
         self._recent: tuple[tuple[float, int], ...] = ()
         """Seconds and tokens of the last steps; replaced as a whole, because a display reads it from another thread."""
         self._eval_interval = 0
@@ -46,6 +56,9 @@ class Meter:
         if kind == "run":
             self.steps, self.phase = event["steps"], "starting"
             self._eval_interval = event.get("eval_interval", 0)
+            work, peak, pid = (event.get(name) for name in ("model_flops", "peak_flops", "pid"))
+            self._ideal = work / peak if work and peak else None
+            self._resident = None if pid is None else Resident(pid)
         elif kind == "start":
             self.done = event.get("resumed_at", 0)
         elif kind == "phase":
@@ -54,6 +67,7 @@ class Meter:
             self._part = (event["done"], event["total"])
         elif kind == "step":
             self.done, self.loss = event["step"] + 1, event["loss"]
+            self._rate, self._log_norm = event.get("learning_rate"), event.get("log_gradient_norm")
             self._recent = (*self._recent, (event["seconds"], event["tokens"]))[-_RECENT_STEPS:]
         elif kind == "interrupting":
             self._enter("stopping")
@@ -64,17 +78,16 @@ class Meter:
         return self._part if self.phase in _WITHOUT_STEPS and self._part[1] else (self.done, self.steps)
 
     def figures(self) -> str:
-        """Loss, speed and remaining time, as far as they are known."""
-        parts = [] if self.loss is None else [f"loss {self.loss:.4f}"]
+        """Loss, learning rate, gradient norm, speed, share of the peak, memory and remaining time, as far as known."""
+        return ", ".join(filter(None, self.lines()))
+
+    def lines(self) -> tuple[str, str]:
+        """Two lines of these figures: the training, and its speed."""
         if self.phase in _WITHOUT_STEPS:
-            return ", ".join([*parts, *self._time_here()])
-        recent = sorted(self._recent)
-        seconds, tokens = recent[(len(recent) - 1) // 2] if recent else (0.0, 0)
-        if seconds > 0:
-            parts.append(f"{format_count(tokens / seconds)} tokens/s")
-            left = self.seconds_left
-            parts += [f"{format_seconds(left)} left"] if left else []
-        return ", ".join(parts)
+            left = self._time_here()
+        else:
+            left = [f"{format_seconds(self.seconds_left)} left"] if self.seconds_left else []
+        return ", ".join(self._training()), ", ".join([*self._speed(), *self._memory(), *left])
 
     @property
     def seconds_left(self) -> float | None:
@@ -83,6 +96,27 @@ class Meter:
         if len(recent) < 2:
             return None
         return self._left(recent[(len(recent) - 1) // 2][0])
+
+    def _training(self) -> list[str]:
+        found = [] if self.loss is None else [f"loss {self.loss:.4f}"]
+        if self._rate is not None:
+            found.append(f"learning rate {self._rate:.3g}")
+        if self._log_norm is not None and self._log_norm < _LARGEST_LOG:
+            found.append(f"gradient norm {exp(self._log_norm):.3g}")
+        return found
+
+    def _speed(self) -> list[str]:
+        """Seconds of a step, tokens in a second, and the share of the peak; empty in a phase without steps."""
+        recent = sorted(self._recent)
+        seconds, tokens = recent[(len(recent) - 1) // 2] if recent else (0.0, 0)
+        if seconds <= 0 or self.phase in _WITHOUT_STEPS:
+            return []
+        share = [] if self._ideal is None else [f"MFU {self._ideal / seconds:.1%}"]
+        return [f"{format_seconds(seconds)} a step", f"{format_count(tokens / seconds)} tokens/s", *share]
+
+    def _memory(self) -> list[str]:
+        held = None if self._resident is None else self._resident.nbytes
+        return [] if held is None else [format_bytes(held)]
 
     def _enter(self, phase: str) -> None:
         now = time.monotonic()

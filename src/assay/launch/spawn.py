@@ -23,6 +23,14 @@ WORKER = (sys.executable, "-P", "-m", "assay.worker")
 AGENT = (sys.executable, "-P", "-m", "assay.worker.processes.agent")
 """`-P` keeps the current folder off the import path, so that no file there replaces a library."""
 
+_SURROUNDINGS = {
+    "PYTHONUNBUFFERED": "1",
+    "PYTHONHASHSEED": "0",  # keeps the order of sets, and with it the count of allocations, equal
+    "TOKENIZERS_PARALLELISM": "false",  # a forked tokenizer must not warn
+    "PYDANTIC_DISABLE_PLUGINS": "__all__",  # else all installed packages are searched for plugins of pydantic
+}
+"""Environment of a measured process, in addition to its parent's."""
+
 
 def start(
     ready: ReadyRun,
@@ -46,8 +54,7 @@ def start(
 def _spawn(folder: RunFolder, ranks: int, turns: int | None, lock: IO[bytes]) -> "subprocess.Popen[bytes]":
     program = WORKER if ranks == 1 else (*AGENT, "--ranks", str(ranks))
     command = [*program, str(folder.path), *(["--turns", str(turns)] if turns is not None else [])]
-    # A fixed hash seed keeps set order, and with it the count of allocations, equal. A forked tokenizer must not warn.
-    surroundings = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": "0", "TOKENIZERS_PARALLELISM": "false"}
+    surroundings = {**os.environ, **_SURROUNDINGS}
     with refused(folder.path), folder.log_file.open("ab") as log:
         process = subprocess.Popen(
             command,

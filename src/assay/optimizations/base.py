@@ -19,12 +19,12 @@ from assay.config.run import ResolvedRun, Scalar, Spec
 from assay.errors import UsageError
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
-from assay.reference.expected import REASSOCIATED, Expected
 
 if TYPE_CHECKING:
     from assay.cost import Cost
     from assay.cost.analytic.layout import Layout
     from assay.hardware import Machine
+    from assay.reference.expected import Expected
     from assay.step.program import Program
 
 
@@ -182,6 +182,8 @@ class Optimization(Setting):
         and a technique that trains differently states its rule. Without such a statement the values of its runs are not
         checked.
         """
+        from assay.reference.expected import REASSOCIATED
+
         if self.promised is Numerics.EXACT:
             return expected
         if self.promised is not Numerics.REASSOCIATED:

@@ -9,11 +9,10 @@ from assay.config.run import ResolvedRun, Run
 from assay.errors import UsageError
 from assay.optimizations.base import Conflict, Numerics
 from assay.optimizations.registry import catalogue, optimizations_of
-from assay.reference.expected import Expected
-from assay.reference.rules import AdamW
 
 if TYPE_CHECKING:
     from assay.hardware import Machine
+    from assay.reference.expected import Expected
 
 
 def resolved(run: Run) -> ResolvedRun:
@@ -42,8 +41,11 @@ def trained_model(run: Run) -> ModelConfig:
     return model
 
 
-def expected_of(run: ResolvedRun) -> Expected:
+def expected_of(run: ResolvedRun) -> "Expected":
     """Return the values that the run's first steps must compute: the baseline's, as its optimizations change them."""
+    from assay.reference.expected import Expected
+    from assay.reference.rules import AdamW
+
     training = run.training
     found = Expected(
         model=trained_model(run),

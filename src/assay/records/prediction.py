@@ -1,5 +1,7 @@
 """The estimator's prediction of a run's figures."""
 
+from collections.abc import Mapping
+
 from assay.records.base import Record
 from assay.records.ranks import Sent
 
@@ -16,6 +18,20 @@ class PredictedRank(Record):
     """Idle share of a simulated pipeline: its stages take time in proportion to their FLOPs, and its sends are free."""
 
 
+class MemoryOverStep(Record):
+    """Predicted bytes that are alive during a step, by category, at the highest instant of each part of the step."""
+
+    instants: tuple[str, ...]
+    """Phase, operation and module of each instant, in their order."""
+    layers: Mapping[str, tuple[int, ...]]
+    """Bytes of each category at each instant, from the lowest layer of a figure on; they sum to the bytes alive."""
+
+    @property
+    def alive(self) -> tuple[int, ...]:
+        """Bytes alive at each instant."""
+        return tuple(map(sum, zip(*self.layers.values(), strict=True)))
+
+
 class Predicted(Record):
     """The estimator's prediction of a result's figures, and FLOPs. On several ranks, of the rank that holds most."""
 
@@ -30,6 +46,10 @@ class Predicted(Record):
     saved_bytes: int | None = None
     step_flops: int | None = None
     """FLOPs executed by one optimizer step, recomputation included."""
+    model_flops: int | None = None
+    """FLOPs that the model of one step needs, without recomputation: the numerator of MFU. None in older records."""
+    peak_flops: float | None = None
+    """FLOP/s of all devices of the run at their peak (`hardware.peaks`), the denominator; None if it is unknown."""
     step_seconds: float | None = None
     """Seconds from timed steps of few blocks, or from measured rates of this machine and, on several ranks, of its
     link; None if these are unknown."""
@@ -37,10 +57,18 @@ class Predicted(Record):
     """Half of the 95 % interval relative to `step_seconds`, if steps were timed; None for a roofline."""
     roofline_seconds: float | None = None
     """Seconds of the work at measured rates; None in older records, whose `step_seconds` is that."""
+    memory: MemoryOverStep | None = None
+    """None in older records."""
     ranks: tuple[PredictedRank, ...] = ()
     """Prediction for each rank; empty on one rank."""
     bubble_share: float | None = None
     """Idle share of a pipeline with equal stages by its schedule's formula, (p−1)/(vm + p−1) or a variant."""
+
+    def utilization(self, seconds: float) -> float | None:
+        """Return the MFU of a step that takes so many seconds; None if the peak is unknown."""
+        if not self.model_flops or not self.peak_flops:
+            return None
+        return self.model_flops / self.peak_flops / seconds
 
     @property
     def work_seconds(self) -> float | None:

@@ -131,12 +131,16 @@ class Halving(Frozen):
 
 
 class Curve(Frozen):
-    """The loss during a run: one value per step, and the evaluations."""
+    """The loss and the time of each step of a run, and the evaluations."""
 
     train_loss: tuple[float | None, ...] = ()
     """Training loss of each step, from step 0; None if it was not finite."""
     evaluations: tuple[tuple[int, float | None], ...] = ()
     """(steps completed, validation loss)."""
+    step_seconds: tuple[float, ...] = ()
+    """Seconds of each step, from step 0, to the microsecond; empty in older records."""
+    unsteady: tuple[int, ...] = ()
+    """Steps that are not among the steady ones: the first, those of warm-up, and the first of each timed block."""
 
 
 class CellResult(Frozen):

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from assay.records.evidence import BEGINNING_ONLY
 from assay.report.blocks import Block, Facts, Table
+from assay.report.closing.run import closing, utilization
 from assay.report.formats import UNKNOWN, amount, figure, leaves, spelled
 from assay.units import format_count, format_flops, format_seconds, with_margin
 
@@ -35,7 +36,7 @@ def run_report(result: "RunResult", home: "Home", *, whole: bool = False) -> Ite
     if whole:
         yield from _the_rest(result)
     saved = RunFolder(home.runs / result.run).newest_checkpoint() is not None
-    yield Facts.of((("folder", str(home.runs / result.run)), *(("next", hint) for hint in _hints(result, saved))))
+    yield Facts.of((("folder", str(home.runs / result.run)), *closing(result, saved=saved)))
 
 
 def _by_rank(result: "RunResult") -> Iterator[Block]:
@@ -127,6 +128,7 @@ def _speed(result: "RunResult") -> Iterator[tuple[str, str]]:
     if step is not None:
         spread = f"quartiles {format_seconds(step.lower)} and {format_seconds(step.upper)} of {step.count} steady steps"
         speed = "" if result.tokens_per_second is None else f", {format_count(result.tokens_per_second)} tokens/s"
+        speed += "" if (share := utilization(result)) is None else f", MFU {share:.1%}"
         speed += "" if result.epoch_seconds is None else f", an epoch in {format_seconds(result.epoch_seconds)}"
         yield "step", f"{format_seconds(step.median)} ({spread}){speed}"
     if result.data_wait_share is not None:
@@ -224,17 +226,3 @@ def _the_rest(result: "RunResult") -> Iterator[Block]:
 def flat(values: object) -> dict[str, str]:
     """Flatten nested values to ``key.key`` → text."""
     return {key: spelled(value) for key, value in leaves(values).items()}
-
-
-def _hints(result: "RunResult", saved: bool) -> Iterator[str]:
-    from assay.errors import START_AGAIN
-
-    if START_AGAIN in (result.reason or ""):
-        yield f"assay runs rm {result.run}    removes the run, which cannot be resumed"
-    elif result.status == "budget_reached":
-        yield f"assay train --resume {result.run} KEY=VALUE    continues with more training.tokens or training.seconds"
-    elif result.status.resumable:
-        how = "continues from the newest checkpoint" if saved else "starts again, because nothing was saved"
-        yield f"assay train --resume {result.run}    {how}"
-    elif result.status == "done":
-        yield f"assay sample {result.run} --prompt TEXT"

@@ -6,39 +6,38 @@ from dataclasses import dataclass
 import numpy as np
 
 from assay.errors import UsageError
-from assay.scaling.fitted import Prediction
+from assay.scaling.extrapolation import extents
+from assay.scaling.fitted import Prediction, check_reach
 from assay.scaling.laws import Law, form_named
-from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN, Floats, Points, planned
+from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN, LIMITS, Floats, Points, planned
 
 _SPOKEN = {"counted_flops": "flops", "compute": "flops"}
 """Names of quantities as users give them, where they differ from the column's."""
 
 
-_LIMITS = {
-    "parameters": (1e3, 1e20),
-    "tokens": (1e3, 1e20),
-    "counted_flops": (1e3, 1e40),
-    "min_flops": (1e3, 1e40),
-    "min_steps": (1.0, 1e20),
-    "unique_tokens": (1.0, 1e20),
-}
-"""Least and most of each quantity that a model may have."""
 _OF_ALL = {"compute", "counted_flops"}
 """Columns that follow from FLOPs, or from N and D."""
 
 
 @dataclass(frozen=True)
 class PublishedLaw:
-    """A law with the constants of a source. It has no points, so no intervals and no reach."""
+    """A law with the constants of a source. It has no points, so no intervals; its reach is the largest run's."""
 
     law: Law
     source: str
 
     def predict(self, points: Points, far: bool = False) -> Prediction:
-        """Return the loss at each point; the ends of intervals, and how far it is beyond, are not known (NaN)."""
-        losses = self.law.losses(points)
+        """Return the loss at each point; the ends of intervals are not known (NaN).
+
+        Raises `UsageError` beyond 10,000 times the largest run behind the constants unless `far`.
+        """
+        losses, form = self.law.losses(points), self.law.form
         unknown = np.full_like(losses, np.nan)
-        return Prediction(self.law, points, losses, unknown, unknown, unknown, self.source)
+        beyond = unknown if form.reach is None else np.maximum(1.0, extents(points, form) / form.reach)
+        check_reach(beyond, far)
+        return Prediction(
+            self.law, points, losses, unknown, unknown, beyond, (form.extent,) * len(losses), source=self.source
+        )
 
 
 def published(name: str, source: str | None = None) -> PublishedLaw:
@@ -53,7 +52,7 @@ def published(name: str, source: str | None = None) -> PublishedLaw:
 
 def _check_asked(law: Law, name: str, values: Floats) -> None:
     """Raise `UsageError` for a quantity that is impossible, or that the law does not use."""
-    least, most = _LIMITS[name]
+    least, most = LIMITS[name]
     spoken = _SPOKEN.get(name, name)
     if not np.all((least <= values) & (values <= most)):
         raise UsageError(f"{spoken}={values.ravel()[0]:g} is not possible; give a number from {least:g} to {most:g}")

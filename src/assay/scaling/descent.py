@@ -2,7 +2,8 @@
 
 A fit has weights of its points; those of a bootstrap are how often each point was drawn. The Hessian keeps the products
 of first derivatives only. Points whose residual is beyond δ have no curvature of their own. The damping therefore is
-the Hessian of reweighted least squares, which lies above the objective, so that a large damping always descends.
+the Hessian of reweighted least squares, which lies above the objective, so that a large damping always descends. It has
+some of the identity as well, because neither Hessian has a curvature in a direction in which no loss changes.
 With an infinite δ the objective is half a sum of squares. L-BFGS finds the same optima, one after another.
 `tests/scaling/test_descent.py` compares them.
 """
@@ -21,6 +22,8 @@ MOST_STEPS = 300
 _ENOUGH = 1e-9
 """Relative decrease of an objective below which a step counts as the last."""
 _LEAST_DAMPING, _MOST_DAMPING = 1e-6, 1e6
+_LIFT = 1e-6
+"""Share of the identity in a damping."""
 _IMPOSSIBLE = 1e100
 """Residual of values for which a law has no loss; a weight of zero times it is still zero."""
 _ROWS = 256
@@ -62,10 +65,14 @@ def descend(problem: Problem, starts: Floats, weights: Floats | None = None, mos
     return np.concatenate(parts)
 
 
-def objectives(problem: Problem, values: Floats) -> Floats:
-    """Return the sum of Huber losses of each row of values, `[rows]`."""
-    parts = (values[first : first + _ROWS] for first in range(0, len(values), _ROWS))
-    return np.concatenate([problem.huber(problem.residuals(part)[0]).sum(axis=1) for part in parts])
+def objectives(problem: Problem, values: Floats, weights: Floats | None = None) -> Floats:
+    """Return the sum of Huber losses of each row of values, `[rows]`; `weights` are `[rows, points]`."""
+    parts = []
+    for first in range(0, len(values), _ROWS):
+        part = slice(first, first + _ROWS)
+        losses = problem.huber(problem.residuals(values[part])[0])
+        parts.append((losses if weights is None else weights[part] * losses).sum(axis=1))
+    return np.concatenate(parts)
 
 
 def _descend(problem: Problem, starts: Floats, weights: Floats, most_steps: int) -> Floats:
@@ -97,7 +104,8 @@ def _step(problem: Problem, values: Floats, weights: Floats, damping: Floats) ->
     curved = weights * ((size <= delta) + damping[:, None] * least_squares)
     hessian = np.matmul((curved[..., None] * slopes).transpose(0, 2, 1), slopes)
     scale = np.sqrt(np.maximum(np.einsum("fcc->fc", hessian), 1e-300))
-    scaled = hessian / scale[:, :, None] / scale[:, None, :] + 1e-12 * np.eye(values.shape[1])
+    lifted = 1e-12 + _LIFT * damping[:, None, None]
+    scaled = hessian / scale[:, :, None] / scale[:, None, :] + lifted * np.eye(values.shape[1])
     if problem.fixed is not None:
         scaled[:, problem.fixed, problem.fixed] = 1.0
     return np.asarray(np.linalg.solve(scaled, (gradient / scale)[..., None])[..., 0] / scale)

@@ -79,6 +79,20 @@ def extents(points: Points, form: Form) -> Floats:
     return np.exp(points.log(form.extent))
 
 
+def outside(asked: Points, points: Points, form: Form) -> tuple[Floats, tuple[str, ...]]:
+    """Return how far each question is outside of points, as a factor of at least 1, and the column that is furthest.
+
+    Columns are those that the law needs, and the one in which it extrapolates. Less than the least counts as well.
+    """
+    columns = tuple(dict.fromkeys((form.extent, *form.needs)))
+    factors = []
+    for name in columns:
+        there, here = np.exp(points.log(name)), np.exp(asked.log(name))
+        factors.append(np.maximum(here / there.max(), there.min() / here))
+    furthest = np.argmax(factors, axis=0)
+    return np.maximum(1.0, np.max(factors, axis=0)), tuple(columns[place] for place in furthest)
+
+
 def _distances(flops: Floats, fitted: float) -> Floats:
     return np.maximum(0.0, np.log(flops / fitted))
 

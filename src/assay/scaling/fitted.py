@@ -6,18 +6,21 @@ from itertools import combinations
 import numpy as np
 
 from assay.errors import UsageError
-from assay.scaling.extrapolation import Extrapolation, extents, widened
+from assay.scaling.extrapolation import Extrapolation, extents, outside, widened
 from assay.scaling.fitting import Fit
 from assay.scaling.identified import unidentified
 from assay.scaling.interval import Interval, of_losses, quantiles
-from assay.scaling.laws.base import Law
-from assay.scaling.points import Floats, Points
+from assay.scaling.laws.base import Law, log_slopes
+from assay.scaling.points import Floats, Points, planned
 from assay.scaling.profile import Profile
+from assay.scaling.trend import mean_slopes
 
 IDENTIFIED = 2.0
 """Largest ratio of the ends of an interval for which the points identify a constant."""
 RIDGE = 0.95
 """Correlation of draws from which two constants lie on a ridge."""
+_NO_EFFECT = 1e-3
+"""Change of log L by the value of a constant below which no loss depends on it."""
 MARKED, REFUSED = 100.0, 10_000.0
 """Multiples of the fitted extent from which a prediction is marked, and is refused."""
 
@@ -37,6 +40,8 @@ class HeldOut:
     """Share of the losses within their 95 % intervals."""
     covered_if_law_is_true: float
     """Share of the losses within their intervals by the bootstrap alone."""
+    half_width: float
+    """Mean half width of the intervals, relative to the loss."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +56,17 @@ class Prediction:
     high: Floats
     """Ends of the intervals; NaN for published constants, which have no points."""
     beyond: Floats
-    """Extent over the largest of the fitted points; 1 within them, and NaN for published constants."""
+    """Factor by which each is outside of the fitted points; 1 within them, and NaN where no range is known."""
+    furthest: tuple[str, ...] = ()
+    """Column in which each is furthest outside."""
     source: str | None = None
     """Source of published constants; None for a law that was fitted."""
     unidentified: tuple[str, ...] = ()
     """Constants that the fitted points do not identify."""
+    rising: tuple[str, ...] = ()
+    """Columns with which the fitted law rises."""
+    fitted: int | None = None
+    """Points of the fit; None for published constants."""
     law_taken_as_true: bool = False
     """Whether the points were too few for hold-outs, so that intervals do not grow beyond them."""
 
@@ -89,8 +100,11 @@ class FittedLaw:
     @property
     def intervals(self) -> dict[str, Interval]:
         """95 % interval of each constant, by the bootstrap."""
-        every = [law.printed for law in self.draws]
-        return {name: quantiles([one[name] for one in every]) for name in self.law.printed}
+        found = {}
+        for place, constant in enumerate(self.law.form.constants):
+            low, high = quantiles([law.numbers[place] for law in self.draws])
+            found[constant.symbol] = (constant.printed(low), constant.printed(high))
+        return found
 
     @property
     def unidentified(self) -> tuple[str, ...]:
@@ -100,15 +114,52 @@ class FittedLaw:
         This holds for the interval of the bootstrap, or for one from the curvature of least squares. A profile with
         an open end names a constant as well. If one that decides what the others mean is named, all are.
         """
+        return tuple(self.law.printed) if self.deciding else self._wide
+
+    @property
+    def deciding(self) -> tuple[str, ...]:
+        """Constants that the points do not identify, and that decide what the others mean."""
+        wide = self._wide
+        return tuple(one.symbol for one in self.law.form.constants if one.decides and one.symbol in wide)
+
+    @property
+    def at_limit(self) -> dict[str, float]:
+        """Limits of the form at which fitted constants lie, by their names; there no loss depends on their values."""
+        slopes = log_slopes(self.law, self.fit.points)
+        limits = {
+            one.symbol: one.limit(self.law.printed[one.symbol])
+            for one, slope in zip(self.law.form.constants, slopes, strict=True)
+            if slope < _NO_EFFECT
+        }
+        return {name: limit for name, limit in limits.items() if limit is not None}
+
+    @property
+    def rising(self) -> tuple[str, ...]:
+        """Columns with which the fitted law rises, on average over its points."""
+        slopes = zip(self.law.form.needs, mean_slopes(self.fit), strict=True)
+        return tuple(name for name, slope in slopes if slope > 0)
+
+    @property
+    def supports_optimum(self) -> bool:
+        """Whether the best size for the largest compute, if the form has one, is near the sizes of the points."""
+        points, form = self.fit.points, self.law.form
+        best = form.optimum(self.law.values, float(points.flops.max()))
+        if best is None:
+            return False
+        where = planned(parameters=best[0], tokens=best[1])
+        return float(outside(where, points, form)[0].max()) <= MARKED
+
+    @property
+    def _wide(self) -> tuple[str, ...]:
+        """Constants whose own interval is wide, open, or at a limit."""
         flat = unidentified(self.fit, IDENTIFIED)
         constants = {one.symbol: one for one in self.law.form.constants}
         open_ended = () if self.profile is None else self.profile.open_ended
-        named = tuple(
+        return tuple(
             name
             for name, ends in self.intervals.items()
             if name in flat or name in open_ended or not _is_narrow(ends) or constants[name].reaches_limit(ends)
         )
-        return tuple(constants) if any(constants[name].decides for name in named) else named
 
     @property
     def together(self) -> tuple[tuple[str, str], ...]:
@@ -133,17 +184,23 @@ class FittedLaw:
 
         Raises `UsageError` beyond 10,000 times the fitted points unless `far`, or if a column is missing.
         """
-        form = self.law.form
-        beyond = extents(points, form) / float(extents(self.fit.points, form).max())
-        if not far and float(beyond.max()) > REFUSED:
-            raise UsageError(
-                f"the question is {beyond.max():,.0f} times beyond the fitted points, and more than {REFUSED:,.0f} "
-                "times says nothing; ask for less, or insist with far"
-            )
+        beyond, furthest = outside(points, self.fit.points, self.law.form)
+        check_reach(beyond, far)
         return Prediction(
-            *(self.law, points, self.law.losses(points), *self.intervals_of(points), np.maximum(beyond, 1.0)),
+            *(self.law, points, self.law.losses(points), *self.intervals_of(points), beyond, furthest),
             unidentified=self.unidentified,
+            rising=self.rising,
+            fitted=len(self.fit.points),
             law_taken_as_true=self.extrapolation is None,
+        )
+
+
+def check_reach(beyond: Floats, far: bool) -> None:
+    """Raise `UsageError` for a question more than 10,000 times outside of the fitted points, unless `far`."""
+    if not far and float(np.nanmax(beyond, initial=1.0)) > REFUSED:
+        raise UsageError(
+            f"the question is {np.nanmax(beyond):,.0f} times beyond the fitted points, and more than {REFUSED:,.0f} "
+            "times says nothing; ask for less, or add --far to see a number that nothing supports"
         )
 
 
@@ -161,10 +218,18 @@ def with_held_out(found: FittedLaw, points: Points, below: float) -> FittedLaw:
 def held_out(found: FittedLaw, points: Points, below: float) -> HeldOut:
     """Return how a law that was fitted to other points predicts these."""
     errors = np.abs(found.law.losses(points) / points.loss - 1)
-    covered = (
-        _covered(ends, points) for ends in (found.intervals_of(points), of_losses(found.fit, found.draws, points))
+    ends = found.intervals_of(points)
+    by_bootstrap = of_losses(found.fit, found.draws, points)
+    half = float(np.mean((ends[1] - ends[0]) / 2 / points.loss))
+    return HeldOut(
+        len(points),
+        below,
+        len(found.fit.points),
+        mean_error=float(errors.mean()),
+        covered=_covered(ends, points),
+        covered_if_law_is_true=_covered(by_bootstrap, points),
+        half_width=half,
     )
-    return HeldOut(len(points), below, len(found.fit.points), float(errors.mean()), *covered)
 
 
 def _covered(ends: tuple[Floats, Floats], points: Points) -> float:

@@ -3,6 +3,11 @@
 The fit minimizes the sum of Huber losses of the residuals of log L, with δ = 0.001 (Hoffmann et al. 2022). A form gives
 its starts. The best of them descend together (`descent`): all by a few steps, then some to the end. L-BFGS finishes one
 of them, by at most 300 steps.
+
+Each fit of a bootstrap descends from the law that is fitted to all points. In a direction in which the losses do not
+change, it would stay there, and the interval would have no width. Then it descends twice more. One descent is from one
+of the form's own starts, so that a term that vanished may come back. The other is from values that are moved in flat
+directions. Such a fit counts if its objective is as low.
 """
 
 from dataclasses import dataclass
@@ -10,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize
 
+from assay.scaling.curvature import spreads
 from assay.scaling.descent import DELTA, Problem, descend, objectives
 from assay.scaling.laws.base import Form, Law
 from assay.scaling.laws.hoffmann import HOFFMANN
@@ -19,6 +25,12 @@ _STARTS = 60
 """Starts with the lowest objective from which the fit descends."""
 _FEW_STEPS, _FINALISTS = 40, 8
 """All starts descend by a few steps, and the best of them to the end."""
+_FLAT, _FURTHEST = 0.35, 2.0
+"""Standard error of a value from which a direction is flat, and by how much a start is moved at most.
+
+The first is a factor of four between the ends of a constant's interval."""
+_AS_LOW = 1 + 1e-6
+"""Ratio of objectives of equal fits."""
 _SCALE = 1e3
 """The objective is multiplied, because it is so small that L-BFGS would stop at its absolute tolerances."""
 
@@ -42,10 +54,8 @@ class Fit:
 def fit(points: Points, form: Form = HOFFMANN, delta: float = DELTA) -> Fit:
     """Fit a law to points: the lowest objective of several descents."""
     problem = Problem(form, points, delta)
-    every = form.starts(points)
-    starts = every[np.argsort(objectives(problem, every), kind="stable")[:_STARTS]]
-    near = descend(problem, starts, most_steps=_FEW_STEPS)
-    reached = descend(problem, near[np.argsort(objectives(problem, near), kind="stable")[:_FINALISTS]])
+    near = _near(problem)
+    reached = descend(problem, near)
     values, lowest = finish(problem, reached[int(np.argmin(objectives(problem, reached)))])
     return Fit(law_of(form, values), lowest, points, delta)
 
@@ -56,7 +66,37 @@ def bootstrap(found: Fit, draws: int, seed: int = 0) -> list[Law]:
     times_drawn = chance.multinomial(count, np.full(count, 1 / count), size=draws).astype(float)
     starts = np.repeat(found.law.values[None], draws, axis=0)
     problem = Problem(form, found.points, found.delta)
-    return [law_of(form, values) for values in descend(problem, starts, times_drawn)]
+    values = descend(problem, starts, times_drawn)
+    flat = _flat(problem, found.law.values)
+    if flat.shape[1]:
+        others = chance.choice(_near(problem), size=draws)
+        values = _better(problem, values, others, times_drawn)
+        moved = values + chance.standard_normal((draws, flat.shape[1])) @ flat.T
+        values = _better(problem, values, moved, times_drawn)
+    return [law_of(form, each) for each in values]
+
+
+def _near(problem: Problem) -> Floats:
+    """Return the best of the form's starts, after a few steps of each."""
+    every = problem.form.starts(problem.points)
+    starts = every[np.argsort(objectives(problem, every), kind="stable")[:_STARTS]]
+    near = descend(problem, starts, most_steps=_FEW_STEPS)
+    return np.asarray(near[np.argsort(objectives(problem, near), kind="stable")[:_FINALISTS]])
+
+
+def _better(problem: Problem, values: Floats, starts: Floats, weights: Floats) -> Floats:
+    """Return for each fit the values reached from a start, if their objective is as low."""
+    found = descend(problem, starts, weights)
+    before, after = (objectives(problem, each, weights) for each in (values, found))
+    return np.where((after <= _AS_LOW * before)[:, None], found, values)
+
+
+def _flat(problem: Problem, values: Floats) -> Floats:
+    """Return the directions `[k, flat]` in which losses hardly change, one standard error long, but not too far."""
+    factor = spreads(problem, values)
+    length = np.abs(factor).max(axis=0)
+    flat = length > _FLAT
+    return np.asarray(factor[:, flat] * np.minimum(1.0, _FURTHEST / length[flat]))
 
 
 def objective(law: Law, points: Points) -> float:

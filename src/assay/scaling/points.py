@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from assay.errors import UsageError
-from assay.scaling.table import named_columns, numbers_of, read_rows
+from assay.scaling.table import Table, read_table
 
 Floats = npt.NDArray[np.float64]
 
@@ -31,9 +31,18 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
 }
 """Headings by which a column is known, in lower case."""
 
+LIMITS: Mapping[str, tuple[float, float]] = {
+    "loss": (1e-6, 1e6),
+    "parameters": (1e3, 1e20),
+    "tokens": (1e3, 1e20),
+    "counted_flops": (1e3, 1e40),
+    "min_flops": (1e3, 1e40),
+    "min_steps": (1.0, 1e20),
+    "unique_tokens": (1.0, 1e20),
+}
+"""Least and most of each quantity. Sizes in billions, such as 70, are outside."""
+
 _CONTENT = "points"
-_LEAST, _MOST = 1e-300, 1e60
-"""Numbers of a file; products of larger ones have no logarithm."""
 _MOST_APART = 10.0
 """Factor by which FLOPs in a file may differ from 6·N·D; attention and embeddings explain less."""
 
@@ -85,6 +94,11 @@ class Points:
         """Return some of the points: those of a mask, or at some indices."""
         return replace(self, **{name: one[chosen] for name, one in vars(self).items() if one is not None})
 
+    def in_order(self) -> "Points":
+        """Return the points by N, D and loss, so that nothing depends on the order in which they were given."""
+        keys = [values for values in vars(self).values() if values is not None]
+        return self.where(np.lexsort(keys[::-1]))
+
     def without_highest(self, count: int) -> "Points":
         """Return the points without those of the highest losses."""
         kept = np.ones(len(self), dtype=bool)
@@ -105,21 +119,18 @@ def read_points(path: Path, needs: Collection[str] = ("parameters", "tokens")) -
 
     Raises `UsageError` with one sentence if the file cannot be read, lacks a column, or has an impossible number.
     """
-    rows = read_rows(path, _CONTENT)
-    columns = {
-        kind: np.asarray(numbers_of(rows, name, path, _LEAST, _MOST))
-        for kind, name in named_columns(rows, _NAMES, path).items()
-    }
+    table = read_table(path, _CONTENT)
+    columns = {kind: np.asarray(table.numbers(name, *LIMITS[kind])) for kind, name in table.headings(_NAMES).items()}
     _check_columns(columns, needs, path)
     found = _completed(columns)
     if {"parameters", "tokens", "counted_flops"} <= set(columns):
-        _check_units(found.flops, columns["counted_flops"], path)
+        _check_units(found.flops, columns["counted_flops"], table)
     return found
 
 
 def run_names(path: Path) -> list[str] | None:
     """Return the column `run` of a CSV file; None if it has none."""
-    rows = read_rows(path, _CONTENT)
+    rows = read_table(path, _CONTENT).rows
     return [row["run"] or "" for row in rows] if "run" in rows[0] else None
 
 
@@ -142,13 +153,13 @@ def _completed(columns: Mapping[str, Floats]) -> Points:
     )
 
 
-def _check_units(counted: Floats, given: Floats, path: Path) -> None:
+def _check_units(counted: Floats, given: Floats, table: Table) -> None:
     """Raise `UsageError` if the FLOPs of a file cannot be those of its sizes and tokens."""
     apart = np.abs(np.log(given / counted))
     worst = int(np.argmax(apart))
     if apart[worst] > np.log(_MOST_APART):
         raise UsageError(
-            f"{path}, line {worst + 2}: flops={given[worst]:g}, but 6·N·D is {counted[worst]:g}; "
+            f"{table.path}, line {table.lines[worst]}: flops={given[worst]:g}, but 6·N·D is {counted[worst]:g}; "
             "give parameters, tokens and FLOPs as plain counts"
         )
 
@@ -159,10 +170,11 @@ def check(points: Points, needs: Collection[str], least: int, name: str) -> None
         values = getattr(points, column) if column in ("loss", *needs) else points.column(column)
         if column in needs and (values is None or np.isnan(values).all()):
             raise UsageError(f"{name} lacks the column {_NAMES.get(column, (column,))[0]}, which the law needs")
-        if values is not None and not np.all((values > 0) & np.isfinite(values)):
-            raise UsageError(f"{name} has a {title} that is not positive; leave that point out")
+        if values is not None:
+            _check_numbers(values, LIMITS[_LIMITED_AS.get(column, column)], title, name)
     if len(points) < least:
-        raise UsageError(f"{name} has {len(points)} points; the law needs at least {least}")
+        count = f"{len(points)} point{'' if len(points) == 1 else 's'}"
+        raise UsageError(f"{name} has {count}; the law needs at least {least}")
     for column in needs:
         different = len(np.unique(getattr(points, column)))
         if different < _LEAST_DIFFERENT:
@@ -170,12 +182,34 @@ def check(points: Points, needs: Collection[str], least: int, name: str) -> None
             raise UsageError(f"{name} has {count}; the law needs at least {_LEAST_DIFFERENT}")
     if len(np.unique(points.loss)) < 2:
         raise UsageError(f"{name} has equal losses only; a law needs losses that fall with size or data")
-    rows = np.stack([values for values in vars(points).values() if values is not None], axis=1)
-    if len(np.unique(np.nan_to_num(rows), axis=0)) < len(rows):
-        raise UsageError(f"{name} has the same point twice; leave the copies out, or they count double")
+    _check_copies(points, name)
+
+
+def _check_numbers(values: Floats, ends: tuple[float, float], title: str, name: str) -> None:
+    if not np.all((values > 0) & np.isfinite(values)):
+        raise UsageError(f"{name} has a {title} that is not positive; leave that point out")
+    outside = (values < ends[0]) | (values > ends[1])
+    if outside.any():
+        raise UsageError(
+            f"{name} has a {title} of {values[outside][0]:g}; write plain numbers, from {ends[0]:g} to {ends[1]:g}"
+        )
+
+
+def _check_copies(points: Points, name: str) -> None:
+    rows = np.nan_to_num(np.stack([values for values in vars(points).values() if values is not None], axis=1))
+    first: dict[bytes, int] = {}
+    for place, row in enumerate(rows):
+        before = first.setdefault(row.tobytes(), place)
+        if before != place:
+            raise UsageError(
+                f"{name} has the same point twice, as its points {before + 1} and {place + 1}; leave the copies out, "
+                "or they count double"
+            )
 
 
 _LEAST_DIFFERENT = 3
+_LIMITED_AS = {"compute": "counted_flops"}
+"""Columns that have the limits of another one."""
 _TITLES = {
     "loss": "loss",
     "parameters": "model size",

@@ -20,8 +20,9 @@ import numpy as np
 from assay.scaling.asking.frontier import Curve, Frontier, Minimum, Optimum, Reach, Spread, Tilted
 from assay.scaling.laws import HOFFMANN, Law
 from assay.scaling.laws.hoffmann import BESIROGLU as _BESIROGLU
+from assay.scaling.laws.hoffmann import LARGEST_FLOPS as _OF_POINTS
 from assay.scaling.laws.hoffmann import ROUNDED, UNROUNDED
-from assay.scaling.laws.kaplan import PETAFLOP_DAY
+from assay.scaling.laws.kaplan import LARGEST_FLOPS, PETAFLOP_DAY
 from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN
 
 
@@ -61,11 +62,12 @@ _HELD = 6e18
 """FLOPs at which lines with other exponents agree: the smallest budget of approach 2."""
 
 _BUDGETS = Reach(_HELD, 3e21, "the budgets of approach 2, 6e18 to 3e21 FLOPs")
-_RUNS = Reach(1.4e18, 1.3e22, "runs of 1.4e18 to 1.3e22 FLOPs, 6·N·D of the points of figure 4 of Hoffmann et al. 2022")
-_LARGEST = 1.5e9 * 2.5e5 * 512 * 1024 * FLOPS_PER_PARAMETER_AND_TOKEN
+_RUNS = Reach(
+    1.4e18, _OF_POINTS, "runs of 1.4e18 to 1.3e22 FLOPs, 6·N·D of the points of figure 4 of Hoffmann et al. 2022"
+)
 _KAPLANS = Reach(
     None,
-    _LARGEST,
+    LARGEST_FLOPS,
     "runs of up to 1.2e21 FLOPs (1.5 billion parameters, 250,000 steps of 512 sequences of 1,024 tokens)",
 )
 
@@ -111,13 +113,16 @@ FRONTIERS: Mapping[str, Frontier] = {
     ),
     "Hoffmann 3": _approach(
         ((1e9, 27.1e9), (10e9, 410.1e9), (67e9, 4.1e12), (175e9, 12.0e12), (1e12, 94.1e12)),
-        "approach 3, the parametric law, by its table",
+        "approach 3, the parametric law, by its table, which Besiroglu et al. 2024 could not repeat",
     ),
     "Hoffmann 3, unrounded": _minimum(
         HOFFMANN.known(UNROUNDED),
         f"{_HOFFMANN}, approach 3, with the unrounded constants of Besiroglu et al. 2024",
     ),
-    "Hoffmann 3, rounded": _minimum(HOFFMANN.known(ROUNDED), f"{_HOFFMANN}, approach 3, with its rounded constants"),
+    "Hoffmann 3, rounded": _minimum(
+        HOFFMANN.known(ROUNDED),
+        f"{_HOFFMANN}, approach 3, with its rounded constants, which are too coarse for an optimum; prefer Besiroglu",
+    ),
     "Besiroglu": _minimum(BESIROGLU, "Besiroglu et al. 2024 (arXiv:2404.10102), approach 3 repeated", _sampled()),
     "Kaplan, C_min = C/2": Frontier(Kaplan(0.5), f"{_KAPLAN}; half of the training compute counts", _KAPLANS),
     "Kaplan, C_min = C": Frontier(Kaplan(1.0), f"{_KAPLAN}; all of the training compute counts", _KAPLANS),

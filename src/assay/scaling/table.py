@@ -1,51 +1,99 @@
 """Columns of numbers in a CSV file whose first line names them, each by any of several names.
 
-Names are compared in lower case. A file that a spreadsheet wrote may begin with a byte order mark.
+Names are compared in lower case. A file that a spreadsheet wrote may begin with a byte order mark. Empty lines do not
+count as rows, and errors name the line of the file.
 """
 
 import csv
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from assay.config.reading import read_text
+from assay.config.reading import read_bytes
 from assay.errors import UsageError, shown
 
-Rows = list[dict[str, str]]
+_MOST_BYTES = 1 << 26
+_SEPARATORS = {";": "semicolons", "\t": "tabs"}
+"""Separators that spreadsheets write in place of commas."""
 
 
-def read_rows(path: Path, content: str) -> Rows:
+@dataclass(frozen=True)
+class Table:
+    """Rows of a file, each with the number of its line."""
+
+    path: Path
+    rows: list[dict[str, str]]
+    lines: list[int]
+
+    def headings(self, names: Mapping[str, Sequence[str]]) -> dict[str, str]:
+        """Return the heading of each kind of column that the file has, from the names by which it is known.
+
+        Raises `UsageError` if several columns are of one kind.
+        """
+        found = {kind: self._heading(known) for kind, known in names.items()}
+        return {kind: name for kind, name in found.items() if name is not None}
+
+    def _heading(self, names: Sequence[str]) -> str | None:
+        found = [one for one in self.rows[0] if one is not None and one.strip().lower() in names]
+        if len(found) > 1:
+            raise UsageError(
+                f"{self.path} has the columns {' and '.join(found)} for one quantity; leave one of them out"
+            )
+        return found[0] if found else None
+
+    def numbers(self, name: str, least: float, most: float) -> list[float]:
+        """Return a column as numbers. Raises `UsageError` for a field that is no number, or not within the limits."""
+        return [
+            _number(row[name], name, f"{self.path}, line {line}", least, most)
+            for row, line in zip(self.rows, self.lines, strict=True)
+        ]
+
+
+def read_table(path: Path, content: str) -> Table:
     """Return the rows of a file; `content` says in an error what it should have.
 
-    Raises `UsageError` if it cannot be read, has no rows, or has a row with more fields than names.
+    Raises `UsageError` if it cannot be read, has no rows, has two columns of one name, or has a row with more fields
+    than names.
     """
+    reader = csv.DictReader(_text(path, content).splitlines())
+    rows, lines = [], []
     try:
-        rows = list(csv.DictReader(read_text(path).removeprefix("\ufeff").splitlines()))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read ({error.strerror}); name a CSV file of {content}") from error
+        for row in reader:
+            rows.append(row)
+            lines.append(reader.line_num)
     except csv.Error as error:
         raise UsageError(f"{path} is no CSV file ({error}); name one of {content}") from error
     if not rows:
         raise UsageError(f"{path} has no {content}; its first line names the columns, and each further line is a row")
-    for line, row in enumerate(rows, start=2):
+    _check_names(reader.fieldnames or (), path)
+    for row, line in zip(rows, lines, strict=True):
         if None in row:
             raise UsageError(f"{path}, line {line} has more fields than the first line has names")
-    return rows
+    return Table(path, rows, lines)
 
 
-def column_of(rows: Rows, names: Sequence[str], path: Path) -> str | None:
-    """Return the heading of a column that has one of the names, in lower case; None if there is none.
+def _text(path: Path, content: str) -> str:
+    try:
+        raw = read_bytes(path, _MOST_BYTES)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror}); name a CSV file of {content}") from error
+    if raw is None:
+        raise UsageError(f"{path} is longer than 64 MiB; name a CSV file of {content}")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 at byte {error.start}; save it as CSV in UTF-8") from error
 
-    Raises `UsageError` if several columns have one.
-    """
-    found = [one for one in rows[0] if one is not None and one.strip().lower() in names]
-    if len(found) > 1:
-        raise UsageError(f"{path} has the columns {' and '.join(found)} for one quantity; leave one of them out")
-    return found[0] if found else None
 
-
-def numbers_of(rows: Rows, name: str, path: Path, least: float, most: float) -> list[float]:
-    """Return a column as numbers. Raises `UsageError` for a field that is no number, or not within the limits."""
-    return [_number(row[name], name, f"{path}, line {line}", least, most) for line, row in enumerate(rows, start=2)]
+def _check_names(names: Sequence[str], path: Path) -> None:
+    """Raise `UsageError` for a heading that is not separated by commas, and for a name that it has twice."""
+    for separator, word in _SEPARATORS.items():
+        if len(names) == 1 and separator in names[0]:
+            raise UsageError(f"{path} separates its columns by {word}; save it as CSV with commas")
+    cleaned = [name.strip().lower() for name in names]
+    twice = next((name for name in cleaned if name and cleaned.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(f"{path} has the column {shown(twice)} twice; leave one of them out")
 
 
 def _number(text: str | None, name: str, place: str, least: float, most: float) -> float:
@@ -56,11 +104,7 @@ def _number(text: str | None, name: str, place: str, least: float, most: float) 
     except ValueError:
         raise UsageError(f"{place}: the column {name} has {shown(text or '')}; write a number such as 1e7") from None
     if not least <= value <= most:
-        raise UsageError(f"{place}: {name}={value:g} is not possible; give a number from {least:g} to {most:g}")
+        raise UsageError(
+            f"{place}: {name}={value:g} is not possible; write the plain number, from {least:g} to {most:g}"
+        )
     return value
-
-
-def named_columns(rows: Rows, names: Mapping[str, Sequence[str]], path: Path) -> dict[str, str]:
-    """Return the heading of each kind of column that the file has. Raises `UsageError` as `column_of`."""
-    found = {kind: column_of(rows, known, path) for kind, known in names.items()}
-    return {kind: name for kind, name in found.items() if name is not None}

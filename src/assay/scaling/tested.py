@@ -15,11 +15,12 @@ import numpy as np
 from assay.errors import UsageError
 from assay.scaling.extrapolation import extents, extrapolation
 from assay.scaling.fitted import FittedLaw, held_out, with_held_out
-from assay.scaling.fitting import bootstrap, fit
+from assay.scaling.fitting import Fit, bootstrap, fit
 from assay.scaling.laws import Form
 from assay.scaling.points import Floats, Points
 from assay.scaling.profile import Likelihood
 from assay.scaling.profile import profile as profiled
+from assay.scaling.trend import check_falling
 
 _FITTED_SHARE = 0.8
 """Share of the points below the cut of the test, if none is given."""
@@ -36,16 +37,22 @@ def fitted(
     draws: int,
     seed: int = 0,
 ) -> FittedLaw:
-    """Fit a law to points and test it on the larger ones. Raises `UsageError` if too few points are left."""
+    """Fit a law to points and test it on the larger ones.
+
+    Raises `UsageError` if too few points are left, or if their losses do not fall.
+    """
+    points = points.in_order()
     kept = points.without_highest(drop) if drop else points
     sizes = extents(kept, form)
     chosen = kept if below is None else kept.where(sizes < below)
     if len(chosen) < form.least_points or not _several(chosen, form):
         raise UsageError(
-            f"{len(chosen)} points are left to fit; the law {form.name} needs at least {form.least_points}, "
+            f"{_counted(len(chosen))} left to fit; the law {form.name} needs at least {form.least_points}, "
             "of several sizes"
         )
-    found = _with_intervals(chosen, form, draws, seed)
+    best = fit(chosen, form)
+    check_falling(best)
+    found = _with_intervals(best, draws, seed)
     found = replace(
         found,
         dropped=drop,
@@ -65,7 +72,7 @@ def _with_test(found: FittedLaw, draws: int, seed: int) -> FittedLaw:
     small, large = points.where(sizes < cut), points.where(sizes >= cut)
     if len(small) < form.least_points or not _several(small, form):
         return found
-    return replace(found, held_out=held_out(_with_intervals(small, form, draws, seed), large, cut))
+    return replace(found, held_out=held_out(_with_intervals(fit(small, form), draws, seed), large, cut))
 
 
 def _cut(sizes: Floats) -> float:
@@ -73,9 +80,12 @@ def _cut(sizes: Floats) -> float:
     return float(np.sort(sizes)[int(_FITTED_SHARE * len(sizes))])
 
 
-def _with_intervals(points: Points, form: Form, draws: int, seed: int) -> FittedLaw:
-    found = fit(points, form)
+def _with_intervals(found: Fit, draws: int, seed: int) -> FittedLaw:
     return FittedLaw(found, tuple(bootstrap(found, draws, seed)), 0, extrapolation=extrapolation(found))
+
+
+def _counted(points: int) -> str:
+    return "1 point is" if points == 1 else f"{points} points are"
 
 
 def _several(points: Points, form: Form) -> bool:

@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from assay.config import ResolvedRun
 from assay.data import Prepared
 from assay.model import GPT, TIED, initializer, tie
-from assay.model.own.part import load_own
 from assay.optimizers.recipes import adamw
 from assay.parallel.dtensor import fill
 from assay.parallel.ranks import ALONE, Ranks
@@ -72,6 +71,8 @@ def _gpt(run: ResolvedRun, weights: Mapping[str, Tensor] | None) -> tuple[nn.Mod
 
 
 def _own(run: ResolvedRun) -> tuple[nn.Module, Weights]:
+    from assay.model.own.part import load_own
+
     own = load_own(run.model, run.seed)
     return own.part, Weights(initialize=given(own.weights), tied=own.tied, buffers=own.buffers)
 

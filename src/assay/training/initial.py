@@ -8,9 +8,6 @@ import torch
 from torch import Tensor
 
 from assay.config import ModelConfig
-from assay.config.hf import is_hugging_face
-from assay.model.hf import load_hf
-from assay.model.weights import read_weights
 
 Initialize = Callable[[str, torch.Size], Tensor]
 
@@ -20,6 +17,10 @@ def initial_weights(folder: Path, config: ModelConfig) -> dict[str, Tensor]:
 
     Raises `UsageError` if they cannot be read or do not fit the configuration.
     """
+    from assay.config.hf import is_hugging_face
+    from assay.model.hf import load_hf
+    from assay.model.weights import read_weights
+
     return load_hf(folder, config) if is_hugging_face(folder) else read_weights(folder, config)
 
 

@@ -10,7 +10,7 @@ import torch
 
 from assay.config.run import ResolvedRun
 from assay.data import Prepared, open_prepared
-from assay.hardware import detect
+from assay.hardware import Machine, detect
 from assay.optimizations import Optimization, check
 from assay.parallel.ranks import ALONE, Ranks
 from assay.parallel.rendezvous import local_world
@@ -50,7 +50,7 @@ def build_loop(
     """Build the run's step and load its newest checkpoint. Raises `UsageError` for a fault that the user can fix."""
     run, machine = spec.config, detect()
     check(run, machine)
-    device = device_of(run, ranks.local_rank)
+    device = device_of(run, ranks.local_rank, machine)
     settle_torch(run, device, ranks)
     leave_imports_out_of_collections()
     data = open_prepared(folder.data_folder(spec))
@@ -98,9 +98,9 @@ def build_step(
     return build(program)
 
 
-def device_of(run: ResolvedRun, local_rank: int = 0) -> torch.device:
+def device_of(run: ResolvedRun, local_rank: int = 0, machine: Machine | None = None) -> torch.device:
     """The run's device on this machine; each rank of a machine has an accelerator of its own."""
-    kind = detect().device(run.device)
+    kind = (machine or detect()).device(run.device)
     return torch.device(kind, local_rank) if kind == "cuda" else torch.device(kind)
 
 

@@ -48,7 +48,6 @@ from assay.worker.plan import BLOCKS, plan, steps_left
 from assay.worker.processes.channel import Channel
 from assay.worker.proof.ending import has_trained, prove_at_end, traced_step, unchanged
 from assay.worker.proof.values import ValueCheck
-from assay.worker.ranks import every_rank
 from assay.worker.result import Findings
 
 
@@ -91,6 +90,8 @@ class Session:
             self.phases.enter("memory_pass")
             self.findings.memory = measure_memory(loop, self.findings.notes, self.phases.progressed)
             if self.ranks.world > 1:
+                from assay.worker.ranks import every_rank
+
                 self.findings.ranks = every_rank(loop, self.findings, self.ranks)
         if not isinstance(ended, Unproven):
             self.phases.enter("last_trace")
@@ -101,6 +102,9 @@ class Session:
 
     def _build(self) -> Loop:
         self.phases.enter("build")
+        # Deterministic mode and torch's optimizers import its compiler in any case; the next line would slow that down.
+        import torch._dynamo  # noqa: F401
+
         return_freed_memory()  # until the timed steps, so that these begin with an unfragmented heap
         findings, earlier = self.findings, self.folder.events()
         built = build_loop(self.folder, findings.spec, self.optimizations, self.observer, self.ranks)

@@ -151,3 +151,14 @@ def test_a_placebo_is_a_level_of_its_own_and_parts_may_be_stacks() -> None:
         (("optimizations", level), ("n", "2")): ("optimizations=none, n=2", f"optimizations={level}, n=1")
         for level in levels[1:]
     }
+
+
+def test_the_parts_of_a_stack_sum_to_what_is_expected() -> None:
+    for one in deviations(analyse(record(seeds=3))):
+        for row in one.deviations:
+            assert len(row.parts) == len(row.singles)
+            assert sum(row.parts) == pytest.approx(row.expected)
+    whole = of(analyse(record(seeds=3)), "tensors_peak_bytes").deviations[0]
+    assert dict(zip(whole.singles, whole.parts, strict=True)) == pytest.approx(
+        {name: MADE[name][0] - 1 for name in whole.singles}, abs=1e-4
+    )

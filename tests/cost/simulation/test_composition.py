@@ -7,7 +7,7 @@ import pytest
 from assay.config import Run, load
 from assay.config.loading import stack as specs
 from assay.cost.simulation.allocator import Category, Part, Storage
-from assay.cost.simulation.composition import PARTS, Sorted, composed
+from assay.cost.simulation.composition import CATEGORIES, PARTS, Sorted, composed
 from assay.cost.simulation.timeline import replay
 from assay.estimator import Estimate, estimate
 from assay.estimator.ranks import estimate_every_rank
@@ -117,6 +117,11 @@ EVERYWHERE = (
 )
 
 
+def test_every_part_has_one_category() -> None:
+    members = [part for parts in CATEGORIES.values() for part in parts]
+    assert sorted(members) == sorted(PARTS)
+
+
 @pytest.mark.parametrize("stack", EVERYWHERE)
 def test_the_parts_of_every_instant_sum_to_it(stack: str) -> None:
     found = estimate(run_of(stack, "device=cuda"), CLUSTER)
@@ -124,6 +129,9 @@ def test_the_parts_of_every_instant_sum_to_it(stack: str) -> None:
     parts = list(map(found.composed.parts, instants))
     assert [sum(one.values()) for one in parts] == [moment.nbytes for moment in instants]
     assert found.peak_parts in parts
+    layers = found.composed.layers()
+    assert set(layers) <= set(CATEGORIES)
+    assert [sum(counts) for counts in zip(*layers.values(), strict=True)] == [moment.nbytes for moment in instants]
 
 
 @pytest.mark.parametrize("stack", ON_TWO)

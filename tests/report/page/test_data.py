@@ -1,5 +1,6 @@
 """The data of a page: every row, process and loss of the record, and the same bytes for the same record."""
 
+import json
 from pathlib import Path
 
 import pandas
@@ -41,15 +42,35 @@ def test_both_kinds_of_files_have_the_same_values_and_repeat(comparison: Compari
     write_data(comparison, first)
     write_data(comparison, again)
     names = sorted(one.name for one in first.iterdir())
-    assert names == sorted(f"{name}.{kind}" for name in ("rows", "cells", "losses") for kind in ("csv", "parquet"))
+    tables = ("rows", "cells", "losses", "memory")
+    assert names == sorted(["answer.json", *(f"{name}.{kind}" for name in tables for kind in ("csv", "parquet"))])
     assert all((first / name).read_bytes() == (again / name).read_bytes() for name in names)
-    for name in ("rows", "cells", "losses"):
+    for name in tables:
         text, binary = pandas.read_csv(first / f"{name}.csv"), pandas.read_parquet(first / f"{name}.parquet")
         assert list(text.columns) == list(binary.columns)
         assert len(text) == len(binary) > 0
+
+
+def test_steps_have_their_seconds_and_memory_sums_to_the_predicted_peak(comparison: Comparison) -> None:
+    found = frames(comparison)
+    assert list(found["losses"]["seconds"].dropna()) == [
+        value for one in comparison.record.cells for value in one.curve.step_seconds
+    ]
+    alive = found["memory"].groupby(["row", "place"])["bytes"].sum().groupby("row").max()
+    for row in (comparison.baseline, *comparison.rows):
+        assert row.predicted is not None
+        assert alive[row.treatment] == row.predicted.tensors_peak_bytes
+
+
+def test_the_answer_is_beside_the_page(comparison: Comparison, tmp_path: Path) -> None:
+    write_data(comparison, tmp_path)
+    written = json.loads((tmp_path / "answer.json").read_text())
+    assert [row["treatment"] for row in written["rows"]] == list(comparison.record.treatments)
+    assert written["sections"]["answer"]["text"]
 
 
 def test_a_study_without_cells_has_empty_tables(comparison: Comparison) -> None:
     empty = analyse(comparison.record.model_copy(update={"cells": ()}))
     assert frames(empty)["cells"].empty
     assert frames(empty)["losses"].empty
+    assert frames(empty)["memory"].empty

@@ -89,8 +89,12 @@ def test_it_shows_rows_figures_proofs_and_how_they_were_made(text: str) -> None:
         "n_layer",
     ):
         assert piece in words
-    assert sum(tag == "svg" for tag, _ in page.elements) == 5, (
-        "three of the rows, the front, and whether the stack adds up"
+    headings = [" ".join(one.split()) for one in re.findall(r"<h2>(.*?)</h2>", text, flags=re.S)]
+    assert headings[0] == "The answer"
+    shown = ("Rows that no other beats", "Do the changes add up?", "Memory over a step", "Loss against seconds")
+    assert {*shown, "Distribution of step times", "Loss by step"} <= set(headings)
+    assert sum(tag == "svg" for tag, _ in page.elements) == 34, (
+        "10 of memory and time, 14 of losses, 10 of sections and predictions"
     )
 
 
@@ -177,3 +181,19 @@ def test_a_page_replaces_a_page_and_no_other_file(tmp_path: Path) -> None:
     assert study.read_text() == "kind: factorial"
     with pytest.raises(UsageError, match="cannot be written"):
         check_page(tmp_path / "missing" / "page.html")
+
+
+def test_nothing_has_to_be_scrolled_on_a_narrow_screen(text: str) -> None:
+    style = text[text.index("<style>") : text.index("</style>")]
+    narrow = style[style.index("@media (max-width: 640px)") :]
+    assert ".cells thead { display: none; }" in narrow
+    for tag, attributes in Page(text).elements:
+        if tag == "svg":
+            assert attributes["class"] == "small"
+        if tag == "td":
+            assert attributes.get("data-label")
+
+
+def test_the_same_record_gives_the_same_page(comparison: Comparison, text: str) -> None:
+    again = Comparison.model_validate_json(comparison.model_dump_json())
+    assert render(again) == text

@@ -13,6 +13,8 @@ from assay.records.status import Status
 from assay.records.study import Curve, Halving
 from assay.report.blocks import Table
 from assay.report.page import render
+from assay.report.page.compared import FIGURES
+from assay.report.page.panels import alone
 from assay.report.page.theme import svg
 from assay.report.study.section import Filled
 from assay.report.study.sections import filled, values
@@ -161,17 +163,18 @@ def test_values_are_json_and_the_terminal_is_short(whole: Comparison) -> None:
     assert found["equivalence"][0]["verdict"] == "same"
     assert next(row["row"] for row in found["pareto_front"] if row["on_front"]) == "sdpa_attention"
     assert found["ranking"]["by_formula"][0]["row"] == "gradient_accumulation:micro_batches=4"
-    assert {name for name, one in sections(whole).items() if one.section.printed} == {"answer", "ranking"}
+    assert {name for name, one in sections(whole).items() if one.section.printed} == {"ranking"}, (
+        "the last lines have the answer"
+    )
 
 
 def test_the_page_opens_with_the_answer_and_names_the_points_of_the_front(whole: Comparison) -> None:
     page = render(whole)
     assert page.index("The answer") < page.index("Effect of each treatment") < page.index("Rows that no other beats")
     one = sections(whole)["pareto_front"].section
-    assert one.figure is not None
-    figure = one.figure(whole)
-    assert figure is not None
-    drawn = svg(figure, one.title)
+    assert one.panels is not None
+    (panel,) = one.panels(whole)
+    drawn = svg(alone(panel), one.title)
     assert "gradient_accumulation:micro_batches=4" in drawn
     assert "loss 2.416" in drawn
     assert render(whole) == page
@@ -197,8 +200,10 @@ def test_any_part_of_a_study_has_sections_and_finite_values(draw: int) -> None:
     for part in filled(comparison):
         for block in part.blocks:
             assert not isinstance(block, Table) or all(len(row) == len(block.columns) for row in block.rows)
-        if part.section.figure is not None:
-            part.section.figure(comparison)
+        for panel in part.section.panels(comparison) if part.section.panels else ():
+            alone(panel)
+    for panels in FIGURES.values():
+        panels(comparison)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ def curves(count: int) -> list[TrainingCurve]:
 def test_the_exponents_are_those_of_the_law() -> None:
     found = envelope(curves(30), draws=30)
     assert found.optima.size.exponent == pytest.approx(EXPONENT, abs=0.01)
+    assert found.optima.size.interval is not None
     low, high = found.optima.size.interval
     assert low < EXPONENT < high
     assert found.optima.at(1e20)[0] == pytest.approx(TRUE.optimum(1e20)[0], rel=0.1)

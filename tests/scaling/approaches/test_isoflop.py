@@ -8,6 +8,7 @@ import pytest
 
 from assay.api import scaling
 from assay.errors import UsageError
+from assay.report.predicted.frontiers import isoflop_report
 from assay.scaling.approaches.isoflop import isoflop
 from assay.scaling.points import Points
 from support.laws import known_law
@@ -42,6 +43,7 @@ def test_the_exponents_are_those_of_the_law() -> None:
 
 def test_intervals_hold_the_exponent_and_repeat() -> None:
     found = isoflop(made(0.003))
+    assert found.optima.size.interval is not None
     low, high = found.optima.size.interval
     assert low < EXPONENT < high
     assert found.optima.data.interval == pytest.approx((1 - high, 1 - low))
@@ -58,8 +60,32 @@ def test_a_minimum_outside_of_the_sizes_is_named_and_does_not_count() -> None:
 
 def test_too_few_budgets_are_a_sentence() -> None:
     one = made().where(np.arange(7))
-    with pytest.raises(UsageError, match="1 of 1 budgets with three sizes or more have a lowest loss"):
+    with pytest.raises(UsageError, match="1 of 1 budgets with three sizes or more has a lowest loss"):
         isoflop(one)
+
+
+def test_runs_that_share_no_budget_are_a_sentence() -> None:
+    with pytest.raises(UsageError, match="no budget has three sizes"):
+        isoflop(made().where(np.array([0, 7, 14])))
+
+
+def test_draws_without_an_optimum_are_counted() -> None:
+    """With four sizes at each budget, some draws have fewer than three of them."""
+    few = made(0.02).where(np.flatnonzero(np.arange(28) % 7 % 2 == 0))
+    found = isoflop(few, draws=100)
+    assert 0 < found.optima.draws < 100
+    assert f"{100 - found.optima.draws} of 100 draws had no optimum" in found.optima.warnings[-1]
+
+
+def test_two_budgets_of_three_sizes_have_no_interval() -> None:
+    """Three sizes determine a parabola, and two budgets a line, so that every draw is the same."""
+    few = made(0.001).where(np.flatnonzero(np.isin(np.arange(28) % 7, (1, 3, 5)) & (np.arange(28) >= 14)))
+    found = isoflop(few, draws=1000)
+    assert found.optima.size.interval is None
+    assert found.optima.data.interval is None
+    assert "have no interval, because all draws are the same" in found.optima.warnings[-1]
+    assert "–" in str(list(isoflop_report(found)))
+    assert isoflop(few, draws=100).optima.warnings[-1].endswith("draws are left. More runs would give one.")
 
 
 def test_the_published_points_have_the_published_exponent(shared: Callable[[str], Path]) -> None:

@@ -7,7 +7,9 @@ import pytest
 
 from assay.api import scaling
 from assay.errors import UsageError
+from assay.report.predicted.batch import batch_report
 from assay.scaling.batch.critical import (
+    Batching,
     Critical,
     Present,
     around,
@@ -171,3 +173,14 @@ def test_a_faulty_file_is_a_sentence(tmp_path: Path, text: str, says: str) -> No
         scaling.batch(measured=tmp_path / "steps.csv")
     with pytest.raises(UsageError, match="cannot be read"):
         scaling.batch(measured=tmp_path / "none.csv")
+
+
+@pytest.mark.parametrize(
+    ("batches", "side"), [((8, 16, 32), "below"), ((2048, 4096, 8192), "above"), ((64, 4096), None)]
+)
+def test_measured_batches_on_one_side_of_the_critical_one_say_so(batches: tuple[int, ...], side: str | None) -> None:
+    sizes = [*batches, batches[0] * 1.5]
+    found = fit(sizes, [100 * (1 + 512 / size) for size in sizes])
+    assert found.one_sided == side
+    text = " ".join(map(str, batch_report(Batching(found, ()))))
+    assert ("All measured batch sizes are" in text) == (side is not None)

@@ -28,6 +28,8 @@ class Deviation(Frozen):
     """Levels of the row that are not the control's."""
     singles: tuple[str, ...]
     """Rows of the single changes."""
+    parts: tuple[float, ...]
+    """Change of each of these rows, as a fraction; they sum to `expected`."""
     change: float
     """Change of the row against the control, as a fraction."""
     expected: float
@@ -106,12 +108,14 @@ def _deviations(design: Layout, changes: RowChanges, singles: Mapping[str, tuple
         parts[at, [place[other] for other in others]] = 1.0
     family = len(singles)
     points, ratio = (estimates(changes, own - parts, scale, family) for scale in (Scale.POINTS, Scale.RATIO))
+    alone = changes.contrasts(np.eye(len(place)), Scale.POINTS, family).values
     whole, expected = (changes.contrasts(one, Scale.POINTS, family).values for one in (own, parts))
     return tuple(
         Deviation(
             row=row,
             changes=design.changes(row),
             singles=others,
+            parts=tuple(float(alone[place[other]]) for other in others),
             change=float(whole[at]),
             expected=float(expected[at]),
             points=points[at],

@@ -143,6 +143,11 @@ def frontier_of(found: "FittedLaw", place: str) -> "Frontier":
 
     form, flops = found.law.form, found.fit.points.flops
     found.law.optimum(float(flops.max()))  # refuses a law without an optimum
+    if not found.supports_optimum:
+        raise UsageError(
+            f"no best size is near the sizes of {place}, so they do not show how large a model should be; add points "
+            "whose losses fall with both size and data"
+        )
     reach = Reach(float(flops.min()), float(flops.max()), place)
     able = [one for one in found.draws if form.optimum(one.values, float(flops.max())) is not None]
     spread = Spread(tuple(map(Minimum, able)), 0.95, f"bootstrap of {len(able)} draws")

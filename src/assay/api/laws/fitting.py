@@ -69,6 +69,8 @@ def fit(
 def _check_cut(below: float, most: float, name: str, *, hold_out: bool) -> None:
     if not hold_out:
         raise UsageError("a cut tests the law on the points above it; leave it out, or let points be held out")
+    if not 0 < below < float("inf"):
+        raise UsageError(f"a cut of {below:g} is not possible; give a number above 0, such as 1e20")
     if most < below:
         raise UsageError(f"no point of {name} is above {below:g}, so nothing tests the law; give a lower cut")
 
@@ -88,10 +90,12 @@ def _given(
     points: "Points | Path | str", form: "Form", home: Home | Path | str | None
 ) -> "tuple[Points, str, float | None]":
     """Return points, the name of their source, and the FLOPs from which a study holds its runs out."""
-    from assay.scaling.points import read_points
+    from assay.scaling.points import Points, read_points
     from assay.scaling.studied.points import array_of
 
     if not isinstance(points, Path | str):
+        if not isinstance(points, Points):
+            raise UsageError("points are a file, a study, or assay.scaling.points.Points with arrays of numbers")
         return points, "the list", None
     if isinstance(points, Path) or Path(points).suffix or Path(points).exists():
         return read_points(Path(points), form.needs), str(points), None
@@ -126,6 +130,8 @@ def predict(
 
     if isinstance(law, FittedLaw) and source is not None:
         raise UsageError("a source names published constants, and these points are fitted; give only one of them")
+    if isinstance(law, str) and Path(law).exists():
+        raise UsageError(f"{law} is a file; fit its points first: predict(fit({law!r}), …)")
     found = law if isinstance(law, FittedLaw) else published(law, source)
     columns = {
         "parameters": parameters,

@@ -8,6 +8,7 @@ that gradient. The parts sum to the peak exactly.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 from assay.cost.simulation.allocator import ACTIVATION, Category, Ledger, Moment, Part, Storage
 from assay.cost.simulation.timeline import Timeline, replay
@@ -33,6 +34,17 @@ PARTS = (
     "temporaries",
 )
 """Names of all parts, in the order in which they are shown."""
+CATEGORIES: Mapping[str, tuple[str, ...]] = {
+    "weights": ("weights",),
+    "optimizer state": ("optimizer state",),
+    "gradients": ("gradients",),
+    "copies of weights": ("copies of weights", "gathered weights"),
+    "saved for backward": tuple(part for part in PARTS if part.startswith(_SAVED)),
+    "activations": (_IN_USE, "gradients of activations"),
+    "temporaries": ("temporaries",),
+    "batch, tables, messages": (_TABLES, "token ids and targets", "messages of collectives"),
+}
+"""Categories of figures, from the lowest layer on, with the parts that each has."""
 
 _NAMES = {
     Category.ACTIVATION: _IN_USE,
@@ -123,6 +135,19 @@ class Composed:
         counts = self.counts[self.timeline.instants.index(instant)]
         whole = {part: count + self.held.get(part, 0) for part, count in counts.items()}
         return {part: count for part, count in whole.items() if count}
+
+    def over_step(self) -> dict[str, Any]:
+        """Values of a record `MemoryOverStep`."""
+        return {"instants": tuple(map(str, self.timeline.instants)), "layers": self.layers()}
+
+    def layers(self) -> dict[str, tuple[int, ...]]:
+        """Bytes of each category at each instant of the timeline; a category without a byte is left out."""
+        parts = list(map(self.parts, self.timeline.instants))
+        found = {
+            name: tuple(sum(one.get(part, 0) for part in members) for one in parts)
+            for name, members in CATEGORIES.items()
+        }
+        return {name: counts for name, counts in found.items() if any(counts)}
 
 
 def composed(cost: Cost) -> Composed:

@@ -30,7 +30,7 @@ from assay.step.program import MicroBatch, Program, Step
 SCHEDULES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved1F1B", "zero-bubble": "ZBVZeroBubble"}
 """Names of schedules here and in torch."""
 
-_FORWARD = ("F", "SEND_F", "RECV_F", "UNSHARD", "RESHARD")
+_FORWARD = ("F", "SEND_F", "RECV_F", "WAIT_SEND_F", "UNSHARD", "RESHARD")
 
 
 def pipelined(program: Program, mesh: DeviceMesh, split: Split, schedule: str, micro_batches: int) -> Program:

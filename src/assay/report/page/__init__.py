@@ -4,35 +4,27 @@ The template engine escapes all text from outside (names, reasons, a processor's
 made here, are inserted as they are.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
 from assay.analysis.comparison import Comparison
-from assay.analysis.metrics.memory import TENSORS_PEAK_BYTES
 from assay.analysis.row import Row
 from assay.config.home import Home
 from assay.errors import UsageError, shown
 from assay.files import write_file
 from assay.records.evidence import BEGINNING_ONLY
-from assay.records.study import CellResult, ComparisonRecord
+from assay.records.study import ComparisonRecord
 from assay.report.footnotes import footnotes
-from assay.report.page.figures import FIGURES, TITLES
+from assay.report.page.compared import FIGURES, TITLES
+from assay.report.page.compared.memory import categories
+from assay.report.page.panels import Panel, alone
+from assay.report.page.ran import configuration, machine, predicted_table, runs_table
 from assay.report.page.theme import DARK, LIGHT, svg, variable, variables
 from assay.report.study.section import Filled
-from assay.report.wording import (
-    by_rank,
-    columns,
-    figure,
-    fine_percent,
-    first_step,
-    prediction_error,
-    status,
-    texts,
-    value_check,
-)
-from assay.units import format_bytes, format_count, format_seconds
+from assay.report.wording import by_rank, columns, first_step, status, texts, value_check
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -40,6 +32,9 @@ if TYPE_CHECKING:
 
 _FIRST = b"<!doctype html>"
 """Start of every page."""
+
+_FRONT = "pareto_front"
+"""Name of the section with memory against time."""
 
 
 def write_page(comparison: Comparison, home: Home, path: Path | None = None) -> Path:
@@ -117,10 +112,11 @@ def breakable(name: str) -> Markup:
     return Markup(text)
 
 
-def inline(name: str, comparison: Comparison) -> Markup:
-    """Return a figure as an SVG element; empty if there is nothing to draw."""
-    figure = FIGURES[name](comparison)
-    return Markup() if figure is None else Markup(svg(figure, TITLES[name]))
+def inline(heading: str, panels: Iterable[Panel]) -> list[dict[str, Markup]]:
+    """Return panels with their titles and SVG elements; readers who cannot see them are told heading and title."""
+    return [
+        {"title": breakable(one.title), "svg": Markup(svg(alone(one), f"{heading}: {one.title}"))} for one in panels
+    ]
 
 
 def _content(comparison: Comparison) -> dict[str, Any]:
@@ -134,18 +130,16 @@ def _content(comparison: Comparison) -> dict[str, Any]:
         "heading": _heading(record),
         "columns": columns(),
         "rows": [_row(row, max(0, number - 1)) for number, row in enumerate(rows)],
-        "legend": [
-            (name, variable(number)) for number, name in enumerate((comparison.baseline.treatment, *record.treatments))
-        ],
-        "leading": [one for one in sections if one["leads"]],
-        "sections": [one for one in sections if not one["leads"]],
+        **_placed(sections),
         "footnotes": footnotes(comparison),
         "flagged": [(row.treatment, flag) for row in rows for flag in row.flags],
-        **{name: inline(name, comparison) for name in FIGURES},
-        "predicted": [found for row in rows if (found := _prediction(row, record.of(row.treatment)))],
-        "machine": _machine(comparison),
-        "configuration": _configuration(comparison),
-        "cells": [_cell(one) for one in record.cells],
+        "figures": {name: inline(TITLES[name], panels(comparison)) for name, panels in FIGURES.items()},
+        "titles": TITLES,
+        "layers": [(name, variable(number)) for number, name in enumerate(categories(comparison), start=1)],
+        "predicted": predicted_table(comparison),
+        "machine": machine(comparison),
+        "configuration": configuration(comparison),
+        "cells": runs_table(comparison),
         "light": variables(LIGHT),
         "dark": variables(DARK),
     }
@@ -172,79 +166,23 @@ def _row(row: Row, number: int) -> dict[str, Any]:
     }
 
 
-def _section(one: Filled, comparison: Comparison) -> dict[str, Any]:
-    drawn = None if one.section.figure is None else one.section.figure(comparison)
+def _placed(sections: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Return the sections above the table, the front, which opens the figures, and the others, which follow them."""
+    below = [one for one in sections if not one["leads"]]
     return {
+        "leading": [one for one in sections if one["leads"]],
+        "front": [one for one in below if one["name"] == _FRONT],
+        "sections": [one for one in below if one["name"] != _FRONT],
+    }
+
+
+def _section(one: Filled, comparison: Comparison) -> dict[str, Any]:
+    panels = () if one.section.panels is None else one.section.panels(comparison)
+    return {
+        "name": one.section.name,
         "title": one.section.title,
         "blocks": one.blocks,
-        "figure": Markup() if drawn is None else Markup(svg(drawn, one.section.title)),
+        "panels": inline(one.section.title, panels),
         "caption": one.section.caption,
         "leads": one.section.leads,
-    }
-
-
-def _prediction(row: Row, cells: tuple[CellResult, ...]) -> dict[str, str] | None:
-    """Predicted and measured peak of one row, with their instants; None if one of the two is missing."""
-    error, predicted = prediction_error(row), row.predicted
-    if error is None or predicted is None:
-        return None
-    instants = (one.result.memory.tensors_peak_instant for one in cells)
-    return {
-        "name": row.treatment,
-        "predicted": format_bytes(predicted.tensors_peak_bytes or 0),
-        "measured": figure(TENSORS_PEAK_BYTES, row.metrics[TENSORS_PEAK_BYTES.name]),
-        "error": fine_percent(error),
-        "predicted_instant": predicted.tensors_peak_instant or "–",
-        "measured_instant": next((instant for instant in instants if instant), "–"),
-    }
-
-
-def _machine(comparison: Comparison) -> list[tuple[str, str]]:
-    here = comparison.environment
-    if here is None:
-        return []
-    facts = [
-        ("processor", f"{here.processor}, {here.cores} cores"),
-        ("memory", format_bytes(here.memory_bytes)),
-        ("accelerator", here.accelerator or ""),
-        ("driver", here.driver or ""),
-        ("device used", here.device),
-        ("threads", str(here.threads)),
-        ("pinned to cores", ", ".join(map(str, here.pinned))),
-        ("assay", here.assay),
-        ("torch", here.torch),
-        ("Python", here.python),
-        *sorted(here.packages.items()),
-        ("corpus digest", (here.corpus_digest or "")[:16]),
-    ]
-    return [(name, value) for name, value in facts if value]
-
-
-def _configuration(comparison: Comparison) -> dict[str, list[tuple[str, str]]]:
-    """Configuration of the baseline by group, without values that are None."""
-    base = comparison.record.cells[0].cell.run if comparison.record.cells else comparison.record.base
-    groups = base.model_dump(mode="json", exclude={"optimizations", "seed"})
-    found: dict[str, list[tuple[str, str]]] = {"run": [("seeds", ", ".join(map(str, comparison.record.seeds)))]}
-    for name, value in groups.items():
-        if isinstance(value, dict):
-            found[name] = [(key, str(item)) for key, item in value.items() if item is not None]
-        elif value is not None:
-            found["run"].append((name, str(value)))
-    return found
-
-
-def _cell(one: CellResult) -> dict[str, str]:
-    result = one.result
-    spread = result.step_seconds
-    return {
-        "name": one.cell.name,
-        "run": result.run,
-        "status": result.status.value.replace("_", " "),
-        "parameters": format_count(result.parameters) if result.parameters else "",
-        "step": f"{format_seconds(spread.median)} ({format_seconds(spread.lower)} – {format_seconds(spread.upper)})"
-        if spread
-        else "",
-        "peak": format_bytes(result.memory.tensors_peak_bytes) if result.memory.tensors_peak_bytes else "",
-        "instant": result.memory.tensors_peak_instant or "",
-        "wall": format_seconds(sum(result.phase_seconds.values())) if result.phase_seconds else "",
     }

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from assay.report.page.figures import smooth
+from assay.report.page.smoothing import smooth
 from assay.report.page.theme import PAPER, SOFT, canvas, marker, printed, series
 
 if TYPE_CHECKING:

@@ -1,11 +1,13 @@
-"""The data of a page as files in the study's folder: its rows, its processes and their losses.
+"""The data of a page as files in the study's folder: its rows, its processes, their steps, and memory over a step.
 
-The files are `rows.csv`, `cells.csv` and `losses.csv`, and the same as `.parquet`. Figures are in base units: seconds,
-bytes, nats per token, and changes as fractions. The same record gives the same bytes.
+The files are `rows.csv`, `cells.csv`, `losses.csv` and `memory.csv`, and the same as `.parquet`. `answer.json` is the
+value that ``--json`` prints. Figures are in base units: seconds, bytes, nats per token, and changes as fractions. The
+same record gives the same bytes.
 """
 
 import io
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +20,18 @@ if TYPE_CHECKING:
     import pandas
     import pyarrow
 
+_OF_STEP = ("train_loss", "seconds", "val_loss")
+"""Figures of a step, as columns."""
+_MEMORY = ("row", "place", "instant", "category", "bytes")
+
 
 def write_data(comparison: Comparison, folder: Path) -> None:
-    """Write the tables of a page into a folder, each whole or not at all. Raises `StorageError`."""
+    """Write the answer and the tables of a page into a folder, each whole or not at all. Raises `StorageError`."""
     import pyarrow
 
+    from assay.report.study.sections import answer_values  # loads numpy, which other results do not need
+
+    write_file(folder / "answer.json", _json(answer_values(comparison)))
     for name, frame in frames(comparison).items():
         table = pyarrow.Table.from_pandas(frame, preserve_index=False)
         write_file(folder / f"{name}.csv", _csv(table))
@@ -33,7 +42,8 @@ def frames(comparison: Comparison) -> "dict[str, pandas.DataFrame]":
     """Return the tables by name.
 
     `rows` has a line per row of the study, as `Comparison.to_frame`. `cells` has a line per process: row, seed,
-    process, wave, the levels of its factors, status, run, and its figures. `losses` has a line per process and step.
+    process, wave, the levels of its factors, status, run, and its figures. `losses` has a line per process and step,
+    with its seconds. `memory` has one per row, instant and category: the prediction.
     """
     import pandas
 
@@ -41,7 +51,8 @@ def frames(comparison: Comparison) -> "dict[str, pandas.DataFrame]":
     return {
         "rows": comparison.to_frame(),
         "cells": pandas.DataFrame([_cell(one) for one in cells]),
-        "losses": pandas.DataFrame(_losses(cells)).astype({"train_loss": float, "val_loss": float}),
+        "losses": pandas.DataFrame(_losses(cells)).astype(dict.fromkeys(_OF_STEP, float)),
+        "memory": pandas.DataFrame(_memory(comparison), columns=_MEMORY),
     }
 
 
@@ -71,18 +82,31 @@ def _cell(one: CellResult) -> dict[str, Any]:
 
 
 def _losses(cells: Sequence[CellResult]) -> dict[str, list[Any]]:
-    """Return the columns of all losses: the training loss of step n, and the evaluation after n steps."""
-    names = ("row", "seed", "process", "replicate", "step", "train_loss", "val_loss")
+    """Return the columns of all steps: loss and seconds of step n, and the evaluation after n steps."""
+    names = ("row", "seed", "process", "replicate", "step", *_OF_STEP)
     columns: dict[str, list[Any]] = {name: [] for name in names}
     for one in cells:
-        train, evaluated = one.curve.train_loss, dict(one.curve.evaluations)
-        steps = max([len(train), *(step + 1 for step in evaluated)])
+        curve, evaluated = one.curve, dict(one.curve.evaluations)
+        count = max([len(curve.train_loss), *(step + 1 for step in evaluated)])
         for name, value in _named(one).items():
-            columns[name].extend([value] * steps)
-        columns["step"].extend(range(steps))
-        columns["train_loss"].extend((*train, *[None] * (steps - len(train))))
-        columns["val_loss"].extend(map(evaluated.get, range(steps)))
+            columns[name].extend([value] * count)
+        columns["step"].extend(range(count))
+        for name, values in zip(_OF_STEP, (curve.train_loss, curve.step_seconds), strict=False):
+            columns[name].extend((*values, *[None] * (count - len(values))))
+        columns["val_loss"].extend(map(evaluated.get, range(count)))
     return columns
+
+
+def _memory(comparison: Comparison) -> Iterator[tuple[str, int, str, str, int]]:
+    for row in (comparison.baseline, *comparison.rows):
+        found = row.predicted.memory if row.predicted else None
+        for place, instant in enumerate(found.instants if found else ()):
+            for name, counts in found.layers.items() if found else ():
+                yield row.treatment, place, instant, name, counts[place]
+
+
+def _json(value: Any) -> bytes:
+    return f"{json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False)}\n".encode()
 
 
 def _csv(table: "pyarrow.Table") -> bytes:

@@ -29,6 +29,12 @@ def batch_report(found: "Batching") -> Iterator[Block]:
             "On the same devices a step is taken to last in proportion to its batch. On devices in proportion it lasts "
             "as now, without slower communication."
         )
+    side = found.critical.one_sided
+    if side is not None:
+        yield (
+            f"All measured batch sizes are {side} the critical one, so it is an extrapolation. Measure "
+            f"{'larger' if side == 'below' else 'smaller'} batches as well."
+        )
     if not _identified(found.critical):
         yield (
             "The measured batch sizes do not identify the critical one: the ends of its interval differ by more than a "

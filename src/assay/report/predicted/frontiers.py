@@ -44,7 +44,7 @@ def envelope_report(found: "Envelope") -> Iterator[Block]:
 def _powers(found: "Optima", published: str) -> Iterator[Block]:
     columns = ("optimum", "exponent", "95 % interval")
     rows = [
-        (name, f"{one.exponent:.3f}", "{:.3f} to {:.3f}".format(*one.interval))
+        (name, f"{one.exponent:.3f}", "–" if one.interval is None else "{:.3f} to {:.3f}".format(*one.interval))
         for name, one in (("N ∝ C^a", found.size), ("D ∝ C^b", found.data))
     ]
     yield Table.of(columns, rows, columns[1:])
@@ -68,7 +68,7 @@ def envelope_values(found: "Envelope") -> dict[str, Any]:
 
 def _values(found: "Optima") -> dict[str, Any]:
     powers = {
-        name: {"level": one.level, "exponent": one.exponent, "interval": list(one.interval)}
+        name: {"level": one.level, "exponent": one.exponent, "interval": one.interval and list(one.interval)}
         for name, one in (("parameters", found.size), ("tokens", found.data))
     }
     return powers | {"draws": found.draws, "warnings": list(found.warnings)}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from assay.report.blocks import Block, Table
+from assay.report.predicted.scaling import rising
 from assay.units import format_count
 
 if TYPE_CHECKING:
@@ -55,7 +56,9 @@ def laws_values(forms: "Iterable[Form]") -> list[dict[str, Any]]:
 def prediction_report(found: "Prediction") -> Iterator[Block]:
     """Yield the predicted losses with their intervals, and how far they are from the fitted points."""
     form, points, source = found.law.form, found.points, found.source
-    yield f"{form.name}: {form.formula}" + (f", constants of {source}." if source else ", fitted to the points.")
+    yield f"{form.name}: {form.formula}" + (
+        f", constants of {source}." if source else f", fitted to {found.fitted} points."
+    )
     quantities = [_QUANTITIES[name] for name in form.needs]
     columns = (*quantities, "loss", "95 % interval", "beyond the points")
     rows = [
@@ -63,7 +66,7 @@ def prediction_report(found: "Prediction") -> Iterator[Block]:
             *(format_count(float(getattr(points, name)[place])) for name in form.needs),
             f"{found.loss[place]:.4f}",
             "–" if np.isnan(found.low[place]) else f"{found.low[place]:.4f} to {found.high[place]:.4f}",
-            _far(float(found.beyond[place])),
+            _far(float(found.beyond[place]), found.furthest[place]),
         )
         for place in range(len(found.loss))
     ]
@@ -73,21 +76,25 @@ def prediction_report(found: "Prediction") -> Iterator[Block]:
             "Published constants have no points here, so there is no interval. The loss is of the paper's text and "
             "tokenizer."
         )
-    if found.unidentified:
+    yield from rising(found.rising)
+    if found.unidentified and np.nanmax(found.beyond) > 1:
         yield (
-            f"The points do not identify {', '.join(found.unidentified)}. Away from the points the prediction may be "
-            "far off, whatever its interval says."
+            f"The points do not identify {', '.join(found.unidentified)}. Losses far beyond the points may be wrong by "
+            "more than their interval says."
         )
+    if any(name != form.extent and far > 1 for name, far in zip(found.furthest, found.beyond, strict=True)):
+        yield f"Intervals allow for more {_QUANTITIES.get(form.extent, 'FLOPs')} only, and for no other quantity."
     if found.law_taken_as_true:
-        yield "The points are too few to hold some out, so the interval takes the law as true."
+        yield "The points are too few to measure how errors grow beyond them, so the interval takes the law as true."
     if any(found.marked):
-        yield "A prediction more than 100 times beyond the fitted points is marked: no hold-out has tested it."
+        yield "A prediction more than 100 times beyond the points, or below them, is marked: no hold-out has tested it."
 
 
-def _far(beyond: float) -> str:
+def _far(beyond: float, column: str) -> str:
     if np.isnan(beyond):
         return "–"
-    return "within" if beyond <= 1 else f"{beyond:.3g} times" + (" (far)" if beyond > 100 else "")
+    far = f"{beyond:.3g} times in {_QUANTITIES.get(column, 'FLOPs')}" + (" (far)" if beyond > 100 else "")
+    return "within" if beyond <= 1 else far
 
 
 def prediction_values(found: "Prediction") -> dict[str, Any]:

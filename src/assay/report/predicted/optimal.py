@@ -114,9 +114,18 @@ def _refusals(found: "Answers") -> Iterator[str]:
 
 def _overtrained(found: "Answers", ratio: float) -> Iterator[Block]:
     yield f"The same loss at {ratio:g} tokens for each parameter:"
-    columns = ("law", "parameters", "tokens", "FLOPs", "compute, times the optimum's", "size, times the optimum's")
-    rows = ((one.law, *_model(there), f"{there.training:.3g}", f"{there.size:.3g}") for one, there in _there(found, 0))
-    yield Table.of(columns, rows, columns[1:])
+    columns = ("law", "parameters", "tokens", "FLOPs", "compute, times", "size, times", "beyond")
+    rows = (
+        (
+            one.law,
+            *_model(there),
+            f"{there.training:.3g}",
+            f"{there.size:.3g}",
+            mark(one.frontier.reach.beyond(there.model.flops)),
+        )
+        for one, there in _there(found, 0)
+    )
+    yield Table.of(columns, rows, columns[1:-1])
 
 
 def _served(found: "Answers", tokens: float) -> Iterator[Block]:
@@ -124,12 +133,20 @@ def _served(found: "Answers", tokens: float) -> Iterator[Block]:
         f"The same loss with the fewest FLOPs of training and of {format_count(tokens)} tokens of inference, "
         "6·N·D + 2·N·T (Sardana et al. 2023, arXiv:2401.00448):"
     )
-    columns = ("law", "parameters", "tokens", "training FLOPs", "FLOPs with inference", "saved", "times the size")
+    further = ("training FLOPs", "FLOPs with inference", "saved", "times the size", "beyond")
+    columns = ("law", "parameters", "tokens", *further)
     rows = (
-        (one.law, *_model(there), f"{there.flops:.3g}", f"{1 - there.whole:.1%}", f"{there.size:.3g}")
+        (
+            one.law,
+            *_model(there),
+            f"{there.flops:.3g}",
+            f"{1 - there.whole:.1%}",
+            f"{there.size:.3g}",
+            mark(one.frontier.reach.beyond(there.model.flops)),
+        )
         for one, there in _there(found, 1)
     )
-    yield Table.of(columns, rows, columns[1:])
+    yield Table.of(columns, rows, columns[1:-1])
 
 
 def _there(found: "Answers", which: int) -> "Iterator[tuple[Answer, Elsewhere]]":

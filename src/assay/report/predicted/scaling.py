@@ -1,17 +1,22 @@
 """A fitted scaling law as text, with its intervals."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from assay.report.blocks import Block, Table
+from assay.scaling.trend import TITLES
 from assay.units import finite, format_count, format_flops
 
 if TYPE_CHECKING:
     from assay.scaling.extrapolation import Extrapolation
     from assay.scaling.fitted import FittedLaw, HeldOut
 
+_NORMAL = 1.4826
+"""Standard deviation of normal residuals over their median absolute one."""
+_NO_SCATTER, _FAR_OFF = 1e-4, 12.0
+"""Residual of log L below which points lie on a law, and multiple of the scatter from which one is far off."""
 UNITS = {"flops": "FLOPs", "parameters": "parameters", "tokens": "tokens"}
 """Units of the quantity in which a law extrapolates."""
 
@@ -24,17 +29,16 @@ def fit_report(found: "FittedLaw") -> Iterator[Block]:
     yield f"Counts: {form.counts}. Source: {form.source}."
     yield _constants(found)
     yield (
-        f"Intervals are by the bootstrap, {len(found.draws)} draws. Predicted losses are more certain than constants, "
-        "which stand in for each other."
+        f"Intervals are by the bootstrap, {len(found.draws)} draws. Losses within the points are more certain than the "
+        "constants, because different constants give nearly the same losses."
     )
     if found.together:
         pairs = "; ".join(f"{one} and {other}" for one, other in found.together)
         yield f"These go up and down together, so each alone says little: {pairs}."
-    if found.unidentified:
-        yield (
-            f"The points do not identify {', '.join(found.unidentified)}: the ends of an interval differ by more "
-            "than a factor of two, or in sign, or one is open."
-        )
+    yield from _limits(found)
+    yield from rising(found.rising)
+    yield from _unidentified(found)
+    yield from _residuals(found)
     if found.profile is not None:
         yield _likelihood(found)
     yield from _optimum(found)
@@ -43,11 +47,54 @@ def fit_report(found: "FittedLaw") -> Iterator[Block]:
         yield _tested(found.held_out, found)
 
 
+def _limits(found: "FittedLaw") -> Iterator[str]:
+    for name, limit in found.at_limit.items():
+        yield f"{name} is at {limit:g}, a limit of this law. If a value beyond it is possible, choose another law."
+
+
+def _unidentified(found: "FittedLaw") -> Iterator[str]:
+    """Yield which constants the points do not identify, and why."""
+    if found.deciding:
+        yield (
+            f"The points do not identify {', '.join(found.deciding)}, which decides what the other constants mean. So "
+            "no constant is known on its own."
+        )
+    elif found.unidentified:
+        yield (
+            f"The points do not identify {', '.join(found.unidentified)}: an interval, by the bootstrap or by the "
+            "curvature of the fit, spans more than a factor of two, contains zero, or has no end."
+        )
+
+
+def rising(columns: "Sequence[str]") -> Iterator[str]:
+    """Yield a sentence if a fitted law rises with a quantity."""
+    if columns:
+        yield (
+            f"The fitted loss rises with {' and '.join(TITLES[name] for name in columns)}, which no scaling law says. "
+            "Look for runs that were trained differently."
+        )
+
+
+def _residuals(found: "FittedLaw") -> Iterator[str]:
+    """Yield sentences on points without scatter, and on one that is far from the law."""
+    sizes, points = np.abs(found.fit.residuals), found.fit.points
+    scatter = float(_NORMAL * np.median(sizes))
+    if sizes.max() < _NO_SCATTER:
+        yield "The points lie on the law, so intervals have no width. Losses of real runs scatter by 0.1 % or more."
+    elif sizes.max() > _FAR_OFF * max(scatter, _NO_SCATTER):
+        worst = int(np.argmax(sizes))
+        yield (
+            f"The point with {format_count(points.parameters[worst])} parameters, {format_count(points.tokens[worst])} "
+            f"tokens and a loss of {points.loss[worst]:.4g} is {sizes[worst]:.1%} off the law, which is "
+            f"{sizes[worst] / max(scatter, _NO_SCATTER):.0f} times the scatter. Check it, or leave it out."
+        )
+
+
 def _constants(found: "FittedLaw") -> Table:
     """Return a row for each constant, with the columns that the fit has."""
     law, intervals = found.law, found.intervals
     columns = {"fitted": [f"{value:.5g}" for value in law.printed.values()]}
-    columns["95 % interval"] = ["{:.4g} to {:.4g}".format(*intervals[name]) for name in law.printed]
+    columns["95 % interval"] = [_ends(intervals[name]) for name in law.printed]
     if found.profile is not None:
         columns[f"{found.profile.likelihood} profile"] = [_ends(found.profile.intervals[name]) for name in law.printed]
     if found.undropped is not None:
@@ -62,7 +109,7 @@ def _constants(found: "FittedLaw") -> Table:
 
 
 def _ends(ends: tuple[float | None, float | None]) -> str:
-    low, high = ("open" if end is None else f"{end:.4g}" for end in ends)
+    low, high = ("open" if end is None or not np.isfinite(end) else f"{end:.4g}" for end in ends)
     return f"{low} to {high}"
 
 
@@ -81,7 +128,9 @@ def _likelihood(found: "FittedLaw") -> str:
 def _optimum(found: "FittedLaw") -> Iterator[str]:
     flops = float(found.fit.points.flops.max())
     best = found.law.form.optimum(found.law.values, flops)
-    if best is not None:
+    if best is not None and not found.supports_optimum:
+        yield "No best size is near the sizes of these points, so they do not show how large a model should be."
+    elif best is not None:
         parameters, tokens = best
         yield (
             f"The optimum of the largest compute, {format_flops(flops)}, is {format_count(parameters)} parameters and "
@@ -94,8 +143,9 @@ def _tested(tested: "HeldOut", found: "FittedLaw") -> str:
     fitted = "Points" if tested.fitted == len(found.fit.points) else f"For a test, the {tested.fitted} points"
     return (
         f"{fitted} below {tested.below:.3g} {unit} were fitted. The loss of the other {tested.count} is "
-        f"predicted with a mean absolute error of {tested.mean_error:.2%}; {tested.covered:.0%} are in their 95 % "
-        f"interval. By the bootstrap alone, which takes the law as true, it is {tested.covered_if_law_is_true:.0%}."
+        f"predicted with a mean absolute error of {tested.mean_error:.2%}. Their 95 % intervals are ±"
+        f"{tested.half_width:.1%} wide in the mean, and {tested.covered:.0%} lie inside. Without the error of "
+        f"extrapolation {tested.covered_if_law_is_true:.0%} would."
     )
 
 
@@ -103,13 +153,13 @@ def _beyond(found: "FittedLaw") -> str:
     beyond, extent = found.extrapolation, found.law.form.extent
     if beyond is None:
         return (
-            "The points are too few to hold some out. So the intervals of losses take the law as true, and are too "
-            "narrow beyond the points."
+            "The points are too few to measure how errors grow beyond them. So the intervals of losses take the law "
+            "as true, and are too narrow there."
         )
     return (
         f"Beyond {beyond.fitted_flops:.3g} {UNITS[extent]}, intervals of losses grow with the errors of "
-        f"{beyond.origins} hold-outs within these points: to {_spread(beyond, 10):.1%} at 10 times as much, and "
-        f"{_spread(beyond, 100):.1%} at 100 times."
+        f"{beyond.origins} hold-outs within these points: to ±{_spread(beyond, 10):.1%} of the loss at 10 times as "
+        f"much, and ±{_spread(beyond, 100):.1%} at 100 times."
     )
 
 

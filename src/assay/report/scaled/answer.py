@@ -90,9 +90,10 @@ def minima_report(found: "ScalingAnswer") -> Iterator[Block]:
     columns = ("budget", "sizes", "best size", "tokens per parameter", "loss there", "the law's best size")
     yield Table.of(columns, (_minimum(one, found) for one in found.isoflop.parabolas), columns[1:])
     size = found.isoflop.optima.size
+    ends = "" if size.interval is None else " [{:.2f}, {:.2f}]".format(*size.interval)
     yield (
-        f"The best size grows as C^{size.exponent:.2f} [{size.interval[0]:.2f}, {size.interval[1]:.2f}] through these "
-        "minima; in Hoffmann et al. 2022 it is C^0.49."
+        f"The best size grows as C^{size.exponent:.2f}{ends} through these minima; in Hoffmann et al. 2022 it is "
+        "C^0.49."
     )
     yield from found.isoflop.optima.warnings
 

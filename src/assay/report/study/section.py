@@ -1,19 +1,19 @@
-"""A section of a study's answer: a title, its content as plain data, and a figure.
+"""A section of a study's answer: a title, its content as plain data, and figures.
 
-The terminal prints the content, the page shows it with the figure, and `--json` has the values. A section appears only
+The terminal prints the content, the page shows it with the figures, and `--json` has the values. A section appears only
 where there is content. So a section on interactions says nothing of a study with one factor.
 
 To add a section, write a file in this folder with a `SECTION`, and list it in `sections`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assay.analysis.comparison import Comparison
 from assay.report.blocks import Block
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from assay.report.page.panels import Panel
 
 
 class Section(NamedTuple):
@@ -26,12 +26,12 @@ class Section(NamedTuple):
     """Return the tables and sentences; nothing if the section does not apply to the study."""
     values: Callable[[Comparison], Any]
     """Return the same as plain values for JSON: numbers, texts, lists and dictionaries."""
-    figure: "Callable[[Comparison], Figure | None] | None" = None
-    """Draw the figure of the page; None if there is nothing to draw."""
+    panels: "Callable[[Comparison], Sequence[Panel]] | None" = None
+    """Return the small figures of the page; empty if there is nothing to draw."""
     caption: str = ""
-    """Sentences below the figure."""
+    """Sentences below the figures."""
     printed: bool = True
-    """True if a terminal prints the section; the page and JSON always have it."""
+    """True if a terminal prints the section in its place; the page and JSON always have it."""
     leads: bool = False
     """True if the page shows the section above the table."""
 

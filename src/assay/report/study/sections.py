@@ -47,3 +47,12 @@ def filled(comparison: Comparison) -> tuple[Filled, ...]:
 def values(comparison: Comparison) -> dict[str, Any]:
     """Return the values of the sections that apply, by name, for JSON."""
     return {one.section.name: one.section.values(comparison) for one in filled(comparison)}
+
+
+def answer_values(comparison: Comparison) -> dict[str, Any]:
+    """Return the whole answer as plain values for JSON: rows, sections and environment, or that of a scaling study."""
+    from assay.report.scaled.answer import answer_values as scaled_values
+    from assay.scaling.studied.answer import answer_of
+
+    scaled = answer_of(comparison.record)
+    return {**comparison.to_json(), "sections": values(comparison)} if scaled is None else scaled_values(scaled)

@@ -68,7 +68,7 @@ def envelope(curves: Sequence[TrainingCurve], draws: int = 200, seed: int = 0) -
         raise UsageError("the lowest losses are of the smallest and the largest size alone; add sizes between them")
     chance = np.random.default_rng(seed)
     picks = (chance.integers(0, len(curves), len(curves)) for _ in range(draws))
-    drawn = [found for pick in picks if (found := _line(losses[pick], sizes[pick], flops)) is not None]
+    drawn = [_line(losses[pick], sizes[pick], flops) for pick in picks]
     warning = (
         f"{counted.mean():.0%} of the computes count; at the others the best run is of the smallest or largest size."
     )

@@ -4,7 +4,7 @@ D follows from C = 6·N·D, so a + b = 1. The published exponents of approach 1 
 and 0.51 (Hoffmann et al. 2022, table 2). Intervals are those of a bootstrap of the runs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,11 @@ from assay.errors import UsageError
 from assay.scaling.interval import Interval, quantiles
 from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN, Floats
 
+LEAST_DRAWS = 20
+"""Fewer draws have no quantile of 2.5 %."""
+_SAME = 1e-9
+"""Difference of equal exponents."""
+
 
 @dataclass(frozen=True)
 class PowerOfCompute:
@@ -20,8 +25,8 @@ class PowerOfCompute:
 
     level: float
     exponent: float
-    interval: Interval
-    """95 % interval of the exponent."""
+    interval: Interval | None
+    """95 % interval of the exponent; None if the runs are too few for one."""
 
     def at(self, flops: float) -> float:
         """Return the quantity at a compute."""
@@ -59,17 +64,34 @@ def line(flops: Floats, parameters: Floats) -> Line:
     return float(exponent), float(level)
 
 
-def optima(flops: Floats, parameters: Floats, drawn: Sequence[Line], warnings: Sequence[str]) -> Optima:
-    """Return the power laws through optima, with intervals from the lines of a bootstrap."""
+def optima(flops: Floats, parameters: Floats, drawn: Sequence[Line | None], warnings: Sequence[str]) -> Optima:
+    """Return the power laws through optima, with intervals from the lines of a bootstrap; None is a draw without."""
     exponent, level = line(flops, parameters)
-    exponents = [one for one, _ in drawn] or [np.nan]
-    low, high = quantiles(exponents)
+    exponents = [one[0] for one in drawn if one is not None]
+    ends = _interval(exponents)
     per_size = np.log(FLOPS_PER_PARAMETER_AND_TOKEN)
     return Optima(
         flops,
         parameters,
-        PowerOfCompute(float(np.exp(level)), exponent, (low, high)),
-        PowerOfCompute(float(np.exp(-level - per_size)), 1 - exponent, (1 - high, 1 - low)),
-        len(drawn),
-        tuple(warnings),
+        PowerOfCompute(float(np.exp(level)), exponent, ends),
+        PowerOfCompute(float(np.exp(-level - per_size)), 1 - exponent, ends and (1 - ends[1], 1 - ends[0])),
+        len(exponents),
+        (*warnings, *_cautions(len(exponents), len(drawn), ends)),
     )
+
+
+def _interval(exponents: Sequence[float]) -> Interval | None:
+    """Return the interval of an exponent; None for few draws, and if they are all the same."""
+    if len(exponents) < LEAST_DRAWS or np.ptp(exponents) < _SAME:
+        return None
+    return quantiles(exponents)
+
+
+def _cautions(kept: int, asked: int, ends: Interval | None) -> Iterator[str]:
+    """Yield sentences on draws that have no optimum, and on an interval that is missing."""
+    if kept < asked:
+        had = "draw had no optimum within its sizes, and is" if asked - kept == 1 else "draws had no optimum, and are"
+        yield f"{asked - kept} of {asked} {had} left out of the intervals."
+    if ends is None:
+        why = f"only {kept} draws are left" if kept < LEAST_DRAWS else "all draws are the same"
+        yield f"The exponents have no interval, because {why}. More runs would give one."

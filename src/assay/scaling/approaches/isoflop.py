@@ -59,16 +59,21 @@ class IsoFlop:
 def isoflop(points: Points, draws: int = 200, seed: int = 0) -> IsoFlop:
     """Fit approach 2 to points. Raises `UsageError` if fewer than two budgets have a minimum within their sizes."""
     groups = budgets(points)
+    if not groups:
+        raise UsageError(
+            "no budget has three sizes: runs share a budget if their 6·N·D differs by at most a tenth; add sizes to "
+            "each budget"
+        )
     found = tuple(map(_parabola, groups))
     warnings = [_warning(one) for one in found if one.inside is None]
     best = [(one.flops, one.inside) for one in found if one.inside is not None]
     if len(best) < 2:
         raise UsageError(
-            f"{len(best)} of {len(found)} budgets with three sizes or more have a lowest loss within their sizes; "
-            "two are needed, so add budgets, or sizes on both sides"
+            f"{len(best)} of {len(found)} budgets with three sizes or more {'has' if len(best) == 1 else 'have'} a "
+            "lowest loss within their sizes; two are needed, so add budgets, or sizes on both sides"
         )
     chance = np.random.default_rng(seed)
-    drawn = [one for _ in range(draws) if (one := _drawn(groups, chance)) is not None]
+    drawn = [_drawn(groups, chance) for _ in range(draws)]
     flops, sizes = np.array(best).T
     return IsoFlop(found, optima(flops, sizes, drawn, warnings))
 

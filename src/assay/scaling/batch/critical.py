@@ -15,7 +15,7 @@ The law L(N, S_min) of Kaplan et al. needs B_crit at the loss that it predicts, 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import exp, log, log2, sqrt
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq, least_squares
@@ -57,6 +57,15 @@ class Critical:
     """95 % interval; None if no error is known."""
     least_steps: float | None = None
     """S_min, where it was fitted."""
+    measured: Interval | None = None
+    """Smallest and largest batch size of the measured steps, where it was fitted."""
+
+    @property
+    def one_sided(self) -> Literal["below", "above"] | None:
+        """Side of the critical batch size on which all measured ones are; None if they are on both, or unknown."""
+        if self.measured is None or self.measured[0] <= self.size <= self.measured[1]:
+            return None
+        return "below" if self.measured[1] < self.size else "above"
 
     def steps(self, batch: float) -> float:
         """Return S/S_min at a batch size."""
@@ -162,7 +171,8 @@ def fit(batches: Sequence[float], steps: Sequence[float]) -> Critical:
     covariance = np.linalg.pinv(found.jac.T @ found.jac) * 2 * found.cost / freedom
     spread = exp(min(float(t.ppf((1 + LEVEL) / 2, freedom)) * sqrt(float(covariance[1, 1])), 300.0))
     source = f"fitted to {len(sizes)} measured batch sizes"
-    return Critical(exp(size), "examples", source, (exp(size) / spread, exp(size) * spread), exp(level))
+    ends = (exp(size) / spread, exp(size) * spread)
+    return Critical(exp(size), "examples", source, ends, exp(level), (float(sizes.min()), float(sizes.max())))
 
 
 def _check_within(size: float, sizes: Floats) -> None:

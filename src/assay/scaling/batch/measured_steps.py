@@ -5,7 +5,7 @@ from pathlib import Path
 
 from assay.errors import UsageError
 from assay.scaling.batch.critical import LEAST_BATCHES
-from assay.scaling.table import named_columns, numbers_of, read_rows
+from assay.scaling.table import read_table
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "batch": ("batch", "batch_size", "batch size", "b"),
@@ -21,11 +21,11 @@ def read_steps(path: Path) -> tuple[list[float], list[float]]:
     Raises `UsageError` with one sentence if the file cannot be read, lacks a column, has an impossible number, or too
     few batch sizes.
     """
-    rows = read_rows(path, "batch sizes and steps")
-    named = named_columns(rows, _NAMES, path)
+    table = read_table(path, "batch sizes and steps")
+    named = table.headings(_NAMES)
     if len(named) < len(_NAMES):
         raise UsageError(f"{path} needs the columns batch and steps: steps to one loss at several batch sizes")
-    batches, steps = (numbers_of(rows, named[kind], path, _LEAST, _MOST) for kind in _NAMES)
+    batches, steps = (table.numbers(named[kind], _LEAST, _MOST) for kind in _NAMES)
     different = len(set(batches))
     if different < LEAST_BATCHES:
         raise UsageError(

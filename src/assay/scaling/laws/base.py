@@ -21,6 +21,9 @@ from scipy.special import expit, logit
 from assay.errors import UsageError
 from assay.scaling.points import Floats, Points, planned
 
+_NEARLY_ZERO = 1e-4
+"""Constants of this size are losses or counts that are nothing."""
+
 Extent = Literal["flops", "parameters", "tokens"]
 """Column in which a law extrapolates: points are held out by it."""
 
@@ -60,6 +63,12 @@ class Constant:
         """Return whether an interval reaches a limit, within 5 %."""
         return 0 < ends[0] < 1.05 * self.least or ends[1] > 0.95 * self.most
 
+    def limit(self, printed: float) -> float | None:
+        """Return the limit at which a fitted constant lies, within 1e-4 or 1 %; None if it lies at none."""
+        if self.logarithmic and printed < max(1.01 * self.least, _NEARLY_ZERO):
+            return self.least
+        return self.most if printed > 0.99 * self.most else None
+
 
 @dataclass(frozen=True, eq=False)
 class Form(ABC):
@@ -77,6 +86,8 @@ class Form(ABC):
     extent: Extent = "flops"
     published: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """Printed constants by their source; those of different sources or formulas are never mixed."""
+    reach: float | None = None
+    """Largest extent of the runs behind the published constants; None if no paper states it."""
 
     @abstractmethod
     def log_losses(self, values: Floats, points: Points) -> tuple[Floats, Floats]:
@@ -156,3 +167,8 @@ class Law:
 def log_losses(laws: Sequence[Law], points: Points) -> Floats:
     """Return log L of laws of one form at points, `[laws, points]`."""
     return laws[0].form.log_losses(np.array([law.numbers for law in laws]), points)[0]
+
+
+def log_slopes(law: Law, points: Points) -> Floats:
+    """Return for each value of a law the largest change of log L that it causes at any of the points, `[k]`."""
+    return np.asarray(np.abs(np.nan_to_num(law.form.log_losses(law.values[None], points)[1][0])).max(axis=0))

@@ -50,6 +50,9 @@ UNROUNDED = "Hoffmann 2022, unrounded"
 ROUNDED = "Hoffmann 2022, rounded"
 """Source of the constants that Hoffmann et al. print."""
 
+LARGEST_FLOPS = 1.3e22
+"""Largest compute, 6·N·D, of the points of figure 4 of Hoffmann et al."""
+
 HOFFMANN = Hoffmann(
     name="hoffmann",
     formula="E + A/N^α + B/D^β",
@@ -68,4 +71,5 @@ HOFFMANN = Hoffmann(
         UNROUNDED: (*map(exp, (0.5267228, 6.0073404, 6.0179186)), 0.33917084, 0.2849083),
         ROUNDED: (1.69, 406.4, 410.7, 0.34, 0.28),
     },
+    reach=LARGEST_FLOPS,
 )

@@ -9,12 +9,17 @@ Losses are in nats per token of WebText2, so x_c depends on the tokenizer. N has
 
 from assay.scaling.laws.base import Constant
 from assay.scaling.laws.power import PowerLaw
+from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN
 
 PETAFLOP_DAY = 1e15 * 86400
 """FLOPs of one PF-day."""
 _SOURCE = "Kaplan et al. 2020 (arXiv:2001.08361)"
 KAPLAN = "Kaplan 2020"
 """Source of the constants, in appendix A of the paper."""
+LARGEST_SIZE = 1.5e9
+"""Parameters of the largest model of the paper, without embeddings."""
+LARGEST_FLOPS = LARGEST_SIZE * 2.5e5 * 512 * 1024 * FLOPS_PER_PARAMETER_AND_TOKEN
+"""FLOPs of its longest training: 250,000 steps of 512 sequences of 1,024 tokens."""
 
 KAPLAN_SIZE = PowerLaw(
     name="kaplan-size",
@@ -25,6 +30,7 @@ KAPLAN_SIZE = PowerLaw(
     needs=("parameters",),
     extent="parameters",
     published={KAPLAN: (8.8e13, 0.076)},
+    reach=LARGEST_SIZE,
     of_column="parameters",
 )
 KAPLAN_DATA = PowerLaw(
@@ -36,6 +42,7 @@ KAPLAN_DATA = PowerLaw(
     needs=("tokens",),
     extent="tokens",
     published={KAPLAN: (5.4e13, 0.095)},
+    reach=2.3e10,
     of_column="tokens",
 )
 KAPLAN_COMPUTE = PowerLaw(
@@ -46,6 +53,7 @@ KAPLAN_COMPUTE = PowerLaw(
     constants=(Constant("C_c", unit=PETAFLOP_DAY), Constant("α_C", logarithmic=False)),
     needs=("compute",),
     published={KAPLAN: (1.6e7, 0.057)},
+    reach=LARGEST_FLOPS,
     of_column="compute",
 )
 KAPLAN_MIN_COMPUTE = PowerLaw(
@@ -56,5 +64,6 @@ KAPLAN_MIN_COMPUTE = PowerLaw(
     constants=(Constant("C_c", unit=PETAFLOP_DAY), Constant("α_C", logarithmic=False)),
     needs=("min_flops",),
     published={KAPLAN: (3.1e8, 0.050)},
+    reach=LARGEST_FLOPS,
     of_column="min_flops",
 )

@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 
 from assay.scaling.laws.base import Constant, Form
-from assay.scaling.laws.kaplan import KAPLAN
+from assay.scaling.laws.kaplan import KAPLAN, LARGEST_FLOPS
 from assay.scaling.laws.terms import balance, columns, line, log_sum, slopes
 from assay.scaling.points import Floats, Points
 
@@ -58,4 +58,5 @@ KAPLAN_JOINT = KaplanJoint(
     ),
     needs=("parameters", "tokens"),
     published={KAPLAN: (6.4e13, 1.8e13, 0.076, 0.103)},
+    reach=LARGEST_FLOPS,
 )

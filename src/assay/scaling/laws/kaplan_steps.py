@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 
 from assay.scaling.laws.base import Constant, Form
-from assay.scaling.laws.kaplan import KAPLAN
+from assay.scaling.laws.kaplan import KAPLAN, LARGEST_SIZE
 from assay.scaling.laws.terms import columns, line, log_sum, slopes
 from assay.scaling.points import Floats, Points
 
@@ -54,4 +54,5 @@ KAPLAN_STEPS = KaplanSteps(
     needs=("parameters", "min_steps"),
     extent="parameters",
     published={KAPLAN: (6.5e13, 2.1e3, 0.077, 0.76)},
+    reach=LARGEST_SIZE,
 )

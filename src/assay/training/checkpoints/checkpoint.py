@@ -29,7 +29,6 @@ from assay.parallel.ranks import ALONE, Ranks
 from assay.step.program import Step
 from assay.training.checkpoints import generators
 from assay.training.checkpoints.disk import digest, flush_folder, naming_the_cause, written_by_all
-from assay.training.checkpoints.sharded_files import read_spread, read_spread_state, write_spread
 from assay.training.checkpoints.state import (
     copies_here,
     load_optimizer,
@@ -84,6 +83,8 @@ def save(folder: Path, step: Step, position: Position, identity: str, ranks: Ran
 
 def _write(tensors: Mapping[str, Tensor], path: Path, ranks: Ranks) -> None:
     if ranks.world > 1:
+        from assay.training.checkpoints.sharded_files import write_spread
+
         write_spread(tensors, path, ranks)
     else:
         write_safetensors(tensors, path)
@@ -163,6 +164,8 @@ def _same(what: str, place: Path, state: Mapping[str, Any], step: Step, ranks: R
 def _load(place: Path, state: Mapping[str, Any], step: Step, ranks: Ranks) -> None:
     parameters = weights_at_rest(step)
     if ranks.world > 1:
+        from assay.training.checkpoints.sharded_files import read_spread, read_spread_state
+
         read_spread(parameters, place / WEIGHTS)
         tensors = read_spread_state(optimized_at_rest(step), place / OPTIMIZER)
     else:

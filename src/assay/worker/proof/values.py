@@ -26,8 +26,6 @@ from assay.store.run_folder import RunFolder
 from assay.training.loop import TakeStep
 from assay.training.step_record import StepRecord
 from assay.training.stops import is_out_of_memory
-from assay.values.check import check_values
-from assay.values.recorded import Recorded
 from assay.values.recorder import STEPS, StepRecorder
 from assay.worker.processes.channel import Channel
 
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
     from assay.config.run import ResolvedRun
     from assay.training.probes import ActivationNorms
     from assay.training.queued_step import Taken
+    from assay.values.recorded import Recorded
 
 _POLL_SECONDS = 0.2
 _COPIES = 2 * STEPS + 4
@@ -116,6 +115,8 @@ class ValueCheck:
         self._ranks.meet()
         said = ""
         if self._ranks.rank == 0:
+            from assay.values.recorded import Recorded
+
             data = open_prepared(self._folder.data_folder(self._folder.spec()))
             recorded = Recorded(self._place, self._ranks.world)
             said = checked_in_memory(recorded, self._run, data, self._device).model_dump_json()
@@ -151,8 +152,10 @@ class ValueCheck:
             return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT)
 
 
-def checked_in_memory(recorded: Recorded, run: "ResolvedRun", data: Prepared, device: torch.device) -> ValueProof:
+def checked_in_memory(recorded: "Recorded", run: "ResolvedRun", data: Prepared, device: torch.device) -> ValueProof:
     """Check a record; return an unchecked proof if the baseline runs out of memory."""
+    from assay.values.check import check_values
+
     try:
         return check_values(recorded, run, data, device)
     except (RuntimeError, MemoryError) as error:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from assay.records.study import AGAIN
-from assay.report.page.figures import smooth
+from assay.report.page.smoothing import smooth
 from assay.report.page.theme import INK, PAPER, SMALL, SOFT, canvas, marker, series
 from assay.scaling.studied.answer import ScalingAnswer
 from assay.scaling.studied.points import StudyPoint

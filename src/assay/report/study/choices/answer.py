@@ -45,7 +45,7 @@ def _values(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-SECTION = Section("answer", "The answer", _content, _values, leads=True)
+SECTION = Section("answer", "The answer", _content, _values, printed=False, leads=True)
 
 
 def _search(search: Found) -> str:

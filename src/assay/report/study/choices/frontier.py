@@ -13,7 +13,7 @@ from assay.report.study.section import Section
 from assay.report.wording import status
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from assay.report.page.panels import Panel
 
 
 def _content(comparison: Comparison) -> Iterator[Block]:
@@ -64,10 +64,10 @@ def _values(comparison: Comparison) -> list[dict[str, Any]]:
     ]
 
 
-def _figure(comparison: Comparison) -> "Figure | None":
-    from assay.report.study.choices.drawing import draw_front  # the room of pages imports that of sections
+def _panels(comparison: Comparison) -> "tuple[Panel, ...]":
+    from assay.report.study.choices.drawing import front_panels  # the room of pages imports that of sections
 
-    return draw_front(comparison)
+    return front_panels(comparison)
 
 
 SECTION = Section(
@@ -75,7 +75,7 @@ SECTION = Section(
     "Rows that no other beats",
     _content,
     _values,
-    _figure,
+    _panels,
     "Lower left is better. Filled points are on the front, hollow ones are dominated. The front also counts the loss "
     "and the bytes communicated, where rows differ in them, so it is no line in this plane. Names without room are "
     "left out.",

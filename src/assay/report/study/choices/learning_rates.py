@@ -10,7 +10,7 @@ from assay.report.formats import UNKNOWN, figure
 from assay.report.study.section import Section
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from assay.report.page.panels import Panel
 
 
 def _content(comparison: Comparison) -> Iterator[Block]:
@@ -66,10 +66,10 @@ def _values(comparison: Comparison) -> list[dict[str, Any]]:
     ]
 
 
-def _figure(comparison: Comparison) -> "Figure | None":
-    from assay.report.study.choices.drawing import draw_rates  # the room of pages imports that of sections
+def _panels(comparison: Comparison) -> "tuple[Panel, ...]":
+    from assay.report.study.choices.drawing import rate_panels  # the room of pages imports that of sections
 
-    return draw_rates(comparison)
+    return rate_panels(comparison)
 
 
 SECTION = Section(
@@ -77,6 +77,6 @@ SECTION = Section(
     "Learning rates",
     _content,
     _values,
-    _figure,
+    _panels,
     "Mean validation loss over seeds by learning rate, on a logarithmic axis. A × marks a rate with a diverged run.",
 )

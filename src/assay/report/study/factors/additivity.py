@@ -11,7 +11,7 @@ from assay.report.study.section import Section
 from assay.units import format_percent
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from assay.report.page.panels import Panel
 
 _MOST_DRAWN = 30
 """Most rows in the figure."""
@@ -50,19 +50,18 @@ def _values(comparison: Comparison) -> list[dict[str, Any]]:
     return [one.model_dump(mode="json") for one in deviations(comparison)]
 
 
-def _figure(comparison: Comparison) -> "Figure | None":
+def _panels(comparison: Comparison) -> "tuple[Panel, ...]":
     # The page's style is imported here, because the page imports all sections.
-    from assay.report.study.factors.drawing import Panel, draw_estimates
+    from assay.report.study.factors.drawing import Estimates, estimate_panels
+    from assay.report.study.factors.parts import part_panels
 
-    panels = []
+    found = []
     for one in deviations(comparison):
         shown = {row_name(row.changes, row.row): row.points for row in one.deviations}
-        panels.append(Panel(title(one.metric), shown, is_exact(one.metric)))
-    if any(len(one.estimates) > _MOST_DRAWN for one in panels):
-        return None
-    return draw_estimates(
-        panels, "deviation from the sum of the single changes, percentage points   (bar: 95 % interval)"
-    )
+        found.append(Estimates(title(one.metric), shown, is_exact(one.metric)))
+    if any(len(one.by_row) > _MOST_DRAWN for one in found):
+        return part_panels(comparison)
+    return (*part_panels(comparison), *estimate_panels(found, "deviation, percentage points"))
 
 
 SECTION = Section(
@@ -70,7 +69,8 @@ SECTION = Section(
     "Do the changes add up?",
     _content,
     _values,
-    _figure,
-    "Zero: the row changes by the sum of what its parts change alone. Left of the line, the figure is lower than "
-    "this sum.",
+    _panels,
+    "Staircases: each part begins where the one above it ends, so the last one ends at their sum; the bar below is the "
+    "measured change of all together. Points: the deviation from this sum with its 95 % interval. Left of the line, "
+    "the figure is lower than the sum.",
 )

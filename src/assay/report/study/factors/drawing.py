@@ -1,51 +1,52 @@
-"""Figure of estimates with their intervals: a panel for each metric, the same rows in each."""
+"""Figures of estimates with their intervals: a panel for each metric, the same rows in each."""
 
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 from assay.analysis.factors.changes import Estimate
-from assay.report.page.theme import INK, PAPER, SOFT, canvas, marker, series
+from assay.report.page.panels import Panel
+from assay.report.page.theme import INK, PAPER, SOFT, marker, series
 from assay.units import format_percent
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-_WIDTH, _LABEL = 9.6, 36
+_LABEL = 26
 _ZERO = 5e-4
 """Change below which a figure is printed as 0.0 %."""
 
 
-class Panel(NamedTuple):
+class Estimates(NamedTuple):
     """Estimates of one metric by the name of their row."""
 
     title: str
-    estimates: Mapping[str, Estimate]
+    by_row: Mapping[str, Estimate]
     exact: bool
     """True if the metric repeats exactly, so that an estimate needs no interval."""
 
 
-def draw_estimates(panels: Sequence[Panel], label: str) -> "Figure | None":
-    """Draw estimates in percent with their intervals; None if there are none."""
-    names = list(dict.fromkeys(name for panel in panels for name in panel.estimates))
+def estimate_panels(found: Sequence[Estimates], label: str) -> tuple[Panel, ...]:
+    """Return panels of estimates in percent with their intervals; empty if there are none."""
+    names = list(dict.fromkeys(name for one in found for name in one.by_row))
+    labels = tuple(textwrap.fill(re.sub(r"(?<=\S)\+", "+ ", name), _LABEL) for name in names)
     if not names:
-        return None
-    labels = [textwrap.fill(re.sub(r"(?<=\S)\+", "+ ", name), _LABEL) for name in names]
-    height = 0.2 + 0.16 * max(1 + label.count("\n") for label in labels)
-    with canvas(_WIDTH, 0.9 + height * len(names), len(panels), sharey=True) as (figure, axes):
-        for axis, panel in zip(axes, panels, strict=True):
-            axis.axvline(0, color=SOFT, linewidth=1)
-            for place, name in enumerate(names):
-                if name in panel.estimates:
-                    _estimate(axis, place, panel.estimates[name], panel.exact)
-            axis.set_title(panel.title)
-            axis.grid(axis="y", visible=False)
-            axis.margins(x=0.25)
-        axes[0].set_yticks(range(len(names)), labels, color=INK)
-        axes[0].set_ylim(len(names) - 0.4, -0.7)
-        figure.supxlabel(label, fontsize="medium", color=SOFT)
-        return figure
+        return ()
+    height = 0.2 + 0.16 * max(1 + one.count("\n") for one in labels)
+    size = 0.8 + height * len(names)
+    return tuple(Panel(one.title, partial(_draw, one, names, labels, label), size, labels) for one in found)
+
+
+def _draw(found: Estimates, names: Sequence[str], labels: Sequence[str], label: str, axis: Any) -> None:
+    axis.axvline(0, color=SOFT, linewidth=1)
+    for place, name in enumerate(names):
+        if name in found.by_row:
+            _estimate(axis, place, found.by_row[name], found.exact)
+    axis.grid(axis="y", visible=False)
+    axis.margins(x=0.25)
+    axis.set_yticks(range(len(names)), labels, color=INK)
+    axis.set_ylim(len(names) - 0.4, -0.7)
+    axis.set_xlabel(label)
+    axis.xaxis.get_major_locator().set_params(nbins=5)
 
 
 def _estimate(axis: Any, place: int, one: Estimate, exact: bool) -> None:

@@ -10,7 +10,7 @@ from assay.report.study.factors.wording import as_ratio, effect_name, in_points,
 from assay.report.study.section import Section
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from assay.report.page.panels import Panel
 
 _MOST_DRAWN = 30
 """Most effects in the figure; of more, main effects and then interactions of two factors are drawn."""
@@ -55,15 +55,15 @@ def _values(comparison: Comparison) -> list[dict[str, Any]]:
     return [one.model_dump(mode="json") for one in factor_effects(comparison)]
 
 
-def _figure(comparison: Comparison) -> "Figure | None":
+def _panels(comparison: Comparison) -> "tuple[Panel, ...]":
     # The page's style is imported here, because the page imports all sections.
-    from assay.report.study.factors.drawing import Panel, draw_estimates
+    from assay.report.study.factors.drawing import Estimates, estimate_panels
 
-    panels = []
+    found = []
     for one in factor_effects(comparison):
         shown = next((some for order in (3, 2, 1) if len(some := _up_to(one, order)) <= _MOST_DRAWN), {})
-        panels.append(Panel(title(one.metric), shown, is_exact(one.metric)))
-    return draw_estimates(panels, "effect as a ratio, %   (bar: 95 % interval)")
+        found.append(Estimates(title(one.metric), shown, is_exact(one.metric)))
+    return estimate_panels(found, "effect as a ratio, %")
 
 
 def _up_to(one: MetricEffects, order: int) -> dict[str, Any]:
@@ -75,7 +75,7 @@ SECTION = Section(
     "Effects of each factor",
     _content,
     _values,
-    _figure,
+    _panels,
     "Effects against the control's level, on average over the other factors; × is an interaction. A bar that touches "
     "the line cannot be distinguished from no effect.",
 )

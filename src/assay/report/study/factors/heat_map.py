@@ -5,48 +5,47 @@ through, and the same figure is readable on light paper and on a dark screen.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 from assay.analysis.factors.grids import Grid
 from assay.report.formats import UNKNOWN
-from assay.report.page.theme import INK, SOFT, drawing_style, series
+from assay.report.page.panels import WIDTH, Panel, broken
+from assay.report.page.theme import INK, SOFT, series
 from assay.report.study.factors.wording import points, title
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-_WIDTH, _FIELD, _LABELS = 9.6, 0.62, 2.0
+_FIELD, _MARGINS = 0.5, 0.9
 _LOWER, _HIGHER = series(1), series(2)
 _STRONGEST = 0.6
 """Opacity of the field with the largest number; text remains readable on it."""
 _LEAST = 0.05
 """Smallest number with the full opacity, so that a map of small numbers is pale."""
+_LONG = 14
+"""Longest name of a level on one line, in characters."""
 
 Numbers = Sequence[Sequence[float | None]]
 
 
-def draw_heat_maps(grids: Sequence[Grid]) -> "Figure | None":
-    """Draw two maps for each grid: changes against the control, and deviations from additivity."""
-    if not grids:
-        return None
-    from matplotlib.figure import Figure
-
-    width = max(_WIDTH, _LABELS + 2 * _FIELD * max(len(grid.across_levels) for grid in grids))
-    heights = [0.75 + 0.34 * len(grid.down_levels) for grid in grids]
-    with drawing_style():
-        figure = Figure(figsize=(width, sum(heights)), layout="constrained")
-        axes = figure.subplots(len(grids), 2, squeeze=False, height_ratios=heights)
-        for (left, right), grid in zip(axes, grids, strict=True):
-            changes = [[None if one is None else one.change for one in row] for row in grid.fields]
-            deviations = [[None if one is None else one.deviation for one in row] for row in grid.fields]
-            _map(left, grid, changes, f"{title(grid.metric)}: change, %")
-            _map(right, grid, deviations, "deviation from the sum, points")
-            left.set_yticks(range(len(grid.down_levels)), [_broken(one) for one in grid.down_levels], color=INK)
-            right.set_yticks([])
-        return figure
+def map_panels(grids: Sequence[Grid]) -> tuple[Panel, ...]:
+    """Return two maps for each grid: changes against the control, and deviations from additivity."""
+    found = []
+    for grid in grids:
+        changes = [[None if one is None else one.change for one in row] for row in grid.fields]
+        deviations = [[None if one is None else one.deviation for one in row] for row in grid.fields]
+        found.append(_panel(grid, changes, f"{title(grid.metric)}: change, %"))
+        found.append(_panel(grid, deviations, f"{title(grid.metric)}: deviation from the sum, points"))
+    return tuple(found)
 
 
-def _map(axis: Any, grid: Grid, numbers: Numbers, heading: str) -> None:
+def _panel(grid: Grid, numbers: Numbers, heading: str) -> Panel:
+    names = tuple(map(_broken, grid.down_levels))
+    lines = max(1 + _broken(name).count("\n") for name in grid.across_levels)
+    height = 0.6 + 0.16 * lines + 0.34 * len(names)
+    narrow = Panel(heading, partial(_map, grid, numbers), height, names)
+    return narrow._replace(width=max(WIDTH, narrow.left + _FIELD * len(grid.across_levels) + _MARGINS))
+
+
+def _map(grid: Grid, numbers: Numbers, axis: Any) -> None:
     from matplotlib.patches import Rectangle
 
     largest = max([_LEAST, *(abs(one) for row in numbers for one in row if one is not None)])
@@ -61,9 +60,9 @@ def _map(axis: Any, grid: Grid, numbers: Numbers, heading: str) -> None:
             axis.text(across, down, UNKNOWN if one is None else points(one), ha="center", va="center", fontsize=8,
                       color=SOFT if one is None else INK)  # fmt: skip
     axis.set_xticks(range(len(grid.across_levels)), [_broken(one) for one in grid.across_levels])
+    axis.set_yticks(range(len(grid.down_levels)), [_broken(one) for one in grid.down_levels], color=INK)
     axis.set_xlim(-0.5, len(grid.across_levels) - 0.5)
     axis.set_ylim(len(grid.down_levels) - 0.5, -0.5)
-    axis.set_title(heading)
     axis.set_xlabel(grid.across)
     axis.grid(visible=False)
     axis.tick_params(length=0)
@@ -73,4 +72,4 @@ def _map(axis: Any, grid: Grid, numbers: Numbers, heading: str) -> None:
 
 def _broken(name: str) -> str:
     """Return a stack of optimizations on several lines, if it is long."""
-    return name if len(name) <= 14 else name.replace("+", "\n+ ").replace(":", ":\n")
+    return name if len(name) <= _LONG else broken(name)

@@ -12,7 +12,7 @@ from assay.report.study.section import Section
 from assay.units import format_percent
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from assay.report.page.panels import Panel
 
 
 def _content(comparison: Comparison) -> Iterator[Block]:
@@ -42,11 +42,11 @@ def _values(comparison: Comparison) -> list[dict[str, Any]]:
     return [one.model_dump(mode="json") for one in grids(comparison)]
 
 
-def _figure(comparison: Comparison) -> "Figure | None":
+def _panels(comparison: Comparison) -> "tuple[Panel, ...]":
     # The page's style is imported here, because the page imports all sections.
-    from assay.report.study.factors.heat_map import draw_heat_maps
+    from assay.report.study.factors.heat_map import map_panels
 
-    return draw_heat_maps(grids(comparison))
+    return map_panels(grids(comparison))
 
 
 SECTION = Section(
@@ -54,8 +54,8 @@ SECTION = Section(
     "Percent change by factor",
     _content,
     _values,
-    _figure,
-    "Left: change against the control, in percent. Right: deviation from the sum of the single changes, in percentage "
+    _panels,
+    "Change against the control in percent, and deviation from the sum of the single changes in percentage "
     "points. Blue is lower, orange is higher; the colour is strongest at the largest number of a map, or at 5.",
     printed=False,
 )

@@ -1,0 +1,93 @@
+"""The last lines of a run: its result, the prediction and a uniform guess beside it, and what to run next."""
+
+from collections.abc import Iterator
+from math import log
+from typing import TYPE_CHECKING
+
+from assay.report.closing.command import arguments, stack
+from assay.report.formats import figure
+from assay.units import format_bytes, format_count, format_percent, format_seconds
+
+if TYPE_CHECKING:
+    from assay.records.run import RunResult
+
+
+def closing(result: "RunResult", *, saved: bool) -> Iterator[tuple[str, str]]:
+    """Yield (label, text) of the last lines. `saved` is true if the run has a checkpoint."""
+    ending = "" if result.status == "done" else result.status.value.replace("_", " ")
+    yield "result", "; ".join(filter(None, (ending, _loss(result), _speed(result), _memory(result)))) or "nothing"
+    compared = "; ".join(filter(None, (_guess(result), _predicted(result))))
+    if compared:
+        yield "against", compared
+    yield from (("next", hint) for hint in _hints(result, saved))
+
+
+def utilization(result: "RunResult") -> float | None:
+    """Return the MFU of the median step; None if the peak of the device is unknown."""
+    if result.predicted is None or result.step_seconds is None:
+        return None
+    return result.predicted.utilization(result.step_seconds.median)
+
+
+def _loss(result: "RunResult") -> str:
+    if result.val_loss is not None:
+        return f"validation loss {figure(result.val_loss)} after {result.steps} steps"
+    return "" if result.train_loss is None else f"training loss {figure(result.train_loss)} after {result.steps} steps"
+
+
+def _speed(result: "RunResult") -> str:
+    if result.step_seconds is None:
+        return ""
+    share = utilization(result)
+    told = [f"{format_seconds(result.step_seconds.median)} a step"]
+    told += [] if result.tokens_per_second is None else [f"{format_count(result.tokens_per_second)} tokens/s"]
+    return ", ".join([*told, *([] if share is None else [f"MFU {share:.1%}"])])
+
+
+def _memory(result: "RunResult") -> str:
+    peak = result.memory.tensors_peak_bytes
+    return "" if peak is None else f"peak of tensors {format_bytes(peak)}"
+
+
+def _guess(result: "RunResult") -> str:
+    """Return the loss of a uniform guess among all tokens, ln V, if the run has a loss."""
+    size = result.config.model.vocab_size
+    return f"a uniform guess has a loss of {log(size):.4f}" if size and _loss(result) else ""
+
+
+def _predicted(result: "RunResult") -> str:
+    """Return the predicted step and peak, with the measured ones relative to them."""
+    said, told = result.predicted, []
+    if said is not None and said.step_seconds and result.step_seconds is not None:
+        change = format_percent(result.step_seconds.median / said.step_seconds - 1)
+        told.append(f"{format_seconds(said.step_seconds)} a step (measured {change})")
+    if said is not None and said.tensors_peak_bytes and result.memory.tensors_peak_bytes is not None:
+        change = format_percent(result.memory.tensors_peak_bytes / said.tensors_peak_bytes - 1)
+        told.append(f"a peak of {format_bytes(said.tensors_peak_bytes)} (measured {change})")
+    return f"predicted {', '.join(told)}" if told else ""
+
+
+def _hints(result: "RunResult", saved: bool) -> Iterator[str]:
+    from assay.errors import START_AGAIN
+
+    if START_AGAIN in (result.reason or ""):
+        yield f"assay runs rm {result.run}    removes the run, which cannot be resumed"
+    elif result.status == "budget_reached":
+        yield f"assay train --resume {result.run} KEY=VALUE    continues with more training.tokens or training.seconds"
+    elif result.status.resumable:
+        how = "continues from the newest checkpoint" if saved else "starts again, because nothing was saved"
+        yield f"assay train --resume {result.run}    {how}"
+    elif result.status == "done":
+        yield f"assay sample {result.run} --prompt TEXT    continues a text"
+        yield from _compared(result)
+
+
+def _compared(result: "RunResult") -> Iterator[str]:
+    """Yield the comparison that tells what the stack of a run changes, or which stacks would help."""
+    written = arguments(result.config, result.preset)
+    if written is None:
+        return
+    if result.config.optimizations:
+        yield f"assay compare {written} {stack(result.config)}    measures what the stack changes"
+    else:
+        yield f"assay recommend {written}    ranks what to turn on"

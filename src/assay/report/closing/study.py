@@ -1,0 +1,76 @@
+"""The last lines of a comparison or a study: its answer, the baseline beside it, and what to run next."""
+
+from collections.abc import Iterator
+
+from assay.analysis.choices.answer import Answer, answer
+from assay.analysis.comparison import Comparison
+from assay.analysis.effects import LEAST_SEEDS
+from assay.analysis.row import Row
+from assay.records.study import StudyEnding
+from assay.report.closing.command import arguments, option, stack
+from assay.report.study.choices.answer import SECTION
+from assay.report.wording import columns, figure, status
+
+_MOST = 2
+"""Most rows whose fault is named."""
+
+
+def closing(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Yield (label, text) of the last lines."""
+    told = " ".join(str(block) for block in SECTION.content(comparison))
+    yield "result", told or "no row has finished, so nothing can be compared"
+    known = [f"{metric.title} {text}" for metric in columns() if (text := _figure(comparison.baseline, metric.name))]
+    if known:
+        yield "against", f"the baseline: {', '.join(known)}; {_size(comparison)}"
+    yield from (("next", hint) for hint in _hints(comparison))
+
+
+def _figure(row: Row, name: str) -> str:
+    metric = next(one for one in columns() if one.name == name)
+    return figure(metric, row.metrics.get(name))
+
+
+def _size(comparison: Comparison) -> str:
+    count, seeds = comparison.record.planned, len(comparison.record.seeds)
+    return f"{count} process{'es' if count > 1 else ''} per row over {seeds} seed{'s' if seeds > 1 else ''}"
+
+
+def _hints(comparison: Comparison) -> Iterator[str]:
+    record = comparison.record
+    if record.ending is not StudyEnding.COMPLETE:
+        yield f"assay study resume {record.id}    runs the cells that have no result"
+    lost = [row for row in comparison.rows if row.status.failure and row.runs]
+    yield from (f"assay runs show {row.runs[0]}    {row.treatment}: {status(row)}" for row in lost[:_MOST])
+    found = answer(comparison)
+    if found is not None:
+        yield from _trained(comparison, found)
+        yield from _surer(comparison, found)
+    if found is None and record.ending is StudyEnding.COMPLETE and not lost:
+        yield f"assay study status {record.id}    shows what failed"
+
+
+def _trained(comparison: Comparison, found: Answer) -> Iterator[str]:
+    """Yield the command that trains with the chosen row: the fastest, or else the lightest."""
+    chosen = found.fastest or found.lightest
+    cells = () if chosen is None else comparison.record.of(chosen.row.treatment)
+    run = cells[0].cell.run if cells else None
+    written = None if run is None else arguments(run, comparison.record.title, seed=False)
+    if chosen is not None and written is not None:
+        told = f"{written} {_with(comparison, chosen.row.treatment)}".strip()
+        yield f"assay train {told}    trains with the chosen row"
+
+
+def _surer(comparison: Comparison, found: Answer) -> Iterator[str]:
+    """Yield the comparison of the undecided rows over more seeds, if too few of them are the reason."""
+    record = comparison.record
+    written = arguments(record.base, record.title, seed=False)
+    if record.kind != "comparison" or written is None or not found.unsure or len(record.seeds) >= LEAST_SEEDS:
+        return
+    rows = " ".join(_with(comparison, one.row.treatment) for one in found.unsure)
+    yield f"assay compare {written} {rows} --seeds {LEAST_SEEDS}    tells whether losses are as good"
+
+
+def _with(comparison: Comparison, treatment: str) -> str:
+    """Return the option that turns on the techniques of a row: in a comparison its own name, as it was typed."""
+    record = comparison.record
+    return option(treatment) if record.kind == "comparison" else stack(record.of(treatment)[0].cell.run)

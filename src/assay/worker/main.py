@@ -1,0 +1,174 @@
+"""The measured child: ``python -m assay.worker RUN_FOLDER [--turns N]``.
+
+Under torchrun the arguments are ``PRESET|FILE [KEY=VALUE]... [--with NAME]...`` or ``--resume RUN …``, as for ``assay
+train``. Then no parent has prepared a folder, and the processes prepare it themselves (`rendezvous`).
+
+The child stays small until its start is granted: the session imports torch, in a phase of its own. Every outcome after
+that becomes a status with a reason. `result.json`, the last event and the exit code agree on it. An unexpected error
+leaves its traceback in the log.
+"""
+
+import argparse
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+import psutil
+
+from assay.errors import StorageError, UsageError, first_line
+from assay.files import is_full
+from assay.optimizations import Unavailable
+from assay.records.run import RunResult
+from assay.records.status import Status
+from assay.store import history
+from assay.store.run_folder import RunFolder
+from assay.store.spread import loss_spread
+from assay.training.stops import (
+    BudgetReached,
+    Diverged,
+    EarlyEnd,
+    Interrupted,
+    NoEffect,
+    TargetReached,
+    Unproven,
+    Unread,
+    WrongValues,
+    is_out_of_memory,
+    what_was_refused,
+)
+from assay.worker.phases import Phases
+from assay.worker.processes.channel import Channel, ParentChannel, SilentChannel, take_standard_output
+from assay.worker.processes.cores import pin
+from assay.worker.processes.root_cause import put_on_record
+from assay.worker.result import Findings
+
+_STATUS: dict[type[EarlyEnd], Status] = {
+    TargetReached: Status.DONE,
+    BudgetReached: Status.BUDGET_REACHED,
+    Interrupted: Status.INTERRUPTED,
+    Diverged: Status.DIVERGED,
+    NoEffect: Status.NO_EFFECT,
+    WrongValues: Status.WRONG_VALUES,
+    Unproven: Status.FAILED,
+    Unread: Status.FAILED,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Train one run; returns the exit code of its status, which is 2 if the run is refused."""
+    parser = argparse.ArgumentParser(prog="assay.worker")
+    parser.add_argument("source", help="a run's folder; under torchrun a preset, a YAML file or, with --resume, a run")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
+    parser.add_argument("--with", dest="optimizations", action="append", default=[], metavar="NAME")
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--turns", type=int)
+    options = parser.parse_intermixed_args(arguments)
+    folder = RunFolder(options.source)
+    if folder.spec_file.exists():
+        return _work(folder, _channel(folder, options.turns), options.turns, "import")
+    from assay.worker.processes.torchrun import Asked, gathered
+
+    try:
+        asked = Asked(options.source, options.overrides, options.optimizations, options.resume)
+        with gathered(asked) as (folder, channel):
+            return _work(folder, channel, None, "gathering")
+    except (UsageError, StorageError) as error:
+        status = Status.UNAVAILABLE if isinstance(error, UsageError) else Status.FAILED
+        put_on_record(status, str(error))
+        print(f"assay: {error}", file=sys.stderr, flush=True)
+        return status.exit_code
+
+
+def _speaks() -> bool:
+    return os.environ.get("RANK", "0") == "0"
+
+
+def _channel(folder: RunFolder, turns: int | None) -> Channel:
+    """Channel of a child with an assay parent: rank 0 sends events, and standard input is each rank's lifeline."""
+    if not _speaks():
+        return SilentChannel(lifeline=0)
+    return ParentChannel(folder.events_file, take_standard_output(), 0, in_turns=turns is not None)
+
+
+def _work(folder: RunFolder, channel: Channel, turns: int | None, beginning: str) -> int:
+    """Train the run of one folder; `beginning` names the phase of the process until now."""
+    channel.stop_on_signals()
+    phases = Phases(channel, beginning, _seconds_since_start())
+    findings = Findings(folder.spec(), phases)
+
+    def work() -> None:
+        if _speaks():
+            folder.begin()
+        with phases.aside("waiting"):
+            channel.wait("start")
+        if channel.interrupted:
+            raise Interrupted("interrupted before it began")
+        pin(findings.spec.config.cores)
+        from assay.worker.session import Session
+
+        Session(folder, channel, phases, findings, turns).work()
+
+    status, reason = conclude(work, lambda: f"in the phase {phases.current}")
+    if reason is not None:
+        put_on_record(status, reason)
+        print(reason, file=sys.stderr, flush=True)
+    if not _speaks():
+        return status.exit_code
+    return _record(folder, channel, findings, status, reason)
+
+
+def conclude(work: Callable[[], None], where: Callable[[], str]) -> tuple[Status, str | None]:
+    """Call `work`, and return the status and a reason in one sentence. `where` names the current phase."""
+    try:
+        work()
+    except EarlyEnd as ending:
+        return _STATUS[type(ending)], _disk(ending)
+    except Unavailable as error:
+        return Status.UNAVAILABLE, str(error)
+    except (UsageError, StorageError) as error:
+        return Status.FAILED, _disk(error)
+    except Exception as error:
+        if is_out_of_memory(error):
+            traceback.clear_frames(error.__traceback__)  # their frames hold memory, which reporting the error needs
+            return Status.OUT_OF_MEMORY, f"out of memory {where()}: {what_was_refused(error)}"
+        traceback.print_exc()
+        return Status.FAILED, _disk(error)
+    return Status.DONE, None
+
+
+def _record(folder: RunFolder, channel: Channel, findings: Findings, status: Status, reason: str | None) -> int:
+    try:
+        folder.write_result(_found(folder, findings, status, reason))
+    except StorageError as error:
+        status, reason = Status.FAILED, reason or _disk(error)
+        print(reason, file=sys.stderr)
+    with suppress(StorageError):
+        channel.event("end", status=status, reason=reason)
+    sys.stderr.flush()
+    return status.exit_code
+
+
+def _found(folder: RunFolder, findings: Findings, status: Status, reason: str | None) -> RunResult:
+    """Results of this process; if it reached no step, those that the earlier processes had logged."""
+    findings.loss_spread = loss_spread([step.loss for step in history.steps(folder.events())])
+    own = findings.result(status, reason)
+    if findings.position is not None:
+        return own
+    from assay.store.reconcile import compose
+
+    return compose(folder, status, reason).model_copy(update={"phase_seconds": own.phase_seconds, "memory": own.memory})
+
+
+def _disk(error: Exception) -> str:
+    """First line of the error, prefixed "the disk is full" if it, its cause or its context is ENOSPC or EDQUOT."""
+    line = first_line(error)
+    chain = (error, error.__cause__, error.__context__)
+    return f"the disk is full: {line}" if any(map(is_full, chain)) and not line.startswith("the disk is full") else line
+
+
+def _seconds_since_start() -> float:
+    """Seconds since the process started, in which the interpreter and the package were loaded."""
+    return max(0.0, time.time() - psutil.Process().create_time())

@@ -1,0 +1,62 @@
+"""The peak of a device by the name that its driver gives, and of a CPU by its measured rates."""
+
+import pytest
+
+from assay.hardware.devices import DEVICES
+from assay.hardware.machine import Accelerator, Machine, Rates
+from assay.hardware.peaks import datasheet, peak_flops
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA H200", "h200"),
+        ("NVIDIA A100-SXM4-80GB", "a100"),
+        ("NVIDIA A100-SXM4-40GB", "a100-40gb"),
+        ("Tesla V100-SXM2-32GB", "v100"),
+        ("Tesla T4", "t4"),
+        ("NVIDIA L4", "l4"),
+        ("NVIDIA L40S", "l40s"),
+        ("NVIDIA GeForce RTX 4090", "rtx4090"),
+    ],
+)
+def test_a_drivers_name_finds_its_datasheet(name: str, key: str) -> None:
+    assert datasheet(name) is DEVICES[key]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "NVIDIA H100 PCIe",
+        "NVIDIA H100 NVL",
+        "NVIDIA GeForce RTX 4090 Laptop GPU",
+        "NVIDIA GeForce RTX 4090 D",
+        "Other",
+        "",
+    ],
+)
+def test_another_form_of_a_device_has_no_known_peak(name: str) -> None:
+    assert datasheet(name) is None
+
+
+def test_a_gpu_has_its_16_bit_peak() -> None:
+    gpu = Accelerator(name="NVIDIA A100-SXM4-80GB", memory_bytes=80 * 10**9)
+    machine = Machine(processor="some", cores=2, memory_bytes=1, accelerators=(gpu,))
+    assert peak_flops(machine, "cuda") == 312e12
+    assert peak_flops(machine, "cpu") is None
+
+
+def test_a_cpu_has_its_highest_undoubted_rate() -> None:
+    rates = Rates(
+        device="cpu",
+        matmul_flops={"float32": 1e11, "bfloat16": 3e11, "float16": 9e11},
+        bandwidth_bytes=1e10,
+        launch_seconds=1e-6,
+        backward_launch_seconds=1e-6,
+        threads=2,
+        torch="2",
+        doubtful=("float16",),
+    )
+    machine = Machine(processor="some", cores=2, memory_bytes=1, rates={"cpu": rates})
+    assert peak_flops(machine, "cpu") == 3e11

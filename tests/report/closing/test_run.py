@@ -1,0 +1,63 @@
+"""What a person is told to do next agrees with how the run ended."""
+
+from typing import Any
+
+import pytest
+
+from assay.config import Home
+from assay.errors import START_AGAIN
+from assay.launch.run_lock import claimed
+from assay.records.memory import Memory
+from assay.records.prediction import Predicted
+from assay.records.status import Status
+from assay.report.closing.run import closing
+from assay.store.reconcile import compose
+from support.children import make_ready
+from support.comparisons import record
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "saved", "says"),
+    [
+        (Status.FAILED, f"every checkpoint is damaged; {START_AGAIN}", True, "assay runs rm "),
+        (Status.FAILED, f"rank 1 failed: it is damaged; {START_AGAIN} (its log is x)", True, "assay runs rm "),
+        (Status.FAILED, "division by zero", True, "continues from the newest checkpoint"),
+        (Status.KILLED, "killed by signal 9", False, "starts again, because nothing was saved"),
+    ],
+)
+def test_the_advice_agrees_with_the_reason(home: Home, status: Status, reason: str, saved: bool, says: str) -> None:
+    with claimed(make_ready(home), home) as claim:
+        told = closing(compose(claim.folder, status, reason), saved=saved)
+    (hint,) = [text for label, text in told if label == "next"]
+    assert says in hint
+    assert ("--resume" in hint) is (START_AGAIN not in reason)
+
+
+def lines(**changes: Any) -> dict[str, str]:
+    """Last lines of a run of a comparison that nobody measured; of several with a label, the last."""
+    return dict(closing(record().cells[0].result.model_copy(update={"preset": "demo", **changes}), saved=True))
+
+
+def test_the_last_lines_have_the_result_and_what_it_is_compared_with() -> None:
+    found = lines()
+    assert found["result"].startswith("validation loss 2.4100 after 60 steps; 52.0 ms a step, ")
+    assert found["result"].endswith("peak of tensors 65.0 MiB")
+    assert found["against"] == (
+        "a uniform guess has a loss of 5.5452; predicted 50.0 ms a step (measured +4.0 %), "
+        "a peak of 65.1 MiB (measured −0.2 %)"
+    )
+    assert found["next"] == "assay recommend demo    ranks what to turn on"
+
+
+def test_a_known_peak_gives_the_utilization() -> None:
+    predicted = Predicted(model_flops=10**9, peak_flops=1e11)
+    assert "tokens/s, MFU 19.2%;" in lines(predicted=predicted)["result"]
+    assert "predicted" not in lines(predicted=predicted)["against"]
+
+
+def test_an_ending_that_is_no_success_opens_the_result() -> None:
+    assert lines(status=Status.TIMED_OUT)["result"].startswith("timed out; ")
+    nothing = {"val_loss": None, "train_loss": None, "step_seconds": None, "memory": Memory(), "predicted": None}
+    found = lines(status=Status.FAILED, **nothing)
+    assert found["result"] == "failed"
+    assert "against" not in found

@@ -1,0 +1,46 @@
+"""The last lines of a comparison."""
+
+from assay.analysis.comparison import Comparison, analyse
+from assay.records.status import Status
+from assay.records.study import StudyEnding
+from assay.report.closing.study import closing
+from support.comparisons import TREATMENTS, record
+
+
+def lines(comparison: Comparison) -> dict[str, list[str]]:
+    """Texts of the last lines by label."""
+    found: dict[str, list[str]] = {}
+    for label, text in closing(comparison):
+        found.setdefault(label, []).append(text)
+    return found
+
+
+def test_they_have_the_answer_the_baseline_and_what_to_run() -> None:
+    found = lines(analyse(record(seeds=3)))
+    assert list(found) == ["result", "against", "next"]
+    assert found["result"][0].startswith("At no worse loss (within 0.01 nats), sdpa_attention is the fastest")
+    assert "the baseline: tensors, peak 65.0 MiB" in found["against"][0]
+    assert found["against"][0].endswith("3 processes per row over 3 seeds")
+    assert found["next"] == ["assay train demo --with sdpa_attention    trains with the chosen row"]
+
+
+def test_too_few_seeds_lead_to_a_comparison_with_more() -> None:
+    (hint,) = [one for one in lines(analyse(record(seeds=1, processes=3)))["next"] if "compare" in one]
+    assert hint.startswith("assay compare demo --with ")
+    assert "--with bf16_mixed" in hint
+    assert hint.endswith("--seeds 3    tells whether losses are as good")
+
+
+def test_what_is_missing_or_failed_comes_first() -> None:
+    failed = {TREATMENTS[0]: {"status": Status.FAILED, "reason": "division by zero"}}
+    made = record(seeds=3, changes=failed, ending=StudyEnding.INTERRUPTED)
+    first, second, *_ = lines(analyse(made))["next"]
+    assert first == f"assay study resume {made.id}    runs the cells that have no result"
+    assert second.startswith("assay runs show ")
+    assert second.endswith("sdpa_attention: failed: division by zero")
+
+
+def test_nothing_finished_is_said() -> None:
+    found = lines(analyse(record().model_copy(update={"cells": (), "rounds": ()})))
+    assert found["result"] == ["no row has finished, so nothing can be compared"]
+    assert "against" not in found
