@@ -20,10 +20,10 @@ print_table(
 """
 
 
-def on_a_terminal(columns: int) -> list[str]:
+def on_a_terminal(columns: int, program: str = TABLE) -> list[str]:
     parent, child = pty.openpty()
     env = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm", "NO_COLOR": "1"}
-    subprocess.run([sys.executable, "-c", TABLE], stdout=child, env=env, check=True)
+    subprocess.run([sys.executable, "-c", program], stdout=child, env=env, check=True)
     os.close(child)
     said = os.read(parent, 65536).decode()
     os.close(parent)
@@ -52,3 +52,12 @@ def test_json_is_strict(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out) == {"a": "ü", "b": None}
     with pytest.raises(ValueError, match="not JSON compliant"):
         print_json(float("nan"))
+
+
+def test_long_names_of_rows_are_folded_where_nothing_is_spare() -> None:
+    rows = "[('sdpa_attention+compile', '−12 %')]"
+    long = f"from assay.cli.console import print_table\nprint_table(('name', 'change'), {rows})"
+    lines = on_a_terminal(20, long)
+    assert any("−12 %" in line for line in lines)
+    assert not any("sdpa_attention+compile" in line for line in lines)
+    assert any("sdpa_attention+compile" in line for line in on_a_terminal(40, long))

@@ -56,7 +56,8 @@ def print_table(
 ) -> None:
     """Print rows under headings; columns named in `right` hold figures and are aligned right.
 
-    On a terminal that is too narrow, columns named in `spare` are left out, in that order, until the rest fits.
+    On a terminal that is too narrow, columns named in `spare` are left out, in that order, until the rest fits. If it
+    never does, the names of the rows are folded.
     """
     whole = [tuple(row) for row in rows]
     if not sys.stdout.isatty():
@@ -66,17 +67,27 @@ def print_table(
 
     console = Console(markup=False, highlight=False)
     shown = list(range(len(columns)))
-    table = _table(columns, whole, shown, set(right))
+    aligned = set(right)
+
+    def fits(table: "Table") -> bool:
+        return console.measure(table, options=console.options.update(max_width=10_000)).maximum <= console.width
+
+    table = _table(columns, whole, shown, aligned)
     for column in spare:
-        if console.measure(table, options=console.options.update(max_width=10_000)).maximum <= console.width:
+        if fits(table):
             break
         shown.remove(columns.index(column))
-        table = _table(columns, whole, shown, set(right))
-    console.print(table)
+        table = _table(columns, whole, shown, aligned)
+    console.print(table if fits(table) else _table(columns, whole, shown, aligned, folded=True))
 
 
 def _table(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], shown: Sequence[int], right: Container[str]
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    shown: Sequence[int],
+    right: Container[str],
+    *,
+    folded: bool = False,
 ) -> "Table":
     from rich import box
     from rich.table import Table
@@ -84,7 +95,7 @@ def _table(
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for index in shown:
         aligned: Literal["right", "left"] = "right" if columns[index] in right else "left"
-        table.add_column(columns[index], justify=aligned, overflow="fold", no_wrap=index == 0)
+        table.add_column(columns[index], justify=aligned, overflow="fold", no_wrap=index == 0 and not folded)
     for row in rows:
         table.add_row(*(row[index] for index in shown))
     return table

@@ -167,7 +167,8 @@ class FittedLaw:
         draws, names = np.array([law.numbers for law in self.draws]), tuple(self.law.printed)
         if len(draws) <= len(names):
             return ()
-        related = np.abs(np.corrcoef(draws.T))
+        with np.errstate(invalid="ignore"):  # draws that are all equal have no correlation
+            related = np.abs(np.corrcoef(draws.T))
         return tuple(
             (names[one], names[other])
             for one, other in combinations(range(len(names)), 2)

@@ -31,9 +31,8 @@ def _content(comparison: Comparison) -> Iterator[Block]:
             )
             for row in one.deviations
         )
-        yield Table.of(
-            (title(one.metric), *_COLUMNS), rows, right=_COLUMNS, spare=_COLUMNS[:1] + _COLUMNS[-1:] + _COLUMNS[1:2]
-        )
+        # The sum of the parts follows from the change and the deviation in points.
+        yield Table.of((title(one.metric), *_COLUMNS), rows, right=_COLUMNS, spare=("sum of parts",))
     if found:
         yield (
             "Each row changes several things at once; its parts are rows that change one of them alone. "
