@@ -17,6 +17,8 @@ from assay.scaling.laws.base import Law, log_losses
 from assay.scaling.points import Floats, Points
 
 _LOW, _HIGH = 0.025, 0.975
+LEAST_DRAWS = 20
+"""Fewer draws have no quantile of 2.5 %."""
 
 Interval = tuple[float, float]
 

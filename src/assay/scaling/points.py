@@ -31,6 +31,16 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
 }
 """Headings by which a column is known, in lower case."""
 
+QUANTITIES: Mapping[str, str] = {
+    "parameters": "parameters",
+    "tokens": "tokens",
+    "flops": "FLOPs",
+    "compute": "FLOPs",
+    "min_flops": "C_min",
+    "min_steps": "S_min",
+    "unique_tokens": "unique tokens",
+}
+"""Columns that laws use, and those in which they extrapolate, as units of a number."""
 LIMITS: Mapping[str, tuple[float, float]] = {
     "loss": (1e-6, 1e6),
     "parameters": (1e3, 1e20),

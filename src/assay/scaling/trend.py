@@ -13,7 +13,7 @@ from assay.errors import UsageError
 from assay.scaling.descent import Problem
 from assay.scaling.fitting import Fit
 from assay.scaling.laws.base import Form, log_losses
-from assay.scaling.points import Floats, Points
+from assay.scaling.points import QUANTITIES, Floats, Points
 
 MOST_UNEXPLAINED = 0.8
 """Share of the scatter of losses that may be left about a law."""
@@ -63,15 +63,4 @@ def _more(points: Points, name: str) -> Points:
 
 
 def _named(form: Form) -> str:
-    return " or ".join(TITLES[name] for name in form.needs)
-
-
-TITLES = {
-    "parameters": "model size",
-    "tokens": "tokens",
-    "compute": "compute",
-    "min_flops": "C_min",
-    "min_steps": "S_min",
-    "unique_tokens": "unique tokens",
-}
-"""Columns that laws use, in words."""
+    return " or ".join(QUANTITIES[name] for name in form.needs)

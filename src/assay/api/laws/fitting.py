@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 DRAWS = 200
 """Draws of a bootstrap by default."""
-LEAST_DRAWS = 20
-"""Fewer draws have no quantile of 2.5 %."""
 
 
 def laws() -> "dict[str, Form]":
@@ -76,6 +74,7 @@ def _check_cut(below: float, most: float, name: str, *, hold_out: bool) -> None:
 
 
 def _check_options(drop: int, draws: int, profile: "Likelihood | None") -> None:
+    from assay.scaling.interval import LEAST_DRAWS
     from assay.scaling.profile import DELTAS
 
     if drop < 0:

@@ -40,6 +40,11 @@ def is_wide(times: Sequence[float]) -> bool:
     return min(times) > 0 and max(times) > _WIDE * min(times)
 
 
+def byte_unit(count: float) -> tuple[float, str]:
+    """Return the bytes and the name of the unit in which an axis shows such a count."""
+    return (2**30, "GiB") if count >= 2**30 else (2**20, "MiB")
+
+
 def logarithmic(axis: Any) -> None:
     """Make the horizontal axis logarithmic, with plain numbers; powers of ten would be typeset as formulas."""
     axis.set_xscale("log")

@@ -7,20 +7,12 @@ import numpy as np
 
 from assay.report.blocks import Block, Table
 from assay.report.predicted.scaling import rising
+from assay.scaling.points import QUANTITIES
 from assay.units import format_count
 
 if TYPE_CHECKING:
     from assay.scaling.fitted import Prediction
     from assay.scaling.laws import Form
-
-_QUANTITIES = {
-    "parameters": "parameters",
-    "tokens": "tokens",
-    "compute": "FLOPs",
-    "min_flops": "C_min",
-    "min_steps": "S_min",
-    "unique_tokens": "unique tokens",
-}
 
 
 def laws_report(forms: "Iterable[Form]") -> Iterator[Block]:
@@ -59,7 +51,7 @@ def prediction_report(found: "Prediction") -> Iterator[Block]:
     yield f"{form.name}: {form.formula}" + (
         f", constants of {source}." if source else f", fitted to {found.fitted} points."
     )
-    quantities = [_QUANTITIES[name] for name in form.needs]
+    quantities = [QUANTITIES[name] for name in form.needs]
     columns = (*quantities, "loss", "95 % interval", "beyond the points")
     rows = [
         (
@@ -83,7 +75,7 @@ def prediction_report(found: "Prediction") -> Iterator[Block]:
             "more than their interval says."
         )
     if any(name != form.extent and far > 1 for name, far in zip(found.furthest, found.beyond, strict=True)):
-        yield f"Intervals allow for more {_QUANTITIES.get(form.extent, 'FLOPs')} only, and for no other quantity."
+        yield f"Intervals allow for more {QUANTITIES[form.extent]} only, and for no other quantity."
     if found.law_taken_as_true:
         yield "The points are too few to measure how errors grow beyond them, so the interval takes the law as true."
     if any(found.marked):
@@ -93,7 +85,7 @@ def prediction_report(found: "Prediction") -> Iterator[Block]:
 def _far(beyond: float, column: str) -> str:
     if np.isnan(beyond):
         return "–"
-    far = f"{beyond:.3g} times in {_QUANTITIES.get(column, 'FLOPs')}" + (" (far)" if beyond > 100 else "")
+    far = f"{beyond:.3g} times in {QUANTITIES[column]}" + (" (far)" if beyond > 100 else "")
     return "within" if beyond <= 1 else far
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from assay.report.blocks import Block, Table
-from assay.scaling.trend import TITLES
+from assay.scaling.points import QUANTITIES
 from assay.units import finite, format_count, format_flops
 
 if TYPE_CHECKING:
@@ -17,8 +17,6 @@ _NORMAL = 1.4826
 """Standard deviation of normal residuals over their median absolute one."""
 _NO_SCATTER, _FAR_OFF = 1e-4, 12.0
 """Residual of log L below which points lie on a law, and multiple of the scatter from which one is far off."""
-UNITS = {"flops": "FLOPs", "parameters": "parameters", "tokens": "tokens"}
-"""Units of the quantity in which a law extrapolates."""
 
 
 def fit_report(found: "FittedLaw") -> Iterator[Block]:
@@ -69,9 +67,10 @@ def _unidentified(found: "FittedLaw") -> Iterator[str]:
 def rising(columns: "Sequence[str]") -> Iterator[str]:
     """Yield a sentence if a fitted law rises with a quantity."""
     if columns:
+        named = " and ".join(QUANTITIES[name] for name in columns)
         yield (
-            f"The fitted loss rises with {' and '.join(TITLES[name] for name in columns)}, which no scaling law says. "
-            "Look for runs that were trained differently."
+            f"The fitted loss rises with {named}, which no scaling law says. Look for runs that were trained "
+            "differently."
         )
 
 
@@ -139,7 +138,7 @@ def _optimum(found: "FittedLaw") -> Iterator[str]:
 
 
 def _tested(tested: "HeldOut", found: "FittedLaw") -> str:
-    unit = UNITS[found.law.form.extent]
+    unit = QUANTITIES[found.law.form.extent]
     fitted = "Points" if tested.fitted == len(found.fit.points) else f"For a test, the {tested.fitted} points"
     return (
         f"{fitted} below {tested.below:.3g} {unit} were fitted. The loss of the other {tested.count} is "
@@ -157,7 +156,7 @@ def _beyond(found: "FittedLaw") -> str:
             "as true, and are too narrow there."
         )
     return (
-        f"Beyond {beyond.fitted_flops:.3g} {UNITS[extent]}, intervals of losses grow with the errors of "
+        f"Beyond {beyond.fitted_flops:.3g} {QUANTITIES[extent]}, intervals of losses grow with the errors of "
         f"{beyond.origins} hold-outs within these points: to ±{_spread(beyond, 10):.1%} of the loss at 10 times as "
         f"much, and ±{_spread(beyond, 100):.1%} at 100 times."
     )

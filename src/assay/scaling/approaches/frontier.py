@@ -10,11 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from assay.errors import UsageError
-from assay.scaling.interval import Interval, quantiles
+from assay.scaling.interval import LEAST_DRAWS, Interval, quantiles
 from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN, Floats
 
-LEAST_DRAWS = 20
-"""Fewer draws have no quantile of 2.5 %."""
 _SAME = 1e-9
 """Difference of equal exponents."""
 

@@ -14,11 +14,10 @@ from assay.analysis.comparison import Comparison
 from assay.analysis.metrics.memory import TENSORS_PEAK_BYTES
 from assay.analysis.row import Row
 from assay.records.prediction import MemoryOverStep
-from assay.report.page.panels import MOST, Panel
+from assay.report.page.panels import MOST, Panel, byte_unit
 from assay.report.page.theme import GRID, INK, SOFT, series
 from assay.units import format_bytes
 
-_GIBI = 2**30
 _ROOM = 1.22
 """Height of the axis over the highest peak, for a line of text."""
 _LONGEST = 58
@@ -55,7 +54,7 @@ def _measured(row: Row) -> int | None:
 
 
 def _draw(row: Row, found: MemoryOverStep, names: Sequence[str], top: int, axis: Any) -> None:
-    unit, label = (_GIBI, "GiB") if top >= _GIBI else (2**20, "MiB")
+    unit, label = byte_unit(top)
     places = range(len(found.instants))
     shown = [name for name in names if name in found.layers]
     # Each instant has a bin of its own, whose right edge repeats its height.

@@ -7,7 +7,7 @@ from assay.analysis.choices.criteria import Criterion
 from assay.analysis.choices.frontier import Frontier, Standing, frontier
 from assay.analysis.choices.learning_rates import BATCH_SIZE, Series, learning_rates
 from assay.analysis.comparison import Comparison
-from assay.report.page.panels import Panel, is_wide, logarithmic
+from assay.report.page.panels import Panel, byte_unit, is_wide, logarithmic
 from assay.report.page.theme import PAPER, SMALL, marker, series
 from assay.report.study.choices.labels import Label, place_labels
 
@@ -27,7 +27,7 @@ def _draw_front(found: Frontier, axis: Any) -> None:
     by_name = {one.name: one for one in found.criteria}
     points = [(number, one) for number, one in enumerate(found.rows) if one.figures]
     crowded = len(points) > _NAMED
-    scale, unit = _scale(min(one.figures["memory"] for _, one in points))
+    scale, unit = byte_unit(min(one.figures["memory"] for _, one in points))
     labels = []
     for number, one in sorted(points, key=lambda point: not point[1].on_front):  # the front's names come first
         at = (one.figures["time"], one.figures["memory"] / scale)
@@ -40,10 +40,6 @@ def _draw_front(found: Frontier, axis: Any) -> None:
         logarithmic(axis)
     axis.set(xlabel="time of all steps, seconds", ylabel=f"{by_name['memory'].metric.title}, {unit}")
     place_labels(axis, labels)
-
-
-def _scale(least: float) -> tuple[float, str]:
-    return (2**30, "GiB") if least >= 2**30 else (2**20, "MiB")
 
 
 def _label(one: Standing, loss: Criterion | None) -> str:
